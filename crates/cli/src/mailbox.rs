@@ -1,4 +1,4 @@
-//! The locks of a running process: what it has, by the memory that our library keeps for questions, and how it gets others.
+//! The locks of a running process: reads its table from the memory in which our library keeps it, and posts new tables.
 
 use crate::elf::ObjectFile;
 use crate::hints::Failure;
@@ -14,10 +14,10 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long we watch for a thread that waits for a lock.
+/// How long we wait for a thread that waits for a lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the process said.
+/// The process's response to a posted table.
 pub(crate) enum Said {
     Done,
     Refused(String),
@@ -28,12 +28,12 @@ pub(crate) enum Said {
 pub(crate) struct Remote<'a> {
     process: &'a Process,
     at: u64,
-    /// The [`Attached`].
+    /// The address of [`Attached`].
     attached: Option<u64>,
 }
 
 impl<'a> Remote<'a> {
-    /// That of the preloaded library, or of the program's own runtime.
+    /// Finds the mailbox of the preloaded library, or of the runtime that is linked into the program.
     pub(crate) fn find(process: &'a Process) -> Result<Self, Failure> {
         let at = symbol_in(process, SYMBOL)?;
         let remote = Self { process, at, attached: symbol_in(process, attached::SYMBOL).ok() };
@@ -45,12 +45,12 @@ impl<'a> Remote<'a> {
         Err(other_version(process))
     }
 
-    /// The same, of the process as it was opened again.
+    /// The same mailbox, for a process that was opened again.
     pub(crate) fn of<'b>(&self, process: &'b Process) -> Remote<'b> {
         Remote { process, at: self.at, attached: self.attached }
     }
 
-    /// Do the program's calls lead to glibc again?
+    /// Have the program's calls been redirected to glibc again?
     pub(crate) fn is_detached(&self) -> Result<bool, Failure> {
         let Some(at) = self.attached else { return Ok(false) };
         let mut how = [0; 4];
@@ -58,7 +58,7 @@ impl<'a> Remote<'a> {
         Ok(u32::from_ne_bytes(how) == DETACHED)
     }
 
-    /// Posts this default lock, with the present rules, and does not wait until it is taken.
+    /// Posts this default lock with the current rules. Doesn't wait until the process takes it up.
     #[cfg(target_arch = "x86_64")] // for `attach`
     pub(crate) fn set_default(&self, lock: &str) -> Result<(), Failure> {
         let table = Table { default: lock.to_owned(), ..crate::table::base(self)? };
@@ -85,7 +85,7 @@ impl<'a> Remote<'a> {
         self.process.write(self.at + offset as u64, &value.to_ne_bytes())
     }
 
-    /// The present table.
+    /// The current table.
     pub(crate) fn table(&self) -> Result<Table, Failure> {
         let fail = || {
             Failure::new(format!(
@@ -104,7 +104,7 @@ impl<'a> Remote<'a> {
             self.process.read(at, &mut bytes)?;
             let mut places = [0; RULES];
             self.process.read(self.word64(offset_of!(Mailbox, places))?, &mut places)?;
-            // If it changes while we look, it is another table.
+            // If it changed while we read it, try again.
             if at == self.word64(offset_of!(Mailbox, now))?
                 && len == self.word(offset_of!(Mailbox, now_len))? as usize
             {
@@ -118,7 +118,7 @@ impl<'a> Remote<'a> {
         Err(fail())
     }
 
-    /// What has been posted, and not taken yet.
+    /// The table that was posted but not yet taken up.
     pub(crate) fn posted(&self) -> Result<Option<Table>, Failure> {
         let state = self.state()?;
         let mut text = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(TEXT)];
@@ -127,7 +127,7 @@ impl<'a> Remote<'a> {
         Ok(is_there.then(|| Table::read(&String::from_utf8_lossy(&text))))
     }
 
-    /// Posts a table, and waits for a while until it is taken.
+    /// Posts a table, and waits a while for the process to take it up.
     pub(crate) fn post(&self, table: &str) -> Result<Said, Failure> {
         let begun = Instant::now();
         let post = self.put(table)?;
@@ -142,12 +142,12 @@ impl<'a> Remote<'a> {
             } else if begun.elapsed() > PATIENCE {
                 return Ok(Said::Nothing);
             }
-            // Where locks are contended it takes microseconds.
+            // If locks are contended, this takes microseconds.
             sleep((begun.elapsed() / 8).clamp(Duration::from_micros(20), Duration::from_millis(1)));
         }
     }
 
-    /// Posts a table; its number.
+    /// Posts a table, and returns its number.
     fn put(&self, table: &str) -> Result<u32, Failure> {
         if table.len() > TEXT {
             return Err(Failure::new(format!("more than {TEXT} bytes of rules"))
@@ -167,7 +167,7 @@ impl<'a> Remote<'a> {
             .hint(format!("kill -CONT {pid}, and try again")));
         }
         let post = before.wrapping_add(POST) & !STATE;
-        // Nobody takes what was posted before, while we replace it.
+        // The process must not take up the old table while we replace it.
         self.set(offset_of!(Mailbox, state), post | EMPTY)?;
         self.process.write(self.at + offset_of!(Mailbox, text) as u64, table.as_bytes())?;
         self.set(offset_of!(Mailbox, len), table.len() as u32)?;
@@ -176,7 +176,7 @@ impl<'a> Remote<'a> {
     }
 }
 
-/// Where this symbol of ours lies in a process: in the preloaded library, or in the program's own runtime.
+/// The address of a symbol of ours in a process, in the preloaded library or in the program's own runtime.
 pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     let file = |map: &&Mapping| map.is_file() && map.offset == 0;
@@ -188,7 +188,7 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
     let own = maps.iter().filter(file).filter(|map| map.path == program);
     let mut is_old = false;
     for map in library.chain(own) {
-        // The file that is mapped, if we may ask for it: another one may have its name by now.
+        // Open the mapped file itself if we are allowed to: another file may now have its name.
         let mapped = format!("/proc/{}/map_files/{:x}-{:x}", process.pid, map.start, map.end);
         let read = |name| {
             offset(Path::new(&mapped), name).or_else(|_| offset(&process.sees(&map.path), name))
@@ -218,7 +218,7 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
         )))
 }
 
-/// The process has another version's library.
+/// The error for a process that runs with another version's library.
 pub(crate) fn other_version(process: &Process) -> Failure {
     Failure::new(format!(
         "process {} runs with another version of lockwright than this command",
@@ -227,7 +227,7 @@ pub(crate) fn other_version(process: &Process) -> Failure {
     .hint("lockwright --version; or restart it")
 }
 
-/// Where a symbol lies, from the file's load base.
+/// The offset of a symbol from the file's load base.
 fn offset(path: &Path, name: &str) -> Result<Option<u64>, Failure> {
     let object = ObjectFile::read(path, String::new())?;
     let symbol = object.symbols.iter().find(|symbol| symbol.name == name);

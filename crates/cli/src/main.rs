@@ -114,14 +114,14 @@ fn main() -> ExitCode {
     result.unwrap_or_else(Failure::report)
 }
 
-/// Makes the report of shards, by the command that they are of.
+/// Makes the report of shards, using the command that made them.
 fn merge(merged: Merge) -> Result<ExitCode, Failure> {
     let words = std::iter::once("lockwright".to_owned()).chain(merged.words());
     let cli = Cli::try_parse_from(words).map_err(|_| {
-        Failure::new("the shards are of a command that this one doesn't know")
+        Failure::new("this lockwright doesn't know the command that made the shards")
             .hint("merge with the program that made them")
     })?;
-    // Whoever wrote the files must not choose any other.
+    // The files' author must not be able to choose any other command.
     match cli.command {
         command @ (Command::Sim(_)
         | Command::Reproduce(_)
@@ -131,7 +131,7 @@ fn merge(merged: Merge) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs the command; the results of an experiment come from `shards`, if there are any.
+/// Runs the command. `shards`, if given, has the results of its experiment.
 fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => cmd::run::main(args),

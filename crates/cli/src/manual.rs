@@ -1,11 +1,12 @@
-//! The manual pages: clap's sections, and those that it does not know: exit status, environment, files, examples, see also.
+//! The manual pages: clap's sections, and sections that clap doesn't generate: exit status, environment, files,
+//! examples, see also.
 
 use clap_mangen::Man;
 use lockwright_record::environment::{VARIABLES, Variable};
 use roff::{Roff, bold, italic, roman};
 use std::io;
 
-/// A page.
+/// A manual page.
 pub(crate) struct Page {
     pub(crate) name: String,
     pub(crate) section: char,
@@ -15,7 +16,7 @@ pub(crate) struct Page {
 /// The page about the library's variables.
 const ENVIRONMENT: &str = "lockwright-environment";
 
-/// All pages; the first is that of the command itself.
+/// All pages; the first describes the command itself.
 pub(crate) fn pages(command: clap::Command) -> io::Result<Vec<Page>> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -25,7 +26,8 @@ pub(crate) fn pages(command: clap::Command) -> io::Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// Pages of a command and its subcommands. `top`: the word after `lockwright`, of which the tables below speak.
+/// Adds the pages of a command and its subcommands. `top` is the word after `lockwright`, by which the tables below are
+/// indexed.
 fn add(command: &clap::Command, top: Option<&str>, pages: &mut Vec<Page>) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let mut text = Vec::new();
@@ -55,13 +57,12 @@ fn add(command: &clap::Command, top: Option<&str>, pages: &mut Vec<Page>) -> io:
     Ok(())
 }
 
-/// A term and what it means.
+/// A term and its meaning.
 fn term(page: &mut Roff, name: &str, meaning: &str) {
     page.control("TP", []).text([bold(name)]).text([roman(meaning)]);
 }
 
-/// Exit codes: the words after `lockwright` that they hold for (none: all), and their meaning. docs/exit-codes.md has the
-/// details.
+/// Exit codes: the subcommands that use them (none listed: all), and their meaning. docs/exit-codes.md has the details.
 const EXITS: &[(&str, &[&str], &str)] = &[
     ("0", &[], "Fine."),
     (
@@ -127,7 +128,7 @@ fn exit_status(page: &mut Roff, top: Option<&str>) {
 /// Commands that start a program under the library.
 const STARTERS: &[&str] = &["run", "record", "profile", "compare", "tune", "doctor"];
 
-/// Variables that are not ours, and the commands that look at them (none: all).
+/// Foreign variables, and the subcommands that read them (none listed: all).
 const FOREIGN: &[(&str, &[&str], &str)] = &[
     ("COLUMNS", &[], "How wide tables may be where there is no terminal; at least 80."),
     (
@@ -168,7 +169,7 @@ fn variables(page: &mut Roff, top: Option<&str>) {
     }
 }
 
-/// A variable, as far as one paragraph goes.
+/// One paragraph on a variable.
 fn describe(page: &mut Roff, variable: &Variable) {
     let Variable { name, values, default, meaning, when, set_by, .. } = variable;
     term(page, name, meaning);
@@ -180,7 +181,7 @@ fn describe(page: &mut Roff, variable: &Variable) {
     }
 }
 
-/// Files, the commands that use them, and what is in them.
+/// Files, the commands that use them, and their contents.
 const FILES: &[(&str, &[&str], &str)] = &[
     (
         "liblockwright.so",
@@ -252,7 +253,7 @@ fn files(page: &mut Roff, top: Option<&str>) {
     ours.for_each(|(name, _, meaning)| term(page, name, meaning));
 }
 
-/// What follows the options in `--help`: first the examples, then remarks.
+/// The text after the options in `--help`: examples, then remarks.
 fn examples(page: &mut Roff, help: &str) {
     let (first, rest) = help.split_once("\n\n").unwrap_or((help, ""));
     let (heading, examples) = match first.strip_prefix("Examples:\n") {
@@ -271,7 +272,7 @@ fn examples(page: &mut Roff, help: &str) {
     }
 }
 
-/// Pages that readers of a page want next.
+/// The `see also` entries of each page.
 const RELATED: &[(&str, &[&str])] = &[
     ("run", &["list", "explain", "doctor", "compare", "switch"]),
     ("switch", &["ctl", "run", "attach"]),
@@ -380,7 +381,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// The tables above name commands by words: each must be one.
+    /// Every command in the tables above exists.
     #[test]
     fn every_command_that_a_table_names_exists() {
         let command = crate::Cli::command();
@@ -413,7 +414,7 @@ mod tests {
         }
     }
 
-    /// What `man` would refuse, or what a link would not find.
+    /// Every page in a `see also` section exists. Otherwise `man` would find nothing, and links would be broken.
     #[test]
     fn every_page_that_another_one_names_exists() {
         let pages = pages(crate::Cli::command()).unwrap();

@@ -1,4 +1,4 @@
-//! What locks do, as processes count it (the crate `observe`): read, named, ranked.
+//! What locks do, as counted by processes (the crate `observe`): reads, names and ranks the counts.
 
 pub(crate) mod advice;
 pub(crate) mod course;

@@ -1,4 +1,5 @@
-//! The order in which a program's threads take locks (the crate `record`): read, searched for circles, named, told.
+//! The order in which a program's threads take locks (the crate `record`): reads it, searches it for cycles, and
+//! reports them with names.
 
 mod circles;
 pub(crate) mod outcome;

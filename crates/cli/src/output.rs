@@ -1,7 +1,7 @@
 //! Standard output, and standard error.
 //!
-//! Much of what we show was written by others: traces, profiles, names of programs, files and functions, variables. All
-//! of it must reach the terminal as plain text, so everything goes through here, and no escape sequence gets out. Text
+//! Much of our output was written by others: traces, profiles, names of programs, files and functions, variables. All
+//! of it must reach the terminal as plain text. So everything goes through here, and no escape sequence gets out. Text
 //! that belongs on one line passes through [`shown`] where it is inserted.
 
 use crate::hints::{Failure, cause};
@@ -12,15 +12,16 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 
-/// Would a terminal do more with it than draw it? Controls begin escape sequences; the others change the order of what
-/// stands around them, or the line.
+/// Would a terminal interpret this character instead of drawing it? Control characters begin escape sequences. The
+/// others reorder the text around them, or break the line.
 fn acts(char: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
     let orders = ['\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
     char.is_control() || turns.contains(&char) || orders.iter().any(|range| range.contains(&char))
 }
 
-/// Writes those characters that a terminal would act on as Rust does: `\n`, `\u{1b}`. `kept` are left.
+/// Escapes the characters that a terminal would interpret, in Rust's notation: `\n`, `\u{1b}`. Characters in `kept`
+/// stay.
 fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     let acts = |char: char| acts(char) && !kept.contains(&char);
     if !text.contains(acts) {
@@ -36,22 +37,22 @@ fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     safe.into()
 }
 
-/// Foreign text for a line of ours: still one line, and nothing that a terminal acts on.
+/// Foreign text for one line of ours: it stays one line, and the terminal interprets nothing in it.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, &[])
 }
 
-/// What we are about to write, which has lines.
+/// Output with several lines.
 fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, &['\n', '\t'])
 }
 
-/// Prints. A reader that has seen enough (`| head`) is not an error.
+/// Prints text. A reader that closes the pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_own(&lines(text))
 }
 
-/// Prints what holds no foreign text, as it is: scripts and pages for other programs.
+/// Prints text without foreign parts unchanged: scripts and pages for other programs.
 pub(crate) fn print_own(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -62,12 +63,12 @@ pub(crate) fn print_own(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes to standard error, in one piece. A missing reader is not a failure (`eprint!` would panic).
+/// Writes to standard error in a single write. A closed standard error is not a failure (`eprint!` would panic).
 pub(crate) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(lines(text).as_bytes());
 }
 
-/// Prints a table, likewise.
+/// Prints a table, as `print` does.
 pub(crate) fn print_table(table: &Table) -> Result<(), Failure> {
     print(&plain(table))
 }
@@ -77,7 +78,7 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print_own(&json(value))
 }
 
-/// Prints JSON on one line; `false`: the reader has seen enough.
+/// Prints JSON on one line; `false`: the reader has closed the pipe.
 pub(crate) fn print_json_line(value: &serde_json::Value) -> Result<bool, Failure> {
     let text = safe_json(&format!("{value}\n"));
     let mut stdout = io::stdout().lock();
@@ -95,7 +96,7 @@ pub(crate) fn json(value: &serde_json::Value) -> String {
     safe_json(&format!("{value:#}\n"))
 }
 
-/// Only strings have such characters, and `serde_json` leaves those above space as they are.
+/// Only strings can contain such characters, and `serde_json` doesn't escape those above U+0020.
 fn safe_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for char in json.chars() {

@@ -1,4 +1,4 @@
-//! By which instruction waiters that stay awake pass the time: what this processor has, and what is asked for.
+//! The instruction with which spinning waiters pause: those that this processor has, and the one that the user chose.
 
 use crate::hints::{Failure, warn};
 use crate::machine;
@@ -8,7 +8,7 @@ use std::env;
 /// The variable that the library reads.
 pub(crate) const VARIABLE: &str = "LOCKWRIGHT_PAUSE";
 
-/// The kind of that name, if this processor has it. `who` asked for it.
+/// The kind of pause with that name, if this processor has it. `who` names the source of the request.
 fn checked(name: &str, who: &str) -> Result<Pause, Failure> {
     let names = |kinds: &mut dyn Iterator<Item = Pause>| {
         kinds.map(Pause::name).collect::<Vec<_>>().join(", ")
@@ -26,8 +26,8 @@ fn checked(name: &str, who: &str) -> Result<Pause, Failure> {
         .hint(format!("one of {here}; lockwright topology")))
 }
 
-/// What a program should use: by the option, else by the variable that we were started with, else by the machine's
-/// file. `None`: nobody says.
+/// The pause that a program should use: from the option, or else from the inherited variable, or else from the
+/// machine's file. `None`: none of them names one.
 pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<Pause>, Failure> {
     if let Some(name) = asked {
         return checked(name, "--pause").map(Some);
@@ -38,7 +38,7 @@ pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<Pause>, Failure> {
     let Some(name) = machine::Machine::here().and_then(|machine| machine.pause) else {
         return Ok(None);
     };
-    // Homes are shared: a file that does not fit is a warning, as elsewhere.
+    // Home folders may be shared between machines, so a file that doesn't fit only causes a warning.
     let ignored = |failure: Failure| {
         let text = failure.to_string();
         let why = text.lines().next().unwrap_or_default().to_owned();
@@ -47,7 +47,7 @@ pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<Pause>, Failure> {
     Ok(checked(&name, "machine.toml").map_err(ignored).ok())
 }
 
-/// What this processor has, in a line: `pause, mfence; not on this processor, untested here: tpause, ...`.
+/// One line with this processor's pauses: `pause, mfence; not on this processor, untested here: tpause, ...`.
 pub(crate) fn words() -> String {
     let of = |is_here: bool| {
         let kinds = Pause::ALL.into_iter().filter(|kind| kind.is_here() == is_here);

@@ -1,4 +1,4 @@
-//! A running process, by its files under `/proc`.
+//! A running process, through its files under `/proc`.
 
 use crate::hints::{Failure, cause};
 pub(crate) use lockwright_symbols::{Mapping, mappings};
@@ -13,12 +13,12 @@ use std::time::Duration;
 pub(crate) struct Process {
     pub(crate) pid: libc::pid_t,
     memory: File,
-    /// The folder of its files. Held locked: one command at a time.
+    /// The process's folder. It is locked, so that only one command at a time works on the process.
     folder: File,
 }
 
 impl Process {
-    /// Opens it.
+    /// Opens a process.
     pub(crate) fn open(pid: libc::pid_t) -> Result<Self, Failure> {
         let fail = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => {
@@ -29,7 +29,7 @@ impl Process {
                 cause(&error)
             ))
             .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
-            // It has no memory.
+            // The process has no memory.
             _ if error.raw_os_error() == Some(libc::ESRCH) => {
                 let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
                 let why = match status.contains("\nState:\tZ") {
@@ -41,7 +41,7 @@ impl Process {
             }
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };
-        // A thread's id will do, too: it is the process's memory.
+        // A thread's id is accepted, too: threads share the process's memory.
         let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(fail)?;
         let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
         let pid = group.unwrap_or(pid);
@@ -58,18 +58,18 @@ impl Process {
             .hint(format!("fuser -v /proc/{pid}")))
     }
 
-    /// Others may be at it from now on. It is opened again before it is written.
+    /// Lets other commands work on the process. Open it again before the next write.
     pub(crate) fn unlock(&self) {
-        let _ = self.folder.unlock(); // else they wait until we end
+        let _ = self.folder.unlock(); // on failure, they wait until this command ends
     }
 
-    /// What it is called, for people.
+    /// Its name, for messages.
     pub(crate) fn name(&self) -> String {
         let name = fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         String::from_utf8_lossy(&name).trim_end().to_owned()
     }
 
-    /// The program's file.
+    /// The path of the program's file.
     pub(crate) fn program(&self) -> PathBuf {
         let exe = PathBuf::from(format!("/proc/{}/exe", self.pid));
         fs::read_link(&exe).unwrap_or(exe)
@@ -83,7 +83,7 @@ impl Process {
         self.memory.write_all_at(bytes, at).map_err(|error| self.gone(&error))
     }
 
-    /// `count` words of 64 bits.
+    /// Reads `count` words of 64 bits.
     #[cfg(target_arch = "x86_64")] // `attach` alone asks, here and below
     pub(crate) fn words(&self, at: u64, count: usize) -> Result<Vec<u64>, Failure> {
         let mut bytes = vec![0; count * 8];
@@ -92,7 +92,7 @@ impl Process {
         Ok(bytes.chunks_exact(8).map(word).collect())
     }
 
-    /// Its threads' ids.
+    /// The ids of its threads.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn threads(&self) -> Vec<libc::pid_t> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
@@ -100,13 +100,13 @@ impl Process {
         tasks.into_iter().flatten().filter_map(id).collect()
     }
 
-    /// The file `name` of a thread, under `/proc`.
+    /// Reads the file `name` of a thread under `/proc`.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn of_thread(&self, thread: libc::pid_t, name: &str) -> String {
         fs::read_to_string(format!("/proc/{}/task/{thread}/{name}", self.pid)).unwrap_or_default()
     }
 
-    /// The line `field` of a thread's `status`; empty: it isn't there.
+    /// The line `field` of a thread's `status`; empty if there is none.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn status(&self, thread: libc::pid_t, field: &str) -> String {
         let status = self.of_thread(thread, "status");
@@ -115,15 +115,15 @@ impl Process {
         status.lines().find_map(value).unwrap_or_default()
     }
 
-    /// As the process sees the file at `path`: it may live in a container.
+    /// The path under which we see the process's file `path`: the process may be in a container.
     pub(crate) fn sees(&self, path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.pid));
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Why it can no longer be read or written.
+    /// The error for a process that can no longer be read or written.
     pub(crate) fn gone(&self, error: &io::Error) -> Failure {
-        // Reading memory that is gone looks like the end of a file.
+        // Reading memory that no longer exists looks like the end of a file.
         let why = match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::WriteZero => {
                 "it has ended, or runs another program now".to_owned()

@@ -1,4 +1,4 @@
-//! `lockwright profile`: which locks a program waits for, who holds them meanwhile, and where.
+//! `lockwright profile`: which locks a program waits for, and who holds them during the waits, and where.
 //!
 //! ```text
 //!  sample: each tick ─► wait: what each thread waits for ─► seen: counts by lock and stack

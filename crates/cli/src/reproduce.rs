@@ -1,4 +1,4 @@
-//! The papers' figures beside our results: text, JSON, plots, a page.
+//! The papers' figures next to our results: text, JSON, plots, a page.
 
 mod page;
 mod plot;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// A figure that was measured.
+/// A measured figure.
 pub(crate) struct Done {
     pub(crate) figure: Figure,
     pub(crate) measured: Measured,
@@ -22,7 +22,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Where the results come from.
+    /// The origin of the results.
     fn source(&self) -> String {
         let Report { machine, seeds, quick, .. } = &self.report;
         let rough = if *quick { ", --quick: rough" } else { "" };
@@ -38,12 +38,12 @@ impl Done {
         )
     }
 
-    /// Is it another machine than the paper's?
+    /// Was it measured on a machine other than the paper's?
     fn is_elsewhere(&self) -> bool {
         self.report.machine != self.report.paper_machine
     }
 
-    /// The table's cells.
+    /// The cells of the table.
     fn cells(&self) -> Vec<[String; 7]> {
         self.report.rows.iter().map(cells).collect()
     }
@@ -77,7 +77,7 @@ fn cells(row: &ReportRow) -> [String; 7] {
     ]
 }
 
-/// As short as the table needs it.
+/// The short names for the table.
 fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Number => "num",
@@ -113,7 +113,7 @@ fn digits(value: f64) -> String {
         0.0 => 0,
         _ => 4,
     };
-    // 0.972 and 1.018 are judged in the third decimal.
+    // Values near 1 are judged by their third decimal: 0.972, 1.018.
     let decimals = if (0.9..1.1).contains(&value.abs()) { 3 } else { decimals };
     let text = format!("{value:.decimals$}");
     if text.contains('.') {
@@ -123,7 +123,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// The text for a figure.
+/// The text for one figure.
 pub(crate) fn text(done: &Done) -> String {
     let figure = &done.figure;
     let head = format!("{}: {}\n{}", figure.figure, figure.title, done.source());
@@ -155,14 +155,14 @@ pub(crate) fn text(done: &Done) -> String {
     text + &output::wrapped(&notes) + "\n\n"
 }
 
-/// Why a row says less than it seems to.
+/// Why a row proves less than it seems to.
 fn marks(row: &ReportRow) -> impl Iterator<Item = String> {
     let given = row.given.as_ref().map(|why| format!("given: {}: {why}", row.name));
     let again = row.repeats.as_ref().map(|other| format!("again: {}: as {other}", row.name));
     given.into_iter().chain(again)
 }
 
-/// Each kind apart: `3 of 4 numbers, 5 of 5 directions`.
+/// Each kind separately: `3 of 4 numbers, 5 of 5 directions`.
 fn kinds(counts: &Tally) -> String {
     let all = [
         (counts.numbers, "number"),
@@ -184,7 +184,7 @@ fn plural(number: usize, what: &str) -> String {
     }
 }
 
-/// How many results of its own are as the paper's, in the papers' numbers: the headline.
+/// The headline: the wanted share of independent results that agree with the paper's numbers.
 const WANTED: f64 = 0.8;
 
 fn headline(free: Count) -> String {
@@ -238,7 +238,7 @@ pub(crate) fn summary(all: &[Done]) -> String {
     output::wrapped(&text) + "\n"
 }
 
-/// What `--json` prints: an object for one figure, else an array of them.
+/// The output of `--json`: an object for one figure, else an array.
 pub(crate) fn json(all: &[Done], one: bool) -> Result<Value, Failure> {
     let object = |done: &Done| serde_json::to_value(&done.report).map_err(Failure::new);
     match all {
@@ -247,7 +247,7 @@ pub(crate) fn json(all: &[Done], one: bool) -> Result<Value, Failure> {
     }
 }
 
-/// Prints which figures there are.
+/// Prints the available figures.
 pub(crate) fn list(as_json: bool) -> Result<(), Failure> {
     let all = experiments().filter_map(|experiment| targets::figure(experiment.id));
     if as_json {
@@ -275,7 +275,7 @@ pub(crate) fn list(as_json: bool) -> Result<(), Failure> {
     output::print_table(&table)
 }
 
-/// Writes report, data and plots; says how many plots.
+/// Writes report, data and plots. Returns the number of plots.
 pub(crate) fn write(all: &[Done], command: &str, dir: &Path) -> Result<usize, Failure> {
     let mut plots = Vec::new();
     for done in all {
@@ -353,7 +353,7 @@ mod tests {
         assert!(own.contains("yes, fitted") && !own.contains("note:"), "{own}");
         let other = done("libasl-8a", "xeon-2cpu-vm", measured());
         let said = text(&other);
-        // A cell may take two lines.
+        // A cell may span two lines.
         let words: Vec<&str> = said.split_whitespace().collect();
         assert!(!said.contains("fitted") && words.join(" ").contains("no little cores"), "{said}");
         assert!(said.contains("note: the paper used another machine"), "{said}");
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_summary_counts_each_kind_apart_and_has_a_headline() {
         let mut measured = Measured::new();
-        // Fitted, near, and far: of its own, both; a direction; an identity.
+        // Fitted, near, and far: the latter two count as independent. Then a direction and an identity.
         for (row, value) in [
             ("p99 mcs", 15.0),
             ("asl-50/tas", 1.5),

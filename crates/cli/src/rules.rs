@@ -1,6 +1,6 @@
-//! The configuration file, checked, and made into what the library reads: `LOCKWRIGHT_RULES`.
+//! Checks the configuration file, and converts it to the variable that the library reads: `LOCKWRIGHT_RULES`.
 //!
-//! The library doesn't know symbols or read files: names become address ranges here.
+//! The library neither knows symbols nor reads files, so names are converted to address ranges here.
 
 use crate::catalog;
 use crate::elf::{ObjectFile, Program, Symbol};
@@ -12,14 +12,14 @@ use std::fmt::Write;
 use std::path::Path;
 use toml::Spanned;
 
-/// What the file says, in the library's words.
+/// The file's contents, in the library's notation.
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The default lock, if the file names one.
     pub(crate) default: Option<String>,
-    /// `LOCKWRIGHT_RULES`.
+    /// The value of `LOCKWRIGHT_RULES`.
     pub(crate) rules: String,
-    /// The locks of the rules.
+    /// The locks that the rules use.
     pub(crate) locks: Vec<String>,
 }
 
@@ -42,14 +42,14 @@ struct Rule {
     lock: Spanned<String>,
 }
 
-/// The library's room for rules and for their bytes; see `crates/runtime/src/config.rs`.
+/// The library's limits for rules and for their bytes; see `crates/runtime/src/config.rs`.
 const RULES_MAX: usize = 29;
 const BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of a mutex whose symbol has no size.
+/// Assumed size of a mutex whose symbol has no size.
 pub(crate) const MUTEX_SIZE: u64 = 40;
 
-/// Reads the file and resolves its names in `program` and the libraries that it loads.
+/// Reads the file, and resolves its names in `program` and in the libraries that it loads.
 pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -85,7 +85,7 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     let mut rules = String::new();
     for rule in &file.lock {
         translate(&source, rule, &objects, &mut rules)?;
-        // Several functions can go by one name, so the file alone doesn't tell how many rules there are.
+        // Several functions can share one name, so the number of rules is known only now.
         if rules.split(';').count() > RULES_MAX || rules.len() > BYTES_MAX {
             let cause = format!("more than {RULES_MAX} rules or {BYTES_MAX} bytes of them");
             return Err(source
@@ -101,7 +101,7 @@ fn line(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// The file, for messages.
+/// The file's path and text, for messages.
 struct Source<'a> {
     shown: String,
     text: &'a str,
@@ -136,7 +136,7 @@ fn translate(
             if let Some(object) = &rule.object {
                 return Err(source
                     .fail(object.span().start, "object", "goes with mutex or caller only")
-                    .hint("leave it out: library says it already"));
+                    .hint("leave it out: library already names the file"));
             }
             let name = library.get_ref();
             if name.is_empty() || name.contains([';', '=', '/']) {
@@ -225,9 +225,9 @@ fn symbol(
         .hint(hint))
 }
 
-/// The targets of rules for the mutexes in the variables of this name, or those that the functions of this name contend for.
+/// Rule targets for the mutexes in variables with this name, or for mutexes that functions with this name contend for.
 pub(crate) fn named(objects: &[ObjectFile], name: &str, is_function: bool) -> Vec<String> {
-    // Others can't be written in a rule.
+    // Rules can't contain these characters.
     let objects = objects.iter().filter(|object| !object.name.contains([';', '=', '+']));
     let of_object = |object: &ObjectFile| -> Vec<String> {
         let wanted = object.symbols.iter().filter(|symbol| {
@@ -261,8 +261,8 @@ fn append(rules: &mut String, rule: std::fmt::Arguments<'_>) {
     let _ = rules.write_fmt(rule);
 }
 
-/// Does `symbol`, mangled or not, go by the name `wanted`? Parts that the compiler split off
-/// (`f.cold`, `f.part.0`, `f.constprop.0`) belong to `f`.
+/// Does the name `wanted` mean `symbol`, mangled or not? Parts that the compiler split off (`f.cold`, `f.part.0`,
+/// `f.constprop.0`) belong to `f`.
 pub(crate) fn is_called(symbol: &str, wanted: &str) -> bool {
     if symbol == wanted {
         return true;
@@ -271,7 +271,7 @@ pub(crate) fn is_called(symbol: &str, wanted: &str) -> bool {
     if whole == wanted {
         return true;
     }
-    // Demangling is slow: only for names that contain the last part of what is wanted.
+    // Demangling is slow, so do it only for symbols that contain the last part of `wanted`.
     let last = wanted.split(['(', '<']).next().unwrap_or(wanted);
     let last = last.rsplit("::").next().unwrap_or(last);
     whole.starts_with("_Z")
@@ -279,12 +279,12 @@ pub(crate) fn is_called(symbol: &str, wanted: &str) -> bool {
         && demangled(whole).is_some_and(|(full, bare)| full == wanted || bare == wanted)
 }
 
-/// As a program's text calls what the compiler calls `symbol`.
+/// The name in the program's source for the compiler's `symbol`.
 pub(crate) fn written(symbol: &str) -> String {
     demangled(symbol).map_or_else(|| symbol.to_owned(), |(_, bare)| bare.into_owned())
 }
 
-/// With and without parameters.
+/// The demangled name with parameters, and without.
 fn demangled(symbol: &str) -> Option<(String, Cow<'static, str>)> {
     use cpp_demangle::{DemangleOptions, Symbol};
     let parsed = Symbol::new(symbol).ok()?;

@@ -1,8 +1,8 @@
-//! The program's signals are as our own parent set them, as if we were not there.
+//! Signals: the program gets them as our own parent set them, as if this command weren't there.
 //!
-//! Rust ignores SIGPIPE before `main`, and its `Command` resets SIGPIPE and the mask of blocked signals
-//! when it starts a program. This records what was there before. While a program runs as our child,
-//! `Watch` takes the signals that are meant for it.
+//! Rust ignores SIGPIPE before `main`, and its `Command` resets SIGPIPE and the mask of blocked signals when it starts
+//! a program. This module records the original state. While a program runs as our child, `Watch` handles the signals
+//! meant for the program.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 /// Did our parent ignore SIGPIPE?
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Runs before Rust's own start-up, which changes what it records.
+/// Runs before Rust's start-up code, which changes the state that this records.
 #[used]
 // SAFETY: the section takes pointers to functions of this type, which need nothing of Rust's start-up.
 #[unsafe(link_section = ".init_array")]
 static RECORD: extern "C" fn() = {
     extern "C" fn record() {
-        PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed); // one thread as yet
+        PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed); // only one thread exists
     }
     record
 };
@@ -35,7 +35,7 @@ fn is_ignored(signal: i32) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// What we inherited: blocked signals, and two that may be ignored.
+/// The inherited state: blocked signals, and two signals that may be ignored.
 #[derive(Clone, Copy)]
 struct Inherited {
     mask: libc::sigset_t,
@@ -57,7 +57,7 @@ impl Inherited {
         let restore = move || {
             let pipe = if PIPE_IGNORED.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
             let child = if self.child_ignored { libc::SIG_IGN } else { libc::SIG_DFL };
-            // SAFETY: legal between fork and exec; the mask is one that we had.
+            // SAFETY: legal between fork and exec; the mask is a valid one.
             let done = unsafe {
                 libc::signal(libc::SIGPIPE, pipe) != libc::SIG_ERR
                     && libc::signal(libc::SIGCHLD, child) != libc::SIG_ERR
@@ -71,12 +71,12 @@ impl Inherited {
     }
 }
 
-/// Lets the program of `command` inherit what we inherited.
+/// Makes the program of `command` inherit the state that we inherited.
 pub(crate) fn pass_on(command: &mut Command) {
     Inherited::read().pass_on(command);
 }
 
-/// Signals that are meant for the program while it is our child.
+/// The signals that are meant for the program while it is our child.
 const MEANT: [i32; 7] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -87,39 +87,39 @@ const MEANT: [i32; 7] = [
     libc::SIGWINCH,
 ];
 
-/// Something that a [`Watch`] saw.
+/// What a [`Watch`] saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A child changed its state.
     Child,
-    /// This signal came.
+    /// This signal arrived.
     Signal {
         /// Its number.
         number: i32,
-        /// Did the terminal send it? Then every process in the foreground got it, the program too.
+        /// Did it come from the terminal? Then every process in the foreground got it, including the program.
         from_terminal: bool,
     },
-    /// Nothing within the time.
+    /// Nothing happened in time.
     Nothing,
 }
 
-/// From its creation on, signals neither end nor interrupt us: they wait until [`next`](Self::next)
-/// asks.
+/// While this exists, signals neither end nor interrupt this process: they wait until [`next`](Self::next) fetches
+/// them.
 pub(crate) struct Watch {
     inherited: Inherited,
     set: libc::sigset_t,
 }
 
 impl Watch {
-    /// For a process with one thread; threads that it makes later have these signals blocked.
+    /// Call it while the process has one thread. Threads created later also have these signals blocked.
     pub(crate) fn new() -> Watch {
         let inherited = Inherited::read();
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: `set` is writable; the numbers are signals. With SIGCHLD ignored there would be nothing
+        // SAFETY: `set` is writable; the numbers are signals. If SIGCHLD were ignored, there would be nothing
         // to wait for.
         let set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            // What we are to ignore (nohup) stays ignored: blocked, it would wait for us.
+            // Signals that we inherited as ignored (nohup) stay ignored. Blocking them would make them wait for us.
             let meant = MEANT.into_iter().filter(|signal| !is_ignored(*signal));
             for signal in meant.chain([libc::SIGCHLD]) {
                 libc::sigaddset(set.as_mut_ptr(), signal);
@@ -132,14 +132,14 @@ impl Watch {
         Watch { inherited, set }
     }
 
-    /// Starts a program, with signals as we found them.
+    /// Starts a program with the signal state that we inherited.
     pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.inherited.pass_on(command);
         command.spawn()
     }
 
-    /// Starts a program in a process group of its own: the terminal's signals don't reach it. It ends when
-    /// we do.
+    /// Starts a program in its own process group: the terminal's signals don't reach it. It ends when this process
+    /// does.
     pub(crate) fn spawn_group(&self, command: &mut Command) -> io::Result<Group> {
         adopt_orphans();
         command.process_group(0);
@@ -155,7 +155,7 @@ impl Watch {
         self.spawn(command).map(|child| Group { child, cleared: false })
     }
 
-    /// Waits for the next event, forever with no `limit`.
+    /// Waits for the next event, forever if `limit` is `None`.
     pub(crate) fn next(&self, limit: Option<Duration>) -> Event {
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
         let time = limit.map(|limit| libc::timespec {
@@ -171,12 +171,12 @@ impl Watch {
         match number {
             libc::SIGCHLD => Event::Child,
             1.. => Event::Signal { number, from_terminal: about.si_code == libc::SI_KERNEL },
-            // Time is up, or a signal that isn't ours, as SIGCONT, interrupted us.
+            // Timeout, or a signal that isn't ours, such as SIGCONT, interrupted us.
             _ => Event::Nothing,
         }
     }
 
-    /// Waits for the end of `child`, and passes signals on to it meanwhile; it calls `each` after each `tick`, and at each signal.
+    /// Waits for the end of `child`, and passes signals on to it. Calls `each` after each `tick`, and at each signal.
     pub(crate) fn wait_and(
         &self,
         child: &mut Child,
@@ -195,13 +195,13 @@ impl Watch {
     }
 }
 
-/// From now on what our children leave behind becomes our own child, which we can wait for.
+/// From now on, orphans of our children become our own children, so that we can wait for them.
 fn adopt_orphans() {
     // SAFETY: sets one attribute of this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
 
-/// Ends children that nobody waits for, and says how many there were: they have left their process groups.
+/// Ends children that left their process groups and that nobody waits for. Returns how many there were.
 pub(crate) fn end_strays() -> usize {
     let mut ended = 0;
     loop {
@@ -212,7 +212,7 @@ pub(crate) fn end_strays() -> usize {
             1.. => continue,
             _ => return ended,
         }
-        // Some are alive; they may have children of their own, which will be ours then.
+        // Some are alive. Their own children, if any, will then become ours.
         let lists = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let lists =
             lists.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -222,7 +222,7 @@ pub(crate) fn end_strays() -> usize {
             })
             .collect();
         if strays.is_empty() {
-            return ended; // a kernel that does not list them
+            return ended; // this kernel doesn't list children
         }
         for id in strays {
             send(id, libc::SIGKILL);
@@ -233,14 +233,14 @@ pub(crate) fn end_strays() -> usize {
     }
 }
 
-/// A program and what it started, as far as that stays in its process group. None of it outlives this.
+/// A program and all processes in its process group. None of them outlives this.
 pub(crate) struct Group {
     child: Child,
     cleared: bool,
 }
 
 impl Group {
-    /// Has the program itself ended? It is not waited for, so that its id stays its own.
+    /// Has the program itself ended? This doesn't reap it, so that its id stays reserved.
     pub(crate) fn has_ended(&self) -> bool {
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
         let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -251,14 +251,14 @@ impl Group {
         }
     }
 
-    /// Sends a signal to all of it.
+    /// Sends a signal to the whole group.
     pub(crate) fn send(&self, signal: i32) {
-        // SAFETY: no preconditions; the group is ours as long as its leader was not waited for.
+        // SAFETY: no preconditions; the group is ours as long as its leader has not been reaped.
         unsafe { libc::kill(-self.id(), signal) };
     }
 
-    /// How the program itself ended, and what it and its children have used. The others have `patience` to end by themselves;
-    /// then what is left is ended.
+    /// Returns how the program itself ended, and the resources that it and its children used. The other processes have
+    /// `patience` to end by themselves. After that they are killed.
     pub(crate) fn clear(
         &mut self,
         patience: Duration,
@@ -266,7 +266,7 @@ impl Group {
         let (began, mut all, mut own) = (Instant::now(), Vec::new(), None);
         let mut may_end = true;
         loop {
-            // The group is still ours: somebody of it was not waited for.
+            // The group is still ours: at least one member has not been reaped.
             if may_end && began.elapsed() >= patience {
                 self.send(libc::SIGKILL);
                 may_end = false;
@@ -315,19 +315,19 @@ impl Drop for Group {
     }
 }
 
-/// Sends a signal to a child that was not waited for yet.
+/// Sends a signal to a child that has not been reaped yet.
 fn send(id: u32, signal: i32) {
-    // SAFETY: no preconditions; the id can't be another's before we wait for it.
+    // SAFETY: no preconditions; the id can't be reused before we reap the child.
     unsafe { libc::kill(id as i32, signal) };
 }
 
-/// Ends us as `status` says the program ended: by the same code, or by the same signal.
+/// Ends this process as the program ended: with the same exit code, or by the same signal.
 pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
     if let Some(code) = status.code() {
         return ExitCode::from(code as u8);
     }
     let signal = status.signal().unwrap_or(libc::SIGKILL);
-    // SAFETY: changes this process alone, which is about to end. The core file, if any, is the program's.
+    // SAFETY: changes this process alone, which is about to end. Only the program leaves a core file.
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);
@@ -338,6 +338,6 @@ pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
         libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
         libc::raise(signal);
     }
-    // Not every signal ends a process: then use the shells' exit code.
+    // Not every signal ends a process. If this one doesn't, use the shell's exit code.
     ExitCode::from(128 + signal as u8)
 }

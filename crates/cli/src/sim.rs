@@ -1,4 +1,4 @@
-//! Studies on virtual machines: the command line (`words`), what is run (`plan`), and its results.
+//! Studies on virtual machines: the command line (`words`), the runs (`plan`), and the results.
 
 pub(crate) mod csv;
 pub(crate) mod list;
@@ -19,33 +19,33 @@ use plan::Plan;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// One lock at one point of the grid, with a run for each seed.
+/// One lock at one point of the grid, with one run per seed.
 pub(crate) struct Row<'a> {
     pub(crate) plan: &'a Plan,
-    /// Its number, in the order of the command.
+    /// Its number, in the order of the command line.
     pub(crate) number: usize,
     pub(crate) outcomes: &'a [Outcome],
 }
 
-/// A figure of runs in which no check failed: its median over the seeds, and its range.
+/// The median and range of a figure over the seeds, without runs in which a check failed.
 fn spread(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
     let sound = outcomes.iter().filter(|outcome| outcome.violation.is_none());
     Spread::of(&sound.map(figure).collect::<Vec<_>>())
 }
 
-/// What the threads on a class of cores did.
+/// The results of the threads on a class of cores.
 fn class<'o>(outcome: &'o Outcome, name: &str) -> Option<&'o ClassOutcome> {
     outcome.classes.iter().find(|class| class.class == name)
 }
 
 impl<'a> Row<'a> {
-    /// All rows, of the outcomes of all points.
+    /// All rows, made from the outcomes of all points.
     pub(crate) fn all(plan: &'a Plan, outcomes: &'a [Outcome]) -> Vec<Row<'a>> {
         let of = outcomes.chunks(plan.seeds.len()).enumerate();
         of.map(|(number, outcomes)| Row { plan, number, outcomes }).collect()
     }
 
-    /// Its runs; they differ in their seeds.
+    /// Its runs, which differ only in their seeds.
     pub(crate) fn runs(&self) -> &'a [Run] {
         let seeds = self.plan.seeds.len();
         &self.plan.runs[self.number * seeds..(self.number + 1) * seeds]
@@ -59,7 +59,7 @@ impl<'a> Row<'a> {
         &self.plan.rows[self.number]
     }
 
-    /// The lock, as the command names it.
+    /// The lock, as named on the command line.
     pub(crate) fn lock(&self) -> &'a str {
         self.plan.locks[self.at().lock].name()
     }
@@ -74,7 +74,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What the whole study has in common, on one line.
+/// One line with everything that the whole study has in common.
 pub(crate) fn source(plan: &Plan) -> String {
     let mut text = "simulated: ".to_owned();
     match &plan.machines[..] {
@@ -106,7 +106,7 @@ pub(crate) fn source(plan: &Plan) -> String {
     text
 }
 
-/// What tells this point from the others, without its lock and without `x`: name and value of what varies.
+/// What distinguishes this point from the others, except the lock and `x`: names and values of everything that varies.
 pub(crate) fn place(row: &Row<'_>, x: Option<&Across>) -> Vec<(String, String)> {
     let (plan, at) = (row.plan, row.at());
     let mut all = Vec::new();
@@ -136,7 +136,7 @@ pub(crate) enum Across {
     Sweep(usize),
 }
 
-/// A word as a shell reads it, in quotes only where it needs them.
+/// A word quoted for a shell, if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
     match shlex::try_quote(word) {
@@ -145,7 +145,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The command that runs this point again.
+/// The command that repeats this run.
 pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
     use lockwright_numbers::units::word;
     let mut words = vec![
@@ -162,7 +162,7 @@ pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
         words.push(format!("--placement {}", placement(&run.placement)));
     }
     for (sweep, value) in plan.sweeps.iter().zip(&row.swept) {
-        // Options are in the workload's and the lock's words; those of a trace are not.
+        // Options are named as in the workload and the lock. A trace has no options.
         let key = match &sweep.knob {
             Knob::Figure(key) => key,
             Knob::Param(key) if plan.trace.is_some() => key,
@@ -179,7 +179,7 @@ pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
     words.join(" ")
 }
 
-/// A workload as `--workload` has it.
+/// A workload in the form that `--workload` accepts.
 pub(crate) fn with_options(name: &str, params: &BTreeMap<String, f64>) -> String {
     let options: Vec<_> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
     match options.is_empty() {
@@ -188,7 +188,7 @@ pub(crate) fn with_options(name: &str, params: &BTreeMap<String, f64>) -> String
     }
 }
 
-/// As `--placement` has it.
+/// A placement in the form that `--placement` accepts.
 pub(crate) fn placement(placement: &Placement) -> String {
     match placement {
         Placement::Pinned => "pinned".into(),

@@ -1,4 +1,4 @@
-//! Pieces of stacks, as processes copied them for us to unwind.
+//! Copied pieces of processes' stacks, which this command unwinds.
 
 use lockwright_record::pieces::{PIECE, Stack};
 use lockwright_symbols::{AddressSpace, Registers, Unwinder};
@@ -19,8 +19,8 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The one of this index in the table of pieces at `table`; `key` is what the table's keys say. `None`: there is none, or it was
-    /// just being written.
+    /// The piece with this index in the table at `table`. `key` is its entry in the table's keys. `None`: there is
+    /// none, or it was being written.
     pub(crate) fn read(file: &File, table: usize, index: usize, key: u64) -> Option<Self> {
         let mut bytes = vec![0; size_of::<Stack>()];
         file.read_exact_at(&mut bytes, (table + index * size_of::<Stack>()) as u64).ok()?;
@@ -40,7 +40,7 @@ impl Piece {
         })
     }
 
-    /// Addresses of the calls, the innermost first.
+    /// The addresses of the calls, the innermost first.
     pub(crate) fn calls(&self, unwinder: &mut Unwinder, space: &AddressSpace) -> &[u64] {
         self.unwound.get_or_init(|| {
             let registers = Registers {

@@ -1,6 +1,6 @@
-//! A program that we measure: it runs to its end, until its time is up, or until somebody interrupts us.
+//! Runs a program for a measurement, until it ends, its time is up, or a signal interrupts this command.
 //!
-//! It has a process group of its own, so that Ctrl-C is ours. Nothing of the group is left behind.
+//! The program has its own process group, so only this command gets Ctrl-C. Nothing of the group is left behind.
 
 use crate::signals::{Event, Group, Watch};
 use indicatif::ProgressBar;
@@ -9,10 +9,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// A program that was asked to end has this long for it.
+/// How long a program may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A server, which may have data to write.
+/// How long a server may take. It may have data to write.
 pub(crate) const SERVERS_GRACE: Duration = Duration::from_secs(10);
 
 /// How a run ended.
@@ -23,12 +23,12 @@ pub(crate) enum End {
     Interrupted,
 }
 
-/// What a program used, with the children that it waited for.
+/// The resources that a program and the children that it waited for used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     /// User and system time.
     pub(crate) cpu: Duration,
-    /// Context switches: it gave its CPU up, or lost it.
+    /// Context switches, voluntary and involuntary.
     pub(crate) switches: u64,
 }
 
@@ -39,18 +39,18 @@ pub(crate) struct Ended {
     /// From its start to its end.
     pub(crate) wall: Duration,
     pub(crate) used: Used,
-    /// It was asked to end, and did not.
+    /// Was it killed, because it didn't end when asked to?
     pub(crate) killed: bool,
 }
 
-/// A program that runs. It is ended when this goes.
+/// A running program. Dropping this ends it.
 pub(crate) struct Running {
     group: Group,
     started: Instant,
     grace: Duration,
 }
 
-/// In words: `exit code 3`, `signal 11`.
+/// Describes how it ended: `exit code 3`, `signal 11`.
 pub(crate) fn how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
@@ -58,7 +58,7 @@ pub(crate) fn how(status: ExitStatus) -> String {
     }
 }
 
-/// Runs a program to its end; `limit` is its time.
+/// Runs a program until it ends, or until `limit` has passed.
 pub(crate) fn supervise(
     command: &mut Command,
     limit: Option<Duration>,
@@ -83,13 +83,13 @@ impl Running {
         self.group.has_ended()
     }
 
-    /// Asks it to end, as one asks a server, and waits until it has.
+    /// Asks the program to end, as is usual for servers, and waits until it has.
     pub(crate) fn stop(mut self, watch: &Watch, bar: &ProgressBar) -> io::Result<Ended> {
         self.grace = SERVERS_GRACE;
         self.finish(Some(Duration::ZERO), watch, bar)
     }
 
-    /// Waits for its end, or, after `limit` from its start, ends it.
+    /// Waits until the program ends. Ends it when `limit` has passed since its start.
     pub(crate) fn finish(
         self,
         limit: Option<Duration>,
@@ -99,7 +99,7 @@ impl Running {
         self.finish_while(|| true, limit, watch, bar)
     }
 
-    /// The same; it is also ended, as if its time were up, when `may_go_on` says so.
+    /// As `finish`. It also ends the program, as if its time were up, when `may_go_on` returns false.
     pub(crate) fn finish_while(
         mut self,
         may_go_on: impl Fn() -> bool,
@@ -112,7 +112,8 @@ impl Running {
         loop {
             if self.group.has_ended() {
                 let wall = self.started.elapsed();
-                // Whoever was asked to end may do so in its own time; what a program that has ended leaves behind may not.
+                // A program that was asked to end may take its time. Processes left behind by a program that ended by
+                // itself may not.
                 let left =
                     stopped.as_ref().map(|(_, end)| end.saturating_duration_since(Instant::now()));
                 let (status, usages) = self.group.clear(left.unwrap_or_default())?;
@@ -148,7 +149,7 @@ impl Running {
     }
 }
 
-/// Does somebody want us to stop?
+/// Does this event ask this command to stop?
 pub(crate) fn is_interrupt(event: Event) -> bool {
     let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
     matches!(event, Event::Signal { number, .. } if wanted.contains(&number))
@@ -188,13 +189,14 @@ mod tests {
         assert!(matches!(end, End::Itself(status) if status.code() == Some(3)), "{end:?}");
         let (end, took) = ends("sleep 60", 100);
         assert!(matches!(end, End::TimeUp) && took < Duration::from_secs(20), "{end:?}");
-        // Deaf to SIGTERM (long before that comes), and with a child.
+        // This program ignores SIGTERM (well before it arrives), and has a child.
         let (end, took) = ends("trap '' TERM; sleep 60 & wait; sleep 60", 2_000);
         assert!(
             matches!(end, End::TimeUp) && took >= Duration::from_secs(2) + GRACE,
             "{end:?} {took:?}"
         );
-        // The leader goes at once, and leaves a deaf child: it is ended, and what it used counts.
+        // The leader ends at once, and leaves a child that ignores SIGTERM. The child is killed, and its resources
+        // count.
         let dir = tempfile::tempdir().unwrap();
         let there = dir.path().join("there").display().to_string();
         let deaf = format!("trap '' TERM; echo $$ > {there}; while :; do :; done");

@@ -1,35 +1,36 @@
-//! A process's table of locks, as it is written to its mailbox: `LOCK`, a newline, `TARGET=LOCK;...`.
+//! A process's table of locks, as written to its mailbox: `LOCK`, a newline, `TARGET=LOCK;...`.
 
 use crate::hints::Failure;
 use crate::mailbox::{Remote, Said};
 use crate::process::Process;
 use serde::Serialize;
 
-/// The locks of a process.
+/// The rules that give a process's mutexes their locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Table {
     /// The lock of mutexes that no rule names.
     pub(crate) default: String,
-    /// The first one that fits decides.
+    /// The first matching rule decides.
     pub(crate) rules: Vec<Rule>,
 }
 
-/// The lock of some mutexes.
+/// A rule: the lock for some mutexes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Rule {
-    /// Which: `lib:FILE`, `mutex:FILE+0xLOW-0xHIGH`, `mutex:+0xLOW-0xHIGH`, `call:FILE+0xLOW-0xHIGH`.
+    /// The mutexes: `lib:FILE`, `mutex:FILE+0xLOW-0xHIGH`, `mutex:+0xLOW-0xHIGH`, `call:FILE+0xLOW-0xHIGH`.
     pub(crate) target: String,
     pub(crate) lock: String,
-    /// What the process notes in mutexes that follow this rule; `None`: not known.
+    /// The number that the process stores in mutexes to which this rule applies; `None`: not known.
     #[serde(skip)]
     pub(crate) place: Option<u8>,
 }
 
-/// The places of mutexes that no rule names, or that were contended before there were rules (the runtime's `rules.rs`).
+/// The places of mutexes that no rule names, or that were contended before there were rules (see the runtime's
+/// `rules.rs`).
 const DEFAULT: [u32; 3] = [0, 1, 31];
 
 impl Table {
-    /// From its words.
+    /// Parses a table.
     pub(crate) fn read(words: &str) -> Self {
         let (default, rules) = words.split_once('\n').unwrap_or((words, ""));
         let rules = rules.split(';').filter(|rule| !rule.is_empty());
@@ -42,7 +43,7 @@ impl Table {
         }
     }
 
-    /// In words.
+    /// Formats the table as `read` parses it.
     pub(crate) fn words(&self) -> String {
         let rules = self.rules.iter().map(|rule| format!("{}={};", rule.target, rule.lock));
         format!("{}\n{}", self.default, rules.collect::<String>())
@@ -56,7 +57,7 @@ impl Table {
             .map(String::as_str)
     }
 
-    /// The rule of mutexes at a place; `None`: the default's.
+    /// The rule for mutexes with this place; `None`: the default applies.
     pub(crate) fn rule_at(&self, place: u32) -> Option<&Rule> {
         if DEFAULT.contains(&place) {
             return None;
@@ -64,12 +65,12 @@ impl Table {
         self.rules.iter().find(|rule| rule.place.map(u32::from) == Some(place))
     }
 
-    /// The lock of mutexes at a place.
+    /// The lock for mutexes with this place.
     pub(crate) fn lock_at(&self, place: u32) -> &str {
         self.rule_at(place).map_or(&self.default, |rule| &rule.lock)
     }
 
-    /// The lock of these targets' mutexes, before all other rules; `None`: what the others say.
+    /// Gives these targets' mutexes a lock, by rules that come before all others. `None` removes these targets' rules.
     pub(crate) fn set(&mut self, targets: &[String], lock: Option<&str>) {
         self.rules.retain(|rule| !targets.contains(&rule.target));
         if let Some(lock) = lock {
@@ -78,7 +79,7 @@ impl Table {
         }
     }
 
-    /// For people: the process's default, and a line for each rule.
+    /// A description of the table: the process's default, and a line for each rule.
     pub(crate) fn describe(&self, process: &Process) -> String {
         let mut text = format!("{} ({}): {}\n", process.pid, process.name(), self.default);
         for rule in &self.rules {
@@ -93,7 +94,7 @@ impl Rule {
         Self { target: target.to_owned(), lock: lock.to_owned(), place: None }
     }
 
-    /// For people: `library libfoo.so`.
+    /// A description of the target: `library libfoo.so`.
     pub(crate) fn whose(&self) -> String {
         let (what, target) = self.target.split_once(':').unwrap_or(("", &self.target));
         match what {
@@ -107,7 +108,7 @@ impl Rule {
     }
 }
 
-/// What is posted, if it is not taken yet, or else what is in force: what a change begins with.
+/// The table on which a change is based: the posted one if it isn't in force yet, else the current one.
 pub(crate) fn base(mailbox: &Remote<'_>) -> Result<Table, Failure> {
     match mailbox.posted()? {
         Some(posted) => Ok(posted),
@@ -115,7 +116,7 @@ pub(crate) fn base(mailbox: &Remote<'_>) -> Result<Table, Failure> {
     }
 }
 
-/// Posts a table. Is it in force already?
+/// Posts a table. Returns whether it is in force already.
 pub(crate) fn post(
     process: &Process,
     mailbox: &Remote<'_>,
@@ -130,7 +131,7 @@ pub(crate) fn post(
     }
 }
 
-/// Fails if the process's calls lead to glibc again.
+/// Fails if the process was detached.
 pub(crate) fn refuse_detached(process: &Process, mailbox: &Remote<'_>) -> Result<(), Failure> {
     match mailbox.is_detached()? {
         false => Ok(()),

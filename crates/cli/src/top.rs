@@ -1,4 +1,4 @@
-//! `lockwright top`: locks of running processes, live.
+//! `lockwright top`: shows the locks of running processes, live.
 
 pub(crate) mod batch;
 mod keys;
@@ -20,43 +20,43 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use view::View;
 
-/// How often we ask for signals.
+/// How often we check for signals.
 const SIGNALS: Duration = Duration::from_millis(250);
 
-/// For how long a process counts for us if we don't come again.
+/// How long a process keeps counting for this command unless the request is renewed.
 pub(crate) fn lease(interval: Duration) -> Duration {
     2 * interval + Duration::from_secs(3)
 }
 
-/// The screen.
+/// Runs the interactive screen.
 pub(crate) fn run(pid: Option<libc::pid_t>, interval: Duration) -> Result<ExitCode, Failure> {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         let pid = pid.map_or_else(String::new, |pid| format!("{pid} "));
         return Err(Failure::new("top needs a terminal to draw on")
             .hint(format!("lines of JSON: lockwright top {pid}--batch")));
     }
-    // What can't be looked at says so on a whole terminal.
+    // A process that can't be observed causes an error before the terminal changes.
     let mut view = View::open(pid, interval)?;
     let signals = Watch::new();
-    // A panic restores the terminal before it is told.
+    // On a panic, the terminal is restored before the message appears.
     let mut terminal = ratatui::try_init().map_err(|error| {
         Failure::new(format!("cannot draw on this terminal: {}", cause(&error)))
     })?;
     let ended = draw(&mut view, &mut terminal, &signals, interval);
     if is_gone() {
         drop(view);
-        // There is nothing to restore, and nowhere to say so.
+        // There is no terminal to restore, and no way to print a message.
         std::process::exit(128 + libc::SIGHUP);
     }
     ratatui::restore();
-    drop(view); // takes the level back
+    drop(view); // restores the level
     match ended? {
         Some(signal) => Ok(ExitCode::from(128 + signal as u8)),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Until a key or a signal ends it.
+/// Draws until a key or a signal ends it.
 fn draw(
     view: &mut View,
     terminal: &mut DefaultTerminal,
@@ -67,7 +67,7 @@ fn draw(
     let mut next = Instant::now() + interval;
     loop {
         terminal.draw(|frame| screen::draw(frame, view)).map_err(fail)?;
-        // Until there is something to draw.
+        // Wait until there is something to draw.
         loop {
             match signals.next(Some(Duration::ZERO)) {
                 Event::Signal { number: libc::SIGWINCH, .. } => break,
@@ -86,7 +86,7 @@ fn draw(
             if !has_input(left.min(SIGNALS)) || is_gone() {
                 continue;
             }
-            // All that were typed: those that the library has read already can't be waited for.
+            // Handle all typed keys: poll doesn't report keys that the library has already read.
             let mut is_pressed = false;
             while event::poll(Duration::ZERO).map_err(fail)? {
                 is_pressed = true;
@@ -101,7 +101,7 @@ fn draw(
     }
 }
 
-/// What there is to say about the terminal's input.
+/// The poll events of the terminal's input.
 fn input(wait: Duration) -> libc::c_short {
     let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
     // SAFETY: one writable `pollfd`.
@@ -109,18 +109,18 @@ fn input(wait: Duration) -> libc::c_short {
     if got > 0 { input.revents } else { 0 }
 }
 
-/// Is the terminal no more? We may have been told to ignore that signal, and reading for keys would then never end.
+/// Has the terminal disappeared? SIGHUP may be ignored, and reading keys would then never end.
 fn is_gone() -> bool {
     input(Duration::ZERO) & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }
 
-/// Waits for keys for this long.
+/// Waits up to this long for keys.
 fn has_input(wait: Duration) -> bool {
-    // A millisecond at least: a shorter wait would be none.
+    // At least a millisecond, because a shorter wait would be rounded to zero.
     input(wait.max(Duration::from_millis(1))) != 0
 }
 
-/// Writes what the screen is about; the file's name.
+/// Writes the data behind the screen to a file, and returns its name.
 fn save(view: &View) -> Result<String, Failure> {
     let Some(process) = &view.process else { return Err(Failure::new("open a process first")) };
     let name = format!("lockwright-top-{}.json", process.pid());

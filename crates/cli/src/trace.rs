@@ -1,7 +1,7 @@
-//! Whose locks a running program sleeps on: its futex waits, counted by the object that asked for them.
+//! Counts a running program's futex waits by the object that called, to see whose locks it sleeps on.
 //!
-//! Every thread and child process is stopped at each system call (ptrace). That slows the program down,
-//! and more waits are seen than it would have had alone; shares are comparable, counts are not.
+//! Every thread and child process is stopped at each system call (ptrace). This slows the program down, and it waits
+//! more often than it would otherwise. So shares are meaningful, but counts are not.
 
 use crate::process::{Mapping, mappings};
 use crate::whose::{self, Whose};
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 /// What a traced run showed.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    /// Futex waits by who asked: a library's file name, and whose locks those are, if that is known.
+    /// Futex waits by caller: a library's file name, and its lock implementation, if known.
     pub(crate) waits: BTreeMap<(String, Option<Whose>), u64>,
-    /// Waits for a thread to end, which are not counted there.
+    /// Waits for threads to end. They are not in `waits`.
     pub(crate) joins: u64,
-    /// How the program ended; `None`: it was ended at the time limit.
+    /// How the program ended; `None`: we ended it at the time limit.
     pub(crate) end: Option<ExitStatus>,
     /// Did some process have our library loaded when it waited or ended?
     pub(crate) loaded: bool,
 }
 
-/// Runs `command` to its end, or to the end of `limit`, and counts.
+/// Runs `command` until it ends or `limit` has passed, and counts its waits.
 pub(crate) fn run(mut command: Command, library: &str, limit: Duration) -> io::Result<Trace> {
     // SAFETY: only system calls between fork and exec.
     unsafe {
@@ -36,7 +36,7 @@ pub(crate) fn run(mut command: Command, library: &str, limit: Duration) -> io::R
             _ => Err(io::Error::last_os_error()),
         });
     }
-    // The child stops by itself at its exec, under the eyes of the loop below.
+    // The child stops at its exec. The loop below sees that.
     let child = command.spawn()?;
     let main = child.id() as libc::pid_t;
     let mut tracer = Tracer {
@@ -58,13 +58,13 @@ pub(crate) fn run(mut command: Command, library: &str, limit: Duration) -> io::R
 struct Tracer<'a> {
     library: &'a str,
     maps: HashMap<libc::pid_t, Vec<Mapping>>,
-    /// Where a file has its function `syscall`, if it has one.
+    /// The range of each file's function `syscall`, if it has one.
     wrappers: HashMap<PathBuf, Option<Range<u64>>>,
     trace: Trace,
-    /// Waits by the place that asked. They get names at the end, because programs stand still while we work.
+    /// Waits by calling place. Names are added at the end, because the program stands still while we work.
     places: HashMap<Place, u64>,
     threads: Vec<libc::pid_t>,
-    /// All threads that there were.
+    /// All threads that ever existed.
     seen: HashSet<libc::pid_t>,
 }
 
@@ -125,13 +125,13 @@ impl Tracer<'_> {
                 options(thread)?;
             }
             let signal = self.stopped(thread, status);
-            // SAFETY: the thread is stopped and ours. It may have been killed meanwhile: then the call
+            // SAFETY: the thread is stopped and ours. If it was killed in the meantime, the call
             // fails, and its end is reported next.
             unsafe { libc::ptrace(libc::PTRACE_SYSCALL, thread, 0, libc::c_long::from(signal)) };
         }
     }
 
-    /// Looks at a stop; returns the signal to pass on.
+    /// Handles a stop. Returns the signal to deliver.
     fn stopped(&mut self, thread: libc::pid_t, status: libc::c_int) -> libc::c_int {
         let signal = libc::WSTOPSIG(status);
         let event = status >> 16;
@@ -156,12 +156,12 @@ impl Tracer<'_> {
             self.maps.remove(&thread);
             return 0;
         }
-        // A new thread's first stop is ours, not the program's; and so is its group's.
+        // A new thread's first stop comes from ptrace, not from the program. So do stops of its group.
         let ours = event != 0 || signal == libc::SIGTRAP || signal == libc::SIGSTOP;
         if ours { 0 } else { signal }
     }
 
-    /// The place that asked: a libc's function `syscall` is looked through, since it asks for its caller.
+    /// The calling place. If that is libc's function `syscall`, its caller.
     fn owner(&mut self, thread: libc::pid_t, call: &Entry) -> Place {
         let place = self.place(thread, call.instruction);
         let wrapper = self.wrappers.entry(place.path.clone());
@@ -189,14 +189,14 @@ impl Tracer<'_> {
         if let Some(place) = self.maps.get(&thread).and_then(|maps| find(maps)) {
             return place;
         }
-        // Loaded since, or a thread not seen before.
+        // The code was loaded since, or the thread is new.
         let maps = mappings(thread).unwrap_or_default();
         let place = find(&maps);
         self.maps.insert(thread, maps);
         place.unwrap_or_else(|| Place { path: "unknown".into(), offset: 0 })
     }
 
-    /// What was seen, with names instead of places.
+    /// The result, with names instead of places.
     fn named(self) -> Trace {
         let mut trace = self.trace;
         let mut files: BTreeMap<PathBuf, Vec<(u64, u64)>> = BTreeMap::new();
@@ -205,7 +205,7 @@ impl Tracer<'_> {
         }
         for (path, places) in files {
             let object = object(&path);
-            // Ours need no name.
+            // Our own library needs no name.
             let file = (object != self.library).then(|| whose::File::read(&path));
             for (offset, count) in places {
                 let whose = file.as_ref().and_then(|file| file.whose(offset));
@@ -239,7 +239,7 @@ fn options(thread: libc::pid_t) -> io::Result<()> {
 struct Entry {
     number: u64,
     operation: u64,
-    /// What is expected to be in the word.
+    /// The value that the caller expects in the word.
     value: u64,
     instruction: u64,
     stack: u64,
@@ -251,7 +251,7 @@ fn entry(thread: libc::pid_t) -> Option<Entry> {
     // SAFETY: the thread is stopped; the kernel writes at most `size` bytes.
     let got =
         unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, info.as_mut_ptr()) };
-    // SAFETY: all-zero bytes are a value of it, and the kernel wrote over some.
+    // SAFETY: all-zero bytes are a valid value, and the kernel overwrote some of them.
     let info = unsafe { info.assume_init() };
     if got <= 0 || info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
         return None;
@@ -282,7 +282,7 @@ fn is_wait(call: &Entry) -> bool {
             && waits.iter().any(|&wait| wait as u64 == call.operation & COMMAND))
 }
 
-/// Where libc's `syscall` will return to; anywhere else in libc, a value without meaning.
+/// The return address of libc's `syscall`. Anywhere else in libc, the value is meaningless.
 #[cfg(target_arch = "x86_64")]
 fn return_address(thread: libc::pid_t, stack: u64) -> Option<u64> {
     let mut word = 0u64;
@@ -293,7 +293,7 @@ fn return_address(thread: libc::pid_t, stack: u64) -> Option<u64> {
     (got == 8).then_some(word)
 }
 
-/// Where libc's `syscall` will return to: the link register.
+/// The return address of libc's `syscall`: the link register.
 #[cfg(target_arch = "aarch64")]
 fn return_address(thread: libc::pid_t, _stack: u64) -> Option<u64> {
     let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
@@ -304,11 +304,11 @@ fn return_address(thread: libc::pid_t, _stack: u64) -> Option<u64> {
     // SAFETY: the thread is stopped; the kernel writes at most the vector's length.
     let rc =
         unsafe { libc::ptrace(libc::PTRACE_GETREGSET, thread, libc::NT_PRSTATUS, &raw mut vector) };
-    // SAFETY: all-zero bytes are a value of it, and the kernel wrote over them.
+    // SAFETY: all-zero bytes are a valid value, and the kernel overwrote them.
     (rc == 0).then(|| unsafe { registers.assume_init() }.regs[30])
 }
 
-/// Interrupts our wait ten times a second, so that the time limit is seen.
+/// Interrupts waitpid ten times a second, so that we notice the time limit.
 struct Alarm;
 
 impl Alarm {
@@ -328,7 +328,7 @@ impl Alarm {
     fn every(microseconds: libc::suseconds_t) {
         let time = libc::timeval { tv_sec: 0, tv_usec: microseconds };
         let timer = libc::itimerval { it_interval: time, it_value: time };
-        // SAFETY: the timer is valid; the old one isn't asked for.
+        // SAFETY: the timer is valid; the old one isn't requested.
         unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
     }
 }

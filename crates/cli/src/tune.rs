@@ -1,4 +1,4 @@
-//! `lockwright tune`: a program over a range of SLOs, and the results.
+//! `lockwright tune`: runs a program with a range of SLOs, and evaluates the results.
 //!
 //! ```text
 //!  settings (SLOs, other locks) ─► measure ─► runs ─► curves ─► advice ─► plot, report
@@ -16,12 +16,12 @@ use lockwright_numbers::units::word;
 use lockwright_stats::{ClassStats, Epoch};
 use serde::Serialize;
 
-/// What one run is given.
+/// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// The lock that is tuned, with this SLO in ns.
+    /// The tuned lock with this SLO, in ns.
     Slo(u64),
-    /// Another lock, to compare with.
+    /// Another lock, for comparison.
     Lock(String),
 }
 
@@ -34,7 +34,7 @@ impl Setting {
     }
 }
 
-/// `steps` SLOs from `low` to `high` ns, each the same factor above the one before, rounded to three digits.
+/// `steps` SLOs from `low` to `high` ns in a geometric sequence, rounded to three digits.
 pub(crate) fn steps(low: u64, high: u64, steps: u32) -> Vec<u64> {
     let ratio = high as f64 / low as f64;
     let mut slos: Vec<_> = (0..steps)
@@ -52,14 +52,14 @@ pub(crate) fn steps(low: u64, high: u64, steps: u32) -> Vec<u64> {
     slos
 }
 
-/// A run that came to its end.
+/// A completed run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) setting: usize,
     /// 1, 2, ...
     pub(crate) round: u32,
     pub(crate) record: Record,
-    /// Of all of the run; `None`: not known.
+    /// For the whole run; `None`: not known.
     pub(crate) joules: Option<f64>,
 }
 
@@ -68,17 +68,17 @@ pub(crate) struct Run {
 pub(crate) struct Point {
     /// Executions per second.
     pub(crate) rate: Spread,
-    /// Latency at the epoch's percentile, ns: all cores.
+    /// Latency at the epoch's percentile, ns, over all cores.
     pub(crate) all: Spread,
-    /// The same of the slowest class of cores.
+    /// That latency on the slowest class of cores.
     pub(crate) slow: Spread,
-    /// The same of the fastest class, if there are several.
+    /// That latency on the fastest class, if there are several classes.
     pub(crate) fast: Option<Spread>,
-    /// Executions a joule.
+    /// Executions per joule.
     pub(crate) per_joule: Option<Spread>,
-    /// Executions that took longer than the SLO, of all: 0 to 1.
+    /// The share of executions that took longer than the SLO: 0 to 1.
     pub(crate) violations: f64,
-    /// Executions on the slowest class in the run that had the fewest.
+    /// Executions on the slowest class, in the run with the fewest.
     pub(crate) executions: u64,
     #[serde(serialize_with = "as_word")]
     pub(crate) verdict: Verdict,
@@ -88,22 +88,22 @@ fn as_word<S: serde::Serializer>(verdict: &Verdict, to: S) -> Result<S::Ok, S::E
     to.serialize_str(verdict.word())
 }
 
-/// One epoch over all settings.
+/// One epoch under all settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     pub(crate) epoch: String,
     /// `P99`.
     pub(crate) percentile: String,
-    /// Names of the fastest and the slowest class on which it was executed, if these differ.
+    /// The names of the fastest and the slowest class that executed it, if they differ.
     pub(crate) classes: Option<(String, String)>,
-    /// By SLO in ns, ascending.
+    /// By SLO in ns, in ascending order.
     pub(crate) slos: Vec<(u64, Point)>,
-    /// The locks compared with.
+    /// The locks used for comparison.
     pub(crate) locks: Vec<(String, Point)>,
 }
 
 impl Curve {
-    /// `little cores`, or `all cores` where there is one class.
+    /// `little cores`, or `all cores` if there is only one class.
     pub(crate) fn slow_cores(&self) -> String {
         self.classes.as_ref().map_or("all cores".into(), |(_, slow)| format!("{slow} cores"))
     }
@@ -113,7 +113,7 @@ impl Curve {
     }
 }
 
-/// A curve for each epoch, the one with the most executions first.
+/// One curve per epoch, the one with the most executions first.
 pub(crate) fn curves(settings: &[Setting], runs: &[Run], names: &ClassNames) -> Vec<Curve> {
     let mut epochs: Vec<(String, u64)> = Vec::new();
     for (name, epoch) in runs.iter().flat_map(|run| run.record.epochs()) {
@@ -171,7 +171,7 @@ fn point(runs: &[&(&Run, Epoch)], fast: u8, slow: u8) -> Option<Point> {
         let all = epoch.all();
         (count + all.count, violations + all.violations)
     });
-    // The verdict of most rounds; in a tie the worse one.
+    // The most frequent verdict of the rounds; in a tie, the worse one.
     let mut verdicts: Vec<_> = runs.iter().map(|(_, epoch)| judge(epoch)).collect();
     verdicts.sort();
     let on_slow = |epoch: &Epoch| of_class(epoch, slow).map_or(0, |class| class.count);
@@ -197,7 +197,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::epochs::tests::{class, epoch, record};
 
-    /// Latencies in us: as in the paper's Figure 8b.
+    /// Latencies in us, as in the paper's Figure 8b.
     pub(crate) fn example() -> Curve {
         let spread = |value: f64| Spread::of(&[value * 0.96, value, value * 1.03]).unwrap();
         let point = |rate: f64, fast: f64, slow: f64, verdict| Point {

@@ -1,13 +1,13 @@
-//! The command line, with clap's errors in our words: one line and a hint.
+//! Reads the command line, and converts clap's errors to one line and a hint.
 
 use crate::hints::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-/// Reads the command line; `--help` and `--version` print and leave.
+/// Reads the command line. `--help` and `--version` print and exit.
 pub(crate) fn parse<P: Parser + CommandFactory>() -> Result<P, Failure> {
     P::try_parse().map_err(|error| match error.kind() {
-        // The last one is the bare command: help on standard error, exit code 2.
+        // The last one is the command without a subcommand: help on standard error, exit code 2.
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
@@ -39,7 +39,7 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
     }
 }
 
-/// The subcommand that was meant: clap's own measure finds no `run` in `rnu`.
+/// The subcommand that the user meant: clap's own distance doesn't find `run` for `rnu`.
 fn meant<P: CommandFactory>(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
@@ -48,11 +48,11 @@ fn meant<P: CommandFactory>(error: &clap::Error) -> Option<String> {
     nearest(word, command.get_subcommands().map(clap::Command::get_name)).map(str::to_owned)
 }
 
-/// Flags that mean the same in different subcommands.
+/// Flags of different subcommands that mean the same.
 const NAMESAKES: [[&str; 2]; 4] =
     [["time", "duration"], ["out", "output"], ["seed", "seeds"], ["rounds", "seeds"]];
 
-/// The flag of this subcommand that means what an unknown one means in another.
+/// The flag of this subcommand that corresponds to an unknown flag from another one.
 fn namesake<P: CommandFactory>(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -76,7 +76,7 @@ fn namesake<P: CommandFactory>(error: &clap::Error) -> Option<String> {
     others.into_iter().find(|other| has(other)).map(|other| format!("--{other}"))
 }
 
-/// Rust's words for a bad number in ours.
+/// Rephrases Rust's messages about invalid numbers.
 fn plainly(message: &str) -> String {
     [
         ("invalid digit found in string", "not a number"),
@@ -89,7 +89,7 @@ fn plainly(message: &str) -> String {
     .fold(message.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
-/// clap's message without its tips and usage, on one line.
+/// clap's message on one line, without tips and usage.
 fn first_paragraph(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     lines.join(" ").trim_start_matches("error: ").to_owned()

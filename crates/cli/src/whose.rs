@@ -1,7 +1,7 @@
-//! Whose locks wait or lock in a file: told by the names of its functions, and its own.
+//! Identifies lock implementations in a file by the names of its functions, and by its own name.
 //!
-//! Locks that don't use libpthread sleep by futexes of their own. A preloaded library can't reach them, so it is worth
-//! knowing who made them.
+//! Locks that don't use libpthread sleep on their own futexes. A preloaded library can't reach them, so users should
+//! know where they come from.
 
 use object::elf::PT_LOAD;
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -11,7 +11,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// Who made a lock.
+/// The implementation that a lock belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Whose {
     RustStd,
@@ -56,13 +56,13 @@ impl fmt::Display for Whose {
 }
 
 impl Whose {
-    /// What to do with a program that waits there.
+    /// Advice for a program that waits in such locks.
     pub(crate) fn advice(self) -> &'static str {
         match self {
             Self::RustStd | Self::ParkingLot | Self::Rust => {
                 "use lockwright_sync's Mutex, Condvar, RwLock: docs/sync.md"
             }
-            Self::Go => "nothing here helps: Go's scheduler and its locks are one",
+            Self::Go => "lockwright can't help: Go's locks are part of its scheduler",
             Self::Abseil | Self::Folly | Self::CppAtomic | Self::GLib | Self::Qt => {
                 "use std::mutex or lockwright::mutex in their place: docs/sync.md"
             }
@@ -133,16 +133,16 @@ impl Whose {
 
 /// A program's or a library's file.
 pub(crate) struct File {
-    /// What its name tells.
+    /// The implementation that the file's name indicates.
     by_name: Option<Whose>,
-    /// What it was made by.
+    /// The language that the file was written in.
     made_by: Option<Whose>,
-    /// Functions: where in the file they are, and whose.
+    /// Lock functions, by their ranges in the file, with their implementation.
     functions: Vec<(Range<u64>, Whose)>,
 }
 
 impl File {
-    /// What can't be read has no functions.
+    /// A file that can't be read has no functions.
     pub(crate) fn read(path: &Path) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut file =
@@ -156,19 +156,19 @@ impl File {
         file
     }
 
-    /// Whose lock waits at that offset in the file.
+    /// The lock implementation at that offset in the file.
     pub(crate) fn whose(&self, offset: u64) -> Option<Whose> {
         let known = self.functions.iter().find(|(range, _)| range.contains(&offset));
         known.map(|&(_, whose)| whose).or(self.by_name).or(self.made_by)
     }
 }
 
-/// Locks of their own that are linked into the program, by its functions: not those of the libraries that it loads.
+/// Implementations that are linked into the program itself, found by its functions. Loaded libraries don't count.
 pub(crate) fn linked(functions: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Whose> {
     let mut all: Vec<_> = functions
         .into_iter()
         .filter_map(|name| Whose::of_function(name.as_ref()))
-        // Templates of the C++ library are in many programs that never wait there.
+        // Many programs contain these C++ templates without ever waiting in them.
         .filter(|whose| *whose != Whose::CppAtomic)
         .collect();
     all.sort_unstable();
@@ -176,20 +176,20 @@ pub(crate) fn linked(functions: impl IntoIterator<Item = impl AsRef<str>>) -> Ve
     all
 }
 
-/// The language whose runtime has locks of its own. Stripped files still show it.
+/// The language, if its runtime has its own locks. This works for stripped files, too.
 pub(crate) fn made_by(elf: &ElfFile64<'_, Endianness>) -> Option<Whose> {
     let has = |name| elf.section_by_name(name).is_some();
     if has(".go.buildinfo") || has(".note.go.buildid") {
         return Some(Whose::Go);
     }
-    // The source path of std's parts that may panic; `/rustc/` and a commit come before it.
+    // The source path in the panic messages of std. `/rustc/` and a commit come before it.
     const STD: &[u8] = b"/library/std/src/";
     let constants = elf.section_by_name(".rodata").and_then(|section| section.data().ok());
     let is_rust = constants.is_some_and(|bytes| find(bytes, STD).is_some());
     is_rust.then_some(Whose::Rust)
 }
 
-/// Where `part` begins in `bytes`.
+/// The position of `part` in `bytes`.
 pub(crate) fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     let first = *part.first()?;
     let mut from = 0;
@@ -202,14 +202,14 @@ pub(crate) fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     None
 }
 
-/// Where a file has its function `syscall`, as the C library has.
+/// The range of a file's function `syscall`, which the C library has.
 pub(crate) fn syscall_function(path: &Path) -> Option<Range<u64>> {
     let data = fs::read(path).ok()?;
     let elf = ElfFile64::<Endianness>::parse(&*data).ok()?;
     functions(&elf).find(|(_, name)| name == "syscall").map(|(range, _)| range)
 }
 
-/// Functions: where in the file they are, and their names.
+/// The names of functions, with their ranges in the file.
 fn functions<'a>(
     elf: &'a ElfFile64<'_, Endianness>,
 ) -> impl Iterator<Item = (Range<u64>, String)> + 'a {

@@ -245,8 +245,8 @@ fn notes_of(last: TraceThread, locks: &str) -> Result<Vec<String>> {
     let text = unbroken(&outcome.text());
     let mut notes = text.lines().filter_map(|line| line.strip_prefix("note: ")).map(str::to_owned);
     let recorded = notes.next().context("what was recorded")?;
-    let rate = "the trace has 10.0 k acquisitions a second (4 in 400 us by 5 threads on ";
-    let more = "the trace has 12.5 k acquisitions a second (5 in 400 us by 5 threads on ";
+    let rate = "the trace has 10.0 k acquisitions per second (4 in 400 us by 5 threads on ";
+    let more = "the trace has 12.5 k acquisitions per second (5 in 400 us by 5 threads on ";
     ensure!(recorded.starts_with(rate) || recorded.starts_with(more), "{recorded}");
     Ok(notes.collect())
 }

@@ -1,40 +1,40 @@
-//! What to do about a lock: rules, their thresholds, and a command that exists.
+//! Advice about a lock: rules, their thresholds, and a command to run.
 
 use super::outcome::{Observed, Ranked, Site};
 use super::snapshot::Kind;
 use lockwright_numbers::format::time;
 use serde::Serialize;
 
-/// Threads that lose less of their time have nothing to win.
+/// If threads lose less than this share of their time, another lock gains nothing.
 const LITTLE: f64 = 0.02;
-/// The same in words.
+/// The same value for messages.
 const LITTLE_SHOWN: &str = "2 %";
-/// What a wake-up takes where it can't be measured, ns. Sections that are longer make the way in which a lock is handed over matter
-/// little.
+/// Duration of a wake-up where it can't be measured, ns. For critical sections longer than this, the way in which the
+/// lock is handed over matters little.
 const WAKE_UP_NS: u64 = 50_000;
-/// Waits from here on are worth a look if the sections are far shorter, ns.
+/// Waits of at least this length deserve attention if critical sections are far shorter, ns.
 const STARVED_NS: u64 = 10_000_000;
-/// The same in words.
+/// The same value for messages.
 const STARVED: &str = "10 ms";
-/// So much shorter.
+/// The factor that counts as "far".
 const FAR: u64 = 10;
-/// RCL (Lozi et al., USENIX ATC 2012): delegation beats POSIX locks if threads spend this part of their time in a lock's sections,
-/// or waiting for them; on its authors' machine of 48 cores.
+/// RCL (Lozi et al., USENIX ATC 2012): delegation beats POSIX locks if threads spend at least this share of their time
+/// in a lock's critical sections or waiting for them. Measured on its authors' machine of 48 cores.
 const RCL: f64 = 0.15;
-/// The same in words.
+/// The same value for messages.
 const RCL_SHOWN: &str = "15 %";
 
-/// Which rule speaks.
+/// The rule that led to the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Rule {
-    /// Threads lose little time there: it may stay as it is.
+    /// Threads lose little time here: leave the lock as it is.
     Little,
-    /// Its sections are long.
+    /// Its critical sections are long.
     LongSections,
-    /// Somebody waits far longer than sections last.
+    /// A thread waits far longer than critical sections last.
     Starved,
-    /// Its sections are short, and threads lose time.
+    /// Its critical sections are short, and threads lose time.
     ShortSections,
 }
 
@@ -42,28 +42,29 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Advice {
     pub(crate) rule: Rule,
-    /// The part of the threads' time that they waited for this lock.
+    /// The share of the threads' time that they waited for this lock.
     pub(crate) lost: f64,
-    /// The part in which they waited for it or held it, at the least: not all holds are timed.
+    /// The minimum share of time in which they waited for it or held it. The true share may be larger, because not all
+    /// holds are timed.
     pub(crate) in_sections: f64,
-    /// In words, with the threshold.
+    /// The advice in words, with the threshold.
     pub(crate) text: String,
-    /// What else there is to know; empty: nothing.
+    /// A further note; empty: none.
     pub(crate) note: String,
-    /// How to try it; empty: there is nothing to do.
+    /// A command to try; empty: there is nothing to do.
     pub(crate) command: String,
 }
 
-/// What was looked at.
+/// The program or process under observation.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// A program and its arguments, as a shell takes them.
+    /// A program and its arguments, quoted for a shell.
     Program(String),
     Process(libc::pid_t),
 }
 
 impl Target {
-    /// How to see who calls.
+    /// A command that shows the callers.
     fn draw(&self) -> String {
         match self {
             Self::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
@@ -71,12 +72,12 @@ impl Target {
         }
     }
 
-    /// How to try another lock: for all of a program's mutexes, or for this one of a process.
+    /// A command that tries another lock: for all of a program's mutexes, or for this one in a process.
     fn compare(&self, lock: &Ranked, other: &str) -> String {
         match self {
             Self::Program(words) => format!("lockwright compare --lock glibc,auto,fifo -- {words}"),
             Self::Process(pid) => {
-                // The list's "0x..., of FUNCTION", and names of several locks, are for people.
+                // The list's "0x..., of FUNCTION", and lists of several locks, are not valid targets.
                 let name = lock.name.split(',').next().unwrap_or_default();
                 let one = if name.contains(' ') { "all" } else { name };
                 format!("lockwright ctl {pid} switch {one} {other} --guard 5s")
@@ -85,13 +86,13 @@ impl Target {
     }
 }
 
-/// What a wake-up takes on this machine, ns.
+/// The duration of a wake-up on this machine, ns.
 pub(crate) fn wake_up_ns() -> u64 {
     lockwright_calibrate::wake_up().map_or(WAKE_UP_NS, |took| took.as_nanos() as u64)
 }
 
-/// Advises on each lock. `cpu_ns`: what the threads of all of them computed; with their waits that is their time. `wake_up_ns`:
-/// [`wake_up_ns`].
+/// Adds advice to each lock. `cpu_ns` is the CPU time of all threads; together with their waits, this is the threads'
+/// time. `wake_up_ns` is the result of [`wake_up_ns`].
 pub(crate) fn advise(outcomes: &mut [Observed], cpu_ns: u64, wake_up_ns: u64, target: &Target) {
     let waits = outcomes.iter().flat_map(|outcome| &outcome.locks).map(|lock| lock.wait_ns);
     let busy_ns = cpu_ns + waits.sum::<u64>();
@@ -179,7 +180,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::observed::outcome::Percentiles;
 
-    /// A lock with one holder: how often it made others wait, for how long, and the longest, ns.
+    /// A lock with one holder. `holder` has how often it made others wait, for how long, and the longest such wait, ns.
     pub(crate) fn lock(wait_ns: u64, holder: (u64, u64, u64)) -> Ranked {
         let (count, ns, max_ns) = holder;
         let site = Site {

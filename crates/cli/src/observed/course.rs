@@ -1,4 +1,4 @@
-//! How long threads waited for each lock, slice by slice, while a program ran.
+//! How long threads waited for each lock in each time slice of a program's run.
 
 use super::outcome::Observed;
 use super::reader::Reader;
@@ -11,26 +11,26 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often we look.
+/// How often we sample.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
-/// Slices that are kept. With more, two become one.
+/// Maximum number of slices. Beyond that, pairs of slices are merged.
 const MOST: usize = 256;
 
 /// A lock of a process.
 type Key = (u32, Of);
 
-/// Looks at segments again and again.
+/// Samples segments repeatedly.
 pub(crate) struct Course {
     begun: Instant,
     looked: Instant,
-    /// How often a slice is done.
+    /// The length of a slice.
     every: Duration,
     segments: BTreeMap<PathBuf, (File, Reader)>,
-    /// What was counted until the last look, ns.
+    /// The counts at the last sample, ns.
     before: BTreeMap<Key, u64>,
-    /// What the threads are called: the process's number and theirs.
+    /// Thread names, by process id and thread id.
     names: BTreeMap<(u32, u32), String>,
-    /// What was added in each slice, ns.
+    /// Waiting time added in each slice, ns.
     slices: Vec<BTreeMap<Key, u64>>,
 }
 
@@ -48,7 +48,7 @@ impl Course {
         }
     }
 
-    /// Looks at all segments in a folder, if it is time to.
+    /// Samples all segments in a folder, if it is time to.
     pub(crate) fn look_into(&mut self, folder: &Path) {
         if self.looked.elapsed() < self.every {
             return;
@@ -62,7 +62,7 @@ impl Course {
         self.look();
     }
 
-    /// Looks at one segment, if it is time to. What was counted before the first look does not count.
+    /// Samples one segment, if it is time to. Counts from before the first sample are ignored.
     pub(crate) fn look_at(&mut self, file: &File, path: &Path) {
         let is_new = !self.segments.contains_key(path);
         if !is_new && self.looked.elapsed() < self.every {
@@ -82,7 +82,7 @@ impl Course {
         self.looked = Instant::now();
         let mut now = BTreeMap::new();
         for (path, (file, reader)) in &mut self.segments {
-            let Ok(snapshot) = reader.read(file, path) else { continue }; // it is just being made
+            let Ok(snapshot) = reader.read(file, path) else { continue }; // the process is still creating it
             for lock in &snapshot.locks {
                 now.insert((snapshot.pid, lock.of), lock.wait_ns());
                 for thread in &lock.threads {
@@ -102,12 +102,12 @@ impl Course {
         }
     }
 
-    /// The processes that have counted something.
+    /// The processes with counts.
     pub(crate) fn processes(&self) -> BTreeSet<u32> {
         self.before.keys().map(|(pid, _)| *pid).collect()
     }
 
-    /// Tells the locks how they did over time, and what their threads are called.
+    /// Adds the waiting time per slice to the locks, and names to their threads.
     pub(crate) fn tell(&self, outcomes: &mut [Observed]) {
         for outcome in outcomes.iter_mut() {
             for thread in outcome.locks.iter_mut().flat_map(|lock| &mut lock.threads) {
@@ -144,7 +144,8 @@ fn add(slices: &[BTreeMap<Key, u64>]) -> BTreeMap<Key, u64> {
     sum
 }
 
-/// A course as signs, in so many columns at most, and its highest value: how many threads waited, on average.
+/// Draws the slices in at most this many columns. Also returns the highest value: the average number of waiting
+/// threads.
 pub(crate) fn signs(course: &[u64], slice_ns: u64, columns: usize) -> (String, f64) {
     const SIGNS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let width = course.len().div_ceil(columns.max(1)).max(1);
@@ -157,7 +158,7 @@ pub(crate) fn signs(course: &[u64], slice_ns: u64, columns: usize) -> (String, f
     (all.iter().map(sign).collect(), most)
 }
 
-/// The courses as counters of Chrome's trace format, which Perfetto shows (ui.perfetto.dev).
+/// The slices as counters in Chrome's trace format, which Perfetto shows (ui.perfetto.dev).
 pub(crate) fn timeline(outcomes: &[Observed]) -> Value {
     let mut events = Vec::new();
     for outcome in outcomes {

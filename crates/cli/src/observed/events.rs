@@ -1,8 +1,8 @@
-//! An event of the CPUs, as a cache miss, in critical sections. The kernel notes where it happens, once in so many times (perf
-//! events).
+//! Counts a CPU event, such as cache misses, in critical sections. The kernel samples the location of every Nth event
+//! (perf events).
 //!
-//! A sample belongs to a lock if one of its functions is among those that held the lock while others waited. So what a section's
-//! function does outside of the section counts, too.
+//! A sample belongs to a lock if one of its functions is among those that held the lock while others waited. So events
+//! that occur in such a function outside the critical section count, too.
 
 use super::course::TICK;
 use super::outcome::Observed;
@@ -17,16 +17,16 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Instant;
 
-/// Samples a second of each thread, at most.
+/// Maximum number of samples per second and thread.
 const RATE: u64 = 997;
-/// Room for a thread's samples between two looks.
+/// Buffer size for a thread's samples between two reads.
 const ROOM: usize = 64 * 1024;
-/// Each takes a descriptor and locked memory: threads beyond are not looked at.
+/// Maximum number of threads that are sampled, because each needs a descriptor and locked memory.
 const THREADS: usize = 500;
-/// Functions of a lock's holders that count.
+/// Number of a lock's holders whose functions count.
 const HOLDERS: usize = 3;
 
-/// What happens.
+/// The event to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Event {
@@ -44,24 +44,24 @@ impl Event {
     }
 }
 
-/// What was seen of a process.
+/// What was counted in a process.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Total {
     pub(crate) event: Event,
-    /// How often, in the threads that were looked at; an estimate.
+    /// Estimated number of events in the sampled threads.
     pub(crate) count: u64,
-    /// Why nothing was seen.
+    /// Why nothing could be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unavailable: Option<String>,
 }
 
-/// Looks for one event in processes' threads.
+/// Counts one event in the threads of processes.
 pub(crate) struct Events {
     event: Event,
     looked: Option<Instant>,
-    /// By thread; with its process.
+    /// By thread, with its process.
     samplers: HashMap<libc::pid_t, (u32, Sampler)>,
-    /// By process: where, the innermost address first, and how often.
+    /// By process: stacks, the innermost address first, with their counts.
     seen: HashMap<u32, HashMap<Vec<u64>, u64>>,
     /// Why there are no samples.
     refused: Option<String>,
@@ -69,12 +69,12 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn begin(event: Event) -> Self {
-        // Ourselves, to see whether there is such an event.
+        // Try it on this process first, to see whether the event exists.
         let refused = open(event, 0).err().map(|error| why(&error));
         Self { event, looked: None, samplers: HashMap::new(), seen: HashMap::new(), refused }
     }
 
-    /// Looks at these processes, if it is time to.
+    /// Samples these processes, if it is time to.
     pub(crate) fn look(&mut self, pids: impl IntoIterator<Item = u32>) {
         if self.refused.is_some() || self.looked.is_some_and(|then| then.elapsed() < TICK) {
             return;
@@ -90,7 +90,7 @@ impl Events {
                 }
                 match open(self.event, tid) {
                     Ok(sampler) => drop(self.samplers.insert(tid, (pid, sampler))),
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {} // it has ended
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {} // the thread has ended
                     Err(error) => self.refused = Some(why(&error)),
                 }
             }
@@ -98,13 +98,13 @@ impl Events {
         self.samplers.retain(|tid, _| there.contains(tid));
     }
 
-    /// Takes what the kernel has noted.
+    /// Reads the kernel's samples.
     fn fetch(&mut self) {
         for (pid, sampler) in self.samplers.values_mut() {
             let seen = self.seen.entry(*pid).or_default();
             while let Some(record) = sampler.next_record() {
                 let Ok(Record::Sample(sample)) = record.parse_record() else { continue };
-                // Marks between the kernel's and the program's part are no addresses.
+                // The markers between the kernel's and the program's part are not addresses.
                 let is_address = |address: &u64| *address < 1 << 63;
                 let chain = sample.callchain().unwrap_or_default();
                 let chain: Vec<u64> = chain.iter().copied().filter(is_address).collect();
@@ -113,7 +113,7 @@ impl Events {
         }
     }
 
-    /// Tells a process's locks what was seen in their sections.
+    /// Adds to a process's locks the events in their critical sections.
     pub(crate) fn tell(&mut self, outcome: &mut Observed, symbols: &mut Symboliser) {
         self.fetch();
         let seen = self.seen.remove(&outcome.pid).unwrap_or_default();

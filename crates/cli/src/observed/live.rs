@@ -1,4 +1,4 @@
-//! A process that counts what its locks do, or begins to: its level, and its segment.
+//! The counting of a running process: its level, and its segment.
 
 use super::reader;
 use super::snapshot::Snapshot;
@@ -18,14 +18,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a process keeps its [`Control`].
+/// The address of a process's [`Control`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) pid: libc::pid_t,
     at: u64,
 }
 
-/// Where a control has the time until which a level is asked for.
+/// The offset in `Control` of the time until which a level is requested.
 fn place_of(level: Level) -> Option<usize> {
     (level as usize).checked_sub(1)
 }
@@ -34,18 +34,18 @@ pub(crate) fn now_ns() -> u64 {
     lockwright_native::futex::now(Clock::Monotonic)
 }
 
-/// Is there a segment?
+/// The state of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Not yet: nobody has had to wait.
+    /// There is none yet: no thread has had to wait.
     None,
     Open,
-    /// There can't be one: the system's error number.
+    /// It couldn't be created: the system's error number.
     Failed(i32),
 }
 
 impl Live {
-    /// Of the preloaded library, or of the program's own runtime.
+    /// Finds the control of the preloaded library, or of the runtime that is linked into the program.
     pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
         let at = mailbox::symbol_in(process, SYMBOL)?;
         let live = Self { pid: process.pid, at };
@@ -55,7 +55,7 @@ impl Live {
         Ok(live)
     }
 
-    /// Is it still this control? The process may run another program by now.
+    /// Is it still the same control? The process may have started another program.
     fn is_there(&self, process: &Process) -> Result<bool, Failure> {
         let mut magic = [0; 8];
         process.read(self.at + offset_of!(Control, magic) as u64, &mut magic)?;
@@ -63,7 +63,7 @@ impl Live {
             && self.word(process, offset_of!(Control, size))? as usize == size_of::<Control>())
     }
 
-    /// Nothing is written elsewhere.
+    /// Fails if it isn't, so that we never write anywhere else.
     fn check(&self, process: &Process) -> Result<(), Failure> {
         match self.is_there(process)? {
             true => Ok(()),
@@ -82,7 +82,8 @@ impl Live {
         Ok(Level::from_number(number).unwrap_or(Level::Off))
     }
 
-    /// Asks for a level from now on, for this long; to be renewed before that. Others may ask for more.
+    /// Requests a level for this long from now on. Renew the request before it expires. Other commands may request a
+    /// higher level.
     pub(crate) fn ask(
         &self,
         process: &Process,
@@ -100,7 +101,7 @@ impl Live {
         self.set_level(process, now_ns)
     }
 
-    /// Asks for it no more. Who else asks for the same level renews that, and has it back then.
+    /// Withdraws the request. If another command requested the same level, its next renewal restores it.
     pub(crate) fn leave(&self, process: &Process, level: Level) -> Result<(), Failure> {
         self.check(process)?;
         if let Some(at) = place_of(level) {
@@ -109,7 +110,7 @@ impl Live {
         self.set_level(process, now_ns())
     }
 
-    /// What it counts if no command asks for more, from now on.
+    /// Sets the level that applies when no command requests a higher one.
     pub(crate) fn begin(&self, process: &Process, level: Level) -> Result<(), Failure> {
         self.check(process)?;
         let number = level as u32;
@@ -117,7 +118,7 @@ impl Live {
         self.set_level(process, now_ns())
     }
 
-    /// The highest level that anybody asks for is the one. (One command at a time is at a process.)
+    /// Sets the highest level that anyone requests. (Only one command at a time does this for a process.)
     fn set_level(&self, process: &Process, now_ns: u64) -> Result<(), Failure> {
         let own = self.word(process, offset_of!(Control, own))?;
         let level = asked(own, self.until_ns(process)?, now_ns);
@@ -151,7 +152,7 @@ impl Live {
         })
     }
 
-    /// The segment's file; `None`: nobody has had to wait yet.
+    /// The segment's file; `None`: no thread has had to wait yet.
     pub(crate) fn file(&self, process: &Process) -> Result<Option<(File, PathBuf)>, Failure> {
         match self.state(process)? {
             State::None => return Ok(None),
@@ -171,21 +172,21 @@ impl Live {
         let base = u64::from_le_bytes(base);
         let maps = mappings(self.pid).map_err(|error| process.gone(&error))?;
         let Some(map) = maps.iter().find(|map| map.start == base) else { return Ok(None) };
-        // As the process sees the file, which may live in a container.
+        // The path as the process sees it, which may be in a container.
         let root = PathBuf::from(format!("/proc/{}/root", self.pid));
         let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
         open(process, &path, false).map(|file| Some((file, path)))
     }
 
-    /// What it has counted so far; `None`: nothing.
+    /// The counts so far; `None`: there are none.
     pub(crate) fn snapshot(&self, process: &Process) -> Result<Option<Snapshot>, Failure> {
         let Some((file, path)) = self.file(process)? else { return Ok(None) };
         reader::read(&file, &path).map(Some)
     }
 }
 
-/// Opens a process's segment. The process says where it is, and may say anything: no link and no device is opened, nor another
-/// user's file.
+/// Opens a process's segment. The process supplies the path and may be malicious, so we open neither links nor devices
+/// nor other users' files.
 pub(crate) fn open(process: &Process, path: &Path, to_write: bool) -> Result<File, Failure> {
     let fail = |why: &dyn Display| Failure::new(format!("cannot open '{}': {why}", path.display()));
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;

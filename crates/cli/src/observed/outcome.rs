@@ -1,4 +1,4 @@
-//! A snapshot with names, ranked: what a report says.
+//! A snapshot with names, ranked: the contents of a report.
 
 use super::advice::Advice;
 use super::events::Total;
@@ -17,37 +17,37 @@ use std::rc::Rc;
 pub(crate) struct Observed {
     pub(crate) pid: u32,
     pub(crate) command: String,
-    /// The lock algorithm that it runs on.
+    /// The lock algorithm in use.
     pub(crate) lock: String,
-    /// How long it was watched, ns.
+    /// How long it was observed, ns.
     pub(crate) elapsed_ns: u64,
-    /// The slices of the locks' courses, ns; 0: there are none.
+    /// Length of the slices in [`Ranked::course`], ns; 0: there are none.
     pub(crate) slice_ns: u64,
-    /// How many threads it had; 0: not known.
+    /// Number of threads; 0: not known.
     pub(crate) threads: usize,
-    /// By the time that all threads waited for them, the longest first.
+    /// Sorted by the total waiting time of all threads, the longest first.
     pub(crate) locks: Vec<Ranked>,
-    /// Those that lie in one line of the caches.
+    /// Locks that share a cache line.
     pub(crate) false_sharing: Vec<Suspects>,
-    /// An event that somebody asked for.
+    /// The requested event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<Total>,
-    /// Semaphores that are no locks.
+    /// Semaphores that are not used as locks.
     pub(crate) signals: Signals,
-    /// It is a Python program, and this is why its functions are not named.
+    /// Why a Python program's functions have no names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) python_unread: Option<String>,
     pub(crate) lost: Lost,
 }
 
-/// What was not counted, or not told apart.
+/// What was not counted, or not attributed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Lost {
-    /// Waits for locks that found no room: they count as one lock.
+    /// Waits for locks without a record. They all count as one lock.
     pub(crate) unplaced: u64,
-    /// Locks that made room for others.
+    /// Locks whose records were reused for others.
     pub(crate) evicted: u64,
-    /// Locks that are gone.
+    /// Locks that were destroyed.
     pub(crate) retired: u64,
     pub(crate) stacks: u64,
     /// Operations for which there was no memory.
@@ -59,57 +59,57 @@ pub(crate) struct Lost {
 pub(crate) struct Ranked {
     #[serde(skip)]
     pub(crate) of: Of,
-    /// Which of those that had this record.
+    /// Which of the locks that used this record it is.
     #[serde(skip)]
     pub(crate) tenant: u64,
     /// Its place in the process's table of locks.
     #[serde(skip)]
     pub(crate) place: u32,
     pub(crate) kind: Kind,
-    /// The variable, or where it lies.
+    /// The variable, or the location.
     pub(crate) name: String,
-    /// 0: it is not one lock.
+    /// 0: it stands for several locks.
     pub(crate) address: u64,
-    /// How many locks this is about.
+    /// The number of locks that it stands for.
     pub(crate) locks: u32,
-    /// Threads that had to wait.
+    /// Number of waits.
     pub(crate) contended: u64,
-    /// Of those, how many gave up.
+    /// How many of the waits were given up.
     pub(crate) gave_up: u64,
-    /// How many slept before they had it.
+    /// How many of the waits included a sleep.
     pub(crate) slept: u64,
-    /// For how long somebody waited, ns.
+    /// Time during which at least one thread waited, ns.
     pub(crate) blocked_ns: u64,
-    /// How long threads waited, all together, ns.
+    /// Total waiting time of all threads, ns.
     pub(crate) wait_ns: u64,
-    /// How long it was held, of the holds that were timed, ns.
+    /// Total time of the timed holds, ns.
     pub(crate) hold_ns: u64,
     pub(crate) wait: Percentiles,
-    /// By class of core, the fastest first; those without waits are left out.
+    /// By class of core, the fastest first; classes without waits are left out.
     pub(crate) wait_by_class: Vec<(usize, Percentiles)>,
     /// Hold times of threads that had to wait.
     pub(crate) hold: Percentiles,
-    /// Of acquisitions after a wait, the part by another thread than the one before; `None`: not followed.
+    /// Of the acquisitions after a wait, the share in which the owner changed to another thread; `None`: not measured.
     pub(crate) owner_changes: Option<f64>,
-    /// On another CPU.
+    /// The share in which the lock moved to another CPU.
     pub(crate) core_changes: Option<f64>,
-    /// The longest wait, and where.
+    /// The place of the longest wait.
     pub(crate) longest_wait_at: String,
     pub(crate) longest_hold_at: String,
-    /// Who waits, by time.
+    /// Places that wait, sorted by time.
     pub(crate) waiters: Vec<Site>,
-    /// For whom, by the time for which somebody waited for them.
+    /// Places that hold the lock, sorted by the time that others waited for them.
     pub(crate) holders: Vec<Site>,
-    /// Who waits for it, and for whom others wait there; empty: they weren't told apart.
+    /// Threads that wait for it, or for which others wait; empty: they weren't told apart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) threads: Vec<Thread>,
-    /// How long threads waited in each slice of the time, ns; a wait counts when it ends. Empty: nobody looked.
+    /// Waiting time in each time slice, ns; a wait counts when it ends. Empty: it wasn't sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) course: Vec<u64>,
-    /// How often the event of [`Observed::events`] happened in functions that hold it; an estimate.
+    /// Estimated number of events ([`Observed::events`]) in functions that hold the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<u64>,
-    /// What to do about it, if somebody was asked.
+    /// Advice, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<Advice>,
 }
@@ -143,16 +143,17 @@ pub(crate) struct Site {
     pub(crate) ns: u64,
     pub(crate) max_ns: u64,
     pub(crate) max_tid: u32,
-    /// The part of the lock's time.
+    /// The share of the lock's time.
     pub(crate) share: f64,
     /// One of its stacks, the innermost function first.
     pub(crate) stack: Vec<String>,
-    /// It was seen in so many samples, and the figures are the lock's, by its part of all samples; `None`: it was counted.
+    /// The number of samples. The figures are then the lock's, divided in proportion to the samples. `None`: the
+    /// figures were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) samples: Option<u64>,
 }
 
-/// Names and ranks. `elapsed_ns` and `threads` as the caller knows them.
+/// Names and ranks everything. `elapsed_ns` and `threads` come from the caller.
 pub(crate) fn outcome(
     snapshot: &Snapshot,
     symbols: &mut Symboliser,
@@ -162,7 +163,8 @@ pub(crate) fn outcome(
     busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, Lock::rank)
 }
 
-/// The same of the first `most` locks, the highest `key` first. Only those get names, which take longer than all the rest.
+/// Names and ranks the first `most` locks, the highest `key` first. Only these get names, because naming is the slowest
+/// step.
 pub(crate) fn busiest<K: Ord>(
     snapshot: &Snapshot,
     symbols: &mut Symboliser,
@@ -198,14 +200,14 @@ pub(crate) fn busiest<K: Ord>(
     }
 }
 
-/// Makes stacks of the pieces that the process has copied.
+/// Unwinds the pieces of stacks that the process has copied.
 struct Unwinding {
     space: AddressSpace,
     unwinder: Option<Unwinder>,
 }
 
 impl Unwinding {
-    /// The lock with its stacks.
+    /// The lock, with its stacks unwound.
     fn of(&mut self, lock: &Rc<Lock>, symbols: &mut Symboliser) -> Rc<Lock> {
         let all = lock.waiters.iter().chain(&lock.holders);
         if all.clone().all(|site| site.piece.is_none()) {
@@ -215,7 +217,7 @@ impl Unwinding {
         for site in lock.waiters.iter_mut().chain(&mut lock.holders) {
             let Some(piece) = &site.piece else { continue };
             let unwinder = self.unwinder.get_or_insert_with(|| Unwinder::new(symbols));
-            // Return addresses, as frame pointers lead to.
+            // Return addresses, found by frame pointers.
             let calls = piece.calls(unwinder, &self.space);
             site.stack = calls.iter().map(|call| call.wrapping_add(1)).collect();
         }
@@ -223,13 +225,13 @@ impl Unwinding {
     }
 }
 
-/// Locks that are gone, and have no name, are one for each place that waited for them first.
+/// Merges destroyed locks without a name: one entry for each place that was the first to wait.
 pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<Lock>> {
     let mut gone: BTreeMap<u64, Lock> = BTreeMap::new();
     let mut all = Vec::new();
     for lock in locks {
         let is_nameless = match lock.of {
-            // Python's semaphores are all waited for in one place.
+            // All of Python's semaphores are waited for at one place.
             Of::Lock(_) if lock.kind == Kind::Semaphore => false,
             Of::Lock(address) => {
                 lock.is_gone && !matches!(symbols.data(address), Place::Symbol { .. })
@@ -304,7 +306,7 @@ fn at(address: u64) -> At {
     if address > 2 { At::Address(address) } else { At::Unknown }
 }
 
-/// A lock's name. One without a variable is known by who waits for it.
+/// A lock's name. A lock that isn't a variable is named after its waiters.
 pub(crate) fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) -> String {
     let data = symbols.data(address);
     match (&data, place) {
@@ -338,8 +340,8 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
     named.collect()
 }
 
-/// Function, and file with line, of the call that returns to this address, or of a caller's in `stack`: a guard's methods, inlined
-/// or not, are nobody's critical section.
+/// The function, file and line of the call that returns to this address, or of a caller in `stack`. Methods of lock
+/// guards, inlined or not, are skipped: they are not critical sections.
 fn called_at(at: At, stack: &[u64], symbols: &mut Symboliser) -> (String, String) {
     match at {
         At::Address(address) => {
@@ -360,7 +362,7 @@ fn called_at(at: At, stack: &[u64], symbols: &mut Symboliser) -> (String, String
     }
 }
 
-/// Is it what programs call to lock and unlock, linked in?
+/// Is it a linked-in function that programs call to lock or unlock?
 fn is_lock_function(symbol: &str) -> bool {
     ["pthread_", "__pthread_", "mtx_"].iter().any(|start| symbol.starts_with(start))
         || symbol.contains("lockwright")
@@ -382,7 +384,7 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
         "std::_V2::condition_variable_any",
         "__gthread_",
     ];
-    // Where debug information holds lines only, functions have no paths.
+    // If debug information has only line numbers, function names have no paths. Go by the file.
     const FILES: [&str; 6] = [
         "/lock_api-",
         "/lockwright-",

@@ -1,4 +1,4 @@
-//! An outcome as a page: no network, no script.
+//! An outcome as a self-contained HTML page without scripts.
 
 use super::outcome::{Observed, Ranked, Site};
 use super::snapshot::Kind;
@@ -11,16 +11,16 @@ use lockwright_numbers::format::{si, time};
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style, page};
 use maud::{Markup, html};
 
-/// Locks with a section of their own.
+/// Number of locks that have their own section.
 const TOLD: usize = 8;
-/// Locks in the chart.
+/// Number of locks in the chart.
 const DRAWN: usize = 6;
-/// Places of each lock.
+/// Number of places shown for each lock.
 const PLACES: usize = 5;
-/// Dots of a curve at most.
+/// Maximum number of points of a curve.
 const DOTS: usize = 64;
 
-/// The page on a program, or on a process: `most` locks in the table.
+/// The page for a program or a process, with at most `most` locks in the table.
 pub(crate) fn page(
     title: &str,
     outcomes: &[Observed],
@@ -39,7 +39,7 @@ pub(crate) fn page(
     Ok(page::page(&shown(title), &body))
 }
 
-/// inferno writes a script even where it should not.
+/// inferno writes a script even if told not to.
 fn without_script(svg: &str) -> String {
     match (svg.find("<script"), svg.split_once("</script>")) {
         (Some(start), Some((_, rest))) => format!("{}{rest}", &svg[..start]),
@@ -55,7 +55,7 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
             .map_err(Failure::new)?;
     }
     let flames = String::from_utf8_lossy(&flames);
-    // What comes before belongs to a file of its own.
+    // Drop the XML header, which only a separate file needs.
     let flames = flames.find("<svg").map(|at| without_script(&flames[at..]));
     let advice = outcome.locks.first().and_then(|lock| lock.advice.as_ref());
     let elapsed = time(outcome.elapsed_ns as f64);
@@ -69,8 +69,8 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
         @for lock in outcome.locks.iter().take(most.min(TOLD)) { (told(lock)) }
         @for suspects in &outcome.false_sharing {
             p {
-                "False sharing? " (shown(&suspects.locks.join(", "))) " lie in one line of the caches: who takes one \
-                slows those at the other. " code { "alignas(64)" } " sets them apart."
+                "False sharing? " (shown(&suspects.locks.join(", "))) " share a cache line: a thread that takes one \
+                slows down users of the other. " code { "alignas(64)" } " separates them."
             }
         }
         @if let Some(svg) = flames { h2 { "Stacks" } (page::figure(&svg, "")) }
@@ -99,13 +99,13 @@ fn table(outcome: &Observed, most: usize) -> Markup {
     html! {
         (page::table(header, 2, false, outcome.locks.iter().take(most).enumerate().map(row)))
         p.soft {
-            "Blocked: the part of the time in which somebody waited for it. Waiting: how many threads did so on \
-            average. P50 to max: waits. Hold: of threads that had to wait before."
+            "Blocked: the share of time in which a thread waited for it. Waiting: how many threads did so on \
+            average. P50 to max: waits. Hold: hold times of threads that had waited."
         }
     }
 }
 
-/// The first locks' courses.
+/// A chart of waiting time for the first locks.
 fn over_time(outcome: &Observed) -> Option<String> {
     let with_course = |lock: &&Ranked| lock.course.iter().any(|&ns| ns > 0);
     let locks: Vec<_> = outcome.locks.iter().filter(with_course).take(DRAWN).collect();
@@ -191,7 +191,7 @@ fn circles(order: &order::Orders) -> Markup {
                 (stuck.held_by) " holds it."
             }
         }
-        @if order.circles.is_empty() { p { "No circle: in these orders no thread blocks another forever." } }
+        @if order.circles.is_empty() { p { "No cycle: threads that take locks in these orders can't deadlock." } }
         @for circle in &order.circles {
             @let names: Vec<_> = circle.locks.iter().map(|lock| shown(&lock.name)).collect();
             h3 { (names.join(", ")) " " (may(&circle.risk)) }

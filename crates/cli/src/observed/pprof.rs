@@ -1,4 +1,5 @@
-//! Waits for locks as a contention profile of pprof's format, which `go tool pprof`, Pyroscope and Speedscope read.
+//! Writes waits for locks as a contention profile in pprof's format, which `go tool pprof`, Pyroscope and Speedscope
+//! read.
 //!
 //! The messages are those of `profile.proto` (github.com/google/pprof) that we need.
 
@@ -84,8 +85,8 @@ struct Function {
     file: i64,
 }
 
-/// The types of a sample's values, and their units. As in Go's profiles the first two are of those who wait; the others of those
-/// for whom others wait.
+/// The types and units of a sample's values. As in Go's profiles, the first two belong to the waiters. The others
+/// belong to those for which others wait.
 const TYPES: [(&str, &str); 4] = [
     ("contentions", "count"),
     ("delay", "nanoseconds"),
@@ -129,7 +130,7 @@ fn profile(outcomes: &[Observed]) -> Profile {
     }
 }
 
-/// What samples refer to by number.
+/// The objects to which samples refer by number.
 #[derive(Default)]
 struct Tables {
     strings: Vec<String>,
@@ -188,7 +189,7 @@ impl Tables {
     }
 }
 
-/// Function, file and line of `function (file.c:12)`.
+/// Splits `function (file.c:12)` into function, file and line.
 fn frame_parts(frame: &str) -> (&str, &str, i64) {
     match frame.strip_suffix(')').and_then(|frame| frame.rsplit_once(" (")) {
         Some((function, place)) => parts(function, place),

@@ -1,4 +1,4 @@
-//! Which processes have our locks.
+//! Finds the processes that use our locks.
 
 use lockwright_observe::layout::ENDING;
 use std::collections::BTreeMap;
@@ -6,17 +6,18 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// When a process without our library is asked again: it may have started another program.
+/// A process without our library is checked again after this time: it may have started another program.
 const AGAIN: Duration = Duration::from_secs(20);
 
-/// Looks for them. Remembers which processes have none: to look at one takes up to a millisecond.
+/// Finds them. Remembers processes without our locks, because checking one takes up to a millisecond.
 #[derive(Default)]
 pub(crate) struct Finder {
     others: BTreeMap<libc::pid_t, Instant>,
 }
 
 impl Finder {
-    /// The processes of this user that have our library, or have counted with their own locks of ours; root's are all users'.
+    /// This user's processes that have our library, or that count with our locks linked in. For root: all users'
+    /// processes.
     pub(crate) fn find(&mut self) -> Vec<libc::pid_t> {
         // SAFETY: no preconditions.
         let user = unsafe { libc::geteuid() };

@@ -1,7 +1,8 @@
-//! What Python's threads run while others wait for their locks.
+//! Finds which Python functions run while other threads wait for their locks.
 //!
-//! Python's locks are semaphores, and the code that takes and releases them is the interpreter's. So the counts say for which lock
-//! threads wait, for how long, and which thread has it. Which function that thread runs meanwhile is sampled from outside.
+//! Python's locks are semaphores, and the code that takes and releases them is the interpreter's. So the counts only
+//! tell which lock threads wait for, for how long, and which thread holds it. The function that this thread runs in the
+//! meantime is sampled from outside.
 
 use super::outcome::{Observed, Site};
 use super::run::open_file;
@@ -19,21 +20,21 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-/// Between two samples. Nothing is read of a process in which nobody waits.
+/// Time between two samples. Nothing is read from a process in which no thread waits.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Processes that are sampled at a time.
+/// Maximum number of processes that are sampled at a time.
 const MOST: usize = 16;
-/// Different stacks of a lock's holders, and of its waiters.
+/// Maximum number of distinct stacks for a lock's holders, and for its waiters.
 const STACKS: usize = 4096;
 
-/// Samples all Python processes that it is shown, each by a thread of its own.
+/// Samples all Python processes passed to it, each on a separate thread.
 #[derive(Default)]
 pub(crate) struct Samplers {
     known: BTreeSet<PathBuf>,
     all: BTreeMap<libc::pid_t, Sampler>,
 }
 
-/// The thread, which ends soon after this does.
+/// The sampling thread ends soon after this is dropped.
 struct Sampler {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Seen>>,
@@ -52,7 +53,8 @@ impl Samplers {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let pid = name.strip_suffix(ENDING).and_then(|name| name.split('-').next());
             let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else { continue };
-            // In a container it may have another id than with us: then the process with this one does not have that file.
+            // A process in a container may have a different id there. Make sure that the process with this id has this
+            // file.
             let is_its = || {
                 let all = mappings(pid).unwrap_or_default();
                 all.iter().any(|mapping| mapping.path.file_name() == path.file_name())
@@ -67,7 +69,7 @@ impl Samplers {
         }
     }
 
-    /// This process counts in that file.
+    /// Samples this process, which counts in that file.
     pub(crate) fn look_at(&mut self, pid: libc::pid_t, file: &File) {
         if self.all.contains_key(&pid) || self.all.len() == MOST {
             return;
@@ -85,12 +87,12 @@ impl Samplers {
         self.all.insert(pid, Sampler { ends, thread: Some(thread) });
     }
 
-    /// Tells the locks of all processes what was seen.
+    /// Adds what was seen to the locks of all processes.
     pub(crate) fn tell(&mut self, outcomes: &mut [Observed]) {
         for (pid, mut sampler) in std::mem::take(&mut self.all) {
             sampler.ends.store(true, Relaxed); // a flag
             let seen = sampler.thread.take().and_then(|thread| thread.join().ok());
-            // A process in a container has another id than with us; then it is the only one.
+            // A process in a container has a different id there, but then it is the only one.
             let is_one = outcomes.len() == 1;
             let is_its = |outcome: &&mut Observed| is_one || outcome.pid == pid.cast_unsigned();
             let its = outcomes.iter_mut().find(is_its);
@@ -101,16 +103,16 @@ impl Samplers {
     }
 }
 
-/// What was seen of one process.
+/// What was seen in one process.
 #[derive(Default)]
 struct Seen {
-    /// Why nothing was.
+    /// Why nothing was seen.
     unread: Option<String>,
-    /// By the semaphore's address, and which one it is of those that were there.
+    /// By the semaphore's address, and by which of the semaphores at that address it is.
     locks: BTreeMap<(u64, u64), Places>,
 }
 
-/// With which stacks a lock was held while somebody waited, and with which it was waited for; the innermost function first.
+/// The stacks of the lock's holders while a thread waited, and the stacks of its waiters; the innermost function first.
 #[derive(Default)]
 struct Places {
     holders: HashMap<Vec<PythonFrame>, Samples>,
@@ -120,32 +122,32 @@ struct Places {
 #[derive(Clone, Copy, Default)]
 struct Samples {
     count: u64,
-    /// For how long somebody had waited for it in a sample, all together, and the longest, ns; 0: not known.
+    /// The waiting times seen in the samples: their sum, and the longest, ns; 0: not known.
     sum_ns: u64,
     longest_ns: u64,
-    /// The thread of the longest.
+    /// The holder during the longest one.
     tid: u32,
 }
 
-/// Its name, and its file.
+/// A function's name and file.
 type Function = (String, String);
 
 /// What was seen of a function.
 #[derive(Default)]
 struct Place<'a> {
     all: Samples,
-    /// How often it was in each line.
+    /// How often each of its lines was seen.
     lines: BTreeMap<u32, u64>,
-    /// That of the longest.
+    /// The stack of the longest wait.
     stack: &'a [PythonFrame],
 }
 
-/// Samples a process until this ends.
+/// Samples a process until `ends` is set.
 fn sample(pid: libc::pid_t, map: &Mmap, ends: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
-    // SAFETY: mapped as long as `map` is there, and `sample` returns before; only what reads is used.
+    // SAFETY: mapped as long as `map` exists, which outlives this function; only reading methods are used.
     let Some(segment) = (unsafe { Segment::of_other(map.as_ptr().cast_mut()) }) else {
-        return seen; // it is just being made, or another version's: the report says so
+        return seen; // the process is still creating it, or it is another version's: the report says so
     };
     let mut python = match Python::of_process(pid) {
         Ok(Some(python)) => python,
@@ -167,10 +169,10 @@ fn sample(pid: libc::pid_t, map: &Mmap, ends: &AtomicBool) -> Seen {
 impl Seen {
     fn look(&mut self, pid: libc::pid_t, python: &mut Python, segment: &Segment, held: &Held) {
         if held.holder == held.waiter {
-            return; // no lock's holder waits for it
+            return; // the holder doesn't wait for its own lock
         }
         let key = (held.semaphore, held.tenant);
-        // What was read belongs to this hold if it still lasts.
+        // The stack belongs to this hold only if the hold still lasts.
         if held.holder != 0
             && let Some(stack) = python.stack(held.holder)
             && segment.is_still(held)
@@ -213,7 +215,7 @@ impl Seen {
 }
 
 impl Places {
-    /// By the function whose section it is.
+    /// Stacks of holders, grouped by the function that contains the critical section.
     fn holders(&self) -> BTreeMap<Function, Place<'_>> {
         let innermost = |stack: &Vec<PythonFrame>| own(stack).next().map(function);
         let asked: BTreeSet<Function> = self.waiters.keys().filter_map(innermost).collect();
@@ -223,18 +225,19 @@ impl Places {
             |stack: &Vec<PythonFrame>| own(stack).next().is_some_and(|one| one.enters_with);
         let is_entered = self.waiters.keys().any(enters);
         by_function(&self.holders, |stack| {
-            // A function that is the innermost one while the lock is held, or waited for, takes it, or is called by the one that
-            // does. So none inside of the outermost one of those takes it.
+            // Consider functions that were innermost while they held the lock or waited for it. Each of these takes the
+            // lock, or is called by the function that takes it. So the outermost of them, or one of its callers, takes
+            // it.
             let outermost = own(stack).filter(|one| known.contains(&function(one))).last()?;
             let takes = outermost.is_in_with || asked.contains(&function(outermost));
-            // If this lock is taken by `with`, it was taken by a function that is in one.
+            // If this lock was seen to be taken by `with`, the taker is a function inside a `with` statement.
             let mut callers = own(stack).skip_while(|one| !std::ptr::eq(*one, outermost));
             let with = || callers.find(|one| one.is_in_with);
             (!takes && is_entered).then(with).flatten().or(Some(outermost))
         })
     }
 
-    /// By the function that asks for it.
+    /// Stacks of waiters, grouped by the function that requests the lock.
     fn waiters(&self) -> BTreeMap<Function, Place<'_>> {
         by_function(&self.waiters, |stack| own(stack).next())
     }
@@ -277,7 +280,7 @@ fn note(
     tid: u32,
     ns: u64,
 ) {
-    // A thread of C's has no frames of Python.
+    // A thread that runs only C code has no Python frames.
     if stack.is_empty() || stacks.len() == STACKS && !stacks.contains_key(&stack) {
         return;
     }
@@ -289,7 +292,7 @@ fn note(
     }
 }
 
-/// The interpreter's own places become the program's, each with its part of what was counted.
+/// Replaces the interpreter's places by the program's, each with its share of the counts.
 fn replace(sites: &mut Vec<Site>, places: &BTreeMap<Function, Place<'_>>) {
     let samples: u64 = places.values().map(|place| place.all.count).sum();
     if samples == 0 {
@@ -307,8 +310,8 @@ fn replace(sites: &mut Vec<Site>, places: &BTreeMap<Function, Place<'_>>) {
         let frame = frame.cloned();
         let frame = frame.map(|frame| Frame { line: Some(line).filter(|line| *line > 0), ..frame });
         let its_ns = part(ns, place);
-        // Of one place alone, what was counted is known to be its own. A sample falls in the middle of a hold, on average: so many
-        // such holds are that time.
+        // If there is only one place, the counts are its own. A sample falls in the middle of a hold on average, so the
+        // total time corresponds to this number of holds.
         let (its_count, (max_ns, max_tid)) = match longest {
             Some(longest) if places.len() == 1 => (count, longest),
             _ => {
@@ -361,7 +364,7 @@ mod tests {
             note(&mut places.holders, held, 7, ns);
         }
         note(&mut places.waiters, stack(&[("quick", 8), ("main", 41)]), 8, 0);
-        // What the section calls is part of it.
+        // Code called from the critical section belongs to it.
         note(&mut places.holders, stack(&[("helper", 3), ("quick", 9), ("main", 41)]), 8, 100);
         let mut one = lock(4_000_000, (100, 4_000_000, 2_000_000));
         (one.kind, one.name) = (Kind::Semaphore, "0x40, of PyThread_acquire_lock_timed".into());
@@ -388,7 +391,7 @@ mod tests {
         assert_eq!((mutex.holders[0].function.as_str(), mutex.name.as_str()), ("update", "gil"));
     }
 
-    /// A section that does nothing but call is never seen itself; its `with` is.
+    /// A section that only calls functions is never seen itself, but its `with` statement is.
     #[test]
     fn a_with_statement_says_who_took_it() {
         let at = |is_in_with, enters_with, name: &str| PythonFrame {

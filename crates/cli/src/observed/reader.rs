@@ -18,22 +18,22 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Reads a segment, of a process that runs or has ended.
+/// Reads a segment. Its process may have ended.
 pub(crate) fn read(file: &File, path: &Path) -> Result<Snapshot, Failure> {
     Reader::default().read(file, path)
 }
 
-/// Reads a segment again and again. It keeps what it has read of locks that have been quiet since.
+/// Reads a segment repeatedly, and reuses the data of locks that haven't changed.
 #[derive(Default)]
 pub(crate) struct Reader {
-    /// By their places: the counts as they were, and the lock.
+    /// By place: the bytes of the counts at the last read, and the lock.
     known: BTreeMap<usize, (Box<[u8]>, Rc<Lock>)>,
-    /// By their numbers. They never change.
+    /// By number. Pieces never change.
     pieces: BTreeMap<u32, Rc<Piece>>,
 }
 
 impl Reader {
-    /// As [`read`], of the same segment each time.
+    /// As [`read`]. It must be the same segment each time.
     pub(crate) fn read(&mut self, file: &File, path: &Path) -> Result<Snapshot, Failure> {
         let refuse = |why: &str| {
             Failure::new(format!("cannot read '{}': {why}", path.display()))
@@ -78,7 +78,8 @@ impl Reader {
                 key if key & GONE != 0 => Of::Gone(key & (GONE - 1)),
                 key => Of::Lock(key & ((1 << ADDRESS_BITS) - 1)),
             };
-            // Most of it is times, and the waits on slower cores are seldom there. They stay what they are as long as the counts do.
+            // Most of a record consists of times, and few programs have waits on slower cores. These can change only if
+            // the counts do.
             let (counts, all) = bytes.split_at_mut(offset_of!(Record, hold));
             let at = record_at(index) as u64;
             file.read_exact_at(counts, at).map_err(|_| refuse("it is too short"))?;
@@ -102,7 +103,7 @@ impl Reader {
             };
             let (counts, lock) = lock;
             known.insert(index, (counts, Rc::clone(&lock)));
-            // Of two for one lock, which may be there by accident, the first one counts.
+            // If two records exist for one lock, which can happen by accident, the first one counts.
             if lock.is_signal {
                 signals.semaphores += u64::from(lock.locks);
                 signals.waits += lock.arrived;
@@ -138,7 +139,7 @@ struct Stacks<'a> {
 }
 
 impl Stacks<'_> {
-    /// The piece of a stack's number; `None`: it has none.
+    /// The piece of the stack with this number; `None`: it has none.
     fn piece(&mut self, number: u32) -> Option<Rc<Piece>> {
         let index = ((number & !PIECE) as usize).checked_sub(1).filter(|_| number & PIECE != 0)?;
         if let Some(known) = self.pieces.get(&number) {
@@ -205,7 +206,7 @@ impl Bytes<'_> {
         all.filter(|part| part.wait_ns > 0 || part.blamed_ns > 0).collect()
     }
 
-    /// A stack, by its index + 1; empty: there is none, or it is just being written.
+    /// The stack with this index + 1; empty: there is none, or it is still being written.
     fn stack(&self, number: usize) -> Vec<u64> {
         if number == 0 || number > STACKS {
             return Vec::new();

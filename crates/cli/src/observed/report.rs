@@ -10,12 +10,12 @@ use crate::profile::outcome::Folded;
 use lockwright_numbers::format::{si, time};
 use lockwright_text::wrapped;
 
-/// Locks that are told about one by one.
+/// Number of locks with details.
 const TOLD: usize = 5;
-/// Places of each.
+/// Number of places shown for each.
 const PLACES: usize = 3;
 
-/// The report on several processes: those in which somebody waited, one after another.
+/// The reports on all processes in which threads waited.
 pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
     if busy.is_empty() {
@@ -36,7 +36,7 @@ pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
     text + "\n"
 }
 
-/// Stacks with the time that was lost in them, us: outermost first, below the lock, below `holders` or `waiters`.
+/// Stacks with the time lost in them, us: outermost function first, below the lock, below `holders` or `waiters`.
 pub(crate) fn folded(outcomes: &[Observed]) -> Folded {
     let mut folded = Folded::new();
     for lock in outcomes.iter().flat_map(|outcome| &outcome.locks) {
@@ -54,7 +54,7 @@ pub(crate) fn folded(outcomes: &[Observed]) -> Folded {
     folded
 }
 
-/// The report on one, for people: `most` locks in the table.
+/// The report on one process, with at most `most` locks in the table.
 fn text(outcome: &Observed, most: usize) -> String {
     let mut text = String::new();
     let about = format!(
@@ -71,7 +71,7 @@ fn text(outcome: &Observed, most: usize) -> String {
     ]);
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     for (number, lock) in outcome.locks.iter().take(most).enumerate() {
-        // The few waits of a quiet lock may be none of those that are timed.
+        // A quiet lock has few waits. Perhaps none of them was timed.
         let timed = |ns| if lock.wait.count == 0 { "-".to_owned() } else { duration(ns) };
         drawn.add_row([
             format!("{}", number + 1),
@@ -106,7 +106,7 @@ fn text(outcome: &Observed, most: usize) -> String {
                 text.push_str(&beside("             ", &shown(&advice.note)));
             }
             if !advice.command.is_empty() {
-                // As it is: to be copied.
+                // On one line, so that users can copy it.
                 text.push_str(&format!("             {}\n", shown(&advice.command)));
             }
         }
@@ -134,7 +134,7 @@ fn text(outcome: &Observed, most: usize) -> String {
     text
 }
 
-/// An event in a lock's sections; empty: it can't be seen.
+/// The events in a lock's critical sections; empty: they can't be counted.
 fn events(total: &Total, count: u64) -> String {
     if total.unavailable.is_some() {
         return String::new();
@@ -155,7 +155,7 @@ fn duration(ns: u64) -> String {
     time(ns as f64)
 }
 
-/// One lock: who holds it, who waits where, by class of core.
+/// Details of one lock: its holders, where threads wait, and on which class of core.
 pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     let mut text = beside(&format!("{number}. "), &shown(&lock.name));
     if lock.locks > 1 {
@@ -194,7 +194,7 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     text
 }
 
-/// How often, and for how long at most.
+/// How often, and the longest time.
 pub(crate) fn times(site: &Site) -> String {
     let (count, longest) = (si(site.count as f64), duration(site.max_ns));
     match site.samples {
@@ -209,7 +209,7 @@ pub(crate) fn times(site: &Site) -> String {
     }
 }
 
-/// A number of things that may be few.
+/// A number, written out exactly if it is small.
 fn few(count: u64) -> String {
     if count < 1000 { count.to_string() } else { si(count as f64) }
 }
@@ -225,7 +225,7 @@ fn percentiles(of: &Percentiles) -> String {
     )
 }
 
-/// What was not counted; empty: nothing.
+/// What was not counted; empty if everything was.
 fn lost(outcome: &Observed) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();

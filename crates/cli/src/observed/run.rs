@@ -1,4 +1,4 @@
-//! Profiles: a program from its start to its end, or a process for a while.
+//! Profiles a program from start to end, or a process for a while.
 
 use super::advice::{Target, advise, wake_up_ns};
 use super::course::{Course, TICK};
@@ -31,28 +31,28 @@ use tempfile::TempDir;
 
 /// The variable with the level.
 const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
-/// The one that names the folder.
+/// The variable that names the folder.
 const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
-/// The one that names the folder for the order of locks.
+/// The variable that names the folder for the order of locks.
 const ORDER: &str = "LOCKWRIGHT_ORDER";
-/// How often we look whether the time is up.
+/// How often we check whether the time is up.
 const LOOK: Duration = Duration::from_millis(20);
-/// For how long a process counts at our level if we are killed.
+/// How long a process keeps counting at our level if this command is killed.
 const LEASE: Duration = Duration::from_secs(4);
 
-/// Processes that are reported: to name what they did takes longer than all the rest.
+/// Maximum number of processes in the report: naming is the slowest step.
 const MOST: usize = 32;
 
-/// A program that has run.
+/// The results of a program's run.
 pub(crate) struct Ran {
     /// What its processes' locks did, the process that waited most first.
     pub(crate) outcomes: Vec<Observed>,
-    /// In which order they took their locks, if somebody asked.
+    /// The orders in which they took their locks, if requested.
     pub(crate) orders: Option<Vec<order::Orders>>,
     pub(crate) status: ExitStatus,
 }
 
-/// Runs a program to its end; `in_order`: and notes in which order its threads take locks; `event`: and where this happens.
+/// Runs a program to its end. `in_order` records the order in which threads take locks; `event` counts that event.
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
@@ -115,7 +115,7 @@ pub(crate) fn program(
         }
         outcomes.push(outcome);
     }
-    // A process that has used semaphores has a segment even if nobody waited.
+    // A process that used semaphores has a segment even if no thread waited.
     outcomes.retain(|outcome| !outcome.locks.is_empty() || outcome.signals.waits > 0);
     samplers.tell(&mut outcomes);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
@@ -130,7 +130,7 @@ pub(crate) fn program(
     Ok(Ran { outcomes, orders, status })
 }
 
-/// What our children and theirs have computed so far, of those that have ended, ns.
+/// CPU time of our children and their children that have ended, ns.
 fn children_cpu_ns() -> u64 {
     // SAFETY: all-zero bytes are a value of it; a writable one.
     let usage = unsafe {
@@ -142,7 +142,7 @@ fn children_cpu_ns() -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// What a process has computed so far, ns; 0: it is gone.
+/// CPU time of a process so far, ns; 0: it no longer exists.
 fn cpu_ns(pid: libc::pid_t) -> u64 {
     let (mut clock, mut now) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: a writable clock id, and a writable timespec.
@@ -163,24 +163,24 @@ fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
         if let (true, Some(file)) = (is_one, open_file(&path)) {
             match reader::read(&file, &path) {
                 Ok(snapshot) => all.push(snapshot),
-                Err(failure) => say(&format!("{failure}\n")), // killed while it made the file
+                Err(failure) => say(&format!("{failure}\n")), // the process was killed while it created the file
             }
         }
     }
     Ok(all)
 }
 
-/// A file in a folder into which others may put anything, if it is one.
+/// Opens a file in a folder that other users can write to; `None` if it isn't a regular file.
 pub(crate) fn open_file(path: &Path) -> Option<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     file.metadata().is_ok_and(|about| about.is_file()).then_some(file)
 }
 
-/// Programs that go on need their folder, and count no more. Others don't.
+/// Processes that still run need the folder, but should stop counting. If there are none, the folder is removed.
 fn leave(folder: TempDir) {
     if leftovers::running(folder.path()) == 0 {
-        return; // removes it now: a signal may end us afterwards
+        return; // removes it now, because a signal may end this command afterwards
     }
     let names = fs::read_dir(folder.path()).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -195,10 +195,10 @@ fn leave(folder: TempDir) {
             process.name()
         ));
     }
-    let _ = folder.keep(); // the next command removes it when they have ended
+    let _ = folder.keep(); // a later command removes it when they have ended
 }
 
-/// A copy of a segment; its process may have ended.
+/// Reads a copy of a segment. Its process may have ended.
 pub(crate) fn copy(path: &Path) -> Result<Observed, Failure> {
     let file = File::open(path).map_err(|error| {
         Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
@@ -210,7 +210,7 @@ pub(crate) fn copy(path: &Path) -> Result<Observed, Failure> {
     Ok(outcome(&segment, &mut symbols, elapsed_ns, 0))
 }
 
-/// Watches a process for a while. Afterwards its level is what it was before, even if we are killed.
+/// Observes a process for a while. Afterwards its level is the same as before, even if this command is killed.
 pub(crate) fn process(
     pid: libc::pid_t,
     level: Level,
@@ -239,7 +239,7 @@ pub(crate) fn process(
         bar.set_position(begun.elapsed().as_millis() as u64);
         computes = computes.max(cpu_ns(live.pid));
         threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
-        // It may end at any moment: its files go with it, its segment doesn't.
+        // The process may end at any moment. Its files then disappear, but its segment stays.
         if last.is_none() {
             last = Process::open(pid).ok().and_then(|process| live.file(&process).ok().flatten());
         }
@@ -252,7 +252,7 @@ pub(crate) fn process(
         }
         if renewed.elapsed() > LEASE / 4 {
             renewed = Instant::now();
-            let _ = Process::open(pid).and_then(|process| live.ask(&process, level, LEASE)); // it may have ended
+            let _ = Process::open(pid).and_then(|process| live.ask(&process, level, LEASE)); // the process may have ended
         }
         if fs::metadata(format!("/proc/{pid}")).is_err() {
             break;
@@ -261,7 +261,7 @@ pub(crate) fn process(
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     symbols.refresh();
     if let Ok(process) = Process::open(pid) {
-        // It may run another program by now: what this one has counted is there.
+        // The process may have started another program. The old program's counts are still there.
         let _ = live.leave(&process, level);
         if last.is_none() {
             last = live.file(&process)?;
@@ -284,7 +284,7 @@ pub(crate) fn process(
         None => now,
     };
     let mut outcomes = [outcome(&seen, &mut symbols, elapsed_ns, threads)];
-    // The segment knows what was in force when counting began.
+    // The segment stores only the lock that was in force when counting began.
     let table = Process::open(pid).and_then(|process| Remote::find(&process)?.table());
     if let Ok(table) = table {
         outcomes[0].lock = table.default;

@@ -1,29 +1,29 @@
-//! Locks that lie in one line of the caches: who takes one slows those who are at the other.
+//! Locks that share a cache line: a thread that takes one slows down users of the others.
 
 use super::outcome::Ranked;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Bytes of a line, on all machines that we know of but for some of Apple's.
+/// Size of a cache line, on all machines that we know except some of Apple's.
 const LINE: u64 = 64;
-/// Bytes of a mutex.
+/// Size of a mutex.
 const MUTEX: u64 = size_of::<libc::pthread_mutex_t>() as u64;
 
-/// Locks with fewer waits are no suspects.
+/// Locks with fewer waits are not suspected.
 const BUSY: u64 = 100;
 
-/// Contended locks that share a line: suspects, since nobody has measured that line.
+/// Contended locks that share a line. They are suspects only: nothing has measured the line itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Suspects {
     /// The line's address.
     pub(crate) line: u64,
     /// The names of the locks, by address.
     pub(crate) locks: Vec<String>,
-    /// How long threads waited for them, all together, ns.
+    /// Total waiting time of all threads, ns.
     pub(crate) wait_ns: u64,
 }
 
-/// All lines with several locks that somebody waited for, the longest waits first.
+/// All lines with several locks that threads waited for, the longest waits first.
 pub(crate) fn suspects(locks: &[Ranked]) -> Vec<Suspects> {
     let is_busy = |lock: &&Ranked| lock.address != 0 && lock.contended >= BUSY;
     let mut placed: Vec<&Ranked> = locks.iter().filter(is_busy).collect();
@@ -31,7 +31,7 @@ pub(crate) fn suspects(locks: &[Ranked]) -> Vec<Suspects> {
     let mut found: Vec<Suspects> = Vec::new();
     let mut told = BTreeSet::new();
     for (at, lock) in placed.iter().enumerate() {
-        // A mutex may lie in two lines. What follows in its last one shares that.
+        // A mutex may span two lines. Data after the mutex shares its last line.
         let line = (lock.address + MUTEX - 1) / LINE;
         let others = placed[at + 1..].iter().take_while(|other| other.address / LINE <= line);
         let group: Vec<&&Ranked> = std::iter::once(lock).chain(others).collect();
@@ -61,11 +61,11 @@ mod tests {
             suspects(&locks).into_iter().map(|suspects| suspects.locks).collect()
         };
         assert_eq!(names(&[640, 704]), Vec::<Vec<String>>::new());
-        // The first one ends in the line in which the second begins.
+        // The first mutex ends in the line in which the second begins.
         assert_eq!(names(&[680, 640, 1280]), [["640", "680"]]);
         assert_eq!(names(&[664, 704]), Vec::<Vec<String>>::new());
         assert_eq!(names(&[672, 712]), [["672", "712"]]);
-        // Those that are not one lock lie nowhere.
+        // Entries that stand for several locks have no address.
         let quiet = Ranked { contended: 99, ..at(680) };
         assert_eq!(suspects(&[at(640), quiet]), []);
         assert_eq!(names(&[0, 0]), Vec::<Vec<String>>::new());

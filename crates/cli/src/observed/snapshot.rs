@@ -1,4 +1,4 @@
-//! What a process has counted: its segment, read at one moment.
+//! The counts of a process at one moment, read from its segment.
 
 use crate::stack::Piece;
 use lockwright_numbers::Times;
@@ -8,33 +8,34 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Whose record it is.
+/// What a record belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Of {
-    /// A lock that is there, by its address.
+    /// An existing lock, by its address.
     Lock(u64),
-    /// Locks that are gone, by the return address of the call that waited for them first.
+    /// Destroyed locks, by the return address of the call that was the first to wait.
     Gone(u64),
-    /// All those that found no room.
+    /// All locks without a record of their own.
     Others,
 }
 
-/// What a lock is.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     #[default]
     Mutex,
-    /// glibc's own; those who take it release it.
+    /// glibc's own semaphore; the thread that takes it also releases it.
     Semaphore,
 }
 
-/// Semaphores that are no locks: some thread releases what another one has taken. Nobody holds them, so nobody is blamed.
+/// Semaphores that are not locks: one thread releases what another thread took. They have no holder, so no thread is
+/// blamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Signals {
     pub(crate) semaphores: u64,
     pub(crate) waits: u64,
-    /// How long threads waited for them, all together, ns.
+    /// Total waiting time of all threads, ns.
     pub(crate) wait_ns: u64,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Signals {
 pub(crate) enum At {
     Address(u64),
     Unknown,
-    /// All those that found no room.
+    /// All places without a slot of their own.
     Others,
 }
 
@@ -57,7 +58,7 @@ impl At {
     }
 }
 
-/// What happened at a place.
+/// What happened at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) at: At,
@@ -65,20 +66,20 @@ pub(crate) struct Seen {
     pub(crate) ns: u64,
     pub(crate) max_ns: u64,
     pub(crate) max_tid: u32,
-    /// One of its stacks, the innermost call first; empty: none was taken, or it is still to be unwound.
+    /// One of its stacks, the innermost call first; empty: none was taken, or it has yet to be unwound.
     pub(crate) stack: Vec<u64>,
-    /// What it is unwound from.
+    /// The piece from which to unwind the stack.
     pub(crate) piece: Option<Rc<Piece>>,
 }
 
-/// What a thread had to do with a lock.
+/// One thread's waits for a lock, and others' waits for that thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// [`OTHER_THREADS`]: all those that found no room.
+    /// [`OTHER_THREADS`]: all threads without a slot of their own.
     pub(crate) tid: u32,
     pub(crate) waits: u64,
     pub(crate) wait_ns: u64,
-    /// For how long others waited for it.
+    /// How long others waited for it.
     pub(crate) blamed_ns: u64,
 }
 
@@ -97,18 +98,18 @@ pub(crate) struct Waits {
 pub(crate) struct Lock {
     pub(crate) of: Of,
     pub(crate) kind: Kind,
-    /// It is a semaphore, and no lock, as far as was seen.
+    /// Is it a semaphore that isn't used as a lock, as far as we saw?
     pub(crate) is_signal: bool,
     pub(crate) tenants: u64,
     pub(crate) arrived: u64,
-    /// It was destroyed.
+    /// Was it destroyed?
     pub(crate) is_gone: bool,
     pub(crate) gave_up: u64,
     pub(crate) holds: u64,
     pub(crate) hold_ns: u64,
     pub(crate) hold_max_ns: u64,
     pub(crate) hold_max_at: At,
-    /// For how long somebody waited, ns.
+    /// Time during which at least one thread waited, ns.
     pub(crate) blocked_ns: u64,
     pub(crate) wait_max_ns: u64,
     pub(crate) wait_max_at: At,
@@ -117,23 +118,24 @@ pub(crate) struct Lock {
     pub(crate) cores: u64,
     /// Its place in the process's table of locks.
     pub(crate) place: u32,
-    /// How many locks this stands for.
+    /// The number of locks that it stands for.
     pub(crate) locks: u32,
     pub(crate) classes: [Waits; CLASSES],
     pub(crate) waiters: Vec<Seen>,
     pub(crate) holders: Vec<Seen>,
-    /// Of threads; empty unless the level was `full`.
+    /// By thread; empty unless the level was `full`.
     pub(crate) threads: Vec<Part>,
     pub(crate) hold: Times,
 }
 
 impl Lock {
-    /// How long threads waited, all of them together, ns.
+    /// Total waiting time of all threads, ns.
     pub(crate) fn wait_ns(&self) -> u64 {
         self.classes.iter().map(|class| class.ns).sum()
     }
 
-    /// Where it stands among the others, the highest first: what is known of all waits goes before what is known of some holders.
+    /// Its rank, the highest first. Waiting time, which covers all waits, comes before blame, which covers only some
+    /// holders.
     pub(crate) fn rank(&self) -> (u64, u64) {
         (self.wait_ns(), self.blocked_ns)
     }
@@ -142,7 +144,7 @@ impl Lock {
         self.classes.iter().map(|class| class.asleep).sum()
     }
 
-    /// The waits of all classes.
+    /// The waits on all classes of cores.
     pub(crate) fn wait(&self) -> Times {
         self.classes.iter().fold(Times::default(), |mut sum, class| {
             sum.merge(&class.times);
@@ -150,7 +152,7 @@ impl Lock {
         })
     }
 
-    /// This one and another as one.
+    /// Adds another lock's counts to this one's.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
             (&mut self.arrived, other.arrived),
@@ -210,7 +212,7 @@ impl Lock {
         self.hold.merge(&other.hold);
     }
 
-    /// What was counted since then. Maxima are those since counting began.
+    /// The counts since `before`. Maxima can't be subtracted: they stay those since counting began.
     fn since(&self, before: &Self) -> Self {
         let mut now = self.clone();
         if self.tenants != before.tenants {
@@ -263,14 +265,14 @@ impl Lock {
     }
 }
 
-/// A segment at one moment.
+/// A segment's contents at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) pid: u32,
-    /// As LOCKWRIGHT_LOCK said it.
+    /// The value of LOCKWRIGHT_LOCK.
     pub(crate) lock: String,
     pub(crate) command: String,
-    /// ns of `CLOCK_MONOTONIC`, both.
+    /// Both are ns of `CLOCK_MONOTONIC`.
     pub(crate) start_ns: u64,
     pub(crate) last_ns: u64,
     pub(crate) unplaced: u64,
@@ -279,13 +281,13 @@ pub(crate) struct Snapshot {
     pub(crate) stacks_lost: u64,
     pub(crate) lost: u64,
     pub(crate) mappings: Vec<Mapping>,
-    /// Those that somebody waited for.
+    /// The locks that threads waited for.
     pub(crate) locks: Vec<Rc<Lock>>,
     pub(crate) signals: Signals,
 }
 
 impl Snapshot {
-    /// What was counted since then.
+    /// The counts since `before`.
     pub(crate) fn since(mut self, before: &Self) -> Self {
         let known: BTreeMap<Of, &Rc<Lock>> =
             before.locks.iter().map(|lock| (lock.of, lock)).collect();
@@ -301,7 +303,7 @@ impl Snapshot {
         self
     }
 
-    /// What lay where in the process, as it said itself.
+    /// The process's memory map, as the process recorded it.
     pub(crate) fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Threads and locks: who waits for which, and for whom others wait.
+//! Threads and locks: which threads wait for which lock, and for which threads others wait.
 
 use super::outcome::{Observed, Ranked};
 use super::snapshot::Part;
@@ -8,27 +8,27 @@ use lockwright_observe::layout::OTHER_THREADS;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Threads in the table.
+/// Maximum number of threads in the table.
 const ROWS: usize = 8;
-/// Locks in the table: as many as fit 80 columns.
+/// Maximum number of locks in the table: as many as fit 80 columns.
 const LOCKS: usize = 3;
 
-/// What a thread had to do with a lock.
+/// One thread's waits for a lock, and others' waits for that thread.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Thread {
-    /// `None`: all those that found no room.
+    /// `None`: all threads without a slot of their own.
     pub(crate) tid: Option<u32>,
-    /// As the program called it when somebody looked last; empty: nobody did.
+    /// The thread's name when it was last sampled; empty: it never was.
     pub(crate) name: String,
     /// How often it had to wait.
     pub(crate) waits: u64,
-    /// For how long, ns.
+    /// Its total waiting time, ns.
     pub(crate) wait_ns: u64,
-    /// For how long others waited for it, ns.
+    /// How long others waited for it, ns.
     pub(crate) blamed_ns: u64,
 }
 
-/// A lock's threads, without names. Who lost or cost the most time is first.
+/// A lock's threads, without names. Those that lost or cost the most time come first.
 pub(super) fn of(parts: &[Part]) -> Vec<Thread> {
     let thread = |part: &Part| Thread {
         tid: (part.tid != OTHER_THREADS).then_some(part.tid),
@@ -42,7 +42,7 @@ pub(super) fn of(parts: &[Part]) -> Vec<Thread> {
     threads
 }
 
-/// A table of threads and of the first locks; empty unless there are several threads that are known.
+/// A table of threads and the first locks; empty unless several threads are known.
 pub(super) fn text(outcome: &Observed, most: usize) -> String {
     let locks: Vec<(usize, &Ranked)> = (1..)
         .zip(&outcome.locks)

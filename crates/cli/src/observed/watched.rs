@@ -1,4 +1,4 @@
-//! A process that is looked at again and again.
+//! A process that is sampled repeatedly.
 
 use super::live::Live;
 use super::outcome::{Observed, busiest, together};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How often we look where the process has its libraries.
+/// How often we refresh the process's memory map.
 const REFRESH: Duration = Duration::from_secs(10);
 
 /// The process.
@@ -22,33 +22,33 @@ pub(crate) struct Watched {
     live: Live,
     symbols: Symboliser,
     refreshed: Instant,
-    /// Open, so that it can be read when the process has ended.
+    /// Kept open, so that we can read it after the process has ended.
     segment: Option<(File, PathBuf)>,
     reader: Reader,
-    /// The last look; `None`: nothing was counted then.
+    /// The last sample; `None`: nothing had been counted.
     before: Option<Snapshot>,
     looked: Instant,
-    /// What we ask for, and for how long at a time.
+    /// The level that we request, and for how long each time.
     asks: Level,
     lease: Duration,
-    /// What it counts.
+    /// The level in force.
     pub(crate) level: Level,
-    /// The process has ended, or runs another program.
+    /// Has the process ended, or started another program?
     pub(crate) has_ended: bool,
 }
 
-/// What its locks did between two looks.
+/// What the locks did between two samples.
 pub(crate) struct Look {
-    /// All that was counted so far.
+    /// All counts so far.
     pub(crate) total: Option<Snapshot>,
-    /// What was counted since the last look.
+    /// The counts since the last sample.
     pub(crate) since: Option<Snapshot>,
     pub(crate) elapsed: Duration,
     pub(crate) threads: usize,
 }
 
 impl Watched {
-    /// Begins to look at a process, which counts at this level from now on. We come again within `lease`.
+    /// Starts to observe a process, which counts at this level from now on. Sample it again within `lease`.
     pub(crate) fn open(pid: libc::pid_t, asks: Level, lease: Duration) -> Result<Self, Failure> {
         let process = Process::open(pid)?;
         let live = Live::find(&process)?;
@@ -80,24 +80,24 @@ impl Watched {
         })
     }
 
-    /// Its command line, as the system knows it.
+    /// Its command line, from the system.
     pub(crate) fn command(&self) -> String {
         let words = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
     }
 
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(&self) -> String {
         let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         String::from_utf8_lossy(&name).trim_end().to_owned()
     }
 
-    /// What we ask for.
+    /// The level that we request.
     pub(crate) fn asks(&self) -> Level {
         self.asks
     }
 
-    /// Asks for another level.
+    /// Requests another level.
     pub(crate) fn ask(&mut self, level: Level) -> Result<(), Failure> {
         let process = Process::open(self.pid)?;
         if self.asks > level {
@@ -107,7 +107,7 @@ impl Watched {
         self.renew(&process)
     }
 
-    /// Asks for a level once: it ends by itself.
+    /// Requests a level once, for this long. The request then expires.
     pub(crate) fn ask_once(&mut self, level: Level, time: Duration) -> Result<(), Failure> {
         let process = Process::open(self.pid)?;
         self.live.ask(&process, level, time)?;
@@ -126,14 +126,14 @@ impl Watched {
         Ok(())
     }
 
-    /// Looks again. A process that has ended has counted until its end.
+    /// Takes a sample. It includes all counts of a process that has ended.
     pub(crate) fn look(&mut self) -> Result<Look, Failure> {
         let renewed = match self.has_ended {
             true => Ok(()),
             false => Process::open(self.pid).and_then(|process| self.renew(&process)),
         };
         if let Err(failure) = renewed {
-            // What can't have shared memory says so; what is gone does not fail.
+            // A process that can't have shared memory is an error; one that has ended is not.
             if Path::new(&format!("/proc/{}", self.pid)).exists() && self.segment.is_none() {
                 return Err(failure);
             }
@@ -158,7 +158,7 @@ impl Watched {
         Ok(Look { total, since, elapsed, threads })
     }
 
-    /// Its locks, as [`named`](Self::named) tells them apart.
+    /// Its locks, distinguished as by [`named`](Self::named).
     pub(crate) fn told_apart(&mut self, snapshot: &Snapshot) -> Vec<Rc<Lock>> {
         together(&snapshot.locks, &mut self.symbols)
     }
@@ -182,7 +182,7 @@ impl Drop for Watched {
             && !self.has_ended
             && let Ok(process) = Process::open(self.pid)
         {
-            let _ = self.live.leave(&process, self.asks); // else the lease ends it
+            let _ = self.live.leave(&process, self.asks); // on failure, the request expires
         }
     }
 }

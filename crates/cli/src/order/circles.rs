@@ -1,40 +1,41 @@
-//! Circles in the order of locks: where each of several threads may hold what the next one asks for.
+//! Cycles in the order of locks: each of several threads may hold the lock that the next one requests.
 //!
-//! This is the search of Goodlock (Havelund, 2000) and its followers: a circle is a deadlock that can happen if no lock is held at
-//! two of its edges (else that lock lets one thread in at a time), and if each edge has a thread of its own.
+//! This is the search of Goodlock (Havelund, 2000) and its successors. A cycle is a possible deadlock under two
+//! conditions. No lock is held at two of its edges, because such a lock would admit only one thread at a time. And each
+//! edge can be executed by a different thread.
 
 use super::reader::Edge;
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longer circles are not looked for: programs seldom hold that many locks.
+/// Maximum length of a cycle: programs seldom hold more locks.
 const LONGEST: usize = 8;
-/// Steps of the search: there may be more circles than atoms.
+/// Maximum number of search steps: the number of cycles can be exponential.
 const STEPS: usize = 1_000_000;
-/// Circles that are kept.
+/// Maximum number of cycles that are kept.
 const MOST: usize = 10_000;
 
-/// What becomes of the threads that go round.
+/// Whether a cycle's threads can deadlock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     /// They can wait for each other forever.
     Deadlock,
-    /// The same, but one thread alone was seen there: it can't block itself.
+    /// They could, but only one thread was seen there, and it can't block itself.
     OneThread,
-    /// They can't: these locks let one of them in at a time.
+    /// They can't, because these locks admit only one of them at a time.
     Guarded(BTreeSet<u32>),
 }
 
-/// Edges, each from the lock to which the one before leads.
+/// A cycle of edges. Each edge starts at the lock to which the previous edge leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Circle {
-    /// Indices.
+    /// Indices of the edges.
     pub(super) edges: Vec<usize>,
     pub(super) verdict: Verdict,
 }
 
-/// All circles, those that matter first, and whether some may be missing.
+/// All cycles, the most important first, and whether some may be missing.
 pub(super) fn circles(edges: &[Edge]) -> (Vec<Circle>, bool) {
     let mut search = Search::new(edges);
     for group in groups(&search.out) {
@@ -48,11 +49,11 @@ pub(super) fn circles(edges: &[Edge]) -> (Vec<Circle>, bool) {
     (found, search.is_cut)
 }
 
-/// The edges between two locks, which differ by what else was held.
+/// The parallel edges between two locks. They differ in the other locks that were held.
 type Parallel = Vec<usize>;
 type Out = BTreeMap<u32, BTreeMap<u32, Parallel>>;
 
-/// Locks that lead to each other.
+/// Groups of locks that can reach each other.
 fn groups(out: &Out) -> Vec<BTreeSet<u32>> {
     let mut graph = DiGraph::<u32, ()>::new();
     let mut nodes: BTreeMap<u32, NodeIndex> = BTreeMap::new();
@@ -84,7 +85,8 @@ impl<'a> Search<'a> {
         Self { edges, out, found: Vec::new(), steps: 0, is_cut: false }
     }
 
-    /// Goes on from `at`, back to `start` in the end. Each circle is found once: from the lock with its lowest number.
+    /// Extends the path from `at`, until it returns to `start`. Each cycle is found once: from its lock with the lowest
+    /// number.
     fn walk(&mut self, start: u32, at: u32, group: &BTreeSet<u32>, path: &mut Vec<(u32, u32)>) {
         let nexts: Vec<u32> =
             self.out.get(&at).into_iter().flat_map(|to| to.keys()).copied().collect();
@@ -110,7 +112,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Of several edges between two locks those count that make it worst.
+    /// Judges a cycle by the worst choice among parallel edges.
     fn judge(&mut self, path: &[(u32, u32)]) {
         let ways: Vec<&Parallel> = path.iter().map(|(from, to)| &self.out[from][to]).collect();
         type Check = fn(&[Edge], &[usize]) -> bool;
@@ -135,7 +137,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Chooses one edge of each, so that the circle can block, and `check` holds.
+/// Chooses one edge of each set of parallel edges, such that the cycle can block and `check` holds.
 fn choose(
     edges: &[Edge],
     ways: &[&Parallel],
@@ -153,18 +155,18 @@ fn choose(
     })
 }
 
-/// Does each thread keep the next one out? Readers do not keep readers out.
+/// Does each thread keep the next one out? Readers don't keep out readers.
 fn blocks(edges: &[Edge], chosen: &[usize]) -> bool {
     let next = chosen.iter().cycle().skip(1);
     chosen.iter().zip(next).all(|(&edge, &next)| !(edges[edge].to.reads && edges[next].from.reads))
 }
 
-/// What is held at an edge.
+/// The locks that are held at an edge.
 fn held(edge: &Edge) -> impl Iterator<Item = u32> {
     edge.gates.iter().copied().chain([edge.from.id])
 }
 
-/// What is held at two of these edges, or at more.
+/// The locks that are held at two or more of these edges.
 fn guards(edges: &[Edge], chosen: &[usize]) -> BTreeSet<u32> {
     let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
     for lock in chosen.iter().flat_map(|&edge| held(&edges[edge])) {
@@ -179,13 +181,13 @@ fn is_unguarded(edges: &[Edge], chosen: &[usize]) -> bool {
     guards(edges, chosen).is_empty()
 }
 
-/// Can each edge have a thread of its own?
+/// Can each edge be executed by a different thread?
 fn has_threads(edges: &[Edge], chosen: &[usize]) -> bool {
     fn take(edges: &[Edge], chosen: &[usize], taken: &mut Vec<u32>) -> bool {
         let Some((&first, rest)) = chosen.split_first() else { return true };
         let edge = &edges[first];
         if edge.more || edge.threads.is_empty() {
-            return take(edges, rest, taken); // three threads or more: one of them is free, as a rule
+            return take(edges, rest, taken); // with three or more threads, one of them is usually free
         }
         edge.threads.iter().any(|&thread| {
             if taken.contains(&thread) {
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(verdicts(&guarded), [Verdict::Guarded(BTreeSet::from([9]))]);
         let half = [edge(1, 2, &[1], &[9]), edge(2, 1, &[2], &[8])];
         assert_eq!(verdicts(&half), [Verdict::Deadlock]);
-        // Once without it is enough.
+        // One occurrence without the guard is enough.
         let once = [edge(1, 2, &[1], &[9]), edge(2, 1, &[2], &[9]), edge(2, 1, &[2], &[])];
         assert_eq!(verdicts(&once), [Verdict::Deadlock]);
     }
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!(verdicts(&alone), [Verdict::OneThread]);
         let two = [edge(1, 2, &[1, 2], &[]), edge(2, 1, &[1], &[])];
         assert_eq!(verdicts(&two), [Verdict::Deadlock]);
-        // Three edges want three threads.
+        // Three edges need three threads.
         let three = [edge(1, 2, &[1, 2], &[]), edge(2, 3, &[1, 2], &[]), edge(3, 1, &[1, 2], &[])];
         assert_eq!(verdicts(&three), [Verdict::OneThread]);
     }

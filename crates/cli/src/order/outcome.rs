@@ -1,4 +1,4 @@
-//! Circles with names: what a report says.
+//! Cycles with names: the contents of a report.
 
 use super::circles::{Circle, Verdict, circles};
 use super::reader::{Edge, End, Kind, Lost, Noted, read};
@@ -13,88 +13,89 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// In which order one process's threads took their locks.
+/// The orders in which one process's threads took their locks.
 #[derive(Debug, Serialize)]
 pub(crate) struct Orders {
     pub(crate) pid: u32,
     pub(crate) command: String,
-    /// The lock algorithm that it ran on.
+    /// The lock algorithm in use.
     pub(crate) lock: String,
-    /// Locks that were taken while others were held, or held meanwhile.
+    /// Locks that a thread took or held together with others.
     pub(crate) locks: usize,
-    /// Pairs of them.
+    /// Pairs of locks that were taken in order.
     pub(crate) pairs: usize,
-    /// Those that matter first.
+    /// The most important first.
     pub(crate) circles: Vec<Named>,
-    /// There may be more.
+    /// Could there be more?
     pub(crate) is_cut: bool,
-    /// Threads that waited for each other when the process was last seen.
+    /// Threads that were waiting for each other when the process was last seen.
     pub(crate) stuck: Vec<Stuck>,
     pub(crate) lost: Lost,
 }
 
-/// What may happen in a circle.
+/// What a cycle can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Risk {
     /// Its threads can wait for each other forever.
     Deadlock,
-    /// The same, if several threads did what one was seen to do.
+    /// They could, if several threads did what one thread was seen to do.
     OneThread,
-    /// Nothing: other locks let one of them in at a time.
+    /// Nothing: other locks admit only one of them at a time.
     Guarded,
 }
 
-/// A circle.
+/// A cycle.
 #[derive(Debug, Serialize)]
 pub(crate) struct Named {
     pub(crate) risk: Risk,
     /// In the order of its edges.
     pub(crate) locks: Vec<NamedLock>,
-    /// What keeps it from happening.
+    /// The locks that prevent the deadlock.
     pub(crate) guards: Vec<String>,
     pub(crate) steps: Vec<Step>,
-    /// Circles of other locks at the same places.
+    /// Number of cycles of other locks at the same places.
     pub(crate) more: usize,
 }
 
-/// A lock of a circle.
+/// A lock of a cycle.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NamedLock {
-    /// As `profile` calls it.
+    /// Its name, as in `profile`.
     pub(crate) name: String,
     pub(crate) address: u64,
     pub(crate) kind: Kind,
-    /// It was destroyed meanwhile.
+    /// Has it been destroyed since?
     pub(crate) is_gone: bool,
 }
 
 /// A thread took one lock while it held another.
 #[derive(Debug, Serialize)]
 pub(crate) struct Step {
-    /// The first that did.
+    /// The first thread that did so.
     pub(crate) thread: u32,
-    /// Did others do it, too?
+    /// Did other threads do so, too?
     pub(crate) has_more_threads: bool,
     pub(crate) count: u64,
     pub(crate) held: Place,
     pub(crate) asked: Place,
 }
 
-/// Where a thread took a lock, when that was seen first.
+/// The first place where a thread was seen to take a lock.
 #[derive(Debug, Serialize)]
 pub(crate) struct Place {
     pub(crate) lock: String,
     pub(crate) reads: bool,
-    /// By the waiter of a condition variable, who gives it away meanwhile. The place is where it was taken first.
+    /// The lock was retaken after a wait for a condition variable, which releases it. The place is where it was taken
+    /// first.
     pub(crate) again: bool,
     /// Function, file and line.
     pub(crate) at: String,
-    /// From there outwards.
+    /// The callers, from there outwards.
     pub(crate) stack: Vec<String>,
 }
 
-/// A thread that waited for one that waited, and so on, for itself.
+/// A thread in a cycle of waits: it waits for a thread that waits, and so on, for the first one.
 #[derive(Debug, Serialize)]
 pub(crate) struct Stuck {
     pub(crate) thread: u32,
@@ -104,13 +105,13 @@ pub(crate) struct Stuck {
 }
 
 impl Orders {
-    /// Is there a circle in which threads can block each other?
+    /// Is there a cycle in which threads can block each other?
     pub(crate) fn has_inversion(&self) -> bool {
         self.circles.iter().any(|circle| circle.risk == Risk::Deadlock) || !self.stuck.is_empty()
     }
 }
 
-/// What the processes noted whose files lie in that folder: those with a circle first.
+/// What the processes recorded in that folder, those with a cycle first.
 pub(crate) fn all(folder: &Path) -> Result<Vec<Orders>, Failure> {
     let entries = fs::read_dir(folder).map_err(|error| {
         Failure::new(format!("cannot read '{}': {}", folder.display(), cause(&error)))
@@ -121,7 +122,7 @@ pub(crate) fn all(folder: &Path) -> Result<Vec<Orders>, Failure> {
         if let (true, Some(file)) = (is_one, open_file(&path)) {
             match read(file, &path) {
                 Ok(noted) => all.push(outcome(&noted)),
-                Err(failure) => say(&format!("{failure}\n")), // killed while it made the file
+                Err(failure) => say(&format!("{failure}\n")), // the process was killed while it created the file
             }
         }
     }
@@ -152,7 +153,8 @@ fn outcome(noted: &Noted) -> Orders {
     }
 }
 
-/// Circles at the same places are one, of which the first is told. (A thousand objects have a thousand locks, and one mistake.)
+/// Merges cycles at the same places; the report shows the first. (A thousand objects have a thousand locks, but one
+/// bug.)
 fn together<'a>(circles: &'a [Circle], edges: &[Edge]) -> Vec<(&'a Circle, usize)> {
     let mut known: BTreeMap<_, usize> = BTreeMap::new();
     let mut all: Vec<(&Circle, usize)> = Vec::new();
@@ -170,12 +172,12 @@ fn together<'a>(circles: &'a [Circle], edges: &[Edge]) -> Vec<(&'a Circle, usize
     all
 }
 
-/// Names what lies in the process.
+/// Names locks and functions of the process.
 struct Names<'a> {
     noted: &'a Noted,
     symbols: Symboliser,
     unwinder: Option<Unwinder>,
-    /// By number of the stack, and site.
+    /// By stack number and call site.
     stacks: BTreeMap<(u32, u64), Vec<Frame>>,
 }
 
@@ -216,7 +218,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A lock's name. One without a variable is known by who took it first.
+    /// A lock's name. A lock that isn't a variable is named after the function that took it first.
     fn name(&mut self, id: u32) -> String {
         let mut ends = self.noted.edges.iter().flat_map(|edge| [edge.from, edge.to]);
         let Some(end) = ends.find(|end| end.id == id) else { return "another lock".to_owned() };
@@ -232,7 +234,7 @@ impl<'a> Names<'a> {
         Place { lock, reads: end.reads, again: end.again, at, stack }
     }
 
-    /// The program's functions from a call outwards. Without a stack: the one that calls.
+    /// The program's functions from a call outwards. Without a stack, only the calling function.
     fn frames(&mut self, site: u64, stack: u32) -> Vec<Frame> {
         if let Some(known) = self.stacks.get(&(stack, site)) {
             return known.clone();
@@ -247,14 +249,14 @@ impl<'a> Names<'a> {
         }
         let all: Vec<Frame> =
             addresses.iter().flat_map(|&at| self.symbols.code(at).to_vec()).collect();
-        // A guard's methods are nobody's critical section.
+        // The methods of lock guards are not critical sections.
         let first = all.iter().position(|frame| !is_of_a_lock(frame)).unwrap_or(0);
         let frames = all[first..].to_vec();
         self.stacks.insert((stack, site), frames.clone());
         frames
     }
 
-    /// Threads that wait for each other in a circle.
+    /// Threads that wait for each other in a cycle.
     fn stuck(&mut self) -> Vec<Stuck> {
         let noted = self.noted;
         let holder = |lock: u64| {

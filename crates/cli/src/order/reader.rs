@@ -1,4 +1,4 @@
-//! Reads the file in which a process noted the order of its locks.
+//! Reads the file in which a process recorded the order of its locks.
 
 use crate::hints::{Failure, cause};
 use crate::stack::Piece;
@@ -15,51 +15,51 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A file's contents, but for the stacks.
+/// A file's contents, except the stacks.
 pub(super) struct Noted {
     pub(super) pid: u32,
     pub(super) command: String,
-    /// As LOCKWRIGHT_LOCK said it.
+    /// The value of LOCKWRIGHT_LOCK.
     pub(super) lock: String,
     pub(super) space: AddressSpace,
     pub(super) edges: Vec<Edge>,
-    /// Those that ran at the end.
+    /// The threads that ran at the end.
     pub(super) threads: Vec<Thread>,
-    /// The ids of locks that are gone, as far as that is known.
+    /// The ids of the locks that are known to have been destroyed.
     pub(super) gone: BTreeSet<u32>,
     pub(super) lost: Lost,
     file: File,
 }
 
-/// What was not noted.
+/// What was not recorded.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Lost {
-    /// Threads that found no room.
+    /// Threads for which there was no space.
     pub(crate) threads: u64,
-    /// Acquisitions by threads that held as many locks as there is room for.
+    /// Acquisitions by threads that already held the maximum number of locks.
     pub(crate) held: u64,
-    /// Times that a lock found no room.
+    /// How often there was no space for a lock.
     pub(crate) locks: u64,
-    /// Times that an order found no room.
+    /// How often there was no space for an order.
     pub(crate) edges: u64,
-    /// Orders of destroyed locks that made room for others.
+    /// Orders of destroyed locks that were overwritten.
     pub(crate) evicted: u64,
     pub(crate) stacks: u64,
 }
 
-/// One lock was asked for while another was held.
+/// A thread requested one lock while it held another.
 #[derive(Clone, Debug)]
 pub(super) struct Edge {
     pub(super) from: End,
     pub(super) to: End,
     pub(super) count: u64,
-    /// The first thread, as the kernel calls it.
+    /// The first thread's id in the kernel.
     pub(super) tid: u32,
-    /// The first two threads, by their own numbers.
+    /// The first two threads, as numbered in the file.
     pub(super) threads: Vec<u32>,
-    /// There were more than these.
+    /// Were there more threads?
     pub(super) more: bool,
-    /// What else was held each time.
+    /// The other locks that were held each time.
     pub(super) gates: BTreeSet<u32>,
 }
 
@@ -70,11 +70,11 @@ pub(super) struct End {
     pub(super) address: u64,
     pub(super) kind: Kind,
     pub(super) reads: bool,
-    /// It was taken again, after a wait for a condition variable.
+    /// Was it retaken after a wait for a condition variable?
     pub(super) again: bool,
     /// A return address; 0: not known.
     pub(super) site: u64,
-    /// The number of a stack; 0: none.
+    /// The number of the stack; 0: none.
     pub(super) stack: u32,
 }
 
@@ -91,13 +91,13 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) tid: u32,
-    /// The lock that it waited for, and where; 0: none.
+    /// The lock that it waited for, and the call site; 0: none.
     pub(super) waits_for: (u64, u64),
-    /// Addresses and sites.
+    /// Addresses and call sites.
     pub(super) held: Vec<(u64, u64)>,
 }
 
-/// Reads a file, of a process that runs or has ended.
+/// Reads a file. Its process may have ended.
 pub(super) fn read(file: File, path: &Path) -> Result<Noted, Failure> {
     let refuse = |why: &str| Failure::new(format!("cannot read '{}': {why}", path.display()));
     let mut bytes = vec![0; STACKS_AT];
@@ -116,7 +116,7 @@ pub(super) fn read(file: File, path: &Path) -> Result<Noted, Failure> {
     let has_tables = head.u32(offset_of!(Header, tables)) == READY;
     let edges = (0..EDGES).filter(|_| has_tables).filter_map(|at| {
         let edge = head.from(EDGES_AT + at * size_of::<Laid>());
-        // Of two that were written at once, both count.
+        // If two edges were written at the same time, both count.
         Some(edge_of(&edge)).filter(|edge| edge.from.id != 0 && edge.to.id != u32::MAX)
     });
     let gone = (0..LOCKS).filter(|_| has_tables).filter_map(|at| {
@@ -203,7 +203,7 @@ fn thread(thread: &Bytes<'_>) -> Option<Thread> {
 }
 
 impl Noted {
-    /// The stack of this number; `None`: there is none, or it was just being written.
+    /// The stack with this number; `None`: it doesn't exist, or was being written.
     pub(super) fn stack(&self, number: u32) -> Option<Piece> {
         let at = (number as usize).checked_sub(1).filter(|&at| at < STACKS)?;
         let mut key = [0; 8];

@@ -1,14 +1,14 @@
-//! Circles as text.
+//! The text report of cycles.
 
 use super::outcome::{Named, Orders, Place, Risk, Step};
 use crate::output::{beside, shown};
 use lockwright_text::wrapped;
 
-/// Circles that are told.
+/// Maximum number of cycles in the report.
 const TOLD: usize = 10;
-/// Where each thread's stack begins: that tells nothing.
+/// Functions with which every thread's stack begins. They are left out.
 const STARTS: [&str; 3] = ["start_thread (", "__libc_start_call_main (", "clone3 ("];
-/// Callers of each place.
+/// Number of callers shown for each place.
 const CALLERS: usize = 5;
 
 /// The report on several processes, one after another.
@@ -76,7 +76,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// One circle: a sentence, and where each lock is taken.
+/// One cycle: a sentence, and where each lock is taken.
 fn told(number: usize, circle: &Named) -> String {
     let takes = |(at, step): (usize, &Step)| {
         let (held, asked) = (shown(&step.held.lock), shown(&step.asked.lock));
@@ -122,7 +122,7 @@ fn place(verb: &str, place: &Place) -> String {
     text
 }
 
-/// What was not noted; empty: nothing.
+/// What was not recorded; empty if everything was.
 fn lost(outcome: &Orders) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();

@@ -1,10 +1,11 @@
-//! Flame graphs of those who waited, and of those who held the lock meanwhile.
+//! Flame graphs of waiters, and of the holders during these waits.
 
 use super::outcome::Folded;
 use inferno::flamegraph::{self, Options};
 use std::io::{self, Write};
 
-/// Draws both side by side, counted in `unit`: the lowest boxes say which is which, those above them the lock.
+/// Draws both side by side, counted in `unit`. The lowest boxes say which is which, and the boxes above them name the
+/// lock.
 ///
 /// # Errors
 ///
@@ -13,7 +14,7 @@ pub(crate) fn draw(title: &str, unit: &str, folded: &Folded, to: impl Write) -> 
     with(Options::default(), title, unit, folded, to)
 }
 
-/// The same without a script, for a page.
+/// Draws them without a script, for a page.
 pub(crate) fn draw_still(
     title: &str,
     unit: &str,
@@ -32,7 +33,7 @@ fn with(
     folded: &Folded,
     to: impl Write,
 ) -> io::Result<()> {
-    // A name may have any character, and these separate.
+    // Names may contain any character, but these are separators.
     let clean = |name: &String| name.replace([';', '\n', '\r'], ":");
     let lines = folded.iter().map(|(frames, count)| {
         format!("{} {count}", frames.iter().map(clean).collect::<Vec<_>>().join(";"))

@@ -1,4 +1,4 @@
-//! What was seen, by name: which locks, who waited, who held.
+//! The samples with names: which locks were waited for, who waited, who held them.
 
 use super::sample::{End, Sampled};
 use super::seen::{BATCHES, Holder, Kind, Lock, StackId, Stacks};
@@ -12,42 +12,42 @@ use std::collections::HashMap;
 pub(crate) struct SampledProfile {
     pub(crate) pid: libc::pid_t,
     pub(crate) program: String,
-    /// The most that it had at once.
+    /// Maximum number of threads at one time.
     pub(crate) threads: usize,
     pub(crate) samples: u64,
     pub(crate) seconds: f64,
     #[serde(skip)]
     pub(crate) end: Option<End>,
-    /// Those that cost the most waiting first.
+    /// The locks with the most waiting first.
     pub(crate) locks: Vec<LockSeen>,
-    /// Futex waits for no lock: threads that waited, on average, and where.
+    /// Futex waits that were not for a lock: the average number of waiting threads, and their places.
     pub(crate) other_waiting: f64,
     pub(crate) others: Vec<Site>,
-    /// Its mutexes are lockwright's.
+    /// Do its mutexes belong to lockwright?
     pub(crate) under_lockwright: bool,
-    /// Threads that ran could not be looked at, and why.
+    /// Why running threads could not be sampled.
     pub(crate) running_unseen: Option<String>,
 }
 
-/// A lock that somebody waited for.
+/// A lock that threads waited for.
 #[derive(Debug, Serialize)]
 pub(crate) struct LockSeen {
-    /// The variable, or where it lies.
+    /// The variable, or the location.
     pub(crate) name: String,
     pub(crate) address: String,
-    /// The file that has the variable.
+    /// The file that contains the variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) module: Option<String>,
     pub(crate) kind: &'static str,
     /// The share of samples in which a thread waited.
     pub(crate) share: f64,
-    /// It is `share` plus or minus this, at a confidence of 95 %.
+    /// The error of `share`, plus or minus, at 95 % confidence.
     pub(crate) share_error: f64,
-    /// Threads that waited, on average over all samples.
+    /// Average number of waiting threads over all samples.
     pub(crate) waiting: f64,
-    /// The same, as a sum over the samples.
+    /// The sum of waiting threads over all samples.
     pub(crate) waits: u64,
-    /// The lock says who holds it.
+    /// Does the lock record its holder?
     pub(crate) has_owner: bool,
     /// Shares of the samples in which a thread waited.
     pub(crate) holders: Vec<Site>,
@@ -55,15 +55,15 @@ pub(crate) struct LockSeen {
     pub(crate) waiters: Vec<Site>,
 }
 
-/// What a thread was at.
+/// What a thread was doing.
 #[derive(Debug, Serialize)]
 pub(crate) struct Site {
     pub(crate) share: f64,
     pub(crate) samples: u64,
-    /// Of a holder: `running`, `sleeping`, ...
+    /// For a holder: `running`, `sleeping`, ...
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<&'static str>,
-    /// The innermost function of the program's own.
+    /// The innermost function that belongs to the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) function: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub(crate) struct Site {
     pub(crate) line: Option<u32>,
     /// All functions of its most frequent stack, the innermost first: `function (file:line)`.
     pub(crate) stack: Vec<String>,
-    /// Those that called `function`, from inside to outside.
+    /// The callers of `function`, from inside to outside.
     #[serde(skip)]
     pub(crate) callers: Vec<String>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Site {
 /// Samples of a stack, outermost function first, for a flame graph.
 pub(crate) type Folded = Vec<(Vec<String>, u64)>;
 
-/// Names all that was seen; also its stacks, for a picture.
+/// Names everything that was seen. Also returns the stacks for a flame graph.
 pub(crate) fn outcome(target: &mut Target, sampled: &Sampled) -> (SampledProfile, Folded) {
     let seen = &sampled.seen;
     let mut namer =
@@ -89,7 +89,7 @@ pub(crate) fn outcome(target: &mut Target, sampled: &Sampled) -> (SampledProfile
     let (mut locks, mut folded) = (Vec::new(), Vec::new());
     for (&address, lock) in &seen.locks {
         if !namer.is_lock(lock) {
-            // What looked like a lock's word was none's.
+            // Waits on words that looked like a lock's but were not.
             for (stack, count) in &lock.waiters {
                 *others.entry(*stack).or_default() += count;
             }
@@ -131,9 +131,8 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The half of the interval that holds the true share at a confidence of 95 %. Samples that follow each other are not
-/// independent, since a wait may last for many of them. So the shares of batches are compared, too, and the larger error
-/// counts.
+/// Half the width of the 95 % confidence interval of the share. Consecutive samples are not independent, because one
+/// wait may span many of them. So we also compare the shares of batches, and return the larger error.
 fn share_error(lock: &[u64; BATCHES], all: &[u64; BATCHES]) -> f64 {
     let (hits, samples): (u64, u64) = (lock.iter().sum(), all.iter().sum());
     let share = ratio(hits, samples);
@@ -146,7 +145,7 @@ fn share_error(lock: &[u64; BATCHES], all: &[u64; BATCHES]) -> f64 {
     }
     let middle = shares.iter().sum::<f64>() / count;
     let variance = shares.iter().map(|share| (share - middle).powi(2)).sum::<f64>() / (count - 1.0);
-    // Student's t for 19 degrees of freedom, the usual number.
+    // Student's t for 19 degrees of freedom, and the normal distribution's value.
     (2.09 * (variance / count).sqrt()).max(1.96 * independent).min(1.0)
 }
 
@@ -164,8 +163,8 @@ impl Namer<'_> {
         })
     }
 
-    /// A mutex with a holder is one. For the others the functions that wait must be a lock's; where none of them has a
-    /// name, a word of 2 is believed.
+    /// Is it a lock? A mutex with a holder is. Otherwise, the waiting functions must be lock functions. If none of them
+    /// has a name, we trust a word with the value 2.
     fn is_lock(&mut self, lock: &Lock) -> bool {
         let wanted = match lock.kind {
             Kind::Mutex(_) | Kind::ReadWrite => return true,
@@ -174,7 +173,7 @@ impl Namer<'_> {
         let stacks: Vec<_> = lock.waiters.keys().copied().collect();
         stacks.into_iter().any(|stack| {
             let frames = self.frames(stack);
-            // Beyond these it is the program that says "lock".
+            // Include the innermost function of the program itself: its name may say "lock".
             let inner = frames.iter().take_while(|frame| is_plumbing(frame)).count() + 1;
             let mut names = frames.iter().take(inner).filter_map(|frame| frame.function.as_ref());
             let named = names.clone().any(|name| {
@@ -230,7 +229,7 @@ impl Namer<'_> {
         }
     }
 
-    /// Stacks with the same function of the program's own together; `by_line`: and the same line.
+    /// Merges stacks with the same innermost function of the program; `by_line`: also by line.
     fn sites(
         &mut self,
         all: impl IntoIterator<Item = ((Option<&'static str>, Option<StackId>), u64)>,
@@ -298,12 +297,12 @@ impl Namer<'_> {
     }
 }
 
-/// The innermost frame of the program's own; else the outermost.
+/// The index of the innermost frame that belongs to the program, or else of the outermost frame.
 fn own(frames: &[Frame]) -> usize {
     frames.iter().position(|frame| !is_plumbing(frame)).unwrap_or(frames.len().saturating_sub(1))
 }
 
-/// Part of the C library, of a language's own library, or of ours: not what somebody wants to change.
+/// Does the frame belong to the C library, to a language's runtime library, or to us? The user can't change that code.
 fn is_plumbing(frame: &Frame) -> bool {
     const MODULES: [&str; 8] = [
         "libc.so",
@@ -341,10 +340,10 @@ mod tests {
     #[test]
     fn errors_grow_with_what_varies() {
         let all = [25; BATCHES];
-        // As independent samples would differ.
+        // The error that independent samples would have.
         let even = share_error(&[12; BATCHES], &all);
         assert!((0.04..0.05).contains(&even), "{even}");
-        // Waits that last for a quarter of the time.
+        // Waits that each span a quarter of the time.
         let mut clustered = [0; BATCHES];
         clustered[..10].fill(24);
         assert!(share_error(&clustered, &all) > 4.0 * even);

@@ -1,16 +1,16 @@
-//! The report of `profile --sample` for people.
+//! The text report of `profile --sample`.
 
 use super::outcome::{LockSeen, SampledProfile, Site};
 use super::sample::End;
 use crate::output::{beside, shown};
 use lockwright_text::wrapped;
 
-/// Locks and sites that are shown; JSON has all.
+/// Maximum number of locks and sites in the report; JSON has all.
 const LOCKS: usize = 10;
 const SITES: usize = 4;
-/// Callers of a function that are shown.
+/// Number of callers shown for a function.
 const CALLERS: usize = 3;
-/// Shares below this are noise, unless nothing else is there.
+/// Shares below this are noise, and are left out if there are others.
 const NOISE: f64 = 0.005;
 
 pub(crate) fn text(outcome: &SampledProfile) -> String {
@@ -71,7 +71,7 @@ fn nothing(outcome: &SampledProfile) -> String {
     match outcome.samples {
         0 => "Nothing was seen.".into(),
         samples => {
-            // The rule of three: the upper end of the 95 % interval around none.
+            // The rule of three: the upper end of the 95 % confidence interval for zero observations.
             let most = (300.0 / samples as f64).min(100.0);
             format!(
                 "No thread waited for a lock in any sample: with 95 % confidence, waits took less than {most:.2} % \

@@ -1,4 +1,4 @@
-//! Stacks of threads that run: the kernel copies registers and stack in its timer's interrupt (`perf_event_open`).
+//! Stacks of running threads: the kernel copies registers and stack in its timer interrupt (`perf_event_open`).
 
 use lockwright_symbols::Registers;
 use perf_event::data::Record;
@@ -7,46 +7,47 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-/// Of each thread's stack, that much is copied: some dozens of frames.
+/// Number of bytes copied from each thread's stack: some dozens of frames.
 const COPIED: u32 = 16 * 1024;
-/// Room for that many copies of each thread, which are fetched at each tick.
+/// Number of copies buffered for each thread. They are fetched at each tick.
 const COPIES: usize = 4;
-/// Each takes a descriptor and locked memory: in larger processes the threads beyond have no stacks while they run.
+/// Maximum number of threads that are followed, because each needs a descriptor and locked memory. In larger processes,
+/// the other threads have no stacks while they run.
 const THREADS: usize = 1000;
 
-/// Frame pointer, stack pointer, instruction, as the kernel numbers them (`asm/perf_regs.h`), and the link register of
-/// ARM.
+/// Frame pointer, stack pointer and instruction pointer, by the kernel's numbers (`asm/perf_regs.h`); on ARM also the
+/// link register.
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: [u32; 3] = [6, 7, 8];
 #[cfg(target_arch = "aarch64")]
 const REGISTERS: [u32; 4] = [29, 30, 31, 32];
 
-/// A thread's registers and stack at a moment.
+/// A thread's registers and stack at one moment.
 pub(crate) struct Moment {
-    /// By the monotonic clock, in nanoseconds.
+    /// The time by the monotonic clock, ns.
     pub(crate) time: u64,
     pub(crate) registers: Registers,
     pub(crate) stack: Vec<u8>,
 }
 
-/// The threads of a process, as far as they run.
+/// Samples the running threads of a process.
 pub(crate) struct Running {
     period: u64,
     samplers: HashMap<libc::pid_t, Sampler>,
     latest: HashMap<libc::pid_t, Moment>,
-    /// Why there are none.
+    /// Why there are no samples.
     pub(crate) refused: Option<io::Error>,
     with_kernel: bool,
 }
 
 impl Running {
-    /// Each thread that runs is looked at once in a `period`, in nanoseconds of its own CPU time.
+    /// Samples each running thread once per `period`, ns of the thread's CPU time.
     pub(crate) fn new(period: u64) -> Self {
         let (samplers, latest) = Default::default();
         Self { period, samplers, latest, refused: None, with_kernel: true }
     }
 
-    /// Follows these threads, and forgets the others.
+    /// Follows these threads, and stops following the others.
     pub(crate) fn follow(&mut self, threads: &HashSet<libc::pid_t>) {
         self.samplers.retain(|tid, _| threads.contains(tid));
         self.latest.retain(|tid, _| threads.contains(tid));
@@ -58,7 +59,7 @@ impl Running {
                 continue;
             }
             let opened = self.open(tid).or_else(|error| {
-                // Only some users may see what the kernel does; where it was entered is enough.
+                // Only some users may see where the kernel is. The place of the system call is enough.
                 self.with_kernel &=
                     !matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
                 self.open(tid)
@@ -90,7 +91,7 @@ impl Running {
         counter.sampled(COPIES * COPIED as usize)
     }
 
-    /// Fetches what the kernel has copied since the last time.
+    /// Reads the kernel's copies since the last time.
     pub(crate) fn fetch(&mut self) {
         for (&tid, sampler) in &mut self.samplers {
             while let Some(record) = sampler.next_record() {
@@ -105,7 +106,7 @@ impl Running {
         }
     }
 
-    /// Where the thread was last, if that was at `since` or later.
+    /// Where the thread was last seen, if that was at `since` or later.
     pub(crate) fn at(&self, tid: libc::pid_t, since: u64) -> Option<&Moment> {
         self.latest.get(&tid).filter(|moment| moment.time >= since)
     }

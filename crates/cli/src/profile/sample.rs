@@ -1,4 +1,4 @@
-//! Looks at all threads of a process, again and again, and stops nobody.
+//! Samples all threads of a process repeatedly, without stopping any.
 
 use super::running::Running;
 use super::seen::{BATCHES, Holder, Kind, Seen, StackId};
@@ -26,13 +26,14 @@ pub(crate) struct Sampled {
     pub(crate) seen: Seen,
     pub(crate) took: Duration,
     pub(crate) end: End,
-    /// Why threads that run have no stacks.
+    /// Why running threads have no stacks.
     pub(crate) refused: Option<io::Error>,
 }
 
-/// A thread that runs is looked at that often between two samples, so that one of the looks is close to a sample.
+/// How often a running thread is sampled by the kernel between two of our samples, so that one of these is close to
+/// ours.
 const LOOKS: u64 = 4;
-/// Libraries are looked for that often.
+/// How often we look for new libraries.
 const REFRESH: Duration = Duration::from_millis(500);
 
 /// Samples `rate` times a second for `time`.
@@ -69,7 +70,7 @@ pub(crate) fn sample(target: &mut Target, time: Duration, rate: f64, bar: &Progr
             break End::ProcessEnded;
         }
         bar.set_position(elapsed.as_millis() as u64);
-        // Late: what was missed is not made up for, or samples would come in clusters.
+        // If we are late, skip the missed samples. Otherwise samples would cluster.
         next = (next + period).max(Instant::now());
         sleep(
             next.saturating_duration_since(Instant::now())
@@ -86,10 +87,10 @@ struct Sampler<'a> {
     unwinder: Unwinder,
     seen: Seen,
     running: Running,
-    /// A thread's id as we count, by the id that the process has for it: in a container they differ.
+    /// A thread's id in our namespace, by its id in the process's namespace: in a container they differ.
     outer: HashMap<u32, libc::pid_t>,
     period: u64,
-    /// Stacks that wait for a readers-writer lock, and others.
+    /// Whether each stack waits for a readers-writer lock.
     read_write: HashMap<StackId, bool>,
 }
 
@@ -100,7 +101,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// One look at all threads.
+    /// Takes one sample of all threads.
     ///
     /// # Errors
     ///
@@ -112,10 +113,10 @@ impl Sampler<'_> {
         let mut states = HashMap::with_capacity(all.len());
         for tid in all {
             match blocked(pid, tid) {
-                // It has ended, and its parent has not asked for its exit code yet.
+                // A zombie thread: its parent has not reaped it yet.
                 Ok(Some(Blocked { stack_pointer: 0, .. })) => {}
                 Ok(state) => drop(states.insert(tid, state)),
-                // It has just ended.
+                // The thread has just ended.
                 Err(_) => {}
             }
         }
@@ -132,7 +133,7 @@ impl Sampler<'_> {
             let Some(wait) = wait::of(pid, state, |id| self.outer.contains_key(&id)) else {
                 continue;
             };
-            // Gone on meanwhile: then what we read of it may be of two moments.
+            // Did the thread continue in the meantime? Then our reads may be from two moments.
             let stack = self.stack(state);
             if blocked(pid, tid).ok().flatten() != Some(*state) {
                 continue;
@@ -159,7 +160,7 @@ impl Sampler<'_> {
                 }
             };
             self.seen.waiter(lock, kind, stack);
-            // Of several waiters' views the one that knows the holder counts.
+            // If several waiters saw the lock, use the view that shows the holder.
             let known = owners.entry(lock).or_insert((kind, owner));
             if known.1 == Owner::Thread(0) {
                 *known = (kind, owner);
@@ -172,7 +173,7 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Learns the ids of new threads, and forgets those that have ended.
+    /// Finds the ids of new threads, and forgets threads that have ended.
     fn meet(&mut self, states: &HashMap<libc::pid_t, Option<Blocked>>) {
         let ids: HashSet<libc::pid_t> = states.keys().copied().collect();
         self.outer.retain(|_, tid| ids.contains(tid));
@@ -201,9 +202,10 @@ impl Sampler<'_> {
         self.unwinder.sleeping(self.target.symboliser.space(), registers)
     }
 
-    /// Does the stack say that it waits for a readers-writer lock? Its words could be those of a mutex that is just free.
+    /// Does the stack show a wait for a readers-writer lock? The words alone could also be those of a mutex that is
+    /// just free.
     fn is_read_write(&mut self, stack: StackId) -> bool {
-        /// Functions of glibc that lie below the one that the program has called.
+        /// Maximum number of glibc frames below the function that the program called.
         const INNER: usize = 6;
         let Self { seen, target, read_write, .. } = self;
         *read_write.entry(stack).or_insert_with(|| {
@@ -213,7 +215,7 @@ impl Sampler<'_> {
         })
     }
 
-    /// What the holder does. Who holds the lock is asked before and after: in between it may have changed.
+    /// What the holder is doing. We read the holder before and after, because it may change in between.
     fn holder(&mut self, lock: u64, kind: Kind, owner: Owner, now: u64) -> Holder {
         let pid = self.target.pid;
         let mut id = match owner {
@@ -248,12 +250,12 @@ impl Sampler<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// As the process counts; 0: unknown.
+    /// The id in the process's namespace; 0: unknown.
     Thread(u32),
     Readers,
 }
 
-/// The clock of the kernel's samples, in nanoseconds.
+/// The clock that the kernel's samples use, ns.
 fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to `time` alone.

@@ -1,13 +1,13 @@
-//! What was seen: counts of samples, by lock and by stack.
+//! Counts of samples, by lock and by stack.
 
 use super::wait::Mutex;
 use std::collections::HashMap;
 
-/// A stack's number; equal stacks have one.
+/// The number of a stack. Equal stacks have equal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StackId(usize);
 
-/// Stacks, each once: addresses of code, the innermost first.
+/// Distinct stacks: code addresses, the innermost first.
 #[derive(Default)]
 pub(crate) struct Stacks {
     ids: HashMap<Vec<u64>, StackId>,
@@ -28,22 +28,22 @@ impl Stacks {
     }
 }
 
-/// What a holder did.
+/// What a holder was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Holder {
     /// It slept.
     Sleeping(StackId),
-    /// It ran, and was seen at about that time.
+    /// It ran, and was sampled at about that time.
     Running(StackId),
-    /// It ran, and nobody saw where.
+    /// It ran, but we don't know where.
     Unseen,
-    /// Readers, whom a readers-writer lock only counts.
+    /// Readers: a readers-writer lock counts them, but doesn't record who they are.
     Readers,
     /// The lock was just changing hands, or its holder has ended.
     Unknown,
 }
 
-/// What a lock is, as far as its words tell.
+/// The kind of a lock, judged by its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mutex(Mutex),
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
     Word,
 }
 
-/// A lock that somebody waited for.
+/// A lock that threads waited for.
 #[derive(Debug)]
 pub(crate) struct Lock {
     pub(crate) kind: Kind,
@@ -60,7 +60,7 @@ pub(crate) struct Lock {
     /// Samples in which a thread waited, by batch of samples.
     pub(crate) batches: [u64; BATCHES],
     pub(crate) waiters: HashMap<StackId, u64>,
-    /// One for each sample in which a thread waited, if the lock records its holder.
+    /// One count for each sample in which a thread waited, if the lock records its holder.
     pub(crate) holders: HashMap<Holder, u64>,
 }
 
@@ -71,31 +71,31 @@ impl Lock {
     }
 }
 
-/// The time is divided into that many parts of equal length. How much they differ tells the error of what is estimated,
-/// even where one wait lasts for many samples.
+/// The time is divided into this number of equal batches. The variance between batches gives the error of the
+/// estimates, even if one wait spans many samples.
 pub(crate) const BATCHES: usize = 20;
 
-/// All that was seen.
+/// Everything that was seen.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Samples by batch.
     pub(crate) batches: [u64; BATCHES],
-    /// Of the lock, in the process.
+    /// By the lock's address in the process.
     pub(crate) locks: HashMap<u64, Lock>,
-    /// Futex waits for no lock.
+    /// Futex waits that are not for a lock.
     pub(crate) others: HashMap<StackId, u64>,
     pub(crate) stacks: Stacks,
-    /// The most threads that it had.
+    /// Maximum number of threads at one time.
     pub(crate) threads: usize,
 }
 
 impl Seen {
-    /// Samples that were taken.
+    /// Number of samples.
     pub(crate) fn samples(&self) -> u64 {
         self.batches.iter().sum()
     }
 
-    /// Notes a waiter. A mutex between two holders is only a word.
+    /// Counts a waiter. A mutex that is changing hands looks like a plain word.
     pub(crate) fn waiter(&mut self, lock: u64, kind: Kind, stack: StackId) {
         let seen = self.locks.entry(lock).or_insert_with(|| Lock {
             kind,
@@ -111,7 +111,7 @@ impl Seen {
         *seen.waiters.entry(stack).or_default() += 1;
     }
 
-    /// Notes a lock's holder, once in each sample in which somebody waits for it.
+    /// Counts a lock's holder, once for each sample in which a thread waits for the lock.
     pub(crate) fn holder(&mut self, lock: u64, holder: Holder, batch: usize) {
         if let Some(seen) = self.locks.get_mut(&lock) {
             seen.batches[batch] += 1;

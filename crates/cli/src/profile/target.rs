@@ -1,4 +1,4 @@
-//! The process that is looked at, and why it can't be.
+//! The process to sample, and why it may not be possible.
 
 use crate::hints::{Failure, cause};
 use lockwright_symbols::{Symboliser, blocked, mappings};
@@ -6,17 +6,17 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// A process that we may look at.
+/// A process that we are allowed to read.
 pub(crate) struct Target {
     pub(crate) pid: libc::pid_t,
     pub(crate) name: String,
-    /// Our library is in it: its mutexes are ours.
+    /// Does it have our library, so that its mutexes are ours?
     pub(crate) has_library: bool,
     pub(crate) symboliser: Symboliser,
 }
 
 impl Target {
-    /// The process, or that of a thread.
+    /// Opens the process with this id, or the process of the thread with this id.
     pub(crate) fn open(id: libc::pid_t) -> Result<Self, Failure> {
         let fail = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => no_process(id),
@@ -31,7 +31,7 @@ impl Target {
             ))
             .hint(format!("to see which threads are left: ps -L -p {pid}")));
         }
-        // A thread that says where it waits lets us read its memory, too: it is the same right.
+        // Reading where a thread waits needs the same right as reading its memory.
         blocked(pid, pid).map_err(fail)?;
         let all = mappings(pid).map_err(fail)?;
         if all.is_empty() {
@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-/// What a line of a `status` file says.
+/// The value of a line in a `status` file.
 pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()))
 }

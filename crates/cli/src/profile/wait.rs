@@ -1,32 +1,32 @@
-//! What a thread waits for, by its system call and the words of the lock.
+//! Finds what a thread waits for, by its system call and the words of the lock.
 //!
-//! glibc's locks say who holds them: a mutex has its holder's thread id in its third word, a readers-writer lock that of
-//! the thread that writes. Nothing says that a futex belongs to a lock. So a wait counts as one for a mutex if all words
-//! are as a mutex has them, and the holder is a thread of the process. The others are judged by the functions on the
+//! glibc's locks record their holders: a mutex has its holder's thread id in its third word, and a readers-writer lock
+//! has the writer's. Nothing records that a futex belongs to a lock. So a wait counts as one for a mutex if all words
+//! are plausible for a mutex, and the holder is a thread of the process. Other waits are judged by the functions on the
 //! waiter's stack (`outcome.rs`).
 
 use lockwright_symbols::{Blocked, read_memory};
 use serde::Serialize;
 
-/// What a futex wait is for.
+/// The purpose of a futex wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// A glibc mutex at this address.
     Mutex {
         lock: u64,
         kind: Mutex,
-        /// The holder's id, as the process counts; 0: unknown.
+        /// The holder's id in the process's namespace; 0: unknown.
         owner: u32,
     },
-    /// A glibc readers-writer lock, if the waiter's stack says so, too: else what waits is the word `at`.
+    /// A glibc readers-writer lock, if the waiter's stack agrees. Otherwise it is the word `at`.
     ReadWrite { lock: u64, at: u64, writer: u32, readers: u32 },
-    /// A word that is 2 while somebody waits, as most locks have it: no owner is recorded.
+    /// A word that is 2 while threads wait, as in most locks. No owner is recorded.
     Word { lock: u64 },
-    /// Conditions, semaphores, ends of threads: not for a lock, as far as can be seen.
+    /// Condition variables, semaphores, ends of threads: not a lock, as far as we can tell.
     Other,
 }
 
-/// Which mutex it is.
+/// The kind of a mutex.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mutex {
@@ -41,7 +41,7 @@ pub(crate) enum Mutex {
 }
 
 impl Mutex {
-    /// By glibc's `__kind`; `None`: no mutex has that.
+    /// By glibc's `__kind`; `None`: no mutex has this value.
     fn of(kind: u32) -> Option<Self> {
         const ROBUST: u32 = 0x10;
         const INHERITING: u32 = 0x20;
@@ -63,7 +63,7 @@ impl Mutex {
         })
     }
 
-    /// As people call it.
+    /// The kind's usual name.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Plain => "mutex",
@@ -81,13 +81,13 @@ const WAIT: u64 = libc::FUTEX_WAIT as u64;
 const WAIT_BITSET: u64 = libc::FUTEX_WAIT_BITSET as u64;
 const LOCK_PI: u64 = libc::FUTEX_LOCK_PI as u64;
 const LOCK_PI2: u64 = 13;
-/// Private, and whose clock.
+/// The flags for private futexes and for the clock.
 const FLAGS: u64 = (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u64;
-/// A waiter's mark, beside the holder's id, in robust and priority-inheriting mutexes.
+/// The bit that marks waiters, next to the holder's id, in robust and priority-inheriting mutexes.
 const WAITERS: u32 = 0x8000_0000;
 const ID: u32 = 0x3fff_ffff;
 
-/// Who holds a mutex now, as the process counts; 0: nobody, or unknown.
+/// A mutex's current holder, by its id in the process's namespace; 0: none, or unknown.
 pub(crate) fn owner(pid: libc::pid_t, lock: u64, kind: Mutex) -> u32 {
     let mut bytes = [0; 12];
     match read_memory(pid, lock, &mut bytes) {
@@ -102,7 +102,8 @@ pub(crate) fn owner(pid: libc::pid_t, lock: u64, kind: Mutex) -> u32 {
     }
 }
 
-/// What this thread waits for; `None`: it is in no futex call. `is_thread` says whether an id is a thread of the process.
+/// What this thread waits for; `None`: it isn't in a futex call. `is_thread` tells whether an id belongs to a thread of
+/// the process.
 pub(crate) fn of(
     pid: libc::pid_t,
     blocked: &Blocked,
@@ -138,9 +139,9 @@ fn mutex(at: u64, value: u32, words: &Words, is_thread: impl Fn(u32) -> bool) ->
     let (state, owner) = (words.word(0)?, words.word(8)?);
     let kind = Mutex::of(words.word(16)?)?;
     let is_one = match kind {
-        // The word has the holder's id itself; a waiter sleeps only once its mark is there.
+        // The word itself contains the holder's id. A waiter sleeps only after it has set its mark.
         Mutex::Robust => value & WAITERS != 0 && is_thread(value & ID),
-        // Its upper bits are a priority.
+        // The upper bits contain a priority.
         Mutex::PriorityProtected => value & 0x7ff == 2 && is_thread(owner),
         _ => value == 2 && state <= 2 && is_thread(owner),
     };
@@ -163,7 +164,7 @@ fn read_write(
         let all = words(lock);
         let word = |offset| all.word(offset);
         let (readers, writer) = (word(0)? >> 3, word(24)?);
-        // Somebody holds it, or is about to: else nobody would wait.
+        // A thread holds it, or is about to. Otherwise no thread would wait.
         let is_one = word(0)? != 0
             && word(8)? <= 3
             && word(12)? <= 3
@@ -176,7 +177,7 @@ fn read_write(
     })
 }
 
-/// The first bytes of what may be a lock.
+/// The first bytes of a possible lock.
 struct Words {
     bytes: [u8; 56],
     length: usize,
@@ -198,7 +199,7 @@ mod tests {
         Blocked { call: Some(libc::SYS_futex), arguments, stack_pointer: 0, instruction: 0 }
     }
 
-    /// Zeroes lie around the lock, which is aligned as all are.
+    /// Zeroes surround the lock, which is aligned like any lock.
     #[repr(align(8))]
     struct Memory([u32; 32]);
 
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(what(&mutex(2, 77, 0), 0, wait, 2), plain);
         let timed = libc::FUTEX_WAIT_BITSET | PRIVATE | libc::FUTEX_CLOCK_REALTIME;
         assert_eq!(what(&mutex(2, 77, 0), 0, timed, 2), plain);
-        // The holder is no thread of ours, nobody, or the word is none of a mutex.
+        // The holder is not one of our threads, or there is none, or the word is not a mutex's.
         assert_eq!(what(&mutex(2, 78, 0), 0, wait, 2), Wait::Word { lock: 0 });
         assert_eq!(what(&mutex(2, 0, 0), 0, wait, 2), Wait::Word { lock: 0 });
         assert_eq!(what(&mutex(9, 77, 0), 0, wait, 2), Wait::Word { lock: 0 });

@@ -1,11 +1,11 @@
-//! One page for all figures.
+//! One HTML page for all figures.
 
 use super::{Done, ELSEWHERE, HEADER};
 use lockwright_figures::median;
 use lockwright_plot::page;
 use maud::{Markup, html};
 
-/// The page; `plots`: figure, name, SVG.
+/// The page. `plots` have figure, name and SVG.
 pub(super) fn page(all: &[Done], command: &str, plots: &[(&str, &str, String)]) -> String {
     let body = html! {
         h1 { "The papers’ figures " (page::tag("simulated", "")) }

@@ -4,12 +4,12 @@ use lockwright_figures::plot::{Axis as Data, Kind, Plot, Series};
 use lockwright_numbers::format::si;
 use lockwright_plot::{Axis, Curves, Head, Ink, Look, Panel, Style};
 
-/// Draws it; `source` says where its values come from.
+/// Draws the plot. `source` is the origin of its values.
 pub(super) fn draw(plot: &Plot, source: &str) -> String {
     let shown = |series: &&Series| !series.points.is_empty() || series.if_empty.is_some();
     let mut key = Vec::new();
     let mut all = Vec::new();
-    // Guides have no colour of their own, so that none is lost for what was measured.
+    // Guides don't use up colours, which are needed for measured series.
     let mut colour = 0;
     for series in plot.series.iter().filter(shown) {
         let look = match series.kind {

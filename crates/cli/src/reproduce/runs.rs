@@ -1,4 +1,4 @@
-//! Who makes the runs of figures: this process, another shard, or nobody any more.
+//! Where the runs of figures come from: this process, another shard, or a merge.
 
 use lockwright_figures::{Error, Progress, Runs};
 use lockwright_shards::{self as shards, Job, Session};
@@ -7,10 +7,10 @@ use lockwright_sim::{Kept, Outcome, Run};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The runs of a session. They are numbered as figures ask for them, each once.
+/// The runs of a session, each once, numbered in the order in which figures request them.
 pub(crate) struct Shared<'a> {
     session: &'a Session,
-    /// Only say which runs there are.
+    /// Only list the runs, without doing them.
     only_plan: bool,
     numbers: Mutex<BTreeMap<String, usize>>,
 }
@@ -20,7 +20,7 @@ impl<'a> Shared<'a> {
         Self { session, only_plan: false, numbers: Mutex::default() }
     }
 
-    /// Makes no run that figures' plans don't depend on.
+    /// Does only those runs on which the figures' plans depend.
     pub(crate) fn planning(session: &'a Session) -> Self {
         Self { only_plan: true, ..Self::new(session) }
     }
@@ -32,13 +32,13 @@ impl<'a> Shared<'a> {
         Job { number, key }
     }
 
-    /// All that were asked for until now.
+    /// All runs that were requested so far.
     pub(crate) fn jobs(&self) -> Vec<Job> {
         let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.iter().map(|(key, number)| Job { number: *number, key: key.clone() }).collect()
     }
 
-    /// What is planned next depends on them: every shard makes those that it doesn't know, and keeps its own.
+    /// The rest of the plan depends on these runs. So every shard does those that it doesn't know, and keeps its own.
     fn look(&self, jobs: &[Job], runs: &[Run]) -> Result<Vec<Outcome>, shards::Error> {
         let known = jobs.iter().map(|job| self.session.known::<Kept>(&job.key));
         let known = known.collect::<Result<Vec<_>, _>>()?;

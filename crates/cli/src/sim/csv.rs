@@ -1,4 +1,4 @@
-//! A study as CSV: a line for each run.
+//! A study as CSV: one line per run.
 
 use super::plan::Plan;
 use super::report::{classes, late};
@@ -8,7 +8,7 @@ use lockwright_sim::{ClassOutcome, Outcome, Quantiles};
 
 type Column = (&'static str, fn(&Outcome) -> Option<f64>);
 
-/// A run's figures, as CSV has them.
+/// The columns for a run's figures.
 const COLUMNS: [Column; 20] = [
     ("operations", |o| Some(o.operations as f64)),
     ("throughput", |o| Some(o.throughput)),
@@ -34,7 +34,7 @@ const COLUMNS: [Column; 20] = [
 
 type ClassColumn = (&'static str, fn(&ClassOutcome) -> Option<f64>);
 
-/// The same of a class of cores.
+/// The columns for each class of cores.
 const CLASS_COLUMNS: [ClassColumn; 6] = [
     ("threads", |c| Some(c.threads.into())),
     ("operations", |c| Some(c.operations as f64)),
@@ -44,7 +44,7 @@ const CLASS_COLUMNS: [ClassColumn; 6] = [
     ("over_slo", |c| Some(c.violations as f64 / (c.operations as f64).max(1.0))),
 ];
 
-/// A figure of latencies, if there is one.
+/// A figure of the latencies, if there are any.
 fn of(latency: Quantiles, figure: fn(Quantiles) -> f64) -> Option<f64> {
     (latency.count > 0).then(|| figure(latency))
 }
@@ -53,7 +53,7 @@ fn cell(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// A line for each run.
+/// One line per run.
 pub(crate) fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
     let failed = |error: csv::Error| Failure::new(format!("cannot write CSV: {error}"));
     let classes = classes(plan);

@@ -10,7 +10,7 @@ use lockwright_sim::profile::{BUILTIN, Cluster, Origin, Profile, builtin};
 use lockwright_sim::workload::WORKLOADS;
 use serde_json::{Value, json};
 
-/// Prints all of it, or of the machines and workloads named.
+/// Prints everything, or only the named machines and workloads.
 pub(crate) fn print(named: &[String], workloads: &[String], as_json: bool) -> Result<(), Failure> {
     let mut of = Vec::new();
     for word in workloads.iter().flat_map(|words| catalog::split(words)) {
@@ -57,12 +57,12 @@ fn summary(profile: &Profile) -> String {
     profile.class.iter().map(|class| of(&class.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// A cluster's CPUs: their numbers follow each other, and so do the hardware threads of each core.
+/// A cluster's CPUs. Their numbers are consecutive, and so are those of each core's hardware threads.
 struct Cpus<'a> {
     of: &'a Cluster,
     first: u32,
     last: u32,
-    /// Hardware threads a core.
+    /// Hardware threads per core.
     smt: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What readers of a study's table should know before they believe it: what was recorded, and which threads got nothing.
+//! Notes that readers need to interpret a study's table: what was recorded, and which threads got nothing.
 
 use super::plan::Plan;
 use super::report::classes;
@@ -7,10 +7,10 @@ use lockwright_numbers::format::time;
 use lockwright_numbers::units;
 use lockwright_sim::{Outcome, Run};
 
-/// Longest time that `--duration` takes, ns.
+/// The longest time that `--duration` accepts, ns.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// What a trace's program did, and a line for each lock under which a class of cores, or a thread, finished nothing.
+/// What a trace's program did, and a line for each lock under which a class of cores, or a thread, completed nothing.
 pub(crate) fn notes(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
     let locks = (0..plan.locks.len()).flat_map(|lock| of_lock(plan, rows, lock));
     plan.recorded.iter().cloned().chain(locks).collect()
@@ -44,7 +44,7 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
             ));
         }
     }
-    // If a whole class got nothing, that has been said.
+    // If a whole class got nothing, there is already a note about it.
     let idle = runs.iter().filter(|(_, outcome)| {
         outcome.classes.iter().all(|class| !is_starved(outcome, &class.class))
     });
@@ -65,18 +65,18 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
     notes
 }
 
-/// Threads of the class ran, and finished nothing.
+/// Did threads of the class run without completing anything?
 fn is_starved(outcome: &Outcome, which: &str) -> bool {
     class(outcome, which).is_some_and(|class| class.threads > 0 && class.operations == 0)
 }
 
-/// Does this thread of a run take any lock? Those of a trace may not.
+/// Does this thread of a run take any lock? Threads of a trace may not.
 fn takes_locks(plan: &Plan, number: usize) -> bool {
     plan.locking.get(number % plan.locking.len().max(1)).copied().unwrap_or(true)
 }
 
-/// Why nothing ended on a class of cores, and what shows more: nobody asked for a lock there, or too late; or threads may
-/// have been overtaken for longer than the run, as slower cores may.
+/// Why nothing completed on a class of cores, and what may show more. No thread there requested a lock, or it did so
+/// too late. Or threads were overtaken for longer than the run, as can happen to slower cores.
 fn why(plan: &Plan, run: &Run, outcome: &Outcome, which: &str) -> String {
     let end_ns = run.warmup_ns + run.duration_ns;
     let rank = outcome.classes.iter().position(|class| class.class == which).unwrap_or(0);
@@ -113,7 +113,7 @@ fn why(plan: &Plan, run: &Run, outcome: &Outcome, which: &str) -> String {
     }
 }
 
-/// Ten times as long, to three digits: it is to be typed.
+/// Ten times as long, rounded to three digits so that users can type it.
 fn longer(ns: u64) -> u64 {
     let ten = ns.saturating_mul(10).min(HOUR_NS);
     let digit = 10u64.pow(ten.checked_ilog10().unwrap_or(0).saturating_sub(2));

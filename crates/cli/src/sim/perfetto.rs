@@ -1,15 +1,15 @@
-//! A run's timeline as trace events, which ui.perfetto.dev and chrome://tracing open: a track for each CPU, one for each lock.
+//! A run's timeline as trace events for ui.perfetto.dev and chrome://tracing: one track per CPU and one per lock.
 
 use lockwright_sim::Run;
 use lockwright_sim::profile::Profile;
 use lockwright_sim::timeline::{Activity, Timeline};
 use serde_json::{Value, json};
 
-/// Tracks of one kind are a "process" of the format.
+/// In this format, tracks of one kind form a "process".
 const CPUS: u32 = 1;
 const LOCKS: u32 = 2;
 
-/// The words for what a core does.
+/// The name of a core's activity.
 fn word(activity: Activity) -> &'static str {
     match activity {
         Activity::Work => "works",
@@ -20,7 +20,7 @@ fn word(activity: Activity) -> &'static str {
     }
 }
 
-/// Times are microseconds in this format, to the picosecond.
+/// The format's unit is microseconds; we keep picoseconds.
 fn us(ps: u64) -> f64 {
     ps as f64 / 1e6
 }
@@ -30,7 +30,7 @@ fn metadata(kind: &str, (process, track): (u32, u32), value: Value) -> Value {
     json!({"ph": "M", "name": kind, "pid": process, "tid": track, "args": {key: value}})
 }
 
-/// The class's name of each CPU, in their order.
+/// The class names of all CPUs, in order.
 pub(crate) fn classes(profile: &Profile) -> Vec<&str> {
     let of = |cluster: &lockwright_sim::profile::Cluster| {
         let class = profile.class.iter().find(|class| class.name == cluster.class);
@@ -39,7 +39,7 @@ pub(crate) fn classes(profile: &Profile) -> Vec<&str> {
     profile.cluster.iter().map(of).flat_map(|(cpus, name)| vec![name; cpus]).collect()
 }
 
-/// The trace of this point's run.
+/// The trace of this run.
 pub(crate) fn trace(run: &Run, source: &str, timeline: &Timeline) -> Value {
     let mut events = vec![
         metadata(
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn tracks_have_names_and_what_is_on_one_does_not_overlap() {
-        // More threads than CPUs, asleep and awake: every activity there is.
+        // More threads than CPUs, sleeping and spinning: this covers every activity.
         for (lock, threads) in [("glibc", 12), ("mcs-stp", 12), ("tas", 8), ("mcs", 8)] {
             let run = Run {
                 profile: Arc::new(profile::builtin("m1").unwrap()),
@@ -115,7 +115,7 @@ mod tests {
             };
             let timeline = run.outcome().timeline.unwrap();
             let trace = trace(&run, "simulated: a test", &timeline);
-            // As text and back: what a reader gets.
+            // Convert to text and back, to see what a reader gets.
             let trace: Value = serde_json::from_str(&trace.to_string()).unwrap();
             assert_eq!(trace["otherData"]["origin"], "simulated");
             let events = trace["traceEvents"].as_array().unwrap();
@@ -142,7 +142,7 @@ mod tests {
                 assert!(named.contains(&track), "{lock}: {track:?} has no name");
                 spans.sort_by(|a, b| a.0.total_cmp(&b.0));
                 for pair in spans.windows(2) {
-                    // Less than a picosecond is rounding.
+                    // Differences below a picosecond are rounding errors.
                     assert!(pair[0].1 <= pair[1].0 + 1e-6, "{lock}: {track:?}: {pair:?}");
                 }
             }

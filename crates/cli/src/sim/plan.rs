@@ -1,4 +1,4 @@
-//! The command line of a study, read and checked, and the grid of runs that it asks for.
+//! Reads and checks the command line of a study, and builds the grid of runs.
 
 use super::replay::Recorded;
 use super::words::{
@@ -16,28 +16,28 @@ use lockwright_sim::{LockSpec, Placement};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// More runs than anybody would wait for.
+/// Maximum number of runs: nobody would wait for more.
 const MANY_RUNS: usize = 1_000_000;
-/// A longer trace is not replayed to its end, ns, by default.
+/// By default, only this much of a longer trace is replayed, ns.
 const LONG_NS: u64 = 1_000_000_000;
 
-/// What the command asks for, as words.
+/// The values of the command line.
 pub(crate) struct Asked<'a> {
     pub(crate) locks: &'a [String],
     pub(crate) machines: &'a [String],
     pub(crate) workloads: &'a [String],
-    /// Instead of workloads: a trace, and its file.
+    /// A trace to replay instead of workloads, with its file's contents.
     pub(crate) trace: Option<(&'a Recorded, String)>,
     pub(crate) threads: Option<&'a str>,
     pub(crate) placement: &'a str,
     pub(crate) seeds: Vec<u64>,
-    /// Else what suits the workload.
+    /// `None`: the default for the workload.
     pub(crate) warmup: Option<&'a str>,
     pub(crate) duration: Option<&'a str>,
     pub(crate) sweeps: &'a [String],
 }
 
-/// A workload, with the options that it is given.
+/// A workload, with values for its options.
 pub(crate) type Chosen = (&'static Workload, BTreeMap<String, f64>);
 
 /// One sweep.
@@ -45,31 +45,31 @@ pub(crate) struct Sweep {
     pub(crate) key: String,
     pub(crate) knob: Knob,
     pub(crate) values: Vec<f64>,
-    /// What the key means.
+    /// A description of the key.
     pub(crate) meaning: String,
 }
 
-/// Where in the grid a row is.
+/// The position of a row in the grid.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct At {
     pub(crate) machine: usize,
     pub(crate) workload: usize,
     pub(crate) threads: u32,
-    /// A value of each sweep.
+    /// One value for each sweep.
     pub(crate) swept: Vec<f64>,
     pub(crate) lock: usize,
 }
 
-/// What is run.
+/// Everything that will run.
 pub(crate) struct Plan {
     pub(crate) locks: Vec<LockSpec>,
     pub(crate) machines: Vec<Arc<Profile>>,
-    /// As the command names them.
+    /// The machines, as named on the command line.
     pub(crate) machine_words: Vec<String>,
     pub(crate) workloads: Vec<Chosen>,
-    /// The trace's file, if one is replayed.
+    /// The file of the replayed trace, if any.
     pub(crate) trace: Option<String>,
-    /// Which of the trace's threads take a lock.
+    /// For each of the trace's threads: does it take a lock?
     pub(crate) locking: Vec<bool>,
     /// What the recorded program did.
     pub(crate) recorded: Option<String>,
@@ -80,9 +80,9 @@ pub(crate) struct Plan {
     pub(crate) warmup_ns: u64,
     pub(crate) duration_ns: u64,
     pub(crate) sweeps: Vec<Sweep>,
-    /// The locks of a point follow each other.
+    /// The locks of each point are consecutive.
     pub(crate) rows: Vec<At>,
-    /// A run for each seed of each row.
+    /// One run for each seed of each row.
     pub(crate) runs: Vec<Run>,
 }
 
@@ -151,14 +151,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A job for each run.
+    /// One job for each run.
     pub(crate) fn jobs(&self) -> Vec<Job> {
-        // Runs that differ in a figure of their machine have the same identity.
+        // Runs can have equal identities, if their machines differ only in a figure. The number tells them apart.
         let key = |(number, run): (usize, &Run)| format!("{number}: {}", run.identity());
         Job::all(self.runs.iter().enumerate().map(key))
     }
 
-    /// All that decides the results; of a trace what its file contains.
+    /// Everything that determines the results, including the contents of a trace's file.
     pub(crate) fn inputs(&self, trace: Option<Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
         let machines = self.machines.iter().map(|profile| format!("{profile:?}").into_bytes());
         let swept = self.sweeps.iter().map(|s| format!("{:?} {:?}", s.knob, s.values).into_bytes());
@@ -166,7 +166,7 @@ impl Plan {
         trace.into_iter().chain(machines).chain(swept).chain(runs)
     }
 
-    /// All points, in the order: machines, workloads, threads, sweeps, locks, seeds.
+    /// Builds all points, in this order: machines, workloads, threads, sweeps, locks, seeds.
     fn grid(&mut self, threads: &str) -> Result<(), Failure> {
         let of = |values: &Sweep| values.values.len();
         let swept = self.sweeps.iter().map(of).fold(1, usize::saturating_mul);
@@ -218,18 +218,18 @@ impl Plan {
         let (key, list) =
             text.split_once('=').ok_or_else(|| bad_sweep(text, "it is not KEY=VALUES"))?;
         let values = sweep::values(list).map_err(|why| bad_sweep(text, why))?;
-        // As `lockwright calibrate` has it: memory.latency_ns[0][1].
+        // `lockwright calibrate` writes figures like this: memory.latency_ns[0][1].
         let key = key.replace('[', ".").replace(']', "");
         let (knob, meaning) = self.knob(&key)?;
         if let Knob::Param(key) = &knob
             && self.workloads.iter().any(|(_, params)| params.contains_key(key))
         {
-            return Err(bad_sweep(text, format!("the workload is given a '{key}' already")));
+            return Err(bad_sweep(text, format!("the workload already sets '{key}'")));
         }
         Ok(Sweep { key, knob, values, meaning })
     }
 
-    /// What a key names, and what that means.
+    /// What a key sets, and its description.
     fn knob(&self, key: &str) -> Result<(Knob, String), Failure> {
         if key == "threads" {
             return Ok((Knob::Threads, "threads".into()));
@@ -279,7 +279,7 @@ impl Plan {
 
     fn figure(&self, path: &str) -> Result<(Knob, String), Failure> {
         for (profile, word) in self.machines.iter().zip(&self.machine_words) {
-            // Only whether there is one: values are checked with the grid.
+            // Only checks that the figure exists. The values are checked with the grid.
             let mut probe = Profile::clone(profile);
             if let Err(ProfileError::NoFigure(_)) = probe.set(path, 1.0) {
                 let figures = profile.figures();
@@ -334,7 +334,7 @@ fn with(run: &Run, sweep: &Sweep, value: f64) -> Result<Run, Failure> {
     Ok(changed)
 }
 
-/// Every choice of a value from each sweep, the last one fastest.
+/// All combinations of the sweeps' values; the last sweep varies fastest.
 fn combinations(sweeps: &[Sweep]) -> Vec<Vec<f64>> {
     sweeps.iter().fold(vec![Vec::new()], |all, sweep| {
         let longer = |some: Vec<f64>| {
@@ -390,7 +390,7 @@ mod tests {
             "lockwright sim --machine m1 --lock mcs --workload sections:gap=0,lines=2 --threads 1 \
              --sweep memory.occupancy=0.2 --seed 3 --duration 1ms --warmup 0"
         );
-        // Files and classes may have any name; the shell must read the command as it was given.
+        // Names of files and classes are arbitrary. The printed command must survive the shell.
         let mut plan = plan;
         plan.machine_words[0] = "sp 'a/my $m.toml".into();
         plan.trace = Some("a b.bin".into());

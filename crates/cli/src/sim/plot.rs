@@ -1,4 +1,5 @@
-//! A study's plots: throughput, latency, work per joule; curves over what varies first, bars where nothing does.
+//! A study's plots: throughput, latency, and operations per joule. Curves show what varies most; without variation,
+//! bars.
 
 use super::plan::Plan;
 use super::{Across, Row, place, source};
@@ -10,26 +11,26 @@ use lockwright_plot::{
 };
 use lockwright_sim::{ClassOutcome, Outcome};
 
-/// Replaces the latency if no operation ended.
+/// Shown instead of the latency if no operation completed.
 const NONE: &str = "none ended";
 
-/// With more panels a picture is unreadable.
+/// Maximum number of panels, to keep the picture readable.
 const MANY_PANELS: usize = 12;
 
-/// A figure of a run; `None` where nothing was counted.
+/// Computes a figure of a run; `None` if nothing was counted.
 type Of = Box<dyn Fn(&Outcome) -> Option<f64>>;
 
-/// A figure that is drawn.
+/// A figure to draw.
 struct Figure {
     name: String,
     dashed: bool,
     of: Of,
-    /// Its class of cores, by rank.
+    /// The rank of its class of cores.
     rank: Option<usize>,
 }
 
 impl Figure {
-    /// Did the runs have a thread of that class?
+    /// Did the runs have a thread on that class?
     fn ran(&self, row: &Row<'_>) -> bool {
         let ran = |outcome: &Outcome| match self.rank {
             Some(rank) => outcome.classes.get(rank).is_some_and(ClassOutcome::ran),
@@ -39,7 +40,7 @@ impl Figure {
     }
 }
 
-/// A plot: its file's name, its title, its y axis, and one figure or two.
+/// A plot: its file name, title and y axis, and one or two figures.
 struct Plot {
     file: &'static str,
     title: String,
@@ -68,7 +69,7 @@ fn plots(plan: &Plan) -> Vec<Plot> {
         }),
         rank: Some(rank),
     };
-    // Machines whose classes have different names can't share a curve: then all cores together.
+    // Machines whose classes have different names can't share a curve. Use all cores together.
     let classes = &plan.machines[0].class;
     let same = plan.machines.iter().all(|machine| {
         machine.class.iter().map(|class| &class.name).eq(classes.iter().map(|class| &class.name))
@@ -100,10 +101,10 @@ fn plots(plan: &Plan) -> Vec<Plot> {
     ]
 }
 
-/// What the x axis shows: the sweep of most values, else the threads if they vary.
+/// The x axis: the sweep with the most values, or else the number of threads if it varies.
 fn across(plan: &Plan) -> Option<Across> {
     let sweeps = plan.sweeps.iter().enumerate().filter(|(_, sweep)| sweep.values.len() > 1);
-    // Of several, the first.
+    // If several are equally long, the first.
     let longest = sweeps.rev().max_by_key(|(_, sweep)| sweep.values.len());
     longest
         .map(|(number, _)| Across::Sweep(number))
@@ -120,7 +121,7 @@ fn value(row: &Row<'_>, figure: &Figure) -> Option<Range> {
     Spread::of(&values?).map(range)
 }
 
-/// The rows of each panel, with its title.
+/// The rows of each panel, with the panel's title.
 fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&'r Row<'a>>)> {
     let mut all: Vec<(String, Vec<&Row<'_>>)> = Vec::new();
     for row in rows {
@@ -141,7 +142,7 @@ fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&
     all
 }
 
-/// All plots of the study: names of files, and their SVG.
+/// All plots of the study: file names and SVG.
 pub(crate) fn all(plan: &Plan, rows: &[Row<'_>]) -> Vec<(&'static str, String)> {
     let x = across(plan);
     let panels = panels(rows, x.as_ref());
@@ -217,7 +218,7 @@ fn over(
     Curves::new(head, panels.iter().map(panel).collect()).svg()
 }
 
-/// The key's text for dots that are missing because no operation ended.
+/// A note in the key about points that are missing because no operation completed.
 fn missing<'a>(rows: impl Iterator<Item = &'a &'a Row<'a>>, figure: &Figure) -> Option<String> {
     let ran: Vec<_> = rows.filter(|row| figure.ran(row)).collect();
     let none = ran.iter().filter(|row| value(row, figure).is_none()).count();
@@ -244,7 +245,7 @@ fn side_by_side(panels: &[(String, Vec<&Row<'_>>)], plot: &Plot, note: &str) -> 
             };
             let rows: Vec<_> = rows.iter().filter(|row| figure.ran(row)).map(row).collect();
             if rows.is_empty() {
-                continue; // nobody ran there
+                continue; // no thread ran there
             }
             let title = match figure.name.is_empty() {
                 true => title.clone(),
@@ -254,7 +255,7 @@ fn side_by_side(panels: &[(String, Vec<&Row<'_>>)], plot: &Plot, note: &str) -> 
             blocks.push(Block { columns: vec![column], groups: vec![Group { title, rows }] });
         }
     }
-    // The dashes are for curves.
+    // The remark about dashes applies only to curves.
     let title = plot.title.split(':').next().unwrap_or_default().to_owned();
     let head = Head { title, source: note.into(), key: Vec::new() };
     lockwright_plot::Rows { head, blocks }.svg()

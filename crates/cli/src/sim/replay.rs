@@ -13,13 +13,13 @@ use std::path::Path;
 /// A recorded program.
 pub(crate) struct Recorded {
     pub(crate) workload: &'static Workload,
-    /// Threads that it had.
+    /// Number of threads.
     pub(crate) threads: usize,
     /// How long it ran, ns.
     pub(crate) span_ns: u64,
-    /// Which of its threads take a lock.
+    /// For each thread: does it take a lock?
     pub(crate) locking: Vec<bool>,
-    /// What it did there, to compare with.
+    /// A note on the recorded rate, for comparison.
     pub(crate) rate: String,
 }
 
@@ -48,14 +48,14 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
     Ok(Recorded { workload: workload(&name, threads), threads: count, span_ns, locking, rate })
 }
 
-/// How many acquisitions a second the program made where it was recorded, and why a simulation has other figures.
+/// Describes the program's acquisition rate during the recording, and why a simulation has other figures.
 fn rate(trace: &Trace) -> String {
     let (meta, acquisitions) = (&trace.meta, trace.acquisitions());
     let threads = trace.threads.len();
     format!(
-        "the trace has {} acquisitions a second ({} in {} by {threads} thread{} on {} CPU{}, lock {}); here threads compute as \
-         long as there on the fastest cores, but have other cores, and pay this machine's costs for the lock's line, waits and \
-         wakes; locks that are taken inside others count with these as one operation",
+        "the trace has {} acquisitions per second ({} in {} by {threads} thread{} on {} CPU{}, lock {}); in the simulation, \
+         threads compute for as long as on the recording machine's fastest cores, but on other cores, and pay this machine's \
+         costs for the lock's cache line, waits and wakes; a lock and those taken while it is held count as one operation",
         si(acquisitions as f64 / (meta.span_ns.max(1) as f64 / 1e9)),
         thousands(acquisitions),
         time(meta.span_ns as f64),
@@ -70,7 +70,7 @@ fn thread_of(thread: &TraceThread, span_ns: u64) -> Thread {
     let mut end_ns = thread.start_ns;
     let mut step = |step: &trace::Step| match *step {
         trace::Step::Compute(ns) => {
-            end_ns = end_ns.saturating_add(ns); // a file may say anything
+            end_ns = end_ns.saturating_add(ns); // a file may contain anything
             Step::Compute(ns)
         }
         trace::Step::Idle(ns) => {

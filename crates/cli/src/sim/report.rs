@@ -1,4 +1,4 @@
-//! What a study is written as: text, JSON, CSV, HTML.
+//! The report of a study, as text, JSON, CSV and HTML.
 
 use super::csv::csv;
 use super::notes::notes;
@@ -16,10 +16,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A table: its header, and its rows.
+/// A table's header and rows.
 type Cells = (Vec<String>, Vec<Vec<String>>);
 
-/// Names of all classes of cores, the fastest first, of all machines.
+/// The names of the classes of cores of all machines, the fastest first.
 pub(super) fn classes(plan: &Plan) -> Vec<&str> {
     let mut all: Vec<&str> = Vec::new();
     for class in plan.machines.iter().flat_map(|machine| &machine.class) {
@@ -30,14 +30,14 @@ pub(super) fn classes(plan: &Plan) -> Vec<&str> {
     all
 }
 
-/// Share of operations that took longer than their SLO.
+/// The share of operations that took longer than their SLO.
 pub(super) fn late(outcome: &Outcome) -> f64 {
     let late: u64 = outcome.classes.iter().map(|class| class.violations).sum();
     late as f64 / (outcome.operations as f64).max(1.0)
 }
 
-/// A latency of a class's operations, or of all: its median over the seeds; `none` where no operation ended, `-` where
-/// there was no thread.
+/// A latency of one class or of all, as the median over the seeds; `none` if no operation completed, `-` if there was
+/// no thread.
 fn latency(row: &Row<'_>, name: Option<&str>, of: fn(&Quantiles) -> u64) -> String {
     let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
     let ran = sound.filter_map(|outcome| match name {
@@ -49,7 +49,7 @@ fn latency(row: &Row<'_>, name: Option<&str>, of: fn(&Quantiles) -> u64) -> Stri
     if !ran.is_empty() && 2 * ran.iter().filter(ended).count() <= ran.len() {
         return "none".into();
     }
-    // What has not ended took longer than anything that has.
+    // An unfinished operation took longer than all finished ones.
     let value = |latency| if ended(&latency) { of(latency) as f64 } else { f64::MAX };
     let values: Vec<f64> = ran.iter().map(value).collect();
     Spread::of(&values).map_or("-".into(), |spread| time(spread.median))
@@ -119,10 +119,10 @@ fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
     (header, body)
 }
 
-/// How the columns of latencies begin, which have a table of their own where one is too wide.
+/// Prefixes of the latency columns. They form a separate table if one table would be too wide.
 const LATENCIES: [&str; 3] = ["P50", "P99", "max"];
 
-/// What is printed.
+/// The printed report.
 pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
     let (header, body) = cells(plan, rows);
     let left = place(&rows[0], None).len() + 1;
@@ -161,7 +161,7 @@ pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
     text
 }
 
-/// Each check that failed, on a line of its own, with the command that shows it again.
+/// One line per failed check, with the command that reproduces it.
 pub(crate) fn violations(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
     let of = |row: &Row<'_>| {
         let at: &At = row.at();
@@ -180,7 +180,7 @@ pub(crate) fn violations(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
     rows.iter().flat_map(of).collect()
 }
 
-/// Every option of the workload with its value.
+/// Every option of the workload, with its value.
 fn params(row: &Row<'_>) -> Map<String, Value> {
     let run = row.run();
     let value = |key: &str, default| run.params.get(key).copied().unwrap_or(default);
@@ -192,14 +192,14 @@ fn as_json(spread: Option<Spread>) -> Value {
     spread.map_or(Value::Null, |s| json!({"median": s.median, "low": s.min, "high": s.max}))
 }
 
-/// A latency over the seeds in whose runs an operation ended.
+/// A latency over those seeds in whose runs an operation completed.
 fn latency_json(row: &Row<'_>, of: fn(&Quantiles) -> u64) -> Value {
     let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
     let ended = sound.map(|outcome| outcome.latency).filter(|latency| latency.count > 0);
     as_json(Spread::of(&ended.map(|latency| of(&latency) as f64).collect::<Vec<_>>()))
 }
 
-/// Everything.
+/// The complete report.
 pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value, Failure> {
     let mut points = Vec::new();
     for row in rows {
@@ -271,7 +271,7 @@ fn report(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]
     page::page(&format!("lockwright sim: {title}"), &body)
 }
 
-/// Writes everything; says which files.
+/// Writes all files, and returns their names.
 pub(crate) fn write(
     plan: &Plan,
     rows: &[Row<'_>],
@@ -322,7 +322,7 @@ mod tests {
         let plan = plan.unwrap_or_else(|failure| panic!("{failure}"));
         let mut outcomes = run_all(&plan.runs, |_| {});
         let sound = outcomes[0].throughput;
-        // No lock of the catalogue breaks a rule.
+        // No lock of the catalogue violates a rule, so plant a violation.
         outcomes[1].violation = Some(Violation::Lost { expected: 7, missing: 2 });
         outcomes[1].throughput = 1e30;
         let rows = Row::all(&plan, &outcomes);

@@ -1,4 +1,4 @@
-//! The words of a study's command line: locks, machines, workloads, threads, CPUs, times.
+//! Parses the values of a study's command line: locks, machines, workloads, threads, CPUs, times.
 
 use super::plan::Chosen;
 use crate::catalog;
@@ -17,10 +17,10 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most threads of a run.
+/// Maximum number of threads in a run.
 pub(super) const MANY_THREADS: u32 = 1024;
 
-/// A word that names nothing, with the nearest one that does; `all`: the command that shows what there is.
+/// The error for an unknown name, with the nearest known one as a hint. `all` is the command that lists them.
 pub(super) fn unknown<'a>(
     message: String,
     word: &str,
@@ -37,7 +37,7 @@ pub(super) fn unknown<'a>(
 /// Shows all machines and workloads.
 const LIST: &str = "lockwright sim --list";
 
-/// A length of time, ns.
+/// A duration in ns.
 pub(super) fn time(flag: &str, text: &str) -> Result<u64, Failure> {
     units::nanoseconds(text).map_err(|why| {
         Failure::new(format!("bad {flag} '{text}': {why}")).hint(format!("for example {flag} 5ms"))
@@ -67,7 +67,7 @@ pub(super) fn locks(words: &[String]) -> Result<Vec<LockSpec>, Failure> {
     Ok(all)
 }
 
-/// The machines of `--machine`, with the words that name them.
+/// The machines of `--machine`, each with the word that named it.
 pub(crate) fn machines(words: &[String]) -> Result<Vec<(String, Arc<Profile>)>, Failure> {
     let mut all: Vec<(String, Arc<Profile>)> = Vec::new();
     for word in words.iter().flat_map(|words| words.split(',')).map(str::trim) {
@@ -81,10 +81,10 @@ pub(crate) fn machines(words: &[String]) -> Result<Vec<(String, Arc<Profile>)>, 
     Ok(all)
 }
 
-/// This machine, as `lockwright calibrate` has measured it.
+/// The name of this machine's profile, as measured by `lockwright calibrate`.
 const HERE: &str = "here";
 
-/// The machine of that name, or in that file.
+/// The built-in machine with that name, or the machine in that file.
 pub(crate) fn machine(word: &str) -> Result<Profile, Failure> {
     if let Some(profile) = builtin(word) {
         return Ok(profile);
@@ -99,12 +99,12 @@ pub(crate) fn machine(word: &str) -> Result<Profile, Failure> {
     file(word)
 }
 
-/// More bytes than any profile has.
+/// Maximum size of a profile's file.
 const MANY_BYTES: u64 = 1 << 20;
 
-/// The text of a profile's file. Devices and pipes are refused: they might never end.
+/// The text of a profile's file. Devices and pipes are refused: reading them might never end.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
-    // Before opening it: opening a pipe would already wait for its writer.
+    // Check before opening: opening a pipe would wait for its writer.
     let about = fs::metadata(path)?;
     if about.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -131,17 +131,17 @@ fn file(word: &str) -> Result<Profile, Failure> {
     })
 }
 
-/// A profile, or in one line why it isn't one.
+/// Parses a profile. The error is one line.
 pub(crate) fn profile(text: &str) -> Result<Profile, String> {
     Profile::parse(text).map_err(|error| {
-        // TOML's own message has lines that show the place; the first line is enough.
+        // TOML's message also shows the place in the file; keep only its first line.
         let text = error.to_string();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         let why = match lines[..] {
             [place, .., why] if !why.is_empty() => format!("{place}: {why}"),
             _ => lines.join(" "),
         };
-        // It contains words of the file, which a terminal might obey.
+        // The message quotes the file. Remove control characters, which a terminal would interpret.
         why.chars().filter(|c| !c.is_control()).collect()
     })
 }
@@ -161,7 +161,7 @@ pub(super) fn workloads(words: &[String]) -> Result<Vec<Chosen>, Failure> {
     Ok(all)
 }
 
-/// A workload's name, or the nearest one in a hint.
+/// The workload with this name; otherwise an error whose hint names the nearest one.
 pub(crate) fn workload_named(name: &str) -> Result<&'static Workload, Failure> {
     lockwright_sim::workload::find(name).ok_or_else(|| {
         let known = WORKLOADS.iter().map(|workload| workload.id);
@@ -174,7 +174,7 @@ fn workload(word: &str) -> Result<Chosen, Failure> {
     let what = workload_named(name)?;
     let mut params = BTreeMap::new();
     for option in options.split(',').filter(|_| word.contains(':')) {
-        // For the option that was meant, if that is known.
+        // The example uses the option that the user meant, if we can tell.
         let bad = |why: String| {
             let key = option.split('=').next().unwrap_or(option);
             let close = nearest(key, what.params.iter().map(|spec| spec.key));
@@ -209,7 +209,7 @@ fn workload(word: &str) -> Result<Chosen, Failure> {
     Ok((what, params))
 }
 
-/// Reads `1,4,8`, `1..8` and `max`.
+/// Parses `1,4,8`, `1..8` and `max`.
 pub(super) fn thread_counts(text: &str, cpus: u32) -> Result<Vec<u32>, Failure> {
     let bad = |why: String| {
         Failure::new(format!("bad --threads '{text}': {why}"))
@@ -237,7 +237,7 @@ pub(super) fn thread_counts(text: &str, cpus: u32) -> Result<Vec<u32>, Failure> 
     if all.is_empty() { Err(bad("no number in it".into())) } else { Ok(all) }
 }
 
-/// Where threads run, on all these machines, which have these names.
+/// Parses the placement for all these machines, whose names are given for messages.
 pub(super) fn placement(
     text: &str,
     machines: &[Arc<Profile>],

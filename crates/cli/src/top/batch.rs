@@ -1,4 +1,4 @@
-//! `lockwright top --batch`: a line of JSON for each look.
+//! `lockwright top --batch`: prints a line of JSON for each sample.
 
 use super::lease;
 use super::list::List;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Prints until `count` lines are there, the process has ended, nobody reads, or a signal ends it.
+/// Prints until `count` lines are printed, the process has ended, the reader is gone, or a signal arrives.
 pub(crate) fn run(
     pid: Option<libc::pid_t>,
     interval: Duration,
@@ -40,12 +40,12 @@ pub(crate) fn run(
         if !output::print_json_line(&line)? || is_last {
             break;
         }
-        next = next.max(Instant::now()); // a stopped command does not catch up
+        next = next.max(Instant::now()); // after a pause, don't catch up
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Until then, or until a signal ends us.
+/// Waits until then. Returns the signal if one ends this command.
 pub(crate) fn wait(signals: &Watch, until: Instant) -> Option<i32> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -66,7 +66,7 @@ enum Subject {
 }
 
 impl Subject {
-    /// The line; was it the last?
+    /// The next line, and whether it was the last.
     fn look(&mut self, most: usize) -> Result<(Value, bool), Failure> {
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         match self {
@@ -83,7 +83,7 @@ impl Subject {
                 };
                 let epochs = match followed {
                     Some(followed) if !watched.has_ended => {
-                        // It may end at any moment: the next look says so.
+                        // The process may end at any moment. The next sample will report that.
                         let process = Process::open(watched.pid);
                         let epochs = process.and_then(|process| followed.look(&process));
                         epochs::json(&epochs.unwrap_or_default(), look.elapsed.as_secs_f64())?
@@ -107,7 +107,7 @@ impl Subject {
     }
 }
 
-/// The members of both.
+/// Merges the members of two objects.
 fn joined(mut first: Value, second: Value) -> Value {
     if let (Value::Object(first), Value::Object(second)) = (&mut first, second) {
         first.extend(second);

@@ -1,10 +1,10 @@
-//! What keys do.
+//! The keys and their effects.
 
 use super::save;
 use super::view::{Field, Mode, View};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
-/// Each key, and what it does.
+/// Each key with its effect.
 pub(crate) const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "end"),
     ("j, k, arrows", "next line, previous line"),
@@ -20,14 +20,14 @@ pub(crate) const KEYS: [(&str, &str); 12] = [
     ("?", "these keys"),
 ];
 
-/// What follows a key.
+/// What happens after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Quit,
     Draw,
 }
 
-/// A key, or something else that happened at the terminal.
+/// Handles a key or another terminal event.
 pub(crate) fn pressed(view: &mut View, event: &Event) -> After {
     let Event::Key(key) = event else { return After::Draw };
     if key.kind != KeyEventKind::Press {
@@ -89,7 +89,7 @@ fn command(view: &mut View, key: KeyCode) -> After {
     After::Draw
 }
 
-/// Lets the user type, if there is a process to do something with.
+/// Lets the user type a value, if a process is selected.
 fn ask(view: &mut View, field: Field) {
     match &view.process {
         Some(process) if !process.has_ended => view.mode = Mode::Typing(field, String::new()),

@@ -1,4 +1,4 @@
-//! The processes that have our locks.
+//! The list of processes that use our locks.
 
 use crate::observed::processes::Finder;
 use crate::observed::watched::Watched;
@@ -8,31 +8,31 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-/// All of them. None begins to count because of this list.
+/// The list. Showing it doesn't make any process count.
 #[derive(Default)]
 pub(crate) struct List {
     finder: Finder,
     known: BTreeMap<libc::pid_t, Result<Watched, String>>,
-    /// By the time for which somebody waited, the longest first; at the end those that can't be looked at.
+    /// Sorted by the time during which a thread waited, the longest first. Processes that can't be observed come last.
     pub(crate) rows: Vec<Row>,
 }
 
-/// One.
+/// One process.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) pid: libc::pid_t,
     pub(crate) name: String,
     /// What it counts: off, counters, full.
     pub(crate) level: &'static str,
-    /// The lock algorithm; empty: not known as yet.
+    /// The lock algorithm; empty: not known yet.
     pub(crate) lock: String,
-    /// How long the last interval was, ns.
+    /// Length of the last interval, ns.
     pub(crate) elapsed_ns: u64,
-    /// For how long somebody waited in it, the sum of all locks, ns; `None`: it does not count.
+    /// Time in the interval during which threads waited, summed over all locks, ns; `None`: it isn't counting.
     pub(crate) blocked_ns: Option<u64>,
-    /// Threads that had to wait in it.
+    /// Number of waits in the interval.
     pub(crate) contended: Option<u64>,
-    /// Why it can't be looked at.
+    /// Why it can't be observed.
     pub(crate) refused: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The lock algorithm of a process's locks: which one, and another one.
+//! Shows and changes the lock algorithm of a process.
 
 use crate::hints::Failure;
 use crate::mailbox::Remote;
@@ -12,7 +12,7 @@ pub(crate) fn read(pid: libc::pid_t) -> Result<Table, Failure> {
     Remote::find(&process)?.table()
 }
 
-/// The lock of mutexes at a place, for people.
+/// A description of the lock for mutexes with this place.
 pub(crate) fn shown(table: &Table, place: u32) -> String {
     match table.rule_at(place) {
         Some(rule) => format!("{}, by the rule for {}", rule.lock, rule.whose()),
@@ -20,7 +20,7 @@ pub(crate) fn shown(table: &Table, place: u32) -> String {
     }
 }
 
-/// Gives the process another default; the rules stay. What came of it, in a line.
+/// Changes the process's default lock, but not its rules. Returns a line about the result.
 pub(crate) fn switch(pid: libc::pid_t, lock: &str) -> Result<String, Failure> {
     catalog::check(lock)?;
     let lock = machine::tuned(lock);

@@ -1,4 +1,4 @@
-//! The screen: 80 x 24, or more.
+//! Draws the screen: 80 x 24 or larger.
 
 use super::keys::KEYS;
 use super::view::{COURSE, Detail, Field, Mode, Shown, View};
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// Lines below the table of locks.
 const DETAIL: u16 = 10;
-/// Stacks that are shown of each kind, and how deep.
+/// Number of stacks shown of each kind, and their depth.
 const STACKS: usize = 2;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &View) {
@@ -125,7 +125,7 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
     let [top, table, detail] = Layout::vertical(areas).areas(area);
     frame.render_widget(Text::from(about(process, interval_s)), top);
     let elapsed = process.outcome.elapsed_ns.max(1) as f64;
-    // What the other columns and the gaps leave.
+    // The width left by the other columns and the gaps.
     let name = usize::from(table.width).saturating_sub(66);
     let rows = process.outcome.locks.iter().map(|lock| row(process, lock, elapsed, name));
     let widths = [15, 5, 5, 6, 5, 7, 7, 7, 7, COURSE as u16];
@@ -156,7 +156,7 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
 fn about(process: &Shown, interval_s: f64) -> Vec<Line<'static>> {
     let outcome = &process.outcome;
     let elapsed = outcome.elapsed_ns.max(1) as f64;
-    // The table that is in force; without one, what was when counting began.
+    // The table in force, or else the lock in force when counting began.
     let lock = match process.rules.default.as_str() {
         "" => &outcome.lock,
         lock => lock,
@@ -187,7 +187,7 @@ fn about(process: &Shown, interval_s: f64) -> Vec<Line<'static>> {
     vec![Line::from(first).bold(), Line::from(second)]
 }
 
-/// 0.123 as `12.3%`; somebody waits all the time, or did so longer than we have looked: `100%`.
+/// Formats 0.123 as `12.3%`. A wait that exceeds the interval shows as `100%`.
 fn percent(part: f64) -> String {
     match 100.0 * part {
         part if part >= 99.95 => "100%".to_owned(),
@@ -213,7 +213,7 @@ fn row(process: &Shown, lock: &Ranked, elapsed: f64, name: usize) -> Row<'static
     ])
 }
 
-/// A name in so many columns: its end tells parts of a variable apart.
+/// Shortens a name to this many columns. It keeps the end, which distinguishes parts of a variable.
 fn short(name: &str, columns: usize) -> String {
     let length = name.chars().count();
     if length <= columns || columns < 8 {
@@ -225,7 +225,7 @@ fn short(name: &str, columns: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// The blocked part of the last intervals: a column each.
+/// The blocked share of the recent intervals, one column each.
 fn course(process: &Shown, lock: &Ranked) -> String {
     let levels = [
         NINE_LEVELS.empty,
@@ -242,7 +242,7 @@ fn course(process: &Shown, lock: &Ranked) -> String {
     parts.map(|&part| levels[usize::from(part).div_ceil(13).min(8)]).collect()
 }
 
-/// The lock, its rule, who holds it and who waits.
+/// The lock, its rule, its holders and its waiters.
 fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     let text = told(process.selected + 1, lock);
     let mut lines: Vec<Line<'static>> =
@@ -255,7 +255,7 @@ fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     lines
 }
 
-/// How the epochs keep their SLOs.
+/// How well the epochs meet their SLOs.
 fn slos(process: &Shown) -> Vec<Line<'static>> {
     if process.epochs.is_empty() {
         return vec![Line::from("the program has no epochs: docs/epochs.md says how to add some")];
@@ -265,7 +265,7 @@ fn slos(process: &Shown) -> Vec<Line<'static>> {
     text.lines().map(|line| Line::from(line.to_owned())).collect()
 }
 
-/// Where it is held and waited for: whole stacks.
+/// Whole stacks of holders and waiters.
 fn stacks(lock: &Ranked, until: Instant) -> Vec<Line<'static>> {
     let left = until.saturating_duration_since(Instant::now());
     let heading = match left.is_zero() {
@@ -284,7 +284,7 @@ fn stacks(lock: &Ranked, until: Instant) -> Vec<Line<'static>> {
     add("held", &lock.holders);
     add("waits", &lock.waiters);
     if lines.len() == 1 && left.is_zero() {
-        lines.push(Line::from("none: nobody waited, or the process may not copy its stack"));
+        lines.push(Line::from("none: no thread waited, or the process can't copy its stack"));
     }
     lines
 }

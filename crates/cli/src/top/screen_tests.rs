@@ -1,4 +1,4 @@
-//! The screen, of an outcome that never changes.
+//! Tests the screen with a fixed outcome.
 
 use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
@@ -95,7 +95,7 @@ fn drawn(view: &View) -> String {
     terminal.backend().to_string()
 }
 
-/// `TRYCMD=overwrite` writes it anew, as with the commands' words.
+/// `TRYCMD=overwrite` updates the expected screen, as it does for trycmd's snapshots.
 #[test]
 fn the_screen_fits_80_columns_and_24_lines() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/top/screen.txt");

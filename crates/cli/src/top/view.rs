@@ -1,4 +1,4 @@
-//! What the screen is about.
+//! The state behind the screen.
 
 use super::lease;
 use super::list::List;
@@ -14,9 +14,9 @@ use lockwright_observe::control::Level;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Locks that get names: more than a terminal has lines.
+/// Number of locks that get names: more than a terminal has lines.
 const MOST: usize = 100;
-/// Looks that a lock's course shows.
+/// Number of intervals in a lock's course.
 pub(crate) const COURSE: usize = 8;
 /// How long stacks are sampled.
 const SAMPLING: Duration = Duration::from_secs(5);
@@ -24,43 +24,43 @@ const SAMPLING: Duration = Duration::from_secs(5);
 /// All of it.
 pub(crate) struct View {
     pub(crate) interval: Duration,
-    /// There is a list only if no process was named.
+    /// Present only if the user named no process.
     pub(crate) list: Option<List>,
     pub(crate) row: usize,
     pub(crate) process: Option<Shown>,
     pub(crate) mode: Mode,
-    /// What came of the last key, or what is wrong.
+    /// The result of the last key, or an error.
     pub(crate) status: String,
 }
 
-/// What keys mean, and what is on top of the locks.
+/// The meaning of keys, and what covers the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Locks,
     Help,
-    /// What the user has typed so far.
+    /// The text typed so far.
     Typing(Field, String),
 }
 
-/// What is typed.
+/// What the user types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Rule,
-    /// An epoch, and its SLO.
+    /// An epoch and its SLO.
     Slo,
 }
 
-/// What is below the table of locks.
+/// What is shown below the table of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Who holds the selected lock, and who waits for it.
+    /// Places that hold the selected lock, and places that wait for it.
     Places,
-    /// The same with whole stacks, which are sampled until then.
+    /// The same places with whole stacks, which are sampled until this moment.
     Stacks(Instant),
     Epochs,
 }
 
-/// Which lock comes first.
+/// The order of the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     Blocked,
@@ -81,7 +81,7 @@ impl Sort {
         }
     }
 
-    /// For people: by what.
+    /// The name of the sort key.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -104,13 +104,13 @@ impl Sort {
     }
 }
 
-/// A process.
+/// The process on the screen.
 pub(crate) struct Shown {
-    /// `None`: there is nothing to look at, but what has been seen.
+    /// `None`: the process can no longer be observed; only the old data is shown.
     watched: Option<Watched>,
-    /// In the last interval.
+    /// For the last interval.
     pub(crate) outcome: Observed,
-    /// How many locks somebody waited for in it, and the sums of all of them.
+    /// How many locks threads waited for in the interval, and sums over all of them.
     pub(crate) locks: usize,
     pub(crate) blocked_ns: u64,
     pub(crate) contended: u64,
@@ -118,13 +118,13 @@ pub(crate) struct Shown {
     pub(crate) level: Level,
     pub(crate) has_ended: bool,
     pub(crate) sort: Sort,
-    /// The lock that is shown in detail.
+    /// The lock shown in detail.
     pub(crate) selected: usize,
     pub(crate) detail: Detail,
     followed: Option<Followed>,
-    /// In the last interval.
+    /// For the last interval.
     pub(crate) epochs: Vec<Epoch>,
-    /// The part of each interval in which somebody waited for a lock, percent, the last one last.
+    /// For each interval, the percentage of time in which a thread waited for the lock, in chronological order.
     pub(crate) courses: BTreeMap<Of, VecDeque<u8>>,
 }
 
@@ -138,7 +138,7 @@ impl View {
         Ok(Self { interval, list, row: 0, process, mode: Mode::Locks, status: String::new() })
     }
 
-    /// Looks again.
+    /// Takes a new sample.
     pub(crate) fn look(&mut self) {
         match &mut self.process {
             Some(process) => {
@@ -157,7 +157,7 @@ impl View {
         }
     }
 
-    /// Opens the process in the list's line.
+    /// Opens the selected process of the list.
     pub(crate) fn enter(&mut self) {
         let row = self.list.as_ref().and_then(|list| list.rows.get(self.row));
         let Some(row) = row.filter(|_| self.process.is_none()) else { return };
@@ -167,7 +167,7 @@ impl View {
         }
     }
 
-    /// Back to the list; `false`: there is none.
+    /// Returns to the list; `false`: there is none.
     pub(crate) fn back(&mut self) -> bool {
         let goes = self.process.is_some() && self.list.is_some();
         if goes {
@@ -177,7 +177,7 @@ impl View {
         goes
     }
 
-    /// The next line, or the one before.
+    /// Moves the selection down or up.
     pub(crate) fn step(&mut self, by: isize) {
         let (at, len) = match (&mut self.process, &self.list) {
             (Some(process), _) => (&mut process.selected, process.outcome.locks.len()),
@@ -187,7 +187,7 @@ impl View {
         *at = at.saturating_add_signed(by).min(len.saturating_sub(1));
     }
 
-    /// Does something with the process, and says what came of it.
+    /// Applies an action to the process, and shows the result.
     pub(crate) fn act(&mut self, act: impl FnOnce(&mut Shown) -> Result<String, Failure>) {
         self.status = match &mut self.process {
             Some(process) if process.has_ended => "the process has ended".to_owned(),
@@ -209,7 +209,7 @@ impl Shown {
         Ok(shown)
     }
 
-    /// What has been seen, and no more.
+    /// A fixed outcome, without a process.
     pub(crate) fn new(outcome: Observed) -> Self {
         Self {
             watched: None,
@@ -244,10 +244,10 @@ impl Shown {
         let look = watched.look()?;
         (self.level, self.has_ended) = (watched.level, watched.has_ended);
         if self.has_ended {
-            return Ok(()); // what was seen last stays
+            return Ok(()); // keep the last data
         }
         if let Some(followed) = &mut self.followed {
-            // It may end at any moment: the next look says so.
+            // The process may end at any moment. The next sample will report that.
             let epochs = Process::open(watched.pid).and_then(|process| followed.look(&process));
             self.epochs = epochs.unwrap_or_default();
         }
@@ -262,7 +262,7 @@ impl Shown {
             }
             self.courses.insert(lock.of, course);
         }
-        // Of those for which nobody waited: until there is nothing to show.
+        // Locks without waits in this interval: drop their course once all of it is zero.
         for (of, mut course) in courses {
             course.push_back(0);
             if course.len() > COURSE {
@@ -284,7 +284,7 @@ impl Shown {
         Ok(())
     }
 
-    /// Counts at the next level.
+    /// Changes to the next level.
     pub(crate) fn next_level(&mut self) -> Result<String, Failure> {
         let Some(watched) = &mut self.watched else { return Ok(String::new()) };
         let level = match watched.asks() {
@@ -300,7 +300,7 @@ impl Shown {
         })
     }
 
-    /// Has stacks taken for a while, and shows them; or shows places again.
+    /// Samples stacks for a while and shows them, or goes back to places.
     pub(crate) fn sample(&mut self) -> Result<String, Failure> {
         if let Detail::Stacks(_) = self.detail {
             self.detail = Detail::Places;
@@ -314,7 +314,7 @@ impl Shown {
         Ok(String::new())
     }
 
-    /// Shows epochs, or places again.
+    /// Shows epochs, or goes back to places.
     pub(crate) fn show_epochs(&mut self) -> Result<String, Failure> {
         self.detail = match self.detail {
             Detail::Epochs => Detail::Places,
@@ -323,7 +323,7 @@ impl Shown {
         Ok(String::new())
     }
 
-    /// Gives epochs another SLO: `get 100us`, or `100us` for all; `own` instead of a time is the program's.
+    /// Sets SLOs of epochs: `get 100us`, or `100us` for all. `own` instead of a time restores the program's SLO.
     pub(crate) fn set_slo(&mut self, typed: &str) -> Result<String, Failure> {
         let typed = typed.trim();
         let (epoch, slo) = typed.rsplit_once(char::is_whitespace).unwrap_or(("all", typed));
@@ -335,7 +335,7 @@ impl Shown {
         Ok(format!("{}: {slo}", names.join(", ")))
     }
 
-    /// Gives the process another lock.
+    /// Changes the process's lock.
     pub(crate) fn switch(&mut self, lock: &str) -> Result<String, Failure> {
         let said = rule::switch(self.pid() as libc::pid_t, lock)?;
         self.rules = rule::read(self.pid() as libc::pid_t)?;

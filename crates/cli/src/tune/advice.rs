@@ -1,4 +1,4 @@
-//! Which SLO to take, and why: rules and words. The figures come from a curve.
+//! Recommends an SLO, with reasons. The figures come from a curve.
 
 use super::{Curve, Point};
 use crate::epochs::Verdict;
@@ -8,23 +8,23 @@ use lockwright_numbers::units::word;
 
 /// Throughput within 2 % of the best counts as the best.
 const AS_GOOD: f64 = 0.98;
-/// A percentile below this share of its SLO doesn't use it.
+/// A percentile below this share of its SLO doesn't use the SLO up.
 const UNUSED: f64 = 0.9;
-/// Less change over the whole range doesn't count as an effect.
+/// Smaller changes over the whole range don't count as an effect.
 const EFFECT: f64 = 0.05;
-/// Rounds that differ by more than this leave doubts.
+/// Larger differences between rounds mean that the results are uncertain.
 const NOISY: f64 = 1.3;
-/// A percentile from fewer executions than this in a run is shaky.
+/// A percentile from fewer executions per run is uncertain.
 const FEW: u64 = 1000;
 
 /// A recommendation for one epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Advice {
-    /// The SLO, ns; none if none can be kept.
+    /// The SLO, ns; `None` if no SLO can be kept.
     pub(crate) slo_ns: Option<u64>,
     /// The recommendation with its reason, in one sentence.
     pub(crate) reason: String,
-    /// What else there is to know, a sentence each.
+    /// Further notes, one sentence each.
     pub(crate) notes: Vec<String>,
 }
 
@@ -45,19 +45,19 @@ fn listed(slos: &[u64]) -> String {
     slos.iter().map(|&ns| word(ns)).collect::<Vec<_>>().join(", ")
 }
 
-/// The smallest SLO that is kept with a throughput as good as the best of those that are kept.
+/// The smallest kept SLO whose throughput is as good as the best of all kept SLOs.
 pub(crate) fn advise(curve: &Curve) -> Advice {
     let cores = curve.slow_cores();
     let (at, slos) = (&curve.percentile, &curve.slos);
     let kept = || slos.iter().filter(|(_, point)| point.verdict == Verdict::Kept);
-    // On one class of cores the throughputs differ by noise only.
+    // On a single class of cores, throughputs differ only by noise.
     let differ = |_: &&(u64, Point)| curve.classes.is_some();
     let best =
         kept().filter(differ).max_by(|(_, a), (_, b)| a.rate.median.total_cmp(&b.rate.median));
     let chosen = best.and_then(|(_, best)| {
         kept().find(|(_, point)| point.rate.median >= AS_GOOD * best.rate.median)
     });
-    // A lock that needs no SLO and waits no longer must surely have less throughput.
+    // The SLO must certainly beat every lock that needs no SLO and has no longer waits.
     let beaten_by = chosen.and_then(|(_, point)| {
         curve.locks.iter().find(|(_, lock)| {
             lock.slow.median <= point.slow.median && lock.rate.max >= point.rate.min
@@ -109,7 +109,7 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
             let but = if below { ", which is lower: the runs vary, so measure again" } else { "" };
             format!("; {at} on {cores} under fifo is {is}{but}")
         });
-        // Because of noise, single SLOs may seem infeasible above others that aren't.
+        // Noise can make single larger SLOs seem infeasible. Count only those up to the first that isn't.
         let mut lowest = slos.iter().zip(&infeasible);
         let lowest = lowest.all(|((slo, _), infeasible)| slo == infeasible);
         let which = if lowest { range(&infeasible) } else { listed(&infeasible) };
@@ -129,7 +129,7 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
     Advice { slo_ns: chosen.map(|(slo, _)| *slo), reason, notes }
 }
 
-/// Why an SLO is not recommended although it was kept: another lock does as well without one.
+/// Why an SLO is not recommended although it was kept: another lock does as well without an SLO.
 fn refusal(curve: &Curve, (slo, point): (u64, &Point), (lock, other): (&str, &Point)) -> String {
     let (at, cores) = (&curve.percentile, curve.slow_cores());
     let tails = format!(
@@ -153,7 +153,7 @@ fn refusal(curve: &Curve, (slo, point): (u64, &Point), (lock, other): (&str, &Po
     )
 }
 
-/// What the curve's shape says.
+/// Notes derived from the curve's shape.
 fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
     let mut notes = Vec::new();
     let slos = &curve.slos;
@@ -180,7 +180,7 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
         let further = format!("{}..{}", word(*last), word(last.saturating_mul(10)));
         notes.push(format!("throughput still rises at the range's end: try --slo-range {further}"));
     }
-    // From where on the percentile stays below the line Y = X, up to the end.
+    // The SLO from which the percentile stays below the line Y = X to the end of the range.
     let unused = |(ns, point): &&(u64, Point)| point.slow.median < UNUSED * *ns as f64;
     let leaves = slos.iter().rev().take_while(unused).last();
     if let Some((ns, point)) = leaves {
@@ -284,11 +284,11 @@ mod tests {
         let expected = "none: throughput under slo is no lower, 160 k/s against 150 k/s, and P99 on little \
                         cores is 80.0 us there, and 99.0 us with SLO 100us";
         assert_eq!(advice.reason, expected);
-        // More throughput, but not in each round.
+        // Higher throughput on average, but not in every round.
         curve.locks[1].1.rate = Spread::of(&[100e3, 140e3, 155e3]).unwrap();
         let reason = advise(&curve).reason;
         assert!(reason.starts_with("none: noise hides whether an SLO gives more"), "{reason}");
-        // It waits longer: which of the two is better is the user's to say.
+        // The other lock has longer waits, so the choice is the user's.
         curve.locks[1].1.slow = Spread::of(&[120e3]).unwrap();
         assert_eq!(advise(&curve).slo_ns, Some(100_000));
     }

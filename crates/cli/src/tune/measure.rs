@@ -1,4 +1,4 @@
-//! The runs: interleaved in rounds, each with a fresh folder for what it records.
+//! Does the runs: interleaved in rounds, each with a new folder for its records.
 
 use super::{Run, Setting};
 use crate::epochs::{self, Record};
@@ -14,19 +14,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What is to be run, and how.
+/// What to run, and how.
 pub(crate) struct Plan<'a> {
     pub(crate) settings: &'a [Setting],
     pub(crate) rounds: u32,
-    /// The program is ended after this long.
+    /// The program is ended after this time.
     pub(crate) limit: Option<Duration>,
     /// The program under a setting.
     pub(crate) command: &'a dyn Fn(&Setting) -> Command,
     /// Its name, for messages.
     pub(crate) program: &'a str,
-    /// What tells the joules.
+    /// The source of energy figures.
     pub(crate) energy: &'a Source,
-    /// Takes the program's output.
+    /// Receives the program's output.
     pub(crate) log: &'a Path,
     pub(crate) quiet: bool,
 }
@@ -35,16 +35,16 @@ pub(crate) struct Plan<'a> {
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) runs: Vec<Run>,
-    /// Was there a Ctrl-C, or another signal that ends us?
+    /// Did Ctrl-C, or another signal that ends this command, arrive?
     pub(crate) interrupted: bool,
-    /// What kept us from finishing.
+    /// The failure that ended the measurement.
     pub(crate) failure: Option<Failure>,
 }
 
-/// Output of a run that is kept.
+/// Only this much of a run's output is kept.
 const OUTPUT: u64 = 64 * 1024;
 
-/// Runs the plan. Every round has each setting once, in an order that rotates.
+/// Carries out the plan. Every round runs each setting once, in an order that rotates.
 pub(crate) fn measure(plan: &Plan<'_>) -> Result<Measured, Failure> {
     let unwritable = |error| {
         Failure::new(format!("cannot write '{}': {}", plan.log.display(), cause(&error)))
@@ -127,7 +127,7 @@ fn once(
     }
     let record = Record::read(folder.path())?;
     if setting == 0 && round == 1 {
-        // Messages of the library, or of the dynamic linker about it.
+        // Show messages from the library, or from the dynamic linker about it.
         for line in said.lines().filter(|line| is_ours(line)) {
             bar.suspend(|| {
                 warn(format!("'{program}' says: {line}"), format!("see '{}'", plan.log.display()));
@@ -145,7 +145,7 @@ fn is_ours(line: &str) -> bool {
     line.starts_with("lockwright:") || line.contains("cannot be preloaded")
 }
 
-/// The output from `start` on, and no more than is kept of it.
+/// The output from `start` on, limited to the size that is kept.
 fn tail_of(log: &mut File, start: u64) -> io::Result<String> {
     let end = log.metadata()?.len();
     if end > start + OUTPUT {

@@ -1,5 +1,5 @@
-//! `tune --pareto`: throughput, latency and energy together. A setting that is worse than another one in all that differs
-//! need not be considered; which of the others is best is the user's to say.
+//! `tune --pareto`: compares throughput, latency and energy together. A setting that is beaten in all of them is out.
+//! The choice among the others is the user's.
 
 use super::{Curve, Point, plot::range};
 use crate::output;
@@ -9,17 +9,17 @@ use lockwright_numbers::format::{si, time};
 use lockwright_numbers::units::word;
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style};
 
-/// A setting's figures.
+/// A setting with its figures.
 pub(crate) struct Choice<'a> {
     name: String,
-    /// Of an SLO, or of another lock.
+    /// The lock, either the tuned one or another.
     lock: &'a str,
     point: &'a Point,
-    /// The one that is no worse in any figure, and better in one.
+    /// The setting that is no worse in any figure, and better in at least one.
     beaten_by: Option<String>,
 }
 
-/// All settings of an epoch; other locks first, then SLOs.
+/// All settings of an epoch: other locks first, then SLOs.
 pub(crate) fn choices<'a>(curve: &'a Curve, lock: &'a str) -> Vec<Choice<'a>> {
     let locks = curve.locks.iter().map(|(other, point)| (other.clone(), other.as_str(), point));
     let slos = curve.slos.iter();
@@ -30,7 +30,7 @@ pub(crate) fn choices<'a>(curve: &'a Curve, lock: &'a str) -> Vec<Choice<'a>> {
         .collect();
     let beaten = |choice: &Choice<'_>| {
         let better = |other: &&Choice<'_>| beats(figures(other.point), figures(choice.point));
-        // Of several the fastest.
+        // If several beat it, name the fastest.
         let best = all.iter().filter(better);
         let best = best.max_by(|a, b| a.point.rate.median.total_cmp(&b.point.rate.median));
         best.map(|other| other.name.clone())
@@ -42,19 +42,19 @@ pub(crate) fn choices<'a>(curve: &'a Curve, lock: &'a str) -> Vec<Choice<'a>> {
     all
 }
 
-/// More is better in each. Where energy is not known it decides nothing.
+/// More is better in each of them. Unknown energy has no influence.
 fn figures(point: &Point) -> [f64; 3] {
     let per_joule = point.per_joule.map_or(0.0, |spread| spread.median);
     [point.rate.median, -point.slow.median, per_joule]
 }
 
-/// No worse in any figure, better in one.
+/// Is it no worse in any figure, and better in at least one?
 fn beats(one: [f64; 3], other: [f64; 3]) -> bool {
     let pairs = || one.iter().zip(&other);
     pairs().all(|(one, other)| one >= other) && pairs().any(|(one, other)| one > other)
 }
 
-/// For the terminal; `source` is where the joules come from.
+/// A table for the terminal. `source` is the source of the energy figures.
 pub(crate) fn table(curve: &Curve, lock: &str, source: &str) -> Table {
     let (latency, energy) =
         (format!("{} {}", curve.percentile, curve.slow_cores()), format!("op/J ({source})"));
@@ -72,7 +72,7 @@ pub(crate) fn table(curve: &Curve, lock: &str, source: &str) -> Table {
     table
 }
 
-/// Two panels over one latency: throughput, and operations a joule.
+/// Two panels with the same latency axis: throughput, and executions per joule.
 pub(crate) fn picture(curve: &Curve, lock: &str, source: &str, origin: &str) -> String {
     let choices = choices(curve, lock);
     let mut key: Vec<String> = Vec::new();
@@ -91,7 +91,7 @@ pub(crate) fn picture(curve: &Curve, lock: &str, source: &str, origin: &str) -> 
         let all = choices
             .iter()
             .filter_map(|choice| series(choice, Style::of(number(choice)?, Look::Marks)));
-        // A smaller mark, on the other one.
+        // A smaller mark on top of the other.
         let small = Style { look: Look::Line, ..best.dashed(1) };
         let unbeaten = choices.iter().filter(|choice| choice.beaten_by.is_none());
         let unbeaten = unbeaten.filter_map(|choice| series(choice, small));
@@ -99,8 +99,8 @@ pub(crate) fn picture(curve: &Curve, lock: &str, source: &str, origin: &str) -> 
         Panel::new(title, x, Axis::linear(name, si), all.chain(unbeaten).collect())
     };
     let panels = vec![
-        panel("Throughput by latency", "executions a second".into(), &|point| Some(point.rate)),
-        panel("Energy by latency", format!("executions a joule ({source})"), &|p| p.per_joule),
+        panel("Throughput by latency", "executions per second".into(), &|point| Some(point.rate)),
+        panel("Energy by latency", format!("executions per joule ({source})"), &|p| p.per_joule),
     ];
     let names = key.iter().enumerate();
     let mut names: Vec<_> =
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::tune::tests::example;
 
-    /// Operations a joule fall while throughput rises, but for one setting that is bad in all.
+    /// Executions per joule fall while throughput rises, except for one setting that is bad in every figure.
     fn with_energy() -> Curve {
         let mut curve = example();
         let energy = |joules: f64| Spread::of(&[joules]);
@@ -139,9 +139,9 @@ mod tests {
         let by = |name: &str| names.iter().find(|(known, _)| known == name).unwrap().1.clone();
         // 130 k/s at 400 us: 165 k/s at 198 us is better.
         assert_eq!(by("barging").as_deref(), Some("asl, SLO 200us"));
-        // 100 k/s at 60 us: so is the same with nine times the operations a joule.
+        // 100 k/s at 60 us: the same with nine times the executions per joule is better.
         assert_eq!(by("fifo").as_deref(), Some("asl, SLO 25us"));
-        // A little more throughput, a little more latency.
+        // A little more throughput, at a little more latency.
         assert_eq!(
             [by("asl, SLO 25us"), by("asl, SLO 50us"), by("asl, SLO 1.6ms")],
             [None, None, None]
@@ -165,7 +165,7 @@ mod tests {
     fn the_picture_has_both_panels_and_marks_the_best() {
         let svg = picture(&with_energy(), "asl", "rapl", "real: a machine");
         for part in
-            ["executions a joule (rapl)", "executions a second", "beaten by none", "barging"]
+            ["executions per joule (rapl)", "executions per second", "beaten by none", "barging"]
         {
             assert!(svg.contains(part), "no '{part}' in {svg}");
         }

@@ -1,4 +1,4 @@
-//! The latency-throughput graph: throughput above, latency against the SLO with the line Y = X below.
+//! The latency-throughput graph: throughput above; below, latency against the SLO, with the line Y = X.
 
 use super::advice::{Advice, rate};
 use super::{Curve, Point};
@@ -13,7 +13,7 @@ const ALL: Style = Style::of(3, Look::Line).shaped(1);
 const FAST: Style = Style::of(2, Look::Line).shaped(2);
 const RATE: Style = Style::ink(Ink::TEXT, Look::Line);
 
-/// Another lock: one shape for each.
+/// Other locks: each has its own shape.
 const fn other(which: usize) -> Style {
     Style::of(1, Look::Marks).shaped([2, 1, 3][which % 3])
 }
@@ -22,7 +22,7 @@ pub(crate) fn range(spread: Spread) -> Range {
     Range { middle: spread.median, low: spread.min, high: spread.max }
 }
 
-/// The graph of one epoch as an SVG document; `origin` says where its figures come from.
+/// The graph of one epoch as an SVG document. `origin` is the origin of its figures.
 pub(crate) fn graph(curve: &Curve, advice: &Advice, lock: &str, origin: &str) -> String {
     let at = &curve.percentile;
     let mut key = vec![(format!("{at} on {}", curve.slow_cores()), SLOW)];
@@ -39,8 +39,8 @@ pub(crate) fn graph(curve: &Curve, advice: &Advice, lock: &str, origin: &str) ->
         source: origin.to_owned(),
         key,
     };
-    // Both axes of times have the same ends. The fastest class may be far below: its curve may leave the panel, the
-    // SLOs' may not.
+    // Both time axes have the same ends. Curves of the fastest class may be far below and leave the panel; those of the
+    // SLOs may not.
     let points = curve.slos.iter().map(|(_, point)| point);
     let tails = points.chain(curve.locks.iter().map(|(_, point)| point));
     let tails = tails.map(|point| point.slow.median.max(1.0));
@@ -76,7 +76,7 @@ pub(crate) fn graph(curve: &Curve, advice: &Advice, lock: &str, origin: &str) ->
     below.series.push(series(FAST, |point| point.fast));
     below.series.push(series(ALL, |point| point.fast.map(|_| point.all)));
     below.series.push(series(SLOW, |point| Some(point.slow)));
-    // Other locks know no SLO: each stands where its own latency would be the SLO.
+    // Other locks have no SLO. Each is placed where the SLO would equal its latency.
     for (which, (lock, point)) in curve.locks.iter().enumerate() {
         let (tail, own) = (point.slow.median, other(which));
         above.series.push(Series::exact(own, [(tail, point.rate.median)]));
@@ -88,12 +88,12 @@ pub(crate) fn graph(curve: &Curve, advice: &Advice, lock: &str, origin: &str) ->
     Curves::new(head, vec![above, below]).svg()
 }
 
-/// Up to where no order of the lock can keep the SLO.
+/// The SLO up to which no order of threads can keep it.
 fn infeasible(curve: &Curve, low: f64) -> Option<f64> {
     let infeasible = |(_, point): &&(u64, Point)| point.verdict == Verdict::Infeasible;
-    // Single ones above are noise.
+    // Single infeasible SLOs above that are noise.
     let last = curve.slos.iter().take_while(infeasible).count().checked_sub(1)?;
-    // Up to half-way to the next SLO.
+    // Extends half-way to the next SLO.
     let here = (curve.slos[last].0 as f64).max(low);
     Some(curve.slos.get(last + 1).map_or(here * 1.1, |(next, _)| (here * *next as f64).sqrt()))
 }

@@ -1,4 +1,4 @@
-//! What a tuning is written as: text, HTML, SVG, JSON and CSV.
+//! The report of a tuning, as text, HTML, SVG, JSON and CSV.
 
 use super::advice::{Advice, advise, rate};
 use super::{Curve, Point, Run, Setting, pareto, plot};
@@ -16,28 +16,28 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Everything that a report names.
+/// Everything that a report mentions.
 pub(crate) struct Report<'a> {
     /// The lock that was tuned.
     pub(crate) lock: &'a str,
     /// The emulated machine; `None`: a real one.
     pub(crate) emulated: Option<String>,
     pub(crate) machine: Machine,
-    /// This command as typed, without folders.
+    /// The command as typed, without folders.
     pub(crate) command: String,
     /// The program's name.
     pub(crate) program: &'a str,
     pub(crate) settings: &'a [Setting],
-    /// Rounds that were asked for.
+    /// Requested number of rounds.
     pub(crate) rounds: u32,
     pub(crate) runs: &'a [Run],
     pub(crate) curves: &'a [Curve],
     pub(crate) names: &'a ClassNames,
-    /// What told the joules.
+    /// The source of the energy figures.
     pub(crate) energy: &'a Source,
-    /// Are throughput, latency and energy shown together?
+    /// Show throughput, latency and energy together?
     pub(crate) pareto: bool,
-    /// Does the measurement lack runs, and why?
+    /// Why runs are missing, if they are.
     pub(crate) incomplete: Option<&'a str>,
 }
 
@@ -46,7 +46,7 @@ impl Report<'_> {
         Origin(self.emulated.as_deref())
     }
 
-    /// Where the figures come from, on one line.
+    /// The origin of the figures, on one line.
     fn source(&self) -> String {
         self.machine.source(self.origin())
     }
@@ -66,7 +66,7 @@ impl Report<'_> {
         }
     }
 
-    /// What is printed.
+    /// The printed report.
     pub(crate) fn text(&self) -> String {
         let head = format!("{}\n{}", self.source(), self.extent());
         let mut text = output::wrapped(&head) + "\n";
@@ -153,7 +153,7 @@ impl Report<'_> {
             "origin": self.origin().word(), "emulated": self.emulated, "machine": self.machine,
             "command": self.command, "lock": self.lock, "rounds": self.rounds,
             "incomplete": self.incomplete,
-            "units": "rate: executions per second; all, slow, fast: ns at the epoch's percentile; per_joule: executions a joule",
+            "units": "rate: executions per second; all, slow, fast: ns at the epoch's percentile; per_joule: executions per joule",
             "energy": {
                 "source": self.energy.kind(), "what": self.energy.what(), "notes": self.energy.notes(),
             },
@@ -175,7 +175,7 @@ impl Report<'_> {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// One page that needs nothing else: no network, no script.
+    /// One self-contained page: no network, no script.
     fn page(&self, figures: &[(Advice, String)]) -> String {
         let word = self.origin().word();
         let place = match &self.emulated {
@@ -202,12 +202,12 @@ impl Report<'_> {
             h2 { "How this was measured" }
             (page::terms([
                 ("Command", html! { code { (self.command) } }),
-                ("Runs", html! { (self.extent()) ". Every round has each setting once, in an order that rotates; \
+                ("Runs", html! { (self.extent()) ". Every round runs each setting once, in an order that rotates; \
                     figures are medians over the rounds, bars their range." }),
                 ("Figures", html! { "Throughput: executions of the epoch per second. Latency: at the epoch’s \
                     percentile, of whole runs, from their first execution on." }),
-                ("Other locks", html! { "know no SLO; each stands where its own latency would be the SLO, so \
-                    that what lies above it has more throughput at that latency." }),
+                ("Other locks", html! { "have no SLO. Each is placed where its own latency would be the SLO, so \
+                    anything above it has more throughput at that latency." }),
                 ("Kept", html! { "the percentile of each class of cores is at most 5 % above the SLO." }),
                 ("Infeasible", html! { "of at least 100 executions that were served first come, first served, \
                     more exceeded the SLO than the percentile allows." }),
@@ -218,7 +218,7 @@ impl Report<'_> {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 type Cells = [String; 7];
 
 /// The table of an epoch, for a terminal.
@@ -231,7 +231,7 @@ fn table(curve: &Curve, lock: &str) -> String {
     output::plain(&table)
 }
 
-/// The table of an epoch: its header, and rows with the SLO they stand for.
+/// The table of an epoch: its header, and rows, each with its SLO.
 fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
     let at = &curve.percentile;
     let header = [
@@ -249,7 +249,7 @@ fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
             lockwright_numbers::format::si(point.rate.min),
             lockwright_numbers::format::si(point.rate.max)
         );
-        // To another lock the SLO means nothing.
+        // Columns about the SLO don't apply to other locks.
         let own = |text: String| if slo { text } else { "-".to_owned() };
         [
             name,

@@ -52,7 +52,7 @@ fn tune_compares_throughput_latency_and_energy() -> Result<()> {
     assert!(text.contains("op/J (hwmon)") && text.contains("none *"), "{text}");
     assert!(text.contains("\njoules (hwmon): power_meter power1_input\n"), "{text}");
     let svg = fs::read_to_string(out.join("tune-pareto.svg"))?;
-    assert!(svg.contains("executions a joule (hwmon)"), "{svg}");
+    assert!(svg.contains("executions per joule (hwmon)"), "{svg}");
     let json: serde_json::Value = serde_json::from_slice(&fs::read(out.join("tune.json"))?)?;
     assert_eq!(json["energy"]["source"], "hwmon");
     for run in json["runs"].as_array().context("an array")? {
