@@ -1,5 +1,6 @@
-//! The POSIX programs on 64-bit ARM, under user-mode emulation: does the other architecture's code compile, load
-//! and keep its promises? Emulated on x86, whose memory order is the stronger one: the orderings are for the models.
+//! Runs the POSIX programs on 64-bit ARM, under user-mode emulation. It checks that the code compiles, loads and works
+//! on the other architecture. It can't check memory orderings, because the emulator runs on x86, whose memory model is
+//! stronger. The models check those.
 
 use crate::No;
 use crate::pool::parallel;
@@ -15,10 +16,10 @@ use std::path::{Path, PathBuf};
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64-static";
-/// Where Debian's cross packages put the other architecture's libraries.
+/// Where Debian's cross packages install the other architecture's libraries.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 
-/// Programs that need what the emulator does not have.
+/// Programs that need features the emulator lacks.
 const UNABLE: [(&str, &str); 1] = [("atfork", "the emulator has no MADV_WIPEONFORK")];
 
 /// Flags.
@@ -87,7 +88,7 @@ fn build_library() -> Result<PathBuf> {
     Ok(target.join(TARGET).join("release/liblockwright.so"))
 }
 
-/// Compiles the programs that consist of one file.
+/// Compiles the programs that consist of a single file.
 fn compile_programs(part: &str) -> Result<Vec<PathBuf>> {
     let dir = scratch("aarch64")?;
     let mut programs = Vec::new();

@@ -1,11 +1,11 @@
-//! The book: `docs/` in the order of `docs/SUMMARY.md`, by mdBook.
+//! The book: mdBook renders `docs/` in the order of `docs/SUMMARY.md`.
 //!
 //! ```text
 //!   docs/*.md ─┬─► mdbook ─► preprocess: links that leave docs/ ─► target/book ─► links: does each lead somewhere?
 //!   book.toml ─┘             (cargo xtask book --preprocess)
 //! ```
 //!
-//! `mdbook serve` in the repository's root shows the book while one writes: `book.toml` says all that it needs.
+//! While writing, run `mdbook serve` in the repository's root. `book.toml` has all the settings that it needs.
 
 mod links;
 mod preprocess;
@@ -19,7 +19,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What builds it.
+/// The tool that builds the book.
 const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4", features: Some("search") };
 
 /// Flags.
@@ -28,14 +28,14 @@ pub(crate) struct Args {
     /// Work as mdBook's preprocessor: standard input to standard output.
     #[arg(long, hide = true)]
     preprocess: bool,
-    /// What mdBook asks its preprocessor.
+    /// The question that mdBook asks its preprocessor.
     #[arg(hide = true, requires = "preprocess")]
     question: Vec<String>,
 }
 
 pub(crate) fn main(args: Args) -> Result<()> {
     if args.preprocess {
-        // `supports RENDERER`: all that there are.
+        // The question is `supports RENDERER`: we support all of them.
         return if args.question.is_empty() { preprocess::main() } else { Ok(()) };
     }
     let root = root();
@@ -47,13 +47,13 @@ pub(crate) fn main(args: Args) -> Result<()> {
         eprintln!("error: {complaint}");
     }
     if complaints.is_empty() {
-        println!("{}: {links} links, each leads somewhere", book.join("index.html").display());
+        println!("{}: {links} links, none of them broken", book.join("index.html").display());
         return Ok(());
     }
-    Err(No(format!("{} things to mend in the book", complaints.len())).into())
+    Err(No(format!("{} errors in the book", complaints.len())).into())
 }
 
-/// Pages of docs/ that SUMMARY.md does not name.
+/// Pages of docs/ that are missing from SUMMARY.md.
 pub(crate) fn unlisted(root: &Path) -> Result<Vec<String>> {
     let docs = root.join("docs");
     let summary = docs.join("SUMMARY.md");
@@ -65,7 +65,7 @@ pub(crate) fn unlisted(root: &Path) -> Result<Vec<String>> {
     Ok(lost.map(|page| format!("docs/SUMMARY.md: lacks {}", page.display())).collect())
 }
 
-/// Markdown files of a folder and its folders.
+/// Markdown files of a folder and its subfolders.
 fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     files(folder, "md")
 }
@@ -86,9 +86,9 @@ fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 
 fn build(root: &Path, book: &Path, complaints: &mut Vec<String>) -> Result<()> {
     if book.exists() {
-        fs::remove_dir_all(book)?; // pages that are gone must not satisfy a link
+        fs::remove_dir_all(book)?; // so that no link leads to a removed page
     }
-    // This program is the preprocessor: no cargo within cargo.
+    // This program is the preprocessor, so cargo isn't needed within cargo.
     let own = env::current_exe()?;
     let own = format!("'{}' book --preprocess", own.display());
     let outcome = Child::new(MDBOOK.find()?)

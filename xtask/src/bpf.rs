@@ -1,5 +1,5 @@
-//! `cargo xtask bpf`: the program that `lockwright kernel` loads, compiled anew. The compiled one is in the repository, so
-//! that building lockwright needs no clang.
+//! `cargo xtask bpf`: recompiles the program that `lockwright kernel` loads. The repository contains the compiled
+//! program, so that building lockwright doesn't need clang.
 
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End, scratch, source_dir};
@@ -15,9 +15,9 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// The source, from its crate's folder, so that no folder of ours gets into the object.
+/// The source, relative to its crate's folder, so that the object contains no local path.
 const SOURCE: &str = "bpf/contention.bpf.c";
-/// Atomics that return a value came with version 3 (Linux 5.12), the tracepoints with 5.19.
+/// Atomics that return a value need version 3 (Linux 5.12); the tracepoints need Linux 5.19.
 const FLAGS: &str = "-O2 -g -target bpf -mcpu=v3 -Wall -Werror -ffile-compilation-dir=.";
 
 pub(crate) fn main(args: Args) -> Result<()> {
@@ -33,7 +33,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         &object_path,
     ]);
     run(compile, &clang)?;
-    // What debuggers need goes; BTF stays, by which the loader fits the program to the kernel.
+    // Remove debug information, but keep BTF, which the loader needs to adapt the program to the kernel.
     let strip = tool("LLVM_STRIP", "llvm-strip");
     run(Child::new(&strip).args(["--strip-debug", &object_path]), &strip)?;
     let made = fs::read(&object)?;
@@ -52,7 +52,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// A program of LLVM's, or the one that this variable names.
+/// A program of LLVM, or the one that this variable names.
 fn tool(variable: &str, name: &str) -> String {
     env::var(variable).unwrap_or_else(|_| name.to_owned())
 }

@@ -1,5 +1,5 @@
-//! Which lock for which program: measures all of them on every simulated machine and, asked to, on this one; keeps what it
-//! has measured, and makes `docs/choosing.md` of that.
+//! Which lock suits which program? This measures all locks on every simulated machine and, on request, on this one. It
+//! keeps the results, and makes `docs/choosing.md` from them.
 //!
 //! ```text
 //!   grid (virtual machine) ─► data: bench/runs/DATE-choosing/results.json ─► sums ─► tables ─► page, picture
@@ -23,10 +23,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Of the page and its picture, below the root.
+/// The page, relative to the root; its picture has the same folder.
 const PAGE: &str = "docs/choosing.md";
 const PICTURE: &str = "docs/choosing.svg";
-/// Of the raw data, below the root; before it the day.
+/// The folder of raw data, relative to the root. Subfolders begin with the date.
 const RUNS: &str = "bench/runs";
 const FOLDER: &str = "-choosing";
 const FILE: &str = "results.json";
@@ -54,7 +54,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     if cfg!(debug_assertions) && !args.real {
         return fit::again_optimised();
     }
-    // One part is measured anew, the other stays.
+    // One part is measured anew; keep the other.
     let mut results = match newest(&root)? {
         Some(file) if !args.quick => read(&file)?,
         _ => Results::default(),
@@ -86,7 +86,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     render(&root, &out, &file)
 }
 
-/// Makes the page of a file of results, in `out`.
+/// Makes the page in `out` from a file of results.
 fn render(root: &Path, out: &Path, file: &Path) -> Result<()> {
     let shown = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let shown = shown.strip_prefix(out).or(shown.strip_prefix(root)).unwrap_or(file).to_owned();
@@ -113,7 +113,7 @@ fn read(file: &Path) -> Result<Results> {
     Results::read(&text).with_context(|| format!("'{name}'"))
 }
 
-/// The latest results that there are.
+/// The latest results.
 fn newest(root: &Path) -> Result<Option<PathBuf>> {
     let runs = root.join(RUNS);
     let mut all = Vec::new();
@@ -125,7 +125,7 @@ fn newest(root: &Path) -> Result<Option<PathBuf>> {
     Ok(all.into_iter().max())
 }
 
-/// Number and commit of what is measured.
+/// Version and commit of the measured code.
 fn version(root: &Path) -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).current_dir(root).output().ok()?;
@@ -133,7 +133,7 @@ fn version(root: &Path) -> String {
     };
     let number = env!("CARGO_PKG_VERSION");
     let Some(commit) = git(&["rev-parse", "--short=10", "HEAD"]) else { return number.to_owned() };
-    // What is measured lies in there.
+    // This folder contains all measured code.
     let changed = git(&["status", "--porcelain", "crates"]).is_some_and(|list| !list.is_empty());
     format!("{number}, commit {commit}{}", if changed { " and changes" } else { "" })
 }

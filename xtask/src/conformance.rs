@@ -1,9 +1,9 @@
-//! glibc's own thread tests, run plainly and under the preloaded library: nothing that passes on plain
-//! glibc may fail under one of our locks.
+//! Runs glibc's own thread tests with and without the preloaded library. No test that passes on plain glibc may fail
+//! under one of our locks.
 //!
-//! The sources are Debian's, of the glibc that is installed, fetched by `apt-get source` through a private
-//! sources list (the machine's own lists stay as they are). Whatever compiles outside glibc's build, with
-//! the few headers in `tests/conformance/shim`, is run.
+//! The sources are Debian's, for the installed glibc. `apt-get source` fetches them with a private sources list, so the
+//! machine's own lists stay unchanged. We run every test that compiles outside glibc's build, with the few headers in
+//! `tests/conformance/shim`.
 
 mod suite;
 
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use suite::Suite;
 
-/// With `--in-turn`, a test runs under this many locks beside the first.
+/// With `--in-turn`, the number of locks that a test runs under in addition to the first.
 const IN_TURN: usize = 3;
 
-/// How often a test whose results differ is run again, alone, before the difference counts.
+/// How often a test with a difference is repeated, alone, before the difference counts.
 const RETRIES: usize = 5;
 
 /// Flags.
@@ -68,10 +68,10 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// A side of the comparison: plain glibc, or one of our locks.
+/// One side of the comparison: plain glibc, or one of our locks.
 struct Side {
     lock: Option<String>,
-    /// Of each test; none: others had their turn.
+    /// The verdict on each test; `None`: it was the turn of other locks.
     verdicts: Vec<Option<Verdict>>,
 }
 
@@ -102,14 +102,14 @@ pub(crate) fn main(args: Args) -> Result<()> {
         .chain(locks.into_iter().map(Some))
         .map(|lock| Side { lock, verdicts: vec![None; tests.len()] })
         .collect();
-    // By turns, glibc and the first lock always.
+    // The other locks take turns; glibc and the first lock always run.
     let count = sides.len();
     let has_turn = |test: usize, side: usize| {
         side == 0 || !args.in_turn || first_and_in_turn(test, IN_TURN, 1..count).contains(&side)
     };
 
-    // One side after the other, so that a test never meets itself (some use fixed names of semaphores
-    // and files), but without a pause in between.
+    // Run one side after the other, without a pause. So a test never runs beside itself (some use fixed names of
+    // semaphores and files).
     let start = Instant::now();
     let jobs: Vec<(usize, usize)> = (0..sides.len())
         .flat_map(|side| (0..tests.len()).map(move |test| (side, test)))
@@ -139,7 +139,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests whose results differ again, alone: the best of the runs counts, on both sides.
+/// Repeats the tests with differences, alone. On both sides, the best run counts.
 fn settle(suite: &Suite, tests: &[String], sides: &mut [Side], preload: &OsStr) -> Result<()> {
     for (i, test) in tests.iter().enumerate() {
         let glibc = sides[0].verdicts[i].unwrap_or(Verdict::Unsupported);

@@ -1,5 +1,5 @@
-//! The driver of shards on Dask (contrib/dask), on a local cluster two of whose workers are killed. Dask comes from pip, into a
-//! folder of its own.
+//! Tests the Dask driver of shards (contrib/dask) on a local cluster, two of whose workers are killed. pip installs
+//! Dask into a separate folder.
 
 use crate::No;
 use crate::test::install_packages;
@@ -19,7 +19,7 @@ pub(crate) fn main(_: Args) -> Result<()> {
     let python = venv.join("bin/python");
     let requirements = root.join("contrib/dask/requirements.txt");
     let wanted = fs::read_to_string(&requirements).context("contrib/dask/requirements.txt")?;
-    // What is installed stays from one run to the next.
+    // The installation stays from one run to the next.
     let installed = venv.join("installed.txt");
     if fs::read_to_string(&installed).is_ok_and(|known| known == wanted) {
         eprintln!("dask: as it was installed in '{}'", venv.display());
@@ -32,7 +32,7 @@ pub(crate) fn main(_: Args) -> Result<()> {
         good("pip install", pip.args([&requirements]).limit(300))?;
         fs::write(&installed, wanted)?;
     }
-    // As the test command has built it.
+    // Use the build of the test command.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = Child::new(cargo).args(["build", "--quiet", "--release"]).dir(&root).limit(900);
     good("cargo build", build.env("CARGO_TARGET_DIR", &target))?;

@@ -1,10 +1,10 @@
-//! The demo: an ordinary database program (`crates/demo`, which knows nothing of lockwright) under glibc's
-//! lock and under ours, side by side, on two panels: *this machine* as it is (real), and a big core and a little one
-//! (emulated), with latency objectives. Tables and three sentences on standard output; a report in HTML, a picture and a
-//! table in Markdown as files.
+//! The demo: runs an ordinary database program (`crates/demo`, which doesn't use lockwright) under glibc's lock and
+//! under ours, side by side. There are two panels: *this machine* as it is (real), and a big and a little core
+//! (emulated) with latency objectives. It prints tables and three sentences, and writes an HTML report, a picture and a
+//! Markdown table.
 //!
-//! Every round runs every lock once, in an order that rotates, so that whatever else the machine does
-//! meets all locks alike; what is compared is always of the same round.
+//! Every round runs every lock once, in an order that rotates. So other load on the machine affects all locks equally.
+//! Comparisons are always within the same round.
 //!
 //! ```text
 //!       readme
@@ -36,25 +36,25 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-/// What all locks are compared with: on this machine the C library's own, nothing preloaded.
+/// The reference for all locks. On this machine, it is the C library's own lock, without a preload.
 const GLIBC: &str = "glibc";
 
-/// First come, first served: nobody is overtaken.
+/// First come, first served: no thread is overtaken.
 const FIFO: &str = "fifo";
 
-/// LibASL's lock, whose epochs have objectives.
+/// LibASL's lock, whose epochs have SLOs.
 const ASL: &str = "asl";
 
-/// Our own lock for unequal cores; left out while the catalogue has none of this name.
+/// Our own lock for unequal cores. It is left out while the catalogue has no lock with this name.
 const OURS: &str = "slo";
 
-/// Threads on the two unequal cores: one each.
+/// Number of threads on the two unequal cores: one each.
 const PAIR: u32 = 2;
 
-/// First runs of glibc on them, whose median P99 becomes the objective.
+/// Number of preliminary runs of glibc on these cores. Their median P99 becomes the objective.
 const LOOKS: usize = 3;
 
-/// Building SQLite on a slow machine takes minutes; a quarter of an hour is a hang.
+/// Building SQLite on a slow machine takes minutes. After a quarter of an hour, it counts as hung.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 
 /// Flags.
@@ -96,16 +96,16 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// All that was measured, for the tables and the report.
+/// All results, for the tables and the report.
 struct Results {
     panels: Vec<Panel>,
     engines: Vec<(&'static str, String)>,
     libc: String,
     seconds: f64,
     rounds: u32,
-    /// Share of the machine that other programs took meanwhile, 0 to 1.
+    /// The share of the machine that other programs used, 0 to 1.
     disturbance: f64,
-    /// A command for the reader's own program.
+    /// A command for the user's own program.
     next: String,
 }
 
@@ -150,10 +150,10 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
 
     let mut output = words::tables(&results.panels, &report::machine(&results.libc));
     if results.panels.len() == 1 {
-        output += "big and little cores: left out, they want two CPUs\n";
+        output += "big and little cores: left out, because they need two CPUs\n";
     }
     print!("{output}");
-    // Before the conclusions, which it is about.
+    // Before the conclusions that it qualifies.
     if let Some(warning) = stats::disturbed(results.disturbance) {
         eprintln!("\nwarning: {warning}\nhint: run 'cargo xtask demo' again on a quiet machine");
     }
@@ -170,14 +170,14 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Builds the library and the program, apart: built together, they would share libc's features, and the
-/// library must not have std's.
+/// Builds the library and the program separately. In a single build they would share libc's features, and the library
+/// must not use the `std` feature.
 pub(crate) fn build(target: &Path) -> Result<()> {
     build_library(target)?;
     build_one(target, "lockwright-demo", "the database program (SQLite takes longest)")
 }
 
-/// Builds the library alone.
+/// Builds only the library.
 pub(crate) fn build_library(target: &Path) -> Result<()> {
     build_one(target, "lockwright-preload", "the library to preload (liblockwright.so)")
 }
@@ -210,7 +210,7 @@ pub(crate) fn build_one(target: &Path, package: &str, what: &str) -> Result<()> 
     Ok(())
 }
 
-/// The command that puts the library under any program, from the folder that we were called in.
+/// The command that runs any program with the library, from the folder where this command was started.
 fn next_command(library: &Path, here: &Path) -> String {
     let library = match library.strip_prefix(here) {
         Ok(below) => format!("$PWD/{}", below.display()),
@@ -219,7 +219,7 @@ fn next_command(library: &Path, here: &Path) -> String {
     format!("LD_PRELOAD=\"{library}\" ./your-program")
 }
 
-/// What runs on the two unequal cores, once its objective is known.
+/// The subjects on the two unequal cores, once the objective is known.
 fn pair_subjects(slo_ns: u64) -> Vec<Subject> {
     let subject = |lock: &str, slo_ns| Subject { lock: lock.into(), slo_ns };
     let mut subjects = vec![subject(GLIBC, None), subject(FIFO, None)];
@@ -260,7 +260,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<Results> {
     let bar = ProgressBar::new(total as u64).with_style(
         ProgressStyle::with_template("{bar:24.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
             .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-                // Before the first run nothing is known of the time left.
+                // Before the first run, the remaining time is unknown.
                 if state.pos() > 0 {
                     let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
                 }
@@ -313,16 +313,16 @@ fn measure_all(program: &Program, args: &Args) -> Result<Results> {
     })
 }
 
-/// An objective that a P99 just keeps: two digits, rounded up.
+/// An objective slightly above a P99: two digits, rounded up.
 fn objective(p99_ns: f64) -> u64 {
     let unit = 10_f64.powf((p99_ns.max(10.0)).log10().floor() - 1.0);
     ((p99_ns / unit - 1e-9).ceil() * unit).round().max(1.0) as u64
 }
 
-/// What runs, where, and with which objective.
+/// The settings, the subjects of each, and its objective.
 type Plan = [(Setting, Vec<Subject>, Option<u64>)];
 
-/// Runs, one after the other.
+/// Does the runs, one after the other.
 struct Rounds<'a> {
     program: &'a Program,
     bar: ProgressBar,
@@ -330,7 +330,7 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// The runs of each setting and subject, one a round.
+    /// The runs for each setting and subject, one per round.
     fn all(
         &mut self,
         plan: &Plan,

@@ -1,7 +1,7 @@
-//! `cargo deny` over all that the project is built from, as `deny.toml` has it: licences, versions, sources, and advisories
-//! where their database is at hand.
+//! Runs `cargo deny` on everything that the project is built from, with the rules of `deny.toml`: licences, versions,
+//! sources, and advisories if their database is available.
 //!
-//! An installed `cargo-deny` is used, else one that was built into `target/tools` ([`crate::tool`]).
+//! Uses an installed `cargo-deny`, or else builds one into `target/tools` ([`crate::tool`]).
 
 use crate::No;
 use crate::tool::Tool;
@@ -11,7 +11,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What checks, and the version that is built where none is installed.
+/// The tool, and the version to build if none is installed.
 const TOOL: Tool = Tool { name: "cargo-deny", version: "0.20.2", features: None };
 
 /// Flags.
@@ -23,14 +23,14 @@ pub(crate) fn main(_: Args) -> Result<()> {
     deny.refuses_what_is_planted()?;
     let manifest = source_dir().join("../Cargo.toml");
     deny.must_pass(&manifest, &["licenses", "bans", "sources"])?;
-    println!("licences, versions and sources are what deny.toml wants");
+    println!("licences, versions and sources conform to deny.toml");
     match database() {
         Some(database) => {
             deny.must_pass(&manifest, &["--disable-fetch", "advisories"])?;
             println!("advisories: none of those in '{}'", database.display());
         }
         None => println!(
-            "advisories: not checked, no database is at hand\nhint: '{}' fetch db",
+            "advisories: not checked, because there is no database\nhint: '{}' fetch db",
             deny.tool.display()
         ),
     }
@@ -64,7 +64,7 @@ impl Deny {
         bail!(No("cargo deny refuses something\nhint: cargo tree --invert CRATE, deny.toml".into()))
     }
 
-    /// A check that sees nothing would pass as well: it must see these.
+    /// A check that never fails would pass as well, so make sure that it refuses these.
     fn refuses_what_is_planted(&self) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let planted = |name: &str, license: &str, dependencies: &str| -> Result<PathBuf> {
@@ -81,7 +81,7 @@ impl Deny {
         let fine = planted("fine", "MIT OR GPL-3.0-only", "")?;
         let licence = planted("licence", "GPL-3.0-only", "")?;
         let inherited = planted("inherited", "MIT", "licence = { path = '../licence' }")?;
-        // A licence that a crate of ours has need not be one of these.
+        // It is fine if the planted crates don't use all licences that deny.toml allows.
         let check = |manifest: &Path| {
             self.check(manifest, &["--allow", "license-not-encountered", "licenses"])
         };
@@ -99,7 +99,7 @@ impl Deny {
     }
 }
 
-/// Where `cargo-deny` keeps its databases of advisories, if there is one.
+/// The folder in which `cargo-deny` keeps its advisory databases, if it exists.
 fn database() -> Option<PathBuf> {
     let cargo = env::var_os("CARGO_HOME")
         .map(PathBuf::from)

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: what users install. A tarball, a Debian package, and crates; with `--check` each is installed and used as
-//! they would, in a bare Debian root and in a folder without the workspace.
+//! `cargo xtask dist`: builds what users install: a tarball, a Debian package, and crates. With `--check`, installs and
+//! uses each one as users would, in a minimal Debian root and in a folder outside the workspace.
 
 mod crates;
 mod deb;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     install: bool,
 }
 
-/// What a program with our library says of LOCKWRIGHT_LOCK=bogus.
+/// What a program with our library prints for LOCKWRIGHT_LOCK=bogus.
 const COMPLAINT: &str = "unknown lock 'bogus'";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -53,7 +53,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Does it, and says how long it took.
+/// Runs a step, and prints how long it took.
 fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let result = work().with_context(|| what.to_owned())?;
@@ -61,7 +61,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     Ok(result)
 }
 
-/// Cargo, in the workspace, with the target folder that we lie in.
+/// Cargo for the workspace, with the target folder that contains this program.
 fn cargo() -> Child {
     let target = scratch("").unwrap_or_default();
     Child::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -69,19 +69,19 @@ fn cargo() -> Child {
         .env("CARGO_TARGET_DIR", target)
 }
 
-/// Runs it; its standard output. It must succeed.
+/// Runs a command that must succeed, and returns its standard output.
 fn run(child: Child) -> Result<String> {
     let outcome = child.run()?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     Ok(outcome.text())
 }
 
-/// A program with these words.
+/// Runs a program with these arguments.
 fn tool<S: AsRef<OsStr>>(program: &str, words: impl IntoIterator<Item = S>) -> Result<String> {
     run(Child::new(program).args(words)).with_context(|| program.to_owned())
 }
 
-/// An empty folder.
+/// Makes an empty folder.
 fn empty(path: &Path) -> Result<()> {
     if path.exists() {
         fs::remove_dir_all(path).with_context(|| format!("cannot empty '{}'", path.display()))?;

@@ -1,9 +1,9 @@
-//! Evaluations. A paper's, again: `cargo xtask eval libasl-apps` runs the databases of LibASL (PPoPP 2022, section
-//! 4.2) under its locks, on emulated big and little cores, and writes one report. And programs from Debian as they are, on
-//! this machine as it is: `cargo xtask eval programs`.
+//! Evaluations. `cargo xtask eval libasl-apps` repeats a paper's: it runs the databases of LibASL (PPoPP 2022, section
+//! 4.2) under its locks, on emulated big and little cores, and writes one report. `cargo xtask eval programs` runs
+//! unmodified Debian programs on this machine's own cores.
 //!
-//! Every round runs every lock once, in an order that rotates; what is compared is always of the same round.
-//! SLOs are multiples of what FIFO reaches: its own P99 on little cores, measured first.
+//! Every round runs every lock once, in an order that rotates. Comparisons are always within the same round. SLOs are
+//! multiples of FIFO's own P99 on little cores, which is measured first.
 
 mod chart;
 mod drivers;
@@ -29,16 +29,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-/// What the drivers are built with.
+/// The packages that the drivers need.
 const PACKAGES: [&str; 3] = ["build-essential", "libkyotocabinet-dev", "libleveldb-dev"];
 
 /// The lock whose epochs have SLOs.
 const ASL: &str = "asl";
 
-/// First runs of FIFO, whose median decides on the SLOs.
+/// Number of preliminary runs of FIFO. Their median determines the SLOs.
 const LOOKS: usize = 3;
 
-/// SLOs as multiples of FIFO's P99 on little cores; and no limit.
+/// SLOs as multiples of FIFO's P99 on little cores. There is also a run without a limit.
 const FACTORS: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
 const FACTORS_QUICK: [f64; 2] = [0.0, 4.0];
 
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     suite: Suite,
 }
 
-/// Which evaluation.
+/// The evaluation to run.
 #[derive(clap::Subcommand)]
 enum Suite {
     /// LibASL's databases on emulated cores: SQLite, LMDB, Kyoto Cabinet, LevelDB. (upscaledb is not available: Debian 12 has
@@ -100,7 +100,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// All measurements, and what the report says about how they were made.
+/// All measurements, with the conditions for the report.
 struct Evaluation {
     results: Vec<Results>,
     machine: Machine,
@@ -109,14 +109,14 @@ struct Evaluation {
     warmup: f64,
     rounds: u32,
     quick: bool,
-    /// The program's view: did its operations have epochs?
+    /// Did the program's operations have epochs?
     epochs: bool,
     libc: String,
     command: String,
     date: String,
-    /// Ctrl-C ended it: some rounds, or databases, are missing.
+    /// Was it interrupted by Ctrl-C? Then some rounds or databases are missing.
     interrupted: bool,
-    /// Share of the machine that other programs took meanwhile, 0 to 1.
+    /// The share of the machine that other programs used, 0 to 1.
     disturbance: f64,
 }
 
@@ -168,12 +168,12 @@ fn databases(mut args: Databases) -> Result<()> {
     }
     let missed = evaluation.bars().iter().filter(|bar| bar.met == Some(false)).count();
     if missed > 0 && !args.quick {
-        return Err(No(format!("{missed} of the bars missed: see the table")).into());
+        return Err(No(format!("{missed} bars missed: see the table")).into());
     }
     Ok(())
 }
 
-/// Is there such a lock? Its options are the library's to judge.
+/// Checks that the lock exists. The library checks its options.
 fn check_lock(lock: &str) -> Result<()> {
     let name = lock.split(':').next().unwrap_or(lock);
     ensure!(
@@ -206,7 +206,7 @@ fn bars(evaluation: &Evaluation) -> Table {
     table
 }
 
-/// What is run for one database: the plain locks, and asl at its SLOs once FIFO's own latency is known.
+/// The subjects for one database: the plain locks, and asl with its SLOs once FIFO's latency is known.
 fn subjects(locks: &[String], base_ns: u64, quick: bool) -> Vec<Subject> {
     let factors: &[f64] = if quick { &FACTORS_QUICK } else { &FACTORS };
     let mut subjects: Vec<Subject> = Vec::new();
@@ -285,7 +285,7 @@ fn measure(drivers: &[Driver], args: &Databases, machine: Machine) -> Result<Eva
                 points[index].runs.push(done);
             }
         }
-        // Whole rounds only: what is compared is of the same round.
+        // Only whole rounds, because comparisons are within rounds.
         let rounds = points.iter().map(|point| point.runs.len()).min().unwrap_or(0);
         points.iter_mut().for_each(|point| point.runs.truncate(rounds));
         if rounds > 0 {
@@ -316,17 +316,17 @@ fn measure(drivers: &[Driver], args: &Databases, machine: Machine) -> Result<Eva
     })
 }
 
-/// How we were called.
+/// Our command line.
 fn command() -> String {
     format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" "))
 }
 
-/// A bar for this many runs.
+/// A progress bar for this number of runs.
 pub(crate) fn progress(total: u64) -> Result<ProgressBar> {
     let bar = ProgressBar::new(total).with_style(
         ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
             .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-                // Before the first run nothing is known of the time left.
+                // Before the first run, the remaining time is unknown.
                 if state.pos() > 0 {
                     let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
                 }
@@ -336,7 +336,7 @@ pub(crate) fn progress(total: u64) -> Result<ProgressBar> {
     Ok(bar)
 }
 
-/// Set by the first Ctrl-C, which ends an evaluation after the run that is on; the second one ends it at once.
+/// A flag that the first Ctrl-C sets. It ends an evaluation after the current run. The second Ctrl-C ends it at once.
 fn interruption() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -347,7 +347,7 @@ fn interruption() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// How much of the machine other programs took.
+/// Measures how much of the machine other programs use.
 struct Meter {
     busy: Option<f64>,
     start: Instant,

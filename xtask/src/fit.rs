@@ -1,5 +1,5 @@
-//! The fit of a simulated machine: values for those figures of its profile that nobody has published, so that the rows of the
-//! papers' figures that are marked `fit` come out as in the papers. All other rows are predictions.
+//! Fits a simulated machine. It finds values for the unpublished figures of its profile, so that the rows marked `fit`
+//! in the papers' figures come out as in the papers. All other rows are predictions.
 
 mod figures;
 mod goal;
@@ -24,22 +24,23 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// What is judged, before and after: as `lockwright reproduce` measures.
+/// The effort for the verdict before and after, as in `lockwright reproduce`.
 const JUDGED: Effort = Effort { seeds: 5, length: 1.0 };
 
-/// While it searches, runs are shorter.
+/// The length of runs during the search, relative to full runs.
 const SEARCH_LENGTH: f64 = 0.1;
 
-/// Asked so often for each figure that is searched for, the search has gone wrong.
+/// Maximum number of evaluations per fitted figure. If a search needs more, it has gone wrong.
 const EVALUATIONS: usize = 100;
 
-/// Where the search's own draws come from.
+/// The seed of the search's own random draws.
 const SEED: u64 = 1;
 
-/// A check tells candidates apart that differ by little: it takes more seeds.
+/// A check distinguishes candidates with small differences, so it needs more seeds.
 const CHECK_SEEDS: u32 = 10;
 
-/// A neighbour is better if its loss is smaller by this (an error of 3 % in one row) and three standard errors.
+/// A neighbour is better if its loss is smaller by at least this (an error of 3 % in one row) and by three standard
+/// errors.
 const GAIN: f64 = 1e-3;
 
 /// Flags.
@@ -80,7 +81,7 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<()> {
     Ok(())
 }
 
-/// A build for tests simulates several times slower.
+/// Runs the command again in an optimised build: a test build simulates several times more slowly.
 pub(crate) fn again_optimised() -> Result<()> {
     let mut command = Command::new(env!("CARGO"));
     command
@@ -90,7 +91,7 @@ pub(crate) fn again_optimised() -> Result<()> {
     std::process::exit(status.code().unwrap_or(2));
 }
 
-/// A profile that is being fitted.
+/// The profile to fit.
 struct Fit {
     path: PathBuf,
     text: String,
@@ -133,7 +134,7 @@ impl Fit {
         Ok(losses(&self.measure(values, effort)?, effort.seeds))
     }
 
-    /// All that decides the results.
+    /// Everything that determines the results.
     fn session(&self, args: &Args, merged: Option<Merge>) -> Result<Session> {
         let (check, seeds, budget) = (args.check, args.seeds, args.budget);
         let numbers = format!("{check} {seeds} {budget} {}", args.starts);
@@ -141,7 +142,7 @@ impl Fit {
         shards::session(&args.shards, args.output.as_deref(), merged, inputs)
     }
 
-    /// One search: its evaluations depend on each other, so it is done in one piece.
+    /// One search. Its evaluations depend on each other, so it can't be divided.
     fn search(&self, args: &Args, start: u64, bar: &ProgressBar) -> Result<Found> {
         let effort = Effort { seeds: args.seeds, length: SEARCH_LENGTH };
         let until = Instant::now() + Duration::from_secs(args.budget * 60);
@@ -149,7 +150,7 @@ impl Fit {
         let failed = Mutex::new(None);
         let loss = |values: &[f64]| {
             if failed.lock().expect("nobody panics with it").is_some() {
-                return 0.0; // the search is over, and ends soon if nothing changes any more
+                return 0.0; // a constant loss makes the search end soon
             }
             self.losses(values, effort).map_or_else(
                 |why| {
@@ -170,7 +171,7 @@ impl Fit {
         }
     }
 
-    /// `false`: only a part was done.
+    /// Returns `false` if this session did only a part.
     fn run(&mut self, args: &Args, session: &Session) -> Result<bool> {
         let jobs = Job::all((0..args.starts).map(|start| format!("start {start}")));
         let bar = bar()?;
@@ -206,12 +207,12 @@ impl Fit {
         Ok(true)
     }
 
-    /// `false`: only a part was done.
+    /// Returns `false` if this session did only a part.
     fn check(&self, args: &Args, session: &Session) -> Result<bool> {
         let seeds = args.seeds.max(CHECK_SEEDS);
         let effort = Effort { seeds, length: SEARCH_LENGTH };
         let neighbours = neighbours(&self.fitted.params);
-        // The place itself is the first job.
+        // The first job is the current place itself.
         let places = std::iter::once(self.here()).chain(neighbours.iter().map(|(_, v)| v.clone()));
         let places: Vec<Vec<f64>> = places.collect();
         let jobs = Job::all(places.iter().map(|values| format!("{values:?}")));
@@ -247,7 +248,7 @@ impl Fit {
             );
             return Ok(true);
         }
-        Err(No(format!("no optimum any more\nhint: cargo xtask fit {}", self.profile.name)).into())
+        Err(No(format!("no longer an optimum\nhint: cargo xtask fit {}", self.profile.name)).into())
     }
 
     fn values_table(&self, values: &[f64]) -> Table {
@@ -261,7 +262,7 @@ impl Fit {
     }
 }
 
-/// Results of jobs that are done one after the other, each on all cores.
+/// The results of jobs that run one after the other, each on all cores.
 fn results<R: Serialize + DeserializeOwned + Send>(
     session: &Session,
     jobs: &[Job],

@@ -1,4 +1,4 @@
-//! The project's own commands. One file a command; each takes its own flags.
+//! The project's own commands: one file per command, each with its own flags.
 
 mod aarch64;
 mod book;
@@ -75,7 +75,7 @@ enum Command {
     Fit(fit::Args),
 }
 
-/// The command did its work, and the answer is no: exit code 1, where any other error is 2.
+/// The command succeeded, and the answer is no: exit code 1, whereas errors have 2.
 #[derive(Debug)]
 struct No(String);
 
@@ -87,7 +87,7 @@ impl fmt::Display for No {
 
 impl std::error::Error for No {}
 
-/// Ctrl-C was pressed, and the results until then are kept: exit code 130.
+/// Ctrl-C was pressed, and the results so far are kept: exit code 130.
 #[derive(Debug)]
 struct Interrupted(&'static str);
 
@@ -127,21 +127,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes the report of shards, by the command that they are of.
+/// Makes the report of shards, using the command that made them.
 fn merge(shards: Merge) -> anyhow::Result<()> {
     let words = std::iter::once("cargo xtask".to_owned()).chain(shards.words());
-    let args = Args::try_parse_from(words)
-        .map_err(|_| anyhow::anyhow!("the shards are of a command that this one doesn't know"))?;
+    let args = Args::try_parse_from(words).map_err(|_| {
+        anyhow::anyhow!("cargo xtask doesn't know the command that made the shards")
+    })?;
     match args.command {
         command @ Command::Fit(_) => run(command, Some(shards)),
-        // Whoever wrote the files must not choose any other.
+        // The files' author must not be able to choose any other command.
         _ => anyhow::bail!(
-            "the shards are of a command that makes none\nhint: cargo xtask fit makes shards"
+            "the shards are from a command that makes none\nhint: cargo xtask fit makes shards"
         ),
     }
 }
 
-/// Runs the command; its results come from `shards`, if there are any.
+/// Runs the command. `shards`, if given, has its results.
 fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
     match command {
         Command::Demo(args) => demo::main(args),
@@ -164,7 +165,7 @@ fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
     }
 }
 
-/// The command that tells more of what these words ask for.
+/// The help command for these words.
 fn help(words: &[String]) -> String {
     let mut command = Args::command();
     let mut text = "cargo xtask".to_owned();
@@ -193,7 +194,7 @@ fn misused(error: &clap::Error, help: &str) -> String {
     format!("{}\nhint: {meant}{help}", line.trim_start_matches("error: "))
 }
 
-/// The error and its causes in one line, what each of them hints at (`help`, if none does), then what a program said.
+/// One line with the error and its causes, then their hints (or `help`, if there are none), then a program's output.
 fn describe(error: &anyhow::Error, help: Option<&str>) -> String {
     let (mut line, mut hints, mut said) = (Vec::new(), String::new(), String::new());
     for part in error.chain() {
@@ -214,7 +215,7 @@ fn describe(error: &anyhow::Error, help: Option<&str>) -> String {
             said += &format!("\n{rest}");
         }
     }
-    // An answer, or Ctrl-C, is nobody's mistake.
+    // Neither an answer nor Ctrl-C is a mistake, so they get no hint.
     let is_answer = error.is::<No>() || error.is::<Interrupted>();
     if let Some(help) = help.filter(|_| hints.is_empty() && !is_answer) {
         hints = format!("\nhint: {help}");

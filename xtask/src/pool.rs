@@ -1,9 +1,9 @@
-//! Work for several threads.
+//! Divides work among several threads.
 
 use std::sync::Mutex;
 use std::thread;
 
-/// Does `work` for every item, `jobs` at a time, started in order; returns the results in order.
+/// Runs `work` for every item, `jobs` at a time, started in order. Returns the results in order.
 pub(crate) fn parallel<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],

@@ -22,10 +22,10 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// Files that name packages by their version.
+/// Files that contain versioned package names.
 pub(crate) const NAMING: [&str; 3] =
     ["docs/install.md", "contrib/docker/Dockerfile", "contrib/kubernetes.yaml"];
-/// What is before a version there.
+/// The prefixes of versions in these files.
 const NAMES: [&str; 3] = ["lockwright_", "lockwright-", "lockwright:"];
 
 pub(crate) fn main(args: Args) -> Result<()> {
@@ -34,7 +34,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Does it in the repository `root`. What it did, for people.
+/// Makes the release in the repository `root`. Returns a description of the changes.
 fn release(root: &Path, version: &str, is_dry: bool) -> Result<String> {
     let new = numbers(version).with_context(|| {
         format!("version '{version}' is not X.Y.Z\nhint: cargo xtask release 0.2.0")
@@ -112,7 +112,8 @@ fn numbers(version: &str) -> Option<[u32; 3]> {
     numbers.try_into().ok()
 }
 
-/// The workspace's version, and that of each member which another names by path and version: they fit each other alone.
+/// Updates the workspace's version, and the versions of members that depend on each other by path and version. These
+/// work only with exactly the same version.
 fn manifest(text: &str, version: &str) -> Result<String> {
     let mut manifest: DocumentMut = text.parse().context("Cargo.toml")?;
     put(&mut manifest["workspace"]["package"]["version"], version);
@@ -130,7 +131,7 @@ fn manifest(text: &str, version: &str) -> Result<String> {
     Ok(manifest.to_string())
 }
 
-/// A text in place of another; what stands around it stays.
+/// Replaces a text, and keeps the formatting around it.
 fn put(item: &mut Item, text: &str) {
     let around = item.as_value().map(|old| old.decor().clone()).unwrap_or_default();
     *item = Item::Value(Value::from(text).decorated(
@@ -139,7 +140,7 @@ fn put(item: &mut Item, text: &str) {
     ));
 }
 
-/// What is unreleased becomes this version.
+/// Turns the unreleased changes into this version.
 fn changelog(text: &str, version: &str, date: &str) -> Result<String> {
     const UNRELEASED: &str = "## Unreleased\n";
     let (before, after) = text
@@ -148,7 +149,7 @@ fn changelog(text: &str, version: &str, date: &str) -> Result<String> {
     let own = after.split("\n## ").next().unwrap_or_default();
     ensure!(
         own.lines().any(|line| line.starts_with("- ")),
-        "CHANGELOG.md: nothing is unreleased\nhint: say there what is new, one line each: - ..."
+        "CHANGELOG.md: nothing is unreleased\nhint: list what is new there, one line each: - ..."
     );
     Ok(format!("{before}{UNRELEASED}\n## {version} - {date}\n{after}"))
 }

@@ -1,11 +1,11 @@
-//! Commands of ours whose work can be shared out (`lockwright_shards`), and the merge of their shards.
+//! Our commands that can be divided into shards (`lockwright_shards`), and the merge of their shards.
 
 use anyhow::Result;
 use lockwright_bench::Machine;
 use lockwright_shards::{Flags, Merge, Merger, Plan, Session};
 use std::path::{Path, PathBuf};
 
-/// As people call us.
+/// The program's name, as users call it.
 const PROGRAM: &str = "cargo xtask";
 
 /// Flags.
@@ -19,13 +19,13 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// All shards, and the command that they are of.
+/// All the shards, with the command that made them.
 pub(crate) fn read(args: &Args) -> Result<Merge> {
     let by = Merger { program: PROGRAM, commands: &["fit"], times: &[] };
     Ok(Merge::read(&args.folders, args.output.as_deref(), by)?)
 }
 
-/// The session that the flags ask for, or the shards that are being merged. `inputs`: what decides the results.
+/// The session that the flags request, or the merged shards. `inputs` is everything that determines the results.
 pub(crate) fn session(
     flags: &Flags,
     output: Option<&Path>,

@@ -1,6 +1,6 @@
-//! Searches that are longer than the gate has time for. Nothing is taken by turns, models run to their end, and every lock and each of
-//! its faults is explored. What has passed is written down, so a soak that was interrupted goes on where it was. docs/soak.md says how to
-//! run it every night.
+//! Searches that take too long for the gate. Every combination runs, without rotation; models run to completion; and
+//! every lock and each of its faults is explored. Passed steps are recorded, so that an interrupted soak continues
+//! where it stopped. docs/soak.md says how to run it every night.
 
 mod notes;
 mod record;
@@ -53,7 +53,7 @@ fn hours(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Seconds that a step may take.
+/// Time limit of a step, in seconds.
 const LIMIT: u64 = 48 * 3600;
 
 pub(crate) fn main(args: Args) -> Result<()> {
@@ -85,7 +85,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     run(&meant, notes, &commit, until, &folder)
 }
 
-/// Runs what has not passed at this commit.
+/// Runs the steps that haven't passed at this commit.
 fn run(
     steps: &[&Plan],
     mut notes: Notes,
@@ -93,7 +93,7 @@ fn run(
     until: Option<Instant>,
     folder: &Path,
 ) -> Result<()> {
-    let xtask = std::env::current_exe()?; // before a step builds a newer one: its path stays good
+    let xtask = std::env::current_exe()?; // now, before a step builds a newer one; the path stays valid
     let (mut failed, mut left) = (0, 0);
     for (number, plan) in steps.iter().enumerate() {
         if notes.passed(commit, plan).is_some() {
@@ -120,13 +120,13 @@ fn run(
     let count = steps.len();
     if failed > 0 {
         return Err(No(format!(
-            "{failed} of {count} steps failed; what has passed need not run again"
+            "{failed} of {count} steps failed; passed steps need not run again"
         ))
         .into());
     }
     if left > 0 {
         return Err(No(format!(
-            "the time is over, and {left} of {count} steps are left: the same command goes on with them"
+            "time is up, and {left} of {count} steps are left: run the same command to continue"
         ))
         .into());
     }
@@ -134,7 +134,7 @@ fn run(
     Ok(())
 }
 
-/// The steps, what each took, and where it has passed.
+/// The steps, with how long each took and where it passed.
 fn list(steps: &[&Plan], notes: &Notes, commit: &str) -> String {
     let mut out = String::new();
     let (mut here, mut seconds) = (0, 0);
@@ -155,12 +155,12 @@ fn list(steps: &[&Plan], notes: &Notes, commit: &str) -> String {
     out + &beside(&first, &total)
 }
 
-/// What has passed has passed for this source. One that is not committed has no name.
+/// The commit for which steps pass. Uncommitted source has no name.
 fn commit() -> Result<String> {
     let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
     ensure!(
         changes.is_empty(),
-        "the source has changes that are not committed, so what passes could not be written down\nhint: git commit"
+        "the source has changes that are not committed, so passed steps could not be recorded\nhint: git commit"
     );
     git(&["rev-parse", "--short=12", "HEAD"])
 }

@@ -1,4 +1,4 @@
-//! Every test there is, in order, each step with a time limit. The last line says how many passed.
+//! Runs all tests in order, each step with a time limit. The last line says how many passed.
 
 mod times;
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use times::Times;
 
-/// What the steps need from Debian.
+/// The Debian packages that the steps need.
 pub(crate) const PACKAGES: [&str; 25] = [
     "build-essential",
     "chromium",
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// Who runs a step.
+/// How to run a step.
 #[derive(Clone, Copy)]
 pub(crate) enum Runner {
     Cargo,
@@ -62,8 +62,8 @@ pub(crate) enum Runner {
 }
 use Runner::{Cargo, Xtask};
 
-/// A step: its name, what it shows, how to run it, and seconds it may take (on two cores, from a cold
-/// start: several times what it took here).
+/// A step: its name, what it shows, how to run it, and its time limit in seconds (on two cores, from a cold start:
+/// several times the usual time).
 pub(crate) struct Step<'a> {
     pub(crate) name: &'a str,
     pub(crate) shows: &'a str,
@@ -103,14 +103,14 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "book",
-        shows: "the book builds, has every page of docs/, and each of its links leads somewhere",
+        shows: "the book builds, has every page of docs/, and no link in it is broken",
         runner: Xtask,
         args: "book",
         limit: 900,
     },
     Step {
         name: "deny",
-        shows: "what the project is built from has the licences, versions and sources that it may have",
+        shows: "all dependencies have permitted licences, versions and sources",
         runner: Xtask,
         args: "deny",
         limit: 900,
@@ -138,7 +138,7 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "weaken",
-        shows: "some model notices when a hand-over is weakened, or its wake lost: one of each kind in each file of the front locks (soak: all files)",
+        shows: "models notice a weakened hand-over and a lost wake: one of each in each file of the front locks (soak: all files)",
         runner: Xtask,
         args: "weaken --quick --only front/",
         limit: 900,
@@ -187,7 +187,7 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "functions",
-        shows: "functions as epochs: counted, and nothing else changes",
+        shows: "functions as epochs: calls are counted, and nothing else changes",
         runner: Cargo,
         args: "test -p lockwright-tests --test functions",
         limit: 300,
@@ -201,14 +201,14 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "emulate",
-        shows: "emulated little cores: compute is slowed, waiting is not",
+        shows: "emulated little cores: computation is slowed down, waiting is not",
         runner: Cargo,
         args: "test -p lockwright-tests --test emulate -- --test-threads 1",
         limit: 300,
     },
     Step {
         name: "guests",
-        shows: "sanitizers and valgrind find what they found without us; files, filters and system calls of a guest",
+        shows: "sanitizers and valgrind find the same as without us; files, filters and system calls",
         runner: Cargo,
         args: "test -p lockwright-tests --test guests",
         limit: 600,
@@ -243,7 +243,7 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "programs",
-        shows: "a server, an interpreter and a compressor are measured, under glibc and under us",
+        shows: "a server, an interpreter and a compressor are measured under glibc and under our locks",
         runner: Xtask,
         args: "eval programs --quick --only memcached,python,xz --out",
         limit: 600,
@@ -266,7 +266,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         bail!("unknown step '{name}'\nhint: cargo xtask test --list");
     }
     install_packages(&PACKAGES)?;
-    // Before a step builds a newer one: its path stays good.
+    // Now, before a step builds a newer one. The path stays valid.
     let xtask = env::current_exe()?;
     let (logs, times) = (scratch("test-logs")?, times_file()?);
     let mut total = Count::default();
@@ -286,12 +286,12 @@ pub(crate) fn main(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Where the steps' times are kept.
+/// The file with the steps' times.
 fn times_file() -> Result<PathBuf> {
     Ok(scratch("test-logs")?.join("times.tsv"))
 }
 
-/// The steps, each with what it took when it last ran here.
+/// The steps, each with its time when it last ran here.
 fn list(times: &Times) -> String {
     let mut out = String::new();
     let (mut sum, mut unknown) = (0, 0);
@@ -313,7 +313,7 @@ fn list(times: &Times) -> String {
     out + &beside(&first, &format!("when each step last ran here{missing}; {typical}"))
 }
 
-/// Tests that passed and failed.
+/// Numbers of passed and failed tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) passed: usize,
@@ -321,10 +321,10 @@ pub(crate) struct Count {
 }
 
 impl Step<'_> {
-    /// Runs it, and says how it went.
+    /// Runs the step, and reports the result.
     ///
     /// # Errors
-    /// It could not be started, or its log not be written.
+    /// It could not be started, or its log could not be written.
     pub(crate) fn run(
         &self,
         xtask: &Path,
@@ -339,7 +339,8 @@ impl Step<'_> {
         };
         let target = scratch("")?;
         if self.args.starts_with("test ") {
-            // Tests unwind, and so do the programs that they start: what both link is built once.
+            // Tests need unwinding. Use it for the programs that they start, too, so that common code is built only
+            // once.
             child = child.env("CARGO_PROFILE_DEV_PANIC", "unwind");
         }
         child = child
@@ -381,8 +382,8 @@ impl Step<'_> {
     }
 }
 
-/// Adds up what the test harnesses of a step say. A step that says nothing is one test, and one that fails
-/// without a failed test has one more.
+/// Adds up the results of a step's test harnesses. A step without such output counts as one test. A step that fails
+/// without a failed test gets one more.
 fn count(text: &str, end: End) -> Count {
     let line =
         Regex::new(r"(?m)^test result: \w+\. (\d+) passed; (\d+) failed").expect("a pattern");
@@ -400,7 +401,7 @@ fn count(text: &str, end: End) -> Count {
     count
 }
 
-/// Installs those of these Debian packages that are missing, if we may.
+/// Installs the missing ones of these Debian packages, if we are allowed to.
 pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
     let installed = Child::new("dpkg-query")
         .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])

@@ -1,5 +1,4 @@
-//! The house's conventions, checked: what the compiler and clippy can't know. Each rule says what to do
-//! instead.
+//! Checks the project's conventions, beyond what the compiler and clippy know. Each complaint says what to do instead.
 
 mod arrows;
 mod environment;
@@ -80,7 +79,7 @@ impl File<'_> {
     fn is_in(&self, folder: &str) -> bool {
         self.path.starts_with(folder)
     }
-    /// Is it nothing but tests?
+    /// Does it contain only tests?
     fn is_test(&self) -> bool {
         self.path.components().any(|part| part.as_os_str() == "tests") && !self.is_in("tests/src")
             || self.path.ends_with("tests.rs")
@@ -90,11 +89,11 @@ impl File<'_> {
     }
 }
 
-/// Words that must not stand in the project, and what to do instead. Written in two pieces each, so that
-/// this file may stand in it.
+/// Words that must not occur in the project, and what to do instead. Each is split into two pieces, so that this file
+/// may contain it.
 const BANNED: &[(&str, &str, &str)] = &[
     ("TO", "DO", "do it, or open an issue"),
-    ("FIX", "ME", "mend it, or open an issue"),
+    ("FIX", "ME", "fix it, or open an issue"),
     ("todo", "!(", "write it"),
     ("unimplemented", "!(", "write it"),
     ("/tmp/", "target", "no machine's paths in the project"),
@@ -117,14 +116,14 @@ fn words(file: &File<'_>, complaints: &mut Vec<String>) {
     }
 }
 
-/// Lines of a file without its tests, by where it lies: a lock is a page.
+/// Maximum number of lines of a file, without its tests, by folder: a lock must be short.
 const LENGTHS: &[(&str, usize)] = &[("crates/locks/src", 350), ("crates/preload", 160), ("", 500)];
 
-/// Lines of a file of tests, and of any file together with the tests at its end.
+/// Maximum number of lines of a test file, and of any file including the tests at its end.
 const WITH_TESTS: usize = 900;
 
-/// Where lists decide what is checked: there no lock is named, except in its own file; tests may have one as their
-/// subject.
+/// Code that must get locks from the catalogue's lists. It names no lock, except in a lock's own file. Tests may name
+/// the lock that they are about.
 const NAMELESS: &[&str] =
     &["crates/locks/src", "crates/sim/src", "crates/model/src", "xtask/src/weaken.rs"];
 
@@ -139,7 +138,7 @@ fn names(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
         if line.contains("#[cfg(test)]") || file.path.ends_with("planted.rs") {
             return;
         }
-        // Every second piece between quotes is a literal's.
+        // Every second piece between quotes is in a literal.
         for literal in code.split('"').skip(1).step_by(2) {
             let said = literal.split(',').map(|one| one.split(':').next().unwrap_or(one));
             let is_lock = |id: &str| CATALOG.iter().any(|entry| entry.id == id && id != own);
@@ -151,7 +150,7 @@ fn names(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     }
 }
 
-/// A file is short enough to be read at once. Tests may take more.
+/// A file must be short enough to read in one go. Test files may be longer.
 fn lengths(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     let (_, most) =
         LENGTHS.iter().find(|(folder, _)| file.is_in(folder)).expect("the last fits all");
@@ -164,7 +163,7 @@ fn lengths(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     } else if lines.len() > WITH_TESTS {
         let all = lines.len();
         complaints.push(format!(
-            "{path}: {all} lines, at most {WITH_TESTS} with its tests: move those to a file of their own"
+            "{path}: {all} lines, at most {WITH_TESTS} with its tests: move the tests to a separate file"
         ));
     }
 }
@@ -181,7 +180,7 @@ fn rust(file: &File<'_>, complaints: &mut Vec<String>) {
     }
 }
 
-/// Non-relaxed orderings that a comment close above must explain.
+/// Non-relaxed orderings, which need a comment just above.
 const ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];
 
 fn orderings(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
@@ -214,7 +213,7 @@ fn orderings(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     labels(file, complaints);
 }
 
-/// A label that a comment pairs with must stand somewhere: in this file or beside it.
+/// A label in "pairs with" must exist, in this file or in its folder.
 fn labels(file: &File<'_>, complaints: &mut Vec<String>) {
     for (number, line) in file.text.lines().enumerate() {
         let Some((_, rest)) = line.split_once("pairs with [") else { continue };
@@ -242,14 +241,14 @@ fn markdown(file: &File<'_>, complaints: &mut Vec<String>) {
         }
         titles += usize::from(!in_code && line.starts_with("# "));
     }
-    // Two parts, two titles; and the book's index has its parts' titles.
+    // CONTRIBUTING.md has two parts with titles; the book's index contains the titles of its parts.
     let is_exempt = ["CONTRIBUTING.md", "SUMMARY.md"].iter().any(|name| file.path.ends_with(name));
     if titles != 1 && !is_exempt {
-        complaints.push(format!("{}: {titles} titles, there is one", file.path.display()));
+        complaints.push(format!("{}: {titles} titles instead of one", file.path.display()));
     }
 }
 
-/// A lock's file has its parts: drawing, invariants or reference to them, entry, type.
+/// A lock's file has these parts: a drawing, invariants or a reference to them, an entry, a type.
 fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result<()> {
     for (text, what) in [(entry.idea, "idea"), (entry.source, "source"), (entry.advice, "advice")] {
         if text.len() < 10 || text.contains('\n') {
@@ -257,7 +256,7 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
         }
     }
     if entry.preset_of.is_some() {
-        return Ok(()); // the catalogue has all there is to it
+        return Ok(()); // the catalogue has everything about it
     }
     let name = format!("{}.rs", entry.id.replace('-', "_"));
     let folders = ["front", "spin", "queue", "numa", "block", "amp", "rw"];
@@ -290,7 +289,7 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// A part of a page that is made from a list in the source.
+/// A part of a page that is generated from a list in the source.
 struct Generated {
     what: &'static str,
     page: PathBuf,

@@ -1,27 +1,27 @@
-//! Programs of others that the project's commands need, and that Debian 12 lacks.
+//! Third-party programs that the project's commands need, and that Debian 12 lacks.
 //!
-//! One that is installed is used, if it is of the version's series, else one that was built into `target/tools`. There it is built without optimisation, in a third of
-//! the CPU time: it works for a second.
+//! Uses an installed program if its version is in the right series. Otherwise builds it into `target/tools`, without
+//! optimisation, which takes a third of the CPU time: the program only runs for a second.
 
 use anyhow::{Result, ensure};
 use lockwright_tests::{Child, End, scratch};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// A program on crates.io, called as its crate is.
+/// A program on crates.io that has the same name as its crate.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
-    /// What is built where none is installed.
+    /// The version to build if none is installed.
     pub(crate) version: &'static str,
-    /// Instead of the default ones.
+    /// Replaces the default features.
     pub(crate) features: Option<&'static str>,
 }
 
 impl Tool {
-    /// The one that is installed, else ours.
+    /// The installed program, or else our own build.
     ///
     /// # Errors
-    /// There is none, and it can't be built.
+    /// It isn't installed, and can't be built.
     pub(crate) fn find(&self) -> Result<PathBuf> {
         let installed = PathBuf::from(self.name);
         if self.works(&installed) {
@@ -40,7 +40,7 @@ impl Tool {
         outcome.is_ok_and(|outcome| outcome.end == End::Code(0) && self.is_told_by(&outcome.text()))
     }
 
-    /// Another series has other flags, and other files.
+    /// Other series have other flags and files.
     fn is_told_by(&self, text: &str) -> bool {
         let (series, _) = self.version.rsplit_once('.').unwrap_or((self.version, ""));
         text.split([' ', 'v', '\n']).any(|word| word.starts_with(&format!("{series}.")))

@@ -1,9 +1,9 @@
-//! `cargo xtask weaken`: is every stated ordering needed, and would a lost wake be noticed?
+//! `cargo xtask weaken`: is every stated ordering needed, and do the models notice a lost wake?
 //!
-//! Builds one instrumented copy of the locks and their models under the target directory, in which each ordering and each
-//! wake is a numbered site, and runs the models once per mutation of a site. A mutant that no model catches has to be named
-//! on its line, or in the comment right above it, by `// SURVIVES: reason`; or by `// EXPLORED: reason`, if the models may
-//! miss it and `lockwright explore` does not (crates/sim/tests/explore.rs). The sources themselves are never touched.
+//! Builds an instrumented copy of the locks and their models under the target directory. In it, each ordering and each
+//! wake is a numbered site. Then runs the models once per mutation of a site. A mutant that no model catches must have
+//! a comment `// SURVIVES: reason` on its line or just above it. Use `// EXPLORED: reason` if the models may miss it
+//! but `lockwright explore` finds it (crates/sim/tests/explore.rs). The sources themselves are never changed.
 
 use crate::No;
 use crate::pool::parallel;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     model: u64,
 }
 
-/// A place in the sources that can be made weaker.
+/// A place in the sources that can be weakened.
 struct Site {
     file: String,
     line: usize,
@@ -43,7 +43,7 @@ struct Site {
     survives: Option<String>,
 }
 
-/// How the reason begins where the models find a mutation only by luck.
+/// The prefix of the reason if the models find a mutation only by chance.
 const EXPLORED: &str = "explore finds it: ";
 
 const ORDERINGS: [(&str, &[&str]); 4] = [
@@ -53,7 +53,7 @@ const ORDERINGS: [(&str, &[&str]); 4] = [
     ("SeqCst", &["AcqRel"]),
 ];
 
-/// One change at one place.
+/// One change at one site.
 struct Mutant<'a> {
     number: usize,
     site: &'a Site,
@@ -78,7 +78,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         args.only.as_deref().unwrap_or_default()
     );
     let jobs = thread::available_parallelism().map_or(1, usize::from);
-    // Whatever fails without a mutation would "catch" every mutant.
+    // A failure without a mutation would count as catching every mutant.
     let files: BTreeSet<_> = mutants.iter().map(|mutant| models_of(&mutant.site.file)).collect();
     let files: Vec<_> = files.into_iter().collect();
     for (of, broken) in files.iter().zip(parallel(jobs, &files, |of| models.caught_by(None, of))) {
@@ -91,7 +91,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         let of = models_of(&mutant.site.file);
         let mut caught = models.caught_by(Some(mutant), &of)?;
         if caught.is_none() && mutant.site.survives.is_none() {
-            // Nobody looked long enough, if the machine stood still or had other work: once more, with time.
+            // Perhaps the search was too short, because the machine stood still or was busy. Try again with more time.
             caught = patient.caught_by(Some(mutant), &of)?;
         }
         println!("{}", mutant.describe(caught.as_deref()));
@@ -104,7 +104,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         let counts = files.entry(&site.file).or_default();
         match (caught?, &site.survives) {
             (true, None) => counts[0] += 1,
-            // Of two mutations of one site the comment may mean the other.
+            // If a site has two mutations, the comment may be about the other one.
             (true, Some(_)) if site.weaker.len() > 1 => counts[0] += 1,
             (true, Some(why)) if why.starts_with(EXPLORED) => counts[0] += 1,
             (false, Some(_)) => counts[1] += 1,
@@ -127,7 +127,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The mutants that `args` ask for.
+/// The mutants that `args` select.
 fn chosen<'a>(sites: &'a [Site], args: &Args) -> Vec<Mutant<'a>> {
     let mut quick = BTreeMap::new();
     for (number, site) in sites.iter().enumerate().filter(|(_, site)| site.survives.is_none()) {
@@ -169,12 +169,12 @@ fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Copies the workspace's three crates to `copy`; every site of the locks becomes a call.
+/// Copies three of the workspace's crates to `copy`. In the locks, every site becomes a call.
 fn instrument(root: &Path, copy: &Path) -> Result<Vec<Site>> {
     let mut sites = Vec::new();
     for name in ["platform", "locks", "model"] {
-        // Not `crates`: cargo tells packages apart by their paths inside their workspaces, and the target directory
-        // is shared.
+        // Not `crates`: cargo distinguishes packages by their paths in the workspace, and the target directory is
+        // shared.
         let (from, to) = (root.join("crates").join(name), copy.join("weakened").join(name));
         if to.exists() {
             fs::remove_dir_all(&to)?;
@@ -208,7 +208,7 @@ fn instrument(root: &Path, copy: &Path) -> Result<Vec<Site>> {
     Ok(sites)
 }
 
-/// What an instrumented site calls: as stated, unless it is the one under test.
+/// The function that instrumented sites call. It returns the stated ordering, except at the site under test.
 const SITE: &str = r#"extern crate std;
 use crate::{Ordering, Platform};
 use std::sync::OnceLock;
@@ -254,7 +254,7 @@ fn copy_tree(from: &Path, to: &Path, edit: &mut impl FnMut(&Path, String) -> Str
     Ok(())
 }
 
-/// Replaces the sites of one file by calls, and lists them.
+/// Replaces the sites of one file by calls, and records them.
 fn mutate(file: &str, text: &str, sites: &mut Vec<Site>) -> String {
     let mut out = String::new();
     let mut in_tests = false;
@@ -266,7 +266,7 @@ fn mutate(file: &str, text: &str, sites: &mut Vec<Site>) -> String {
             line.trim_start().starts_with("use ") || line.trim_start().starts_with("pub use ");
         let code_end = line.find("//").unwrap_or(line.len());
         let (code, comment) = line.split_at(code_end);
-        // On the line itself, or in the comment right above it.
+        // On the line itself, or in the comment just above it.
         let said = |word, prefix: &str| {
             let (_, reason) = comment.split_once(word)?;
             Some(format!("{prefix}{}", reason.trim()))
@@ -337,8 +337,8 @@ fn mutate_code(
     }
 }
 
-/// Builds the models on the copy; returns their executables by name. The target directory is everybody's, so that only
-/// our own crates are built again.
+/// Builds the models in the copy. Returns their executables by name. The target directory is shared, so only our own
+/// crates are rebuilt.
 fn build(copy: &Path, target: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -366,15 +366,16 @@ fn build(copy: &Path, target: &Path) -> Result<BTreeMap<String, PathBuf>> {
     Ok(tests)
 }
 
-/// Which models reach a file: their first words, and the tests they are in. A front lock's own file is reached by the models
-/// of it; what all of them share by those of each, and of rules that only the models have.
+/// The models that cover a file: the first words of their names, and their tests. A front lock's own file is covered by
+/// the models of that lock. Code that all front locks share is covered by the models of each, and of rules that exist
+/// only in models.
 fn models_of(file: &str) -> (String, &'static [&'static str]) {
     let own = |lock: &str| lock.trim_end_matches(".rs").replace('_', "-");
     match file.split_once('/') {
         Some(("front", lock)) => {
             let rules = || front_rules().map(|entry| entry.id);
             let named: Vec<&str> = rules().filter(|id| *id == own(lock)).collect();
-            // The line is the same under each: two are enough.
+            // The line is the same under each lock, so two are enough.
             let words = if named.is_empty() { rules().take(2).collect() } else { named };
             (
                 words.join(",") + ",condvar,backwards,patient,posix",
@@ -382,13 +383,13 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
             )
         }
         Some(("posix", _)) => ("posix".into(), &["posix"]),
-        // `rwlock` is also below others.
+        // `rwlock` is also used by other locks.
         Some(("rw", "rwlock.rs" | "waiting.rs" | "single.rs")) => {
             ("rwlock".into(), &["rwlock", "read_write"])
         }
         Some(("rw", lock)) => (own(lock), &["read_write"]),
         Some(("condvar", _)) => ("condvar".into(), &["condvar"]),
-        // Parts of locks, in files of their own.
+        // Parts of locks in separate files.
         Some(("amp", "rearranger.rs" | "lengths.rs")) => ("cal-textbook".into(), &["locks"]),
         Some(("numa", "shuffling.rs")) => ("shfllock".into(), &["locks"]),
         Some((_, lock)) => (own(lock), &["locks"]),
@@ -396,7 +397,7 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
     }
 }
 
-/// The models' executables, and how long they may look.
+/// The models' executables, and their time limits.
 #[derive(Clone)]
 struct Models {
     tests: BTreeMap<String, PathBuf>,
@@ -432,7 +433,7 @@ impl Models {
             said.read_to_string(&mut text)?;
             let last = text.lines().rev().find_map(|line| line.split_once("loom: "));
             if last.is_none() && start.elapsed() > self.limit {
-                break; // its time was up before it began
+                break; // time was up before it began
             }
             let (_, model) = last.with_context(|| format!("no model of '{words}' in '{test}'"))?;
             if !passed {
@@ -443,7 +444,7 @@ impl Models {
     }
 }
 
-/// Did the models pass, or the time? A model that does not end is not one that noticed something.
+/// Did the models pass, or run out of time? A model that doesn't end hasn't noticed anything.
 fn passes(child: &mut Child, limit: Duration) -> Result<bool> {
     let start = Instant::now();
     loop {

@@ -26,7 +26,7 @@ pub enum Workload {
     Rwlock,
     /// Bytes per lock.
     Memory,
-    /// Who overtakes whom.
+    /// The order of service: which threads overtake which.
     Order,
     /// Epochs of four critical sections under two locks, with a latency SLO.
     Epoch,
@@ -35,13 +35,13 @@ pub enum Workload {
 /// A named set of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SuiteName {
-    /// What the project promises, with a bar for each promise; exit code 1 if one is missed.
+    /// The project's promises for its default lock, with a bar for each. Exit code 1 if a bar is missed.
     Bars,
-    /// What it promises for asl, on emulated little cores if the machine has none.
+    /// The promises for asl, with emulated little cores if the machine has none.
     Asl,
 }
 
-/// 0 to 100, in steps of 0.1.
+/// A number from 0 to 100, in steps of 0.1.
 fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     let tenths = (value * 10.0).round() / 10.0;
@@ -51,7 +51,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Whether threads are bound to CPUs.
+/// Are threads bound to CPUs?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Pin {
     /// No.
@@ -206,8 +206,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// How long one measurement takes. The bars need many measurements, and their ratios are medians over the
-    /// rounds anyway.
+    /// The length of one measurement. The bars need many measurements, and their ratios are medians over the rounds
+    /// anyway.
     pub(crate) fn time_s(&self) -> f64 {
         self.time.unwrap_or(if self.suite == Some(SuiteName::Bars) { 0.2 } else { 0.4 })
     }

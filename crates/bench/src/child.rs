@@ -1,4 +1,4 @@
-//! Runs one worker: a process group of its own, a time limit, an answer.
+//! Runs one worker in its own process group, with a time limit, and reads its answer.
 
 use crate::spec::{Answer, Spec};
 use crate::subject::Subject;
@@ -9,17 +9,17 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a worker is told of the machine: it decides how locks behave.
+/// Variables about the machine. They affect the locks, so workers inherit them.
 pub(crate) const OF_MACHINE: [&str; 2] = ["LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_PAUSE"];
 
 /// How a worker ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// With an answer, and what it said on standard error.
+    /// With an answer, and with its output on standard error.
     Answered(Box<Answer>, String),
-    /// Not within its time limit: killed. What its threads were at.
+    /// It exceeded its time limit and was killed. The text describes the states of its threads.
     Hung(String),
-    /// Otherwise: why.
+    /// It failed for this reason.
     Failed(String),
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    // What our caller wants of its own programs is not asked of a worker; but the machine is its own.
+    // Remove variables that our caller set for its own programs, except those about the machine.
     for (name, _) in std::env::vars_os() {
         let mut of_machine = OF_MACHINE.iter().chain([&lockwright_energy::VARIABLE]);
         let is_machine = of_machine.any(|one| name == *one);
@@ -68,7 +68,7 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
     let mut state = String::new();
     if hung {
         state = threads_of(child.id());
-        // SAFETY: a signal to the group that we made, whose leader is not yet waited for.
+        // SAFETY: a signal to our own process group, whose leader has not been reaped.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
     let status = child.wait().context("cannot wait for a worker")?;
@@ -87,8 +87,7 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
     }
 }
 
-/// Reads what has arrived, waiting until `deadline` at most; `false` if nothing came. Closes the pipe
-/// at the end.
+/// Reads what has arrived, waiting until `deadline` at most; `false` if nothing arrived. Closes the pipe at its end.
 fn drain<R: Read + AsRawFd>(
     from: &mut Option<R>,
     into: &mut Vec<u8>,
@@ -100,7 +99,7 @@ fn drain<R: Read + AsRawFd>(
     // SAFETY: one valid entry.
     let ready = unsafe { libc::poll(&mut poll, 1, left.as_millis().min(i32::MAX as u128) as i32) };
     if ready <= 0 {
-        // Interrupted by a signal: look again, unless time is up.
+        // A signal interrupted poll: try again, unless time is up.
         return Ok(!left.is_zero() && ready < 0);
     }
     let mut buffer = [0; 4096];
@@ -124,7 +123,7 @@ fn drain_all<R: Read + AsRawFd>(
     Ok(true)
 }
 
-/// The threads of process `id`: their states (R runs, S sleeps) and the CPU time each has used.
+/// Describes the threads of process `id`: their states (R runs, S sleeps) and the CPU time that each has used.
 fn threads_of(id: u32) -> String {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{id}/task")) else { return "gone".into() };
     // SAFETY: no preconditions.
@@ -132,7 +131,7 @@ fn threads_of(id: u32) -> String {
     let mut threads = Vec::new();
     for task in tasks.flatten() {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        // After the name, which is in brackets: state is field 3, user and system time are 14 and 15.
+        // Fields follow the name in parentheses: state is field 3, user and system time are 14 and 15.
         let fields: Vec<&str> =
             stat.rsplit(") ").next().unwrap_or_default().split_whitespace().collect();
         if let [state, ..] = fields[..] {

@@ -1,13 +1,13 @@
-//! Work that takes time and touches no memory: the critical section and the gap.
+//! Computation that takes a given time without accessing memory: the critical section and the gap.
 
 use crate::point::{Length, Point};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Entries of a thread's table of lengths.
+/// Size of a thread's table of lengths.
 const TABLE: usize = 4096;
 
-/// One dependent multiply-and-mix chain: its time is proportional to `turns`, whatever the caches do.
+/// A chain of dependent multiplications: its time is proportional to `turns`, regardless of caches.
 #[inline(never)]
 pub(crate) fn compute(turns: u32) {
     let mut x = u64::from(turns) | 1;
@@ -17,7 +17,7 @@ pub(crate) fn compute(turns: u32) {
     black_box(x);
 }
 
-/// Turns per nanosecond: the fastest of many short stretches, because a stall can only lengthen one.
+/// Turns per nanosecond, from the fastest of many short stretches, because a stall can only lengthen one.
 pub fn calibrate() -> f64 {
     const TURNS: u32 = 20_000;
     let mut best = u128::MAX;
@@ -49,18 +49,18 @@ impl Random {
     }
 }
 
-/// What one operation computes.
+/// The computation of one operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// Turns in the critical section.
     pub(crate) cs: u32,
-    /// Turns after it.
+    /// Turns in the gap.
     pub(crate) gap: u32,
-    /// 0 to 999: decides between reading and writing.
+    /// 0 to 999: decides between read and write.
     pub(crate) permille: u16,
 }
 
-/// A thread's lengths, made before the start, used round and round.
+/// A thread's lengths. They are computed before the start, and used cyclically.
 #[derive(Debug)]
 pub(crate) struct Plan {
     steps: Vec<Step>,
@@ -68,7 +68,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The lengths of thread `thread`: the same for each lock that gets this seed.
+    /// The lengths of thread `thread`. They are the same for every lock with this seed.
     pub(crate) fn new(point: &Point, turns_per_ns: f64, seed: u64, thread: u32) -> Plan {
         let mut random = Random(seed ^ (u64::from(thread) << 32));
         random.next();
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// A table of turns whose mean is exactly (to a turn) the wanted one.
+/// A table of turns with exactly (to within one turn) the wanted mean.
 fn lengths(mean_ns: u32, length: Length, turns_per_ns: f64, random: &mut Random) -> Vec<u32> {
     let mean = f64::from(mean_ns) * turns_per_ns;
     match length {
@@ -98,7 +98,7 @@ fn lengths(mean_ns: u32, length: Length, turns_per_ns: f64, random: &mut Random)
         Length::Exponential => {
             let draws: Vec<f64> = (0..TABLE).map(|_| -random.unit().ln()).collect();
             let scale = mean * TABLE as f64 / draws.iter().sum::<f64>();
-            // Rounding at random keeps the mean of short lengths.
+            // Random rounding preserves the mean of short lengths.
             draws.iter().map(|d| (d * scale + random.unit()).floor() as u32).collect()
         }
     }
@@ -117,7 +117,7 @@ mod tests {
             let wanted = f64::from(mean_ns) * 0.5;
             prop_assert!((mean - wanted).abs() < 0.02 * wanted + 0.05, "{} for {}", mean, wanted);
             let above = table.iter().filter(|&&t| f64::from(t) > wanted).count() as f64 / TABLE as f64;
-            // e^-1 = 0.37 of an exponential distribution lies above its mean; half of a symmetric one.
+            // Share of values above the mean: e^-1 = 0.37 for an exponential distribution, half for a symmetric one.
             prop_assert!((0.25..0.45).contains(&above), "{above}");
         }
     }

@@ -1,4 +1,4 @@
-//! From the command line to the plan: which locks, at which points.
+//! Converts the command line to a plan: which locks, at which points.
 
 use crate::args::{Args, Pin, SuiteName, Workload};
 use crate::names::split;
@@ -10,12 +10,12 @@ use crate::system;
 use anyhow::{Error, Result, bail};
 use std::path::Path;
 
-/// The SLO of epochs that are given none.
+/// The SLO of epochs without an explicit one.
 const DEFAULT_SLO_NS: u64 = 100_000;
-/// Mutexes of the workload `calls`.
+/// Number of mutexes of the workload `calls`.
 const DEFAULT_MUTEXES: u32 = 6;
 
-/// What `args` ask for, and the suite if they name one.
+/// The plan for `args`, and the suite if they name one.
 pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<Suite>)> {
     if let Some(spec) = &args.emulate {
         system::check_emulation(spec)?;

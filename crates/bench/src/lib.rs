@@ -1,15 +1,15 @@
-//! `lockwright bench`: locks measured side by side in one run.
+//! `lockwright bench`: measures locks side by side in one run.
 //!
 //! ```text
 //!  args ─► grid ─► plan (subjects x points) ─► run ─► child ═══ process ═══ worker (any lock, any workload)
 //!                                               └─► measured ─► summary, suite ─► report, plot
 //! ```
 //!
-//! Each measurement is a process of its own, and the same program for every lock: glibc's, ours and a
-//! peer's by LD_PRELOAD, `parking_lot`, `std` and the catalogue compiled in. docs/bench.md has the
-//! definitions and the reasons.
+//! Each measurement is a separate process. The same program runs for every lock: glibc's, ours and a peer's are loaded
+//! by LD_PRELOAD; `parking_lot`, `std` and the catalogue are compiled in. docs/bench.md has the definitions and the
+//! reasons.
 //!
-//! The layers, which `cargo xtask tidy` holds to: a module names modules below it, none above, and none in a circle.
+//! The layers, which `cargo xtask tidy` enforces: a module uses only modules in lower layers, and there are no cycles.
 //!
 //! ```text
 //!  command    this file
@@ -77,11 +77,11 @@ pub fn main(
     if let Some(merged) = &merged {
         if args.worker.is_some() {
             bail!(
-                "the shards are of a command that makes none: bench --worker\n\
+                "the shards are from a command that makes none: bench --worker\n\
                  hint: run the shards again"
             );
         }
-        // The files' words name paths where they were made, and anybody may have written them.
+        // Paths in the shards' files belong to the machines that made them, and anyone could have written the files.
         if [&args.json, &args.csv, &args.svg].into_iter().any(Option::is_some) {
             eprintln!(
                 "note: --json, --csv and --svg of the shards write nothing here\n\
@@ -107,8 +107,8 @@ pub fn main(
     let (plan, suite) = grid::plan(&args, library.as_deref().map_err(String::as_str))?;
     let session = open(&plan, &args, merged)?;
     run::complete(&plan, &session)?;
-    // Writing comes last; that it will fail should be said before hours of work, but after what is wrong with the command: what
-    // is there is lost.
+    // Files are written last. If that will fail, say so before hours of work, but only after checking the rest of the
+    // command, because existing files are overwritten.
     for dir in [&args.svg, &args.out].into_iter().flatten() {
         std::fs::create_dir_all(dir).map_err(|cause| unwritable(dir, &cause))?;
     }
@@ -142,7 +142,7 @@ pub fn main(
         if let Some(caution) = report::caution(&plan, &measured, &machine) {
             text += &format!("{}\n", wrapped(&caution));
         }
-        // Of a suite the bars are what is asked for.
+        // For a suite, the bars are the result.
         if wide || verdicts.is_empty() {
             text += &format!("\n{}", report::tables(&plan, &summaries, &ceilings, wide));
         }
@@ -213,10 +213,10 @@ pub fn main(
     })
 }
 
-/// The session that the flags ask for, or that of merged shards.
+/// The session that the flags request, or the session of merged shards.
 fn open(plan: &plan::Plan, args: &Args, merged: Option<Merge>) -> Result<Session> {
     if merged.is_none() && args.shards.are_unused() {
-        return Ok(Session::transient()); // libraries may be long
+        return Ok(Session::transient()); // don't read the libraries, which may be large
     }
     let inputs = plan.inputs()?;
     let named = |words: Vec<String>| Plan::new("lockwright", words, &inputs);
@@ -229,14 +229,14 @@ fn open(plan: &plan::Plan, args: &Args, merged: Option<Merge>) -> Result<Session
     let session = args.shards.open(&plan, args.out.as_deref(), || here.clone())?;
     match session.machines().first() {
         Some((shard, machine)) if *machine != here => bail!(
-            "shard {shard} was begun on another machine ({machine}), and all rounds of a point are of one\n\
+            "shard {shard} was begun on another machine ({machine}); all rounds of a point need the same machine\n\
              hint: go on there, or begin it here in another folder"
         ),
         _ => Ok(session),
     }
 }
 
-/// Which machine measured which points, if more than one did.
+/// Describes which machine measured which points, if there is more than one machine.
 fn machines(plan: &plan::Plan, session: &Session) -> Vec<String> {
     let mut of: Vec<(&str, Vec<String>)> = Vec::new();
     for (shard, machine) in session.machines() {

@@ -1,4 +1,4 @@
-//! What was measured, one measurement at a time; and one lock's beside another's.
+//! The results of single measurements, and ratios between locks.
 
 use crate::plan::Plan;
 use crate::spec::Answer;
@@ -24,11 +24,11 @@ pub(crate) enum Status {
 /// One measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Which row of the grid.
+    /// The row of the grid.
     pub row: usize,
-    /// Which lock.
+    /// The lock.
     pub subject: usize,
-    /// Which repetition.
+    /// The repetition.
     pub rep: u32,
     /// One-way line transfer before and after the group, in nanoseconds.
     pub line_ns: (Option<f64>, Option<f64>),
@@ -36,25 +36,25 @@ pub(crate) struct Sample {
     pub kept: bool,
     /// How it ended.
     pub status: Status,
-    /// What it found.
+    /// The worker's answer.
     pub answer: Option<Answer>,
 }
 
-/// Where the joules come from.
+/// The source of energy figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Energy {
-    /// Which source.
+    /// The kind of source.
     pub source: Kind,
-    /// Which files of it, or which watts.
+    /// Details: the files read, or the assumed watts.
     pub what: String,
-    /// Why there is no better one.
+    /// Why there is no better source.
     pub notes: Vec<String>,
-    /// The model's, should nothing measure.
+    /// The model's watts, used if nothing measures energy.
     pub watts: Watts,
 }
 
 impl Energy {
-    /// What this machine has.
+    /// The best source on this machine.
     pub(crate) fn here(watts: Watts) -> Self {
         let source = Source::here(watts.clone());
         Self {
@@ -66,31 +66,32 @@ impl Energy {
     }
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// Every measurement, discarded ones too.
+    /// Every measurement, including the discarded ones.
     pub samples: Vec<Sample>,
     /// Groups discarded because the regime changed.
     pub discarded: u32,
-    /// Groups whose regime changed in every attempt: measured less often than asked.
+    /// Groups whose regime changed in every attempt. They have fewer repetitions than requested.
     pub given_up: u32,
     /// Groups kept.
     pub kept: u32,
-    /// Ended by Ctrl-C.
+    /// Was it interrupted by Ctrl-C?
     pub interrupted: bool,
-    /// CPUs that other programs used meanwhile, of those that we may use; `None`: the kernel doesn't tell.
+    /// Number of CPUs, of those that we may use, that other programs used during the run; `None`: the kernel doesn't
+    /// say.
     pub others_cpus: Option<f64>,
     /// Turns of the compute loop per nanosecond.
     pub turns_per_ns: f64,
-    /// Where the joules come from.
+    /// The source of energy figures.
     pub energy: Energy,
-    /// Lines for people: what failed and how.
+    /// Messages for the user: what failed and why.
     pub notes: Vec<String>,
 }
 
 impl Measured {
-    /// Nothing yet.
+    /// No measurements yet.
     pub(crate) fn new(turns_per_ns: f64, energy: Energy) -> Self {
         Self {
             samples: Vec::new(),
@@ -105,7 +106,7 @@ impl Measured {
         }
     }
 
-    /// What was measured in addition.
+    /// Adds more measurements.
     pub(crate) fn add(&mut self, more: Measured) {
         self.samples.extend(more.samples);
         self.discarded += more.discarded;
@@ -115,7 +116,7 @@ impl Measured {
         self.saw(more.others_cpus);
     }
 
-    /// How many CPUs others used in a part of the run: the worst part counts.
+    /// Records how many CPUs others used in a part of the run. The worst part counts.
     pub(crate) fn saw(&mut self, others_cpus: Option<f64>) {
         self.others_cpus = match (self.others_cpus, others_cpus) {
             (Some(one), Some(other)) => Some(one.max(other)),
@@ -124,7 +125,7 @@ impl Measured {
     }
 }
 
-/// Kept samples of one row and subject that have an answer.
+/// The kept samples of one row and subject that have an answer.
 pub(crate) fn kept(
     measured: &Measured,
     row: usize,
@@ -137,7 +138,7 @@ pub(crate) fn kept(
         .filter_map(|s| Some((s.rep, s.answer.as_ref()?)))
 }
 
-/// `figure` of `subject` by that of `other` in the same group.
+/// The ratio of `figure` between `subject` and `other`, within the same group.
 pub(crate) fn paired(
     measured: &Measured,
     row: usize,
@@ -155,14 +156,14 @@ pub(crate) fn paired(
     Spread::of(&values)
 }
 
-/// The highest rate at the point of `row` in repetition `rep`, under any lock.
+/// The highest rate of any lock at the point of `row`, in repetition `rep`.
 pub(crate) fn ceiling(plan: &Plan, measured: &Measured, row: usize, rep: u32) -> Option<f64> {
     let of = |&subject: &usize| kept(measured, row, subject).find(|(r, _)| *r == rep);
     let rates = plan.ceilings[row].iter().filter_map(of).map(|(_, answer)| answer.rate());
     rates.max_by(f64::total_cmp)
 }
 
-/// Did one of our own locks (not a peer) hang or die?
+/// Did one of our own locks (not a peer) hang or crash?
 pub(crate) fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
     measured.samples.iter().any(|s| {
         matches!(s.status, Status::Hung | Status::Failed)

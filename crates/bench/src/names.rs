@@ -1,4 +1,4 @@
-//! Names of locks: for a shell's completion (which accepts any text), and for messages about a wrong one.
+//! Names of locks: for shell completion (which accepts any text), and for messages about unknown names.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
@@ -7,11 +7,11 @@ use lockwright_numbers::units::word;
 use lockwright_text::nearest;
 use std::ffi::OsStr;
 
-/// Takes any text on the command line; the names are for the shell's completion.
+/// Accepts any text on the command line. The names are for shell completion only.
 #[derive(Clone)]
 pub struct Names(pub fn() -> Vec<String>);
 
-/// What `--lock` of the bench understands.
+/// The names that the bench's `--lock` accepts.
 pub(crate) const LOCKS: Names = Names(|| {
     let preloaded = CATALOG.iter().map(|entry| entry.id.to_owned());
     let in_process = CATALOG.iter().chain(READ_WRITE).map(|entry| format!("in:{}", entry.id));
@@ -36,8 +36,8 @@ impl TypedValueParser for Names {
     }
 }
 
-/// A class of cores in `spec` whose name is almost that of a known one, and that one. A name of the user's own is another
-/// word; `mid1` and the like are the topology's.
+/// A class of cores in `spec` whose name is nearly a known one, with that known name. A user's own class name must
+/// differ more; `mid1` and the like are defined by the topology.
 pub fn misspelt_class(spec: &str) -> Option<(&str, &'static str)> {
     const KNOWN: [&str; 3] = ["big", "mid", "little"];
     spec.split(',').find_map(|piece| {
@@ -50,11 +50,11 @@ pub fn misspelt_class(spec: &str) -> Option<(&str, &'static str)> {
     })
 }
 
-/// What to say of a bad lock, and a hint; `names`: those that it may have.
+/// A message about an invalid lock, and a hint. `names` are the valid ones.
 pub fn advice<'a>(bad: &Bad<'_>, names: impl IntoIterator<Item = &'a str>) -> (String, String) {
     let (name, known) = (bad.name, bad.known());
     if bad.why == Why::Name {
-        // A name that takes no options may be here, with some.
+        // A name that takes no options may have been given some.
         let close = nearest(name, names).filter(|close| *close != name);
         let hint = close.map_or("lockwright list".to_owned(), |close| {
             format!("did you mean '{close}'? `lockwright list` shows all")
@@ -81,7 +81,7 @@ pub fn advice<'a>(bad: &Bad<'_>, names: impl IntoIterator<Item = &'a str>) -> (S
     (format!("{bad}{meant}"), hint)
 }
 
-/// At commas and blanks, but not at those within an item's options: `fifo:spin=1,bypass=2,barging`.
+/// Splits at commas and blanks, but not within an item's options: `fifo:spin=1,bypass=2,barging`.
 pub fn split(text: &str) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let separates = |char: char| char == ',' || char.is_whitespace();

@@ -1,30 +1,32 @@
-//! By how much is one of two things better? They are measured in turns, one pair a round.
+//! How much better is one of two things? They are measured alternately, one pair per round.
 //!
-//! What disturbs the machine for longer than a round disturbs both of a pair, and leaves their ratio. Of the rounds' ratios (their
-//! logarithms) the middle is the Hodges-Lehmann estimate, and the interval is that of Wilcoxon's signed-rank test (Hollander,
-//! Wolfe, Chicken, *Nonparametric Statistical Methods*, section 3.3). It asks one thing of noise: that it raises a ratio as it lowers
-//! it, by as much and as often, for which the order within rounds has to change. A round that went wrong hardly moves either.
+//! A disturbance that lasts longer than a round affects both members of a pair, and leaves their ratio unchanged. From
+//! the rounds' ratios (their logarithms) we compute the Hodges-Lehmann estimate, and the interval of Wilcoxon's
+//! signed-rank test (Hollander, Wolfe, Chicken, *Nonparametric Statistical Methods*, section 3.3). The test only
+//! requires noise to be symmetric: it raises ratios as much and as often as it lowers them. That is why the order
+//! within rounds alternates. A single bad round hardly affects the results.
 
 use lockwright_numbers::quantile;
 use serde::Serialize;
 
-/// How often an interval may miss, if enough rounds were measured. Whoever looks ten times at a comparison that goes on is then
-/// wrong once in some hundred.
+/// How often an interval may miss the true ratio, if enough rounds were measured. A user who looks at a running
+/// comparison ten times is then wrong once in a few hundred cases.
 const DOUBT: f64 = 0.001;
 
-/// How far from its mean, in deviations, a normal variable lies with that probability: half of it at each end.
+/// The distance from the mean, in standard deviations, that a normal variable exceeds with that probability, counting
+/// both tails.
 const NORMAL: f64 = 3.290_53;
 
-/// Up to this many rounds, the chances of all sums of ranks are counted.
+/// Up to this many rounds, the distribution of rank sums is computed exactly.
 const EXACT: usize = 100;
 
-/// Fewer rounds tell nothing.
+/// Fewer rounds show nothing.
 pub const FEWEST: usize = 8;
 
-/// Rounds from which intervals miss no more often than they should: 2 / 2^11 is less than a thousandth.
+/// From this many rounds on, intervals miss as seldom as they should: 2 / 2^11 is less than a thousandth.
 pub const ENOUGH: usize = 11;
 
-/// A ratio, and where it surely lies.
+/// A ratio and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The lower end.
@@ -33,14 +35,14 @@ pub struct Interval {
     pub middle: f64,
     /// The upper end.
     pub high: f64,
-    /// How many rounds it is of.
+    /// The number of rounds.
     pub rounds: usize,
-    /// The probability that the interval holds the ratio, at least.
+    /// The minimum probability that the interval contains the ratio.
     pub confidence: f64,
 }
 
 impl Interval {
-    /// Of the rounds' ratios; `None`: they are too few, or one of them is no ratio.
+    /// The interval for the rounds' ratios; `None`: there are too few, or one of them is not a positive number.
     pub fn of(ratios: &[f64]) -> Option<Interval> {
         let rounds = ratios.len();
         if rounds < FEWEST || !ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0) {
@@ -63,7 +65,7 @@ impl Interval {
         })
     }
 
-    /// What it says, if a difference of less than `margin` (0.05: five per cent) doesn't count.
+    /// The finding, if a difference of less than `margin` (0.05: five per cent) doesn't count.
     pub fn finding(&self, margin: f64) -> Finding {
         let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
         if self.low > 1.0 && self.middle >= most {
@@ -78,15 +80,15 @@ impl Interval {
     }
 }
 
-/// What an [`Interval`] says.
+/// The conclusion from an [`Interval`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finding {
     /// The ratio is above 1, and by enough to count.
     Better,
-    /// It is below 1, likewise.
+    /// The ratio is below 1, and by enough to count.
     Worse,
-    /// Whatever it is, it doesn't count.
+    /// The difference is too small to count.
     Same,
     /// More rounds are needed.
     Unclear,
@@ -94,16 +96,16 @@ pub enum Finding {
 
 /// How many means the interval leaves out at each end, and how often it then misses.
 ///
-/// Each round is above or below the true ratio with equal chances. The test goes by the sum of the ranks of those above.
+/// Each round is above or below the true ratio with equal probability. The test uses the rank sum of the rounds above.
 fn left_out(rounds: usize) -> (usize, f64) {
     if rounds > EXACT {
-        // The sum is as good as normal: its mean, its deviation, and the point below which half a thousandth lies.
+        // The sum is approximately normal: its mean, its deviation, and the point below which half a thousandth lies.
         let n = rounds as f64;
         let (mean, deviation) =
             (n * (n + 1.0) / 4.0, (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt());
         return ((mean - NORMAL * deviation - 0.5).floor() as usize, DOUBT);
     }
-    // chances[s]: that the ranks 1, 2, ... of the rounds above add up to s.
+    // chances[s]: how often the rounds above have rank sum s.
     let mut chances = vec![1.0];
     for rank in 1..=rounds {
         let mut next = vec![0.0; chances.len() + rank];
@@ -123,7 +125,8 @@ fn left_out(rounds: usize) -> (usize, f64) {
     (0, doubt)
 }
 
-/// Should a comparison that goes on be looked at after this many rounds? Not after each: who looks often enough sees anything.
+/// Should a running comparison be evaluated after this many rounds? Not after each one: frequent checks find
+/// differences by chance.
 pub fn is_look(round: usize) -> bool {
     let mut look = ENOUGH;
     while look < round {
@@ -147,7 +150,7 @@ mod tests {
             (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
         }
 
-        /// A run that takes `time`, beside a neighbour: mostly a little longer, now and then much longer.
+        /// A run that takes `time` on a machine with a noisy neighbour: mostly a little longer, sometimes much longer.
         fn run(&mut self, time: f64) -> f64 {
             let burst = if self.next() < 0.15 { 0.8 * self.next() } else { 0.0 };
             time * (1.0 + 0.1 * self.next() + burst)
@@ -161,7 +164,7 @@ mod tests {
         let (left_out_of_20, doubt) = left_out(20);
         assert_eq!(left_out_of_20, 21);
         assert!((doubt - 2.0 * 0.000_425).abs() < 1e-6, "{doubt}");
-        // For many rounds it is close to what counting says, on the safe side.
+        // For many rounds, it is close to the exact value, on the safe side.
         let (counted, guessed) = (left_out(EXACT).0, left_out(EXACT + 1).0);
         assert!(guessed > counted && guessed < counted + EXACT, "{counted}, {guessed}");
         assert_eq!(left_out(ENOUGH).0, 0);
@@ -202,7 +205,7 @@ mod tests {
         assert!((1..=10_000).filter(|round| is_look(*round)).count() < 40);
     }
 
-    /// What a comparison finds that stops by itself, or after 60 rounds.
+    /// The finding of a comparison that stops by itself, or after 60 rounds.
     fn compared(dice: &mut Dice, one: f64, other: f64) -> Finding {
         let mut ratios = Vec::new();
         for round in 1..=60 {
@@ -225,7 +228,7 @@ mod tests {
             let of = |wanted| found.iter().filter(|finding| **finding == wanted).count();
             [Finding::Better, Finding::Same, Finding::Worse, Finding::Unclear].map(of)
         };
-        // Of 200: better, no difference that counts, worse, hidden by noise.
+        // Out of 200: better, no difference that counts, worse, hidden by noise.
         assert_eq!(count(1.10), [188, 0, 0, 12], "docs/compare.md has these");
         assert_eq!(count(1.00), [1, 106, 0, 93], "and these");
         assert_eq!(count(1.03), [19, 10, 0, 171], "and these");

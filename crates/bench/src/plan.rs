@@ -1,42 +1,41 @@
-//! What to run: points, and who runs at each.
+//! What to run: the points, and the locks at each.
 
 use crate::point::{Point, Work};
 use crate::subject::Subject;
 use serde::Serialize;
 use std::path::Path;
 
-/// One row of the grid: a point and who runs there.
+/// One row of the grid: a point and its locks.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     /// The point.
     pub point: Point,
-    /// Indices of subjects; the reference comes first.
+    /// Indices of the subjects; the reference comes first.
     pub subjects: Vec<usize>,
 }
 
 /// What to run.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The locks; number 0 is the reference.
+    /// The locks. The first one is the reference.
     pub subjects: Vec<Subject>,
     /// The points.
     pub rows: Vec<Row>,
-    /// Of each row, the subjects that show what its point can reach at most ([`ceilings`]); none where nothing can.
+    /// For each row, the subjects that show the maximum rate at its point ([`ceilings`]); empty if none can.
     pub ceilings: Vec<Vec<usize>>,
-    /// Repetitions of each.
+    /// Number of repetitions.
     pub reps: u32,
     /// Length of one measurement.
     pub time_s: f64,
-    /// How long one measurement may take in all, in seconds; `None`: as its length and threads need.
+    /// Time limit of one measurement in seconds; `None`: it depends on length and threads.
     pub limit_s: Option<f64>,
-    /// Seed of the lengths.
+    /// The seed for the lengths.
     pub seed: u64,
 }
 
-/// What has to be measured to know what the points of `rows` can reach at most: two threads that have a CPU each and a
-/// test-and-set lock (the two fastest CPUs), or one CPU alone, whichever is more. Those that do it are added to `subjects`;
-/// `library` slows what is emulated. Points whose figure isn't the throughput of one exclusive lock have no
-/// ceiling.
+/// Subjects that show the maximum rate at the points of `rows`: two threads with a CPU each (the two fastest CPUs) and
+/// a test-and-set lock, or one CPU alone; the higher rate counts. They are added to `subjects`. `library` slows
+/// emulated cores down. There is no ceiling for points whose figure isn't the throughput of one exclusive lock.
 pub(crate) fn ceilings(
     rows: &[Row],
     cpus: usize,
@@ -63,23 +62,23 @@ pub(crate) fn ceilings(
     rows.iter().map(&mut of_row).collect()
 }
 
-/// Does the point's rate count critical sections of one lock, or epochs of them?
+/// Does the point's rate count critical sections under one lock, or epochs of them?
 fn has_ceiling(work: &Work) -> bool {
     match work {
         Work::Mutex | Work::Trylock | Work::Timedlock { .. } | Work::Epoch { .. } => true,
-        // A ticket's line moves beside the lock's; the others' figures are not throughput under a lock that excludes.
+        // Tickets move a second cache line. The figures of the others are not throughput under an exclusive lock.
         Work::Order { .. } | Work::Rwlock { .. } | Work::Queue { .. } | Work::Barrier => false,
-        // Several locks, and some who ask give up.
+        // There are several locks, and some attempts fail.
         Work::Calls { .. } => false,
         Work::Uncontended { .. } | Work::Memory { .. } | Work::EpochCost => false,
     }
 }
 
-/// What a subject measures at a point: the point itself, except for a ceiling, which has its own threads.
+/// The point that a subject measures. A ceiling has its own number of threads, and otherwise the same point.
 pub(crate) fn point_of(subject: &Subject, point: &Point) -> Point {
     let Some(threads) = subject.alone else { return point.clone() };
     let work = match point.work {
-        // Nothing is tried, or given up, by who has what he needs.
+        // The ceiling's holder always has the lock, so no attempt fails or times out.
         Work::Trylock | Work::Timedlock { .. } => Work::Mutex,
         ref work => work.clone(),
     };

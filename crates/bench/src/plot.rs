@@ -1,4 +1,4 @@
-//! Two plots: throughput against the first lock of each group (glibc, but for suites), and the percentiles of waits.
+//! Two plots: throughput relative to the first lock of each group (glibc, except in suites), and percentiles of waits.
 
 use crate::plan::{Plan, Row};
 use crate::subject::Role;
@@ -19,7 +19,7 @@ fn colour(role: Role) -> Ink {
     }
 }
 
-/// What the colours mean; a ceiling is one of throughput.
+/// The meaning of the colours; ceilings only occur in throughput plots.
 const KEY: [(Role, &str); 5] = [
     (Role::Reference, "glibc"),
     (Role::Ours, "ours, through the preload"),
@@ -28,7 +28,7 @@ const KEY: [(Role, &str); 5] = [
     (Role::Ceiling, "the point's ceiling"),
 ];
 
-/// A group for each point, a row for each lock there that has a cell.
+/// One group per point, with a row for each lock that has a cell.
 fn draw(
     plan: &Plan,
     summaries: &[Summary],
@@ -58,7 +58,7 @@ fn draw(
     Some(Rows { head, blocks: vec![Block { columns: vec![column], groups }] }.svg())
 }
 
-/// Throughput as a ratio to that of the group's first lock; whiskers are the range of the repetitions.
+/// Throughput relative to the group's first lock. Lines show the range of the repetitions.
 pub(crate) fn throughput(
     plan: &Plan,
     summaries: &[Summary],
@@ -75,7 +75,7 @@ pub(crate) fn throughput(
     let glibc = |row: &Row| plan.subjects[row.subjects[0]].role == Role::Reference;
     let first = if plan.rows.iter().all(glibc) { "glibc" } else { "the first" };
     let name = format!("ratio to {first}'s throughput (more is better)");
-    // One repetition that went wild doesn't press the others together.
+    // One extreme repetition must not squeeze the others together.
     let mut column = Column::new("", Axis::linear(name, si).within(0.0, max), &["ratio", "rate"]);
     column.rules = vec![Rule { at: 1.0, name: String::new(), ink: Ink::TEXT }];
     let title = format!(
@@ -93,7 +93,7 @@ pub(crate) fn throughput(
 
 /// The percentiles of waits, on a logarithmic axis.
 pub(crate) fn latency(plan: &Plan, summaries: &[Summary], machine: &Machine) -> Option<String> {
-    let name = "time from asking for the lock to having it (less is better)";
+    let name = "time from requesting the lock to getting it (less is better)";
     let column = Column::new("", Axis::log(name, time), &["P50", "P99", "P99.9", "max"]);
     let title = "Waits: P50 (ring), P90, P99, P99.9 (dots), longest (bar)".to_owned();
     let key = &KEY[..KEY.len() - 1];

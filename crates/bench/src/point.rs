@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Length {
-    /// Every length is the mean. Two pinned threads then fall into step: see docs/bench.md.
+    /// Every length is the mean. Two pinned threads then run in lockstep: see docs/bench.md.
     Fixed,
     /// Drawn from an exponential distribution.
     Exponential,
 }
 
-/// A way to ask for a mutex.
+/// A way to request a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
@@ -25,16 +25,16 @@ pub(crate) enum Call {
     Timed,
     /// Waits until a time of the monotonic clock (pthread_mutex_clocklock).
     Clock,
-    /// As lock, and each 64th section yields the CPU (sched_yield) while it holds the mutex.
+    /// As lock, but every 64th critical section yields the CPU (sched_yield) while it holds the mutex.
     Yield,
 }
 
 impl Call {
-    /// Every one.
+    /// All ways.
     pub(crate) const ALL: [Call; 5] =
         [Call::Lock, Call::Try, Call::Timed, Call::Clock, Call::Yield];
 
-    /// Does it end at a deadline?
+    /// Does it have a deadline?
     pub(crate) fn has_deadline(self) -> bool {
         matches!(self, Call::Timed | Call::Clock)
     }
@@ -56,61 +56,61 @@ impl Call {
 pub(crate) enum Work {
     /// Each thread: lock, critical section, unlock, gap.
     Mutex,
-    /// One thread locks and unlocks; `second_thread`: another one exists, asleep.
+    /// One thread locks and unlocks; `second_thread`: a second thread exists, but sleeps.
     Uncontended {
         /// Does the process have a second thread?
         second_thread: bool,
     },
-    /// As `Mutex`, but with trylock: who fails goes on to the gap.
+    /// As `Mutex`, but with trylock: a thread that fails goes on to the gap.
     Trylock,
     /// As `Mutex`, but with a deadline.
     Timedlock {
         /// The time until the deadline.
         timeout_us: u32,
     },
-    /// As `Mutex`, but each operation draws one of several mutexes, and one of several ways to ask for it.
+    /// As `Mutex`, but each operation draws one of several mutexes, and one of several ways to request it.
     Calls {
         /// The ways.
         calls: Vec<Call>,
-        /// How many mutexes.
+        /// Number of mutexes.
         mutexes: u32,
-        /// The longest time until a deadline; each is drawn between nothing and this.
+        /// The maximum time until a deadline; each is drawn between zero and this.
         timeout_us: u32,
     },
-    /// As `Mutex`, but most of the acquisitions only read.
+    /// As `Mutex`, but most acquisitions are for reading.
     Rwlock {
-        /// Per cent of reads.
+        /// Percentage of reads.
         reads: f64,
     },
     /// Producers and consumers on a bounded queue: one mutex, two condition variables.
     Queue {
-        /// Threads that put.
+        /// Number of producers.
         producers: u32,
-        /// Threads that take.
+        /// Number of consumers.
         consumers: u32,
     },
-    /// A barrier of all threads made of a mutex and a broadcast.
+    /// A barrier of all threads, made of a mutex and a broadcast.
     Barrier,
-    /// Memory that many locks take.
+    /// Measures the memory that many locks take.
     Memory {
-        /// How many locks.
+        /// Number of locks.
         locks: u32,
-        /// Contended once each, or only locked by one thread.
+        /// Is each lock contended once, or only locked by a single thread?
         contended: bool,
     },
-    /// The paper's Bench-1: each operation is an epoch with four critical sections of different lengths under
-    /// two locks. Its first third, in which windows settle, is not counted.
+    /// The paper's Bench-1: each operation is an epoch with four critical sections of different lengths under two
+    /// locks. The first third of the run, in which windows settle, is not counted.
     Epoch {
         /// The epoch's latency SLO.
         slo_ns: u64,
-        /// Locks that its critical sections take in turns: 2 in the paper, or 1.
+        /// The number of locks between which its critical sections alternate: 2 in the paper, or 1.
         locks: u32,
     },
-    /// One thread begins and ends an empty epoch, again and again; and the memory that epochs take.
+    /// One thread repeatedly begins and ends an empty epoch. Also measures the memory that epochs take.
     EpochCost,
-    /// As `Mutex`, with tickets drawn on arrival to see who overtakes whom.
+    /// As `Mutex`, but threads draw tickets on arrival, to show which threads overtake which.
     Order {
-        /// An overtaker that came within this time of its victim is not held against the lock.
+        /// Overtaking doesn't count if the overtaker arrived within this time after its victim.
         grace_ns: u64,
     },
 }
@@ -128,13 +128,13 @@ pub(crate) struct Point {
     pub gap_ns: u32,
     /// How lengths vary.
     pub length: Length,
-    /// Cache lines that the critical section writes besides.
+    /// Additional cache lines that the critical section writes.
     pub lines: u32,
     /// Is thread i bound to CPU i (modulo CPUs)?
     pub pin: bool,
-    /// Is there a second pass that takes the time of each wait?
+    /// Is there a second pass that measures each wait?
     pub latency: bool,
-    /// The emulated machine, as LOCKWRIGHT_EMULATE; `None`: the real one.
+    /// The emulated machine in the form of LOCKWRIGHT_EMULATE; `None`: the real one.
     pub emulate: Option<String>,
 }
 
@@ -157,7 +157,7 @@ impl Point {
         }
     }
 
-    /// The point in a few words: what stands in the tables, and names it in the raw data.
+    /// A short description of the point, for tables and raw data.
     pub(crate) fn label(&self) -> String {
         match &self.emulate {
             None => self.bare_label(),
@@ -165,7 +165,7 @@ impl Point {
         }
     }
 
-    /// Where the point's figures come from.
+    /// The origin of the point's figures.
     pub(crate) fn origin(&self) -> &'static str {
         if self.emulate.is_some() { "emulated" } else { "real" }
     }
@@ -209,7 +209,7 @@ impl Point {
         }
     }
 
-    /// What the rate of this point counts.
+    /// The unit of this point's rate.
     pub(crate) fn unit(&self) -> &'static str {
         match self.work {
             Work::Barrier => "rounds/s",
@@ -220,7 +220,7 @@ impl Point {
         }
     }
 
-    /// Threads that take part: what a measurement's time limit depends on.
+    /// The number of threads, on which a measurement's time limit depends.
     pub(crate) fn threads_used(&self) -> u32 {
         match self.work {
             Work::Queue { producers, consumers } => producers + consumers,

@@ -1,4 +1,4 @@
-//! How far a measurement is, on standard error.
+//! Shows the progress of a measurement on standard error.
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
@@ -9,7 +9,7 @@ pub fn progress(steps: u64, quiet: bool) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {left}{msg}");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key(
         "left",
-        // Before the first step nothing is known of the time left.
+        // Before the first step, the remaining time is unknown.
         |state: &ProgressState, to: &mut dyn std::fmt::Write| {
             if state.pos() > 0 {
                 let _ = write!(to, "{:#} left  ", HumanDuration(state.eta()));

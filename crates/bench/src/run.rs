@@ -1,4 +1,4 @@
-//! The run: repetitions of groups, each group all locks at one point, between two looks at the machine.
+//! The run: repetitions of groups. A group is all locks at one point, between two checks of the machine.
 
 use crate::child::{self, OF_MACHINE, Outcome};
 use crate::compute;
@@ -19,22 +19,22 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// A line transfer that grows or shrinks by more than this within a group: another regime of the hypervisor.
+/// If the line transfer grows or shrinks within a group by more than this factor, the hypervisor changed its regime.
 const REGIME: f64 = 1.6;
-/// Repetitions of the memory points: they hardly vary.
+/// Repetitions of the memory points, which hardly vary.
 const MEMORY_REPS: u32 = 3;
 
-/// One round of a point: all locks, one after the other. The unit of what is shared out and kept.
+/// One round of a point: all locks, one after the other. Sharding and storage work in these units.
 #[derive(Debug, Serialize, Deserialize)]
 struct Group {
     measured: Measured,
     machine: Machine,
 }
 
-/// What was measured, and on which machine first.
+/// The measurements, and the first machine that made them.
 pub(crate) struct Done {
     pub(crate) measured: Measured,
-    /// Of the first group, if it was not measured by this process.
+    /// The machine of the first group, if another process measured it.
     pub(crate) machine: Option<Machine>,
 }
 
@@ -46,13 +46,13 @@ impl Plan {
         }
     }
 
-    /// All that is measured in a group: the locks, and what the point can reach at most.
+    /// All subjects of a group: the locks, and those that show the point's maximum rate.
     fn group_of(&self, row: usize) -> Vec<usize> {
         [&self.rows[row].subjects[..], &self.ceilings[row]].concat()
     }
 
-    /// The groups, in the order in which one process measures them: rows and rounds, and the job of each. All rounds of a point
-    /// belong together, since locks are compared on one machine.
+    /// The groups, in the order in which one process measures them: rows and rounds, each with its job. All rounds of a
+    /// point belong together, because locks must be compared on one machine.
     fn groups(&self) -> Vec<(usize, u32, Job)> {
         let rounds = (0..self.reps).flat_map(|rep| (0..self.rows.len()).map(move |row| (row, rep)));
         let job = |(row, rep): (usize, u32)| {
@@ -62,15 +62,15 @@ impl Plan {
         rounds.filter(|(row, rep)| *rep < self.reps_of(&self.rows[*row])).map(job).collect()
     }
 
-    /// All that decides what is measured: of libraries what their files contain.
+    /// Everything that determines the measurements, including the contents of libraries.
     ///
     /// # Errors
-    /// One can't be read.
+    /// A library can't be read.
     pub(crate) fn inputs(&self) -> Result<Vec<Vec<u8>>> {
         let mut libraries: Vec<&Path> = Vec::new();
         let mut all = Vec::new();
         for Subject { name, choice, preload, .. } in &self.subjects {
-            // By its number: paths differ from machine to machine.
+            // Identify libraries by number: paths differ from machine to machine.
             let library = preload.as_deref().map(|path| {
                 let known = libraries.iter().position(|library| *library == path);
                 known.unwrap_or_else(|| {
@@ -98,18 +98,18 @@ impl Plan {
     }
 }
 
-/// Are all results there that the report of merged shards needs?
+/// Do the merged shards have all results that the report needs?
 pub(crate) fn complete(plan: &Plan, session: &Session) -> Result<()> {
     let jobs: Vec<Job> = plan.groups().into_iter().map(|(_, _, job)| job).collect();
     Ok(session.complete(&jobs)?)
 }
 
-/// Runs what is `session`'s of the plan, with a progress bar on stderr unless `quiet`. `watts`: for joules that nothing
-/// measures.
+/// Runs this session's part of the plan, with a progress bar on stderr unless `quiet`. `watts` is for energy that
+/// nothing measures.
 pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> Result<Done> {
     system::catch_interrupts();
     let groups = plan.groups();
-    // Of merged groups, the first one's are taken.
+    // For merged groups, the first group's calibration is used.
     let turns = if session.is_merged() { 0.0 } else { compute::calibrate() };
     let mut measured = Measured::new(turns, Energy::here(watts));
     let others = Others::since_now();
@@ -120,7 +120,7 @@ pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> 
         groups.iter().filter(|(_, _, job)| left(job)).map(|(row, _, _)| plan.group_of(*row).len());
     let bar = progress(steps.sum::<usize>() as u64, quiet);
     let mut retries = vec![plan.reps.max(3); plan.rows.len()];
-    // (row, subject) pairs that will not be asked again.
+    // (row, subject) pairs that are not measured again.
     let mut out = vec![vec![false; plan.subjects.len()]; plan.rows.len()];
 
     for (row, rep, job) in groups {
@@ -165,7 +165,7 @@ pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> 
     Ok(Done { measured, machine })
 }
 
-/// All locks at one point, once; again if the machine changed meanwhile. `None`: Ctrl-C.
+/// Measures all locks at one point once, and again if the machine changed in between. `None`: Ctrl-C.
 fn one_group(
     plan: &Plan,
     mut measured: Measured,
@@ -216,7 +216,7 @@ fn one_group(
     Ok(Some(measured))
 }
 
-/// One measurement. An error if the lock let two threads in, or the worker did not run on it at all.
+/// One measurement. An error if the lock let two threads in, or if the worker didn't run this lock.
 fn one(
     plan: &Plan,
     measured: &mut Measured,
@@ -235,11 +235,11 @@ fn one(
         watts: measured.energy.watts.clone(),
         fastest_first: who.alone.is_some(),
     };
-    // Crowds of spinners need their time to leave.
+    // Many spinning threads need time to leave.
     let limit = match point.work {
         _ if let Some(limit) = plan.limit_s => limit,
         Work::Memory { .. } => 60.0,
-        // A standby competitor may wait for as long as its window, at the end too.
+        // A standby competitor may wait for its whole window, even at the end.
         _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(point.threads_used()),
     };
     let outcome = child::run(who, &spec, Duration::from_secs_f64(limit))?;
@@ -247,12 +247,12 @@ fn one(
     let (status, answer) = match outcome {
         Outcome::Answered(answer, said) => {
             if let Err((why, hint)) = who.ran(&answer) {
-                // What the library itself says of it is nearer to the cause.
+                // The library's own message is closer to the cause.
                 let why = said.lines().next().map_or(why.clone(), |said| format!("{why}: {said}"));
                 bail!("{place} was not measured: {why}\nhint: {hint}");
             }
             if let Some(choice) = who.choice.as_ref().filter(|_| !said.is_empty()) {
-                // It does not say a word unless it leaves undone what it was asked to do.
+                // The library prints nothing unless it couldn't do what it was asked.
                 let said = said.lines().next().unwrap_or_default();
                 let emulate = point.emulate.as_ref().map(|e| format!("LOCKWRIGHT_EMULATE={e} "));
                 bail!(

@@ -1,11 +1,11 @@
-//! What the bench asks a worker process, and what the worker answers: JSON both ways.
+//! The bench's request to a worker process, and the worker's answer, both in JSON.
 
 use crate::point::Point;
 use crate::stats;
 use lockwright_energy::Watts;
 use serde::{Deserialize, Serialize};
 
-/// Whose lock a worker measures.
+/// The implementation of the lock that a worker measures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Lock {
@@ -19,42 +19,41 @@ pub(crate) enum Lock {
     Std,
 }
 
-/// What a worker gets.
+/// The request to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// Whose lock.
+    /// The lock's implementation.
     pub lock: Lock,
-    /// Which point.
+    /// The point.
     pub point: Point,
-    /// The measured time; the latency pass takes half of it more.
+    /// The measured time. The latency pass takes another half of it.
     pub time_s: f64,
     /// Calibration of the compute loop, the same for all workers of a run.
     pub turns_per_ns: f64,
-    /// Seed of the lengths, the same for all locks of a repetition.
+    /// Seed for the lengths, the same for all locks of a repetition.
     pub seed: u64,
-    /// What the machine draws, if nothing measures it.
+    /// The power that the machine draws, if nothing measures it.
     pub watts: Watts,
-    /// Are pinned threads given the fastest CPUs first, rather than in the order of their numbers?
+    /// Are pinned threads placed on the fastest CPUs first, rather than in CPU order?
     pub fastest_first: bool,
 }
 
-/// What the process says about its own locks: lockwright's library tells which it runs
-/// (`lockwright_record::mailbox`).
+/// Which locks the process runs, according to lockwright's library in it (`lockwright_record::mailbox`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InForce {
-    /// No such library is there.
+    /// There is no such library.
     #[default]
     NoLibrary,
-    /// One of another version, which can't be asked.
+    /// A library of another version, which can't be queried.
     OtherVersion,
     /// It stands aside: all locks are glibc's.
     Aside,
-    /// This default lock, and these rules for single mutexes.
+    /// The default lock, and rules for single mutexes.
     Locks {
-        /// As in LOCKWRIGHT_LOCK.
+        /// In the form of LOCKWRIGHT_LOCK.
         default: String,
-        /// As in LOCKWRIGHT_RULES.
+        /// In the form of LOCKWRIGHT_RULES.
         rules: String,
     },
 }
@@ -74,80 +73,80 @@ pub(crate) struct Percentiles {
     pub max: f64,
 }
 
-/// What the threads of one class of cores did.
+/// The results of the threads on one class of cores.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClassResult {
-    /// The class (0 is the fastest), as of the end of the run.
+    /// The class (0 is the fastest) at the end of the run.
     pub class: u8,
-    /// Threads that ended on it.
+    /// Number of threads that ended on it.
     pub threads: u32,
     /// Their operations.
     pub ops: u64,
     /// Their waits.
     pub wait: Option<Percentiles>,
-    /// Their epochs' latencies; of epochs, `threads` is 0 and the class is that of the CPU where one ended.
+    /// Their epochs' latencies. For epochs, `threads` is 0, and the class is that of the CPU on which an epoch ended.
     pub latency: Option<Percentiles>,
     /// Epochs that took longer than their SLO.
     pub violations: u64,
 }
 
-/// What a worker answers.
+/// A worker's answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    /// The lock has no such operation; everything else is void.
+    /// The lock lacks this operation; ignore everything else.
     pub unsupported: bool,
     /// File name of the object that provides `pthread_mutex_lock`.
     pub provider: String,
-    /// Which locks the preloaded library says that it ran, at the end of the measurement.
+    /// The locks that the preloaded library reported at the end of the measurement.
     pub in_force: InForce,
-    /// Operations (rounds, items) counted.
+    /// Number of operations (rounds, items).
     pub ops: u64,
-    /// Over this time.
+    /// The time that they took.
     pub elapsed_ns: u64,
-    /// User and system time that the process spent on them.
+    /// The user and system time that the process used for them.
     pub cpu_ns: u64,
-    /// What the machine used meanwhile; `None`: not known.
+    /// The energy that the machine used in that time; `None`: not known.
     pub joules: Option<f64>,
-    /// Where that comes from: `rapl`, `model`.
+    /// The source of the energy figure: `rapl`, `model`.
     pub joules_source: String,
-    /// Tries that failed, deadlines that passed (trylock, timedlock, calls).
+    /// Failed tries and missed deadlines (trylock, timedlock, calls).
     pub failures: u64,
-    /// The counter that the lock protected.
+    /// The final value of the counter that the lock protected.
     pub counted: u64,
-    /// What it must read.
+    /// Its expected value.
     pub expected: u64,
-    /// Operations of each thread.
+    /// Number of operations of each thread.
     pub per_thread: Vec<u64>,
-    /// Time per operation of each thread alone, without the lock.
+    /// Each thread's time per operation when alone and without the lock.
     pub alone_ns: Vec<f64>,
-    /// From asking to having (latency pass).
+    /// Time from requesting to getting the lock (latency pass).
     pub wait: Option<Percentiles>,
-    /// From having to having given back (latency pass).
+    /// Time from getting the lock to having released it (latency pass).
     pub hold: Option<Percentiles>,
     /// Epochs' latencies.
     pub latency: Option<Percentiles>,
     /// Time-stamp ticks of an empty epoch's start and end.
     pub epoch_ticks: Option<f64>,
-    /// Bytes for each thread and epoch.
+    /// Bytes per thread and epoch.
     pub bytes_per_epoch: Option<f64>,
-    /// By class of cores.
+    /// Results by class of cores.
     pub classes: Vec<ClassResult>,
-    /// Bytes that each lock took beside itself.
+    /// Bytes that each lock took in addition to itself.
     pub bytes_per_lock: Option<f64>,
     /// The lock's own size.
     pub size_of: u64,
-    /// Acquisitions that were overtaken, share of all.
+    /// Share of acquisitions that were overtaken.
     pub overtaken: Option<f64>,
-    /// The same, not counting overtakers within the grace time.
+    /// Share of acquisitions that were overtaken, ignoring overtakers within the grace time.
     pub overtaken_late: Option<f64>,
-    /// Most overtakers of one acquisition.
+    /// Maximum number of overtakers of one acquisition.
     pub longest_bypass: Option<u64>,
-    /// 99.9th percentile of overtakers.
+    /// 99.9th percentile of the number of overtakers.
     pub bypass_p999: Option<u64>,
 }
 
 impl Answer {
-    /// What happened per second.
+    /// Operations per second.
     pub(crate) fn rate(&self) -> f64 {
         self.ops as f64 * 1e9 / (self.elapsed_ns.max(1)) as f64
     }
@@ -162,14 +161,14 @@ impl Answer {
         Some(self.slowest()?.p99)
     }
 
-    /// CPU time of one operation.
+    /// CPU time per operation.
     pub(crate) fn cpu_per_op(&self) -> f64 {
         if self.ops == 0 { f64::INFINITY } else { self.cpu_ns as f64 / self.ops as f64 }
     }
 
-    /// Operations a joule (TPP).
+    /// Operations per joule (TPP).
     pub(crate) fn per_joule(&self) -> Option<f64> {
-        // What is measured in steps may not have moved.
+        // A source with coarse steps may not have advanced.
         self.joules.filter(|joules| *joules > 0.0).map(|joules| self.ops as f64 / joules)
     }
 

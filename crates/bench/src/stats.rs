@@ -1,16 +1,16 @@
-//! Figures of the reports: fairness, order. Definitions: `docs/bench.md`.
+//! Figures of the reports: fairness and order. Definitions: `docs/bench.md`.
 
-/// Jain's index of `shares`: 1 if all are equal, 1/n if one has everything. No share at all counts as equal.
+/// Jain's index of `shares`: 1 if all are equal, 1/n if one has everything. If all are zero, they count as equal.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|s| s * s).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// CAL's fairness: smallest slowdown by largest slowdown, where a thread's slowdown is its time per
-/// operation beside the others (`shared`) by its time per operation alone (`alone`).
+/// CAL's fairness: the smallest slowdown divided by the largest. A thread's slowdown is its time per operation in
+/// competition (`shared`) divided by its time per operation alone (`alone`).
 ///
-/// 1 if all are slowed alike, 0 if one of them never got the lock (`shared` infinite).
+/// The result is 1 if all are slowed equally, and 0 if one of them never got the lock (`shared` infinite).
 pub(crate) fn cal(shared: &[f64], alone: &[f64]) -> f64 {
     let slowdowns = || shared.iter().zip(alone).map(|(s, a)| s / a.max(f64::MIN_POSITIVE));
     let (min, max) = (slowdowns().fold(f64::INFINITY, f64::min), slowdowns().fold(0.0, f64::max));
@@ -23,27 +23,27 @@ pub(crate) fn cal(shared: &[f64], alone: &[f64]) -> f64 {
     }
 }
 
-/// How a lock kept the order of arrival.
+/// How well a lock preserved the order of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Order {
     /// Acquisitions.
     pub served: u64,
-    /// Acquisitions that somebody who came later overtook.
+    /// Acquisitions that a later arrival overtook.
     pub overtaken: u64,
-    /// Those whose first overtaker came at least the grace time later.
+    /// Those whose first overtaker arrived at least the grace time later.
     pub overtaken_late: u64,
-    /// The most overtakers that one acquisition had.
+    /// The maximum number of overtakers of one acquisition.
     pub longest_bypass: u64,
-    /// The 99.9th percentile of overtakers.
+    /// The 99.9th percentile of the number of overtakers.
     pub bypass_p999: u64,
 }
 
-/// Judges the order in which `services` (arrival ticket, arrival time) got the lock.
+/// Evaluates the order in which `services` (arrival ticket, arrival time) got the lock.
 ///
 /// The tickets are 0, 1, 2, ... without gaps, in any order.
 pub(crate) fn order(services: &[(u64, u64)], grace_ns: u64) -> Order {
     let n = services.len();
-    // A Fenwick tree over tickets: how many tickets below t were served already?
+    // A Fenwick tree over tickets: how many tickets below t have been served?
     let mut tree = vec![0u64; n + 1];
     let mut bypasses = Vec::with_capacity(n);
     for (served_before, &(ticket, _)) in services.iter().enumerate() {
@@ -60,7 +60,7 @@ pub(crate) fn order(services: &[(u64, u64)], grace_ns: u64) -> Order {
             i += i & i.wrapping_neg();
         }
     }
-    // The latest arrival that was served before: if it came well after ours, it overtook us for sure.
+    // The latest arrival among those served before. If it came well after this one, it certainly overtook this one.
     let mut latest = 0;
     let mut late = 0;
     for &(_, arrived) in services {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn cal_compares_slowdowns_not_shares() {
-        // A little core needs twice as long alone: with half of the operations it is treated equally.
+        // A little core needs twice the time when alone, so half the operations is fair.
         assert_eq!(cal(&[10.0, 20.0], &[1.0, 2.0]), 1.0);
         assert_eq!(cal(&[10.0, 20.0], &[1.0, 1.0]), 0.5);
         assert_eq!(cal(&[10.0, f64::INFINITY], &[1.0, 1.0]), 0.0);
@@ -95,11 +95,11 @@ mod tests {
     fn order_counts_the_overtaken_and_their_overtakers() {
         let kept = order(&[(0, 10), (1, 20), (2, 30)], 5);
         assert_eq!((kept.overtaken, kept.overtaken_late, kept.longest_bypass), (0, 0, 0));
-        // Ticket 0 was overtaken by 1 and 2, ticket 3 by nobody.
+        // Ticket 0 was overtaken by 1 and 2, ticket 3 by none.
         let broken = order(&[(1, 12), (2, 30), (0, 10), (3, 40)], 5);
         assert_eq!((broken.served, broken.overtaken, broken.longest_bypass), (4, 1, 2));
         assert_eq!(broken.overtaken_late, 1);
-        // Drawn at almost the same moment: overtaken, but not beyond the grace.
+        // Drawn at almost the same moment: overtaken, but within the grace time.
         assert_eq!(order(&[(1, 12), (0, 10)], 5).overtaken_late, 0);
     }
 

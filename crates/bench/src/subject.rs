@@ -10,19 +10,19 @@ use lockwright_text::cause;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What a lock is to the comparison.
+/// The lock's role in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
-    /// glibc's own: what all ratios refer to.
+    /// glibc's own lock, the reference of all ratios.
     Reference,
     /// Ours, through the preload.
     Ours,
     /// From the catalogue, compiled into the worker.
     InProcess,
-    /// Somebody else's.
+    /// A lock from another project.
     Peer,
-    /// Nobody's choice: what the point could reach at most.
+    /// Not a choice for users: shows the maximum rate of a point.
     Ceiling,
 }
 
@@ -31,19 +31,19 @@ pub(crate) enum Role {
 pub(crate) struct Subject {
     /// Its name in the reports.
     pub name: String,
-    /// What it is to the comparison.
+    /// Its role in the comparison.
     pub role: Role,
-    /// What the worker measures.
+    /// The lock that the worker measures.
     pub lock: Lock,
-    /// The library that the worker gets by LD_PRELOAD.
+    /// The library that the worker preloads.
     pub preload: Option<PathBuf>,
     /// The value of LOCKWRIGHT_LOCK.
     pub choice: Option<String>,
-    /// Of a ceiling: as many threads as this, instead of the point's, each bound to a CPU of its own, the fastest first.
+    /// For a ceiling: the number of threads, instead of the point's. Each is bound to its own CPU, the fastest first.
     pub alone: Option<u32>,
 }
 
-/// The lock that ceilings are measured with: nothing is simpler, and its holder's core takes it again most easily.
+/// The lock of the ceilings: nothing is simpler, and its holder's core retakes it most easily.
 const TEST_AND_SET: &str = "tas";
 
 impl Subject {
@@ -59,7 +59,7 @@ impl Subject {
         }
     }
 
-    /// glibc's algorithm on our code: it can be emulated on little cores, which glibc's own code can't.
+    /// glibc's algorithm in our library. It can run on emulated little cores, unlike glibc's own code.
     pub(crate) fn glibc_emulated(library: &Path) -> Subject {
         Subject {
             preload: Some(library.to_owned()),
@@ -105,8 +105,8 @@ impl Subject {
         })
     }
 
-    /// What `threads` pinned threads reach with a test-and-set lock: compiled in, or, where cores are emulated, by the
-    /// `library` that slows them.
+    /// Shows the rate of `threads` pinned threads with a test-and-set lock. The lock is compiled in or, for emulated
+    /// cores, run by the `library` that slows them down.
     pub(crate) fn ceiling(threads: u32, library: Option<&Path>) -> Subject {
         let cpus = if threads == 1 { "one CPU".into() } else { format!("{threads} CPUs") };
         let how = if library.is_some() { ", emulated" } else { "" };
@@ -145,7 +145,7 @@ impl Subject {
         })
     }
 
-    /// What is compared by default: the front locks, and the strongest peers.
+    /// The default subjects: the front locks, and the strongest peers.
     pub(crate) fn defaults(library: Result<&Path, &str>) -> Result<Vec<Subject>> {
         let front = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id);
         front
@@ -154,7 +154,7 @@ impl Subject {
             .collect()
     }
 
-    /// Every lock, in process and through the preload.
+    /// Every lock, both in process and through the preload.
     pub(crate) fn all(library: Result<&Path, &str>) -> Result<Vec<Subject>> {
         let ids = || CATALOG.iter().map(|e| e.id.to_owned());
         let mut names: Vec<String> = ids().collect();
@@ -163,7 +163,7 @@ impl Subject {
         names.iter().map(|name| Subject::parse(name, library)).collect()
     }
 
-    /// Did a worker run what this subject is, by its own `answer`? Why not, and a hint.
+    /// Did the worker run this subject's lock, according to its `answer`? If not, the reason and a hint.
     pub(crate) fn ran(&self, answer: &Answer) -> Result<(), (String, String)> {
         let Answer { provider, in_force, .. } = answer;
         let is_its_own = match &self.preload {
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!((ours.role, ours.choice.as_deref()), (Role::Ours, Some("fifo")));
     }
 
-    /// A worker's answer about whose lock it ran.
+    /// A worker's answer about the lock that it ran.
     fn answer(provider: &str, in_force: InForce) -> Answer {
         Answer { provider: provider.into(), in_force, ..Answer::default() }
     }
@@ -243,7 +243,7 @@ mod tests {
         };
         let ours = |in_force| why(&fifo, "liblockwright.so", in_force);
         assert_eq!(ours(locks("fifo:bypass=8", "")), None);
-        // What the library does with an option or a name that it doesn't know.
+        // What the library does with an unknown option or name.
         let glibc = "the library ran 'glibc', not 'fifo:bypass=8'";
         assert_eq!(ours(locks("glibc", "")).as_deref(), Some(glibc));
         assert!(ours(locks("fifo", "")).is_some() && ours(locks("fifo:bypass=8", "x")).is_some());
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(libc.as_deref(), Some("pthread_mutex_lock came from 'libc.so.6'"));
         assert_eq!(why(&Subject::glibc(), "libc.so.6", InForce::NoLibrary), None);
         assert!(why(&Subject::glibc(), "liblockwright.so", locks("auto", "")).is_some());
-        // Emulated, glibc's algorithm is run by the library, and so is the ceiling's lock.
+        // Under emulation, the library runs glibc's algorithm and the ceiling's lock.
         let glibc = Subject::glibc_emulated(so);
         assert_eq!(why(&glibc, "liblockwright.so", locks("glibc", "")), None);
         assert!(why(&glibc, "liblockwright.so", locks("auto", "")).is_some());

@@ -1,4 +1,4 @@
-//! Named sets of points, with what the figures must reach.
+//! Named sets of points, with bars for their figures.
 //!
 //! ```text
 //!   bars (what the project promises)    asl (what it promises of SLOs)

@@ -1,4 +1,4 @@
-//! The sums: what the kept repetitions of each lock at each point amount to.
+//! Summaries of the kept repetitions of each lock at each point.
 
 use crate::measured::{Measured, Status, ceiling, kept, paired};
 use crate::plan::Plan;
@@ -7,52 +7,52 @@ use crate::spec::{Answer, ClassResult, Percentiles};
 use lockwright_numbers::Spread;
 use serde::Serialize;
 
-/// What the kept repetitions of one lock at one point amount to.
+/// The summary of the kept repetitions of one lock at one point.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
-    /// Which row of the grid.
+    /// The row of the grid.
     pub row: usize,
-    /// Which lock.
+    /// The lock.
     pub subject: usize,
     /// How it ended.
     pub status: Status,
     /// Operations (rounds, items) per second.
     pub rate: Option<Spread>,
-    /// Rate, by that of the reference in the same group.
+    /// Rate relative to the reference in the same group.
     pub ratio: Option<Spread>,
-    /// Rate, by what the point reached at most in the same group.
+    /// Rate relative to the point's maximum in the same group.
     pub of_ceiling: Option<Spread>,
-    /// CPU time of an operation, in nanoseconds.
+    /// CPU time per operation, in nanoseconds.
     pub cpu_ns: Option<Spread>,
-    /// CPU time of an operation, by the reference's.
+    /// CPU time per operation, relative to the reference.
     pub cpu_ratio: Option<Spread>,
-    /// Operations a joule (TPP).
+    /// Operations per joule (TPP).
     pub tpp: Option<Spread>,
-    /// Operations a joule, by the reference's.
+    /// Operations per joule, relative to the reference.
     pub tpp_ratio: Option<Spread>,
-    /// Joules an operation (EPO).
+    /// Joules per operation (EPO).
     pub epo: Option<Spread>,
-    /// Where the joules come from.
+    /// The source of the energy figures.
     pub joules_source: Option<String>,
-    /// Longest wait by the reference's.
+    /// The longest wait, relative to the reference.
     pub wait_max_ratio: Option<Spread>,
     /// Waits: the medians of the repetitions' percentiles, but the maximum of maxima.
     pub wait: Option<Percentiles>,
-    /// Holds, likewise.
+    /// Holds, computed as for waits.
     pub hold: Option<Percentiles>,
     /// Jain's index.
     pub jain: Option<f64>,
     /// CAL's fairness.
     pub cal: Option<f64>,
-    /// Share of tries that failed.
+    /// The share of failed tries.
     pub failed_share: Option<f64>,
-    /// Bytes beside the lock.
+    /// Bytes in addition to the lock.
     pub bytes_per_lock: Option<Spread>,
     /// The lock's own size.
     pub size_of: Option<u64>,
-    /// Share of acquisitions overtaken (any; beyond the grace time).
+    /// Share of acquisitions that were overtaken: at all, and beyond the grace time.
     pub overtaken: Option<(f64, f64)>,
-    /// Most overtakers of one acquisition: 99.9th percentile, maximum.
+    /// Number of overtakers of one acquisition: 99.9th percentile, maximum.
     pub bypass: Option<(u64, u64)>,
     /// Latency of the epochs.
     pub latency: Option<Percentiles>,
@@ -60,13 +60,13 @@ pub(crate) struct Summary {
     pub epochs: Vec<EpochClass>,
     /// Ticks of an empty epoch.
     pub epoch_ticks: Option<Spread>,
-    /// Bytes for each thread and epoch.
+    /// Bytes per thread and epoch.
     pub bytes_per_epoch: Option<Spread>,
     /// Per class of cores.
     pub classes: Vec<Class>,
 }
 
-/// What the threads that ended on one class of cores did: medians over the repetitions.
+/// The results of threads that ended on one class of cores: medians over the repetitions.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Class {
     /// 0 is the fastest.
@@ -77,16 +77,16 @@ pub(crate) struct Class {
     pub wait: Option<Percentiles>,
 }
 
-/// What a point reached at most.
+/// The maximum rate of a point.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Ceiling {
-    /// Which row of the grid.
+    /// The row of the grid.
     pub row: usize,
-    /// Operations per second: of each group, the most that any of `by` reached.
+    /// Operations per second: for each group, the maximum over all candidates.
     pub rate: Spread,
-    /// The same by the reference's rate in that group.
+    /// That rate relative to the reference's in the same group.
     pub ratio: Option<Spread>,
-    /// Which of them it was most often.
+    /// The candidate that was most often the fastest.
     pub by: usize,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct EpochClass {
     pub violations: f64,
 }
 
-/// Sums up.
+/// Computes the summaries.
 pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
     let mut all = Vec::new();
     for (row, wanted) in plan.rows.iter().enumerate() {
@@ -216,7 +216,7 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
     all
 }
 
-/// What each point reached at most, where that was measured.
+/// The maximum rate of each point, if it was measured.
 pub(crate) fn ceilings(plan: &Plan, measured: &Measured) -> Vec<Ceiling> {
     let of_row = |row: usize| {
         let reference = plan.rows[row].subjects[0];

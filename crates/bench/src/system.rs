@@ -1,4 +1,4 @@
-//! What the bench asks of Linux.
+//! What the bench needs from Linux.
 
 use crate::names::misspelt_class;
 use lockwright_native::topology::Topology;
@@ -18,32 +18,32 @@ pub fn cpus() -> Vec<usize> {
     }
 }
 
-/// Gives the CPUs' classes of the emulated machine `spec` to [`lockwright_native::place`].
+/// Passes the CPUs' classes in the emulated machine `spec` to [`lockwright_native::place`].
 pub(crate) fn publish_classes(spec: &str) {
     let mut topology = Box::new(Topology::new());
     topology.read(b"/sys");
-    // The command line's check has refused what can't be.
+    // The command line was checked, so this can't fail.
     let _ = topology.set_emulated(spec);
     topology.publish();
 }
 
-/// The CPUs that this process may run on, those of the fastest class first, be it of the emulated machine `emulate`.
+/// The CPUs that this process may run on, fastest class first; by the emulated machine `emulate`, if given.
 pub(crate) fn fastest_first(emulate: Option<&str>) -> Vec<usize> {
     let mut topology = Box::new(Topology::new());
     topology.read(b"/sys");
-    // The command line's check has refused what can't be.
+    // The command line was checked, so this can't fail.
     let _ = emulate.map(|spec| topology.set_emulated(spec).map(drop));
     let mut cpus = cpus();
     cpus.sort_by_key(|&cpu| topology.cpu(cpu).map_or(0, |cpu| cpu.class.0));
     cpus
 }
 
-/// Can this machine emulate `spec`?
+/// Checks that this machine can emulate `spec`.
 pub(crate) fn check_emulation(spec: &str) -> anyhow::Result<()> {
     if let Some((name, meant)) = misspelt_class(spec) {
         anyhow::bail!(
-            "bad emulated machine '{spec}': unknown class '{name}'\nhint: did you mean '{meant}'? A name of your \
-             own must be less similar"
+            "bad emulated machine '{spec}': unknown class '{name}'\nhint: did you mean '{meant}'? A new \
+                 class must have a less similar name"
         );
     }
     let mut topology = Box::new(Topology::new());
@@ -55,7 +55,7 @@ pub(crate) fn check_emulation(spec: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Every CPU but `little` big, and `little` slowed by `factor`: a machine to emulate.
+/// A machine to emulate: all CPUs are big except `little`, which is slowed by `factor`.
 pub(crate) fn one_little(little: usize, factor: &str) -> String {
     let mut topology = Box::new(Topology::new());
     topology.read(b"/sys");
@@ -108,22 +108,22 @@ fn usage(whose: libc::c_int) -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// What other programs use of the CPUs that this process may run on, from some moment on. The load average would count our
-/// own threads, and so would the kernel's account of pressure.
+/// Measures how much other programs use the CPUs that this process may run on. The load average and the kernel's
+/// pressure figures would include our own threads.
 pub(crate) struct Others {
     at: Instant,
-    /// CPU time of all programs there, with stolen time; and our own, with that of the children that we waited for.
+    /// CPU time of all programs there, including stolen time; and our own, including children that we waited for.
     all: Duration,
     own: Duration,
 }
 
 impl Others {
-    /// `None`: the kernel doesn't tell.
+    /// Starts to measure. `None`: the kernel doesn't say.
     pub(crate) fn since_now() -> Option<Others> {
         Some(Others { at: Instant::now(), all: busy_time(&cpus())?, own: tree_time() })
     }
 
-    /// How many CPUs they used since then, on average.
+    /// Average number of CPUs that others have used since then.
     pub(crate) fn cpus(&self) -> Option<f64> {
         let now = Others::since_now()?;
         let (all, own) = (now.all.checked_sub(self.all)?, now.own.saturating_sub(self.own));
@@ -131,13 +131,14 @@ impl Others {
     }
 }
 
-/// How many CPUs others used, if `all` seconds of CPU time were used within `elapsed` seconds, `own` of them by us.
+/// Number of CPUs that others used, if `all` seconds of CPU time were used within `elapsed` seconds, `own` of them by
+/// us.
 fn besides(all: f64, own: f64, elapsed: f64) -> Option<f64> {
-    // Some sandboxes have the kernel's file, but write no figures into it.
+    // Some sandboxes provide the kernel's file without real figures.
     (all >= own / 2.0).then(|| (all - own).max(0.0) / elapsed.max(1e-3))
 }
 
-/// CPU time that was used on these CPUs since the machine started, or stolen from it.
+/// CPU time used on, or stolen from, these CPUs since boot.
 fn busy_time(cpus: &[usize]) -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     // SAFETY: asks for a constant.
@@ -148,7 +149,8 @@ fn busy_time(cpus: &[usize]) -> Option<Duration> {
     ))
 }
 
-/// The sum of user, nice, system and steal; interrupts belong to no program, and our own wakes cause some.
+/// The sum of user, nice, system and steal. Interrupts are left out: they belong to no program, and our own wake-ups
+/// cause some.
 fn busy_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
     let of = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();
@@ -160,12 +162,12 @@ fn busy_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
     (all.len() == cpus.len()).then(|| all.iter().sum())
 }
 
-/// User and system time of this process and of the children that it has waited for.
+/// User and system time of this process and of children that it has waited for.
 fn tree_time() -> Duration {
     usage(libc::RUSAGE_SELF) + usage(libc::RUSAGE_CHILDREN)
 }
 
-/// Memory that this process has to itself, counted page by page (`status` only gives an estimate).
+/// Private memory of this process, counted page by page (`status` is only an estimate).
 pub(crate) fn resident_bytes() -> u64 {
     let kilobytes = std::fs::read_to_string("/proc/self/smaps_rollup").ok().and_then(|rollup| {
         let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
@@ -205,7 +207,8 @@ pub(crate) fn line_transfer_ns() -> Option<f64> {
 
 /// One-way time of a cache line between two CPUs in nanoseconds: the median of many short bouts of ping-pong.
 ///
-/// Takes as long as `time` says, but at least 20 bouts, and half a second at most. `None` if a thread could not be started.
+/// Takes about `time`, but does at least 20 bouts and takes half a second at most. `None` if a thread could not be
+/// started.
 pub fn line_transfer_between(first: usize, last: usize, time: Duration) -> Option<f64> {
     const ROUNDS: u64 = 100;
     #[repr(align(128))]
@@ -213,7 +216,7 @@ pub fn line_transfer_between(first: usize, last: usize, time: Duration) -> Optio
     let ball = Line(AtomicU64::new(0));
     let over = AtomicBool::new(false);
     let (ball, over) = (&ball, &over);
-    // Two fresh threads: the caller's affinity stays as it is.
+    // Two new threads keep the caller's affinity unchanged.
     std::thread::scope(|scope| {
         scope.spawn(move || {
             pin_to(last);
@@ -251,7 +254,7 @@ pub fn line_transfer_between(first: usize, last: usize, time: Duration) -> Optio
 /// Set by Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C is noted instead of ending the process; the second one ends it.
+/// From now on, the first Ctrl-C is only recorded. The second one ends the process.
 pub fn catch_interrupts() {
     extern "C" fn note(_: libc::c_int) {
         if INTERRUPTED.swap(true, Relaxed) {
@@ -268,12 +271,12 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Relaxed)
 }
 
-/// The command as typed, the program by its name only: folders are nobody's business.
+/// The command as typed, with the program's name but not its folder, which may be private.
 pub fn command_line() -> String {
     shown_command(std::env::args())
 }
 
-/// A command's words, the program's name first, as reports show them.
+/// A command's words for reports, starting with the program's name.
 pub fn shown_command(words: impl IntoIterator<Item = String>) -> String {
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
@@ -285,15 +288,15 @@ pub fn shown_command(words: impl IntoIterator<Item = String>) -> String {
     std::iter::once(name).chain(words.map(shown)).collect::<Vec<_>>().join(" ")
 }
 
-/// The machine and the moment, as every report names them.
+/// The machine and the time, as in the head of every report.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Machine {
-    /// Whether figures are of this machine as it is: `real`, `emulated`, or some of both.
+    /// The origin of the figures: `real`, `emulated`, or both.
     #[serde(skip_deserializing)]
     pub origin: &'static str,
     /// The processor's own name.
     pub cpu: String,
-    /// CPUs that we may use.
+    /// CPUs that this process may use.
     pub cpus: usize,
     /// The kernel's release.
     pub kernel: String,
@@ -301,7 +304,7 @@ pub struct Machine {
     pub libc: String,
     /// UTC, ISO 8601.
     pub date: String,
-    /// Threads of other programs that were runnable at the start (load average of one minute).
+    /// Runnable threads of other programs at the start (load average over one minute).
     pub load: f64,
 }
 
@@ -331,12 +334,12 @@ impl Machine {
         }
     }
 
-    /// One line. Everything this command prints was measured, so it says *real*.
+    /// One line. It says *real*, because everything this command prints was measured.
     pub(crate) fn line(&self) -> String {
         format!("{}: {}", self.origin, self.what())
     }
 
-    /// Where figures come from, on one line: `origin`, this machine, and what else ran on it.
+    /// The origin of figures on one line: `origin`, this machine, and other load on it.
     pub fn source(&self, origin: impl std::fmt::Display) -> String {
         let load = match self.load {
             load if load > 0.5 => format!(", load average at the start {load:.1}"),
@@ -350,7 +353,7 @@ impl Machine {
         format!("{}, {}", self.kind(), self.date)
     }
 
-    /// The same without the date.
+    /// Processor, CPUs, kernel and C library, on one line.
     fn kind(&self) -> String {
         format!(
             "{}, {} CPU{}, Linux {}, {}",
@@ -362,7 +365,7 @@ impl Machine {
         )
     }
 
-    /// This machine's name and what it is, on one line: tells it from others.
+    /// This machine's name and kind, on one line, to distinguish machines.
     pub fn host(&self) -> String {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         format!("{}: {}", name.trim(), self.kind())

@@ -1,4 +1,4 @@
-//! The worker: a process of its own for each measurement, the same program for every lock.
+//! The worker: a separate process for each measurement, using the same program for every lock.
 //!
 //! ```text
 //!  workload/             what the threads do: one file a workload
@@ -32,7 +32,7 @@ use workload::queue::queue;
 use workload::rwlock::readers_and_writers;
 use workload::{calls, epoch, epoch_cost, memory, order, uncontended};
 
-/// Measures one point, as `spec` (JSON) says; prints the answer.
+/// Measures one point as requested by `spec` (JSON), and prints the answer.
 pub(crate) fn main(spec: &str) -> Result<()> {
     system::die_with_parent();
     let spec: Spec = serde_json::from_str(spec).context("cannot read the worker's orders")?;

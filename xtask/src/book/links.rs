@@ -1,4 +1,4 @@
-//! Links: those of the built book, those of README into it, and pages that the source names. Each must lead somewhere.
+//! Checks links: those of the built book, those from README into the book, and pages named in the sources.
 
 use super::{files, preprocess::ROOT_PAGES};
 use anyhow::{Context, Result};
@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A page of the book: where it may be entered, and where it leads.
+/// A page of the book: its anchors and its links.
 struct Page {
     anchors: BTreeSet<String>,
     links: Vec<String>,
 }
 
-/// How many links there are.
+/// Returns the number of links.
 ///
 /// # Errors
 /// A file can't be read.
@@ -27,7 +27,7 @@ pub(super) fn check(root: &Path, book: &Path, complaints: &mut Vec<String>) -> R
     }
     let mut count = 0;
     for (name, page) in &pages {
-        // All chapters in one file, and what the server shows for a page that is not there, from any folder.
+        // Skip the page with all chapters and the 404 page, whose links are relative to other folders.
         if name.ends_with("print.html") || name.ends_with("404.html") || name.ends_with("toc.html")
         {
             continue;
@@ -83,7 +83,7 @@ fn leads(
     }
 }
 
-/// README is no chapter; its links to chapters are the book's front door.
+/// README isn't a chapter, but its links lead into the book.
 fn readme(
     root: &Path,
     book: &Path,
@@ -113,7 +113,7 @@ fn readme(
     Ok(())
 }
 
-/// Pages that hints, `--help` and comments name.
+/// Checks that the pages named by hints, `--help` and comments exist.
 fn named(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
     let output = Command::new("git")
         .args(["grep", "-InoE", r"docs/[a-z0-9/_-]+\.md", "--"])
@@ -132,7 +132,7 @@ fn named(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
         .context("cannot run 'git grep'")?;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let page = line.rsplit(':').next().unwrap_or(line);
-        // This checker's own tests name pages that there needn't be.
+        // This checker's own tests name pages that don't exist.
         if !root.join(page).exists() && !line.starts_with("xtask/src/book/") {
             complaints.push(format!("{line}: there is no such page"));
         }

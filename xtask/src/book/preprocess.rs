@@ -1,5 +1,5 @@
-//! mdBook's preprocessor: pages of the repository's root become chapters, and links to other files of the repository, which
-//! no reader of the book has at hand, become their paths.
+//! mdBook's preprocessor. Pages in the repository's root become chapters. Links to other files of the repository, which
+//! the book's readers don't have, become the files' paths.
 
 use crate::tidy::root;
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Pages of the root that are chapters: their files there, their names in the book, their titles.
+/// Pages in the root that become chapters: file, name in the book, title.
 pub(super) const ROOT_PAGES: &[(&str, &str, &str)] = &[
     ("ARCHITECTURE.md", "architecture.md", "Architecture"),
     ("CONTRIBUTING.md", "contributing.md", "Contributing"),
@@ -16,7 +16,7 @@ pub(super) const ROOT_PAGES: &[(&str, &str, &str)] = &[
     ("CHANGELOG.md", "changelog.md", "Changes"),
 ];
 
-/// Standard input to standard output, as mdBook has it.
+/// Converts standard input to standard output, by mdBook's protocol.
 pub(super) fn main() -> Result<()> {
     let input: Value = serde_json::from_reader(std::io::stdin().lock())
         .context("standard input is not what mdBook sends\nhint: mdbook build")?;
@@ -47,7 +47,7 @@ fn chapter(item: &mut Value) {
     }
 }
 
-/// `text`, whose file lies in `folder` of the repository and whose chapter in `place` of the book.
+/// Adapts the links in `text`. Its file is in `folder` of the repository, and its chapter in `place` of the book.
 fn relinked(text: &str, folder: &Path, place: &Path) -> String {
     let mut fresh = text.to_owned();
     let links = Parser::new(text).into_offset_iter().filter_map(|(event, range)| match event {
@@ -71,7 +71,7 @@ fn relinked(text: &str, folder: &Path, place: &Path) -> String {
         let instead = match (file.strip_prefix("docs"), root_page) {
             (Ok(inside), _) => format!("[{words}]({up}{}{anchor})", inside.display()),
             (_, Some((_, name, _))) => format!("[{words}]({up}{name}{anchor})"),
-            _ if !root().join(&file).exists() => continue, // the check of links will find it
+            _ if !root().join(&file).exists() => continue, // the link check will report it
             _ => {
                 let path = file.display().to_string();
                 if path.contains(words.trim_matches('`')) {
@@ -86,7 +86,7 @@ fn relinked(text: &str, folder: &Path, place: &Path) -> String {
     fresh
 }
 
-/// Without `..` that lead back.
+/// The path with `..` resolved.
 fn tidied(path: &Path) -> PathBuf {
     let mut tidy = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,5 @@
-//! What was measured, and the file that keeps it: all figures are whole numbers, so that what is read is what was written.
+//! The results, and the file that keeps them. All figures are integers, so that reading returns exactly what was
+//! written.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -8,40 +9,40 @@ use std::fmt::Write as _;
 /// A file of results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Results {
-    /// On the virtual machine.
+    /// Results on virtual machines.
     pub(super) simulated: Option<Part>,
-    /// On the machine that measured it.
+    /// Results on a real machine.
     pub(super) real: Option<Part>,
 }
 
-/// What was measured in one go.
+/// The results of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
     /// `simulated` or `real`.
     pub(super) origin: String,
-    /// Of lockwright: number and commit.
+    /// lockwright's version and commit.
     pub(super) version: String,
-    /// How it was called.
+    /// The command line.
     pub(super) command: String,
-    /// Of its draws.
+    /// The seed of random draws.
     pub(super) seed: u64,
-    /// How long a run counts, ms.
+    /// Measured time of a run, ms.
     pub(super) run_ms: f64,
-    /// Interleaved rounds; 1 where the same seed gives the same figures.
+    /// Interleaved rounds; 1 if the same seed gives the same figures.
     pub(super) rounds: u32,
-    /// Too short to be published.
+    /// Is it too short to be published?
     pub(super) quick: bool,
-    /// The locks' names, glibc's first.
+    /// The names of the locks, glibc first.
     pub(super) locks: Vec<String>,
     pub(super) machines: Vec<Machine>,
 }
 
-/// A machine, and all of its points.
+/// A machine with all its points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) title: String,
-    /// CPUs of each class, the fastest first.
+    /// The number of CPUs in each class, the fastest first.
     pub(super) classes: Vec<(String, u32)>,
     pub(super) points: Vec<Point>,
 }
@@ -51,43 +52,43 @@ impl Machine {
         self.classes.iter().map(|(_, cpus)| cpus).sum()
     }
 
-    /// Are its cores of several classes?
+    /// Does it have several classes of cores?
     pub(super) fn is_unequal(&self) -> bool {
         self.classes.len() > 1
     }
 }
 
-/// What the threads did, and the results under each lock.
+/// What the threads did, with the results for each lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) threads: u32,
-    /// Computation in a section, ns; none: the sections of an epoch.
+    /// Computation in a critical section, ns; `None`: epochs have sections of different lengths.
     pub(super) section_ns: Option<u32>,
-    /// Between two of them, ns; of epochs: NOPs.
+    /// Gap between two sections, ns; for epochs: NOPs.
     pub(super) gap: u32,
-    /// The epochs' SLO, if there are epochs.
+    /// The epochs' SLO, if the point has epochs.
     pub(super) slo_us: Option<u32>,
-    /// By the locks' names; a lock whose run failed is missing.
+    /// By the lock's name. A lock whose run failed is missing.
     pub(super) of: BTreeMap<String, Figures>,
 }
 
-/// Of one lock at one point.
+/// The figures of one lock at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[u64; 7]", into = "[u64; 7]")]
 pub(super) struct Figures {
-    /// Operations a second.
+    /// Operations per second.
     pub(super) rate: u64,
-    /// Of all operations, or waits (real), ns.
+    /// P99 of all operations (simulated) or of waits (real), ns.
     pub(super) p99_ns: u64,
-    /// Of the threads on the slowest class of cores, ns; 0: none ended there.
+    /// P99 of the threads on the slowest class of cores, ns; 0: no operation ended there.
     pub(super) slow_p99_ns: u64,
-    /// From asking for a lock to having it, ns.
+    /// The longest time from requesting to getting a lock, ns.
     pub(super) longest_ns: u64,
-    /// CPU time of an operation, ns.
+    /// CPU time per operation, ns.
     pub(super) cpu_ns: u64,
-    /// Energy of an operation, nJ; 0: not measured.
+    /// Energy per operation, nJ; 0: not measured.
     pub(super) energy_nj: u64,
-    /// Throughput by glibc's, in millionths: the median of the rounds' ratios.
+    /// Throughput relative to glibc, in millionths: the median of the rounds' ratios.
     pub(super) of_glibc: u64,
 }
 
@@ -105,7 +106,7 @@ impl From<Figures> for [u64; 7] {
     }
 }
 
-/// What the numbers of a lock at a point are, in their order.
+/// The meaning of the numbers of a lock at a point, in order.
 const COLUMNS: &str = "operations a second; P99, ns; P99 on the slowest class, ns; longest wait, ns; \
 CPU time an operation, ns; energy an operation, nJ; millionths of glibc's throughput";
 
@@ -114,7 +115,7 @@ impl Results {
         serde_json::from_str(text).context("these are not results of 'cargo xtask choosing'")
     }
 
-    /// JSON with a line a point.
+    /// JSON with one line per point.
     pub(super) fn write(&self) -> Result<String> {
         let mut text = format!("{{\n\"columns\": {}", serde_json::to_string(COLUMNS)?);
         for (key, part) in [("simulated", &self.simulated), ("real", &self.real)] {
@@ -158,7 +159,7 @@ pub(super) mod tests {
         Figures::from([rate, longest_ns / 2, longest_ns, longest_ns, 900, 40, rate])
     }
 
-    /// A machine with a big core and a little one, two points without epochs and one with.
+    /// A machine with a big and a little core, two points without epochs and one with epochs.
     pub(in crate::choosing) fn part(of: &[(&str, [u64; 3], u64)]) -> Part {
         let point = |threads, slo_us: Option<u32>, place: usize| Point {
             threads,
@@ -188,7 +189,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The same with three locks, of which the default is the best at the first point alone.
+    /// The same part with three locks. The default lock is the best only at the first point.
     pub(in crate::choosing) fn three() -> Part {
         part(&[
             ("glibc", [100, 400, 900], 900_000),

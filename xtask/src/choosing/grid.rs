@@ -1,5 +1,5 @@
-//! What runs on the virtual machine: every machine that comes with the simulator, few threads to more than CPUs, short and
-//! long sections and gaps, and epochs with an SLO where cores differ.
+//! The runs on virtual machines: every built-in machine, few threads to more threads than CPUs, short and long sections
+//! and gaps, and epochs with an SLO on machines with unequal cores.
 
 use super::data::{Figures, Machine, Part, Point};
 use anyhow::{Result, bail};
@@ -14,31 +14,32 @@ use std::sync::Arc;
 /// The reference, which isn't in the catalogue.
 pub(super) const GLIBC: &str = "glibc";
 
-/// Of all runs.
+/// The seed of all runs.
 const SEED: u64 = 1;
 
-/// Sections and gaps, ns on the fastest class.
+/// Lengths of sections and gaps, ns on the fastest class.
 pub(super) const LENGTHS: [(u32, u32); 6] =
     [(100, 0), (100, 400), (100, 2000), (100, 10_000), (2000, 0), (2000, 10_000)];
 
-/// Shared lines that a section modifies.
+/// Number of shared cache lines that a section modifies.
 const LINES: f64 = 2.0;
 
 /// NOPs between two epochs, and the epochs' SLOs.
 const EPOCHS: [(u32, u32); 4] = [(600, 50), (600, 500), (6000, 50), (6000, 500)];
 
-/// Time that counts, and before it, ms: longer than the budget of a lock that leaves itself to one core.
+/// Measured time, and warm-up before it, ms. The measured time exceeds the budget for which a lock may stay on one
+/// core.
 const RUN_MS: u64 = 20;
 const WARMUP_MS: u64 = 2;
 
-/// Windows settle in the first ones.
+/// The same for epochs, whose windows settle during the warm-up.
 pub(super) const EPOCHS_RUN_MS: u64 = 100;
 const EPOCHS_WARMUP_MS: u64 = 20;
 
-/// With more threads a run takes too long for what it shows.
+/// With more threads, a run takes too long for what it shows.
 const MANY: u32 = 128;
 
-/// All front locks; of the textbook ones those that aren't presets, and the first one that lets slow cores stand by.
+/// All front locks, the textbook locks that aren't presets, and the first lock that makes slow cores stand by.
 pub(super) fn family() -> Vec<&'static Entry> {
     let standing_by = CATALOG.iter().find(|entry| entry.kind == Kind::Whole && entry.stands_by);
     let belongs = |entry: &&'static Entry| {
@@ -49,7 +50,7 @@ pub(super) fn family() -> Vec<&'static Entry> {
     CATALOG.iter().copied().filter(belongs).collect()
 }
 
-/// From a few to more than the CPUs.
+/// From a few threads to more than CPUs.
 fn threads(cpus: u32) -> Vec<u32> {
     let (few, half) = (4.min(cpus / 2), cpus / 2);
     let mut all = vec![few, cpus, 2 * cpus];
@@ -61,14 +62,14 @@ fn threads(cpus: u32) -> Vec<u32> {
     all
 }
 
-/// A point and its runs, one a lock.
+/// A point and its runs, one per lock.
 struct Planned {
     machine: usize,
     point: Point,
     runs: Vec<Run>,
 }
 
-/// Measures all points; `done` hears of each run that is over, of how many.
+/// Measures all points. `done` is called after each run, with the total number.
 pub(super) fn measure(
     quick: bool,
     command: String,
@@ -135,7 +136,7 @@ fn plan(profiles: &[Arc<Profile>], locks: &[LockSpec], shorter: u64) -> Result<V
                 samples: false,
                 timeline: None,
             };
-            // A textbook lock that knows nothing of an SLO has nothing to show there.
+            // Textbook locks that don't use SLOs are left out here.
             let knows = |lock: &&LockSpec| {
                 let of = |entry: &Entry| entry.kind == Kind::Front || entry.stands_by;
                 point.slo_us.is_none() || lock.entry().is_none_or(of)
@@ -183,7 +184,7 @@ fn figures(outcome: &Outcome, run: &Run, glibc: f64) -> Figures {
     let operations = outcome.operations.max(1) as f64;
     let whole = |value: f64| value.round() as u64;
     let slowest = outcome.classes.iter().rfind(|class| class.ran());
-    // A thread that has had nothing in all this time waits from before it, and longer.
+    // A thread without any acquisition has waited for the whole run, and longer.
     let starved = outcome.threads.iter().any(|thread| thread.acquisitions == 0);
     let longest = outcome.classes.iter().map(|class| class.wait.max_ns).max().unwrap_or(0);
     Figures {

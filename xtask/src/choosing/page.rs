@@ -9,7 +9,7 @@ use crate::demo::words::wrapped;
 use lockwright_locks::front::{auto, barging, slo};
 use std::fmt::Write as _;
 
-/// All of it; `file`: where the results are.
+/// The whole page. `file` is the path of the results.
 pub(super) fn page(results: &Results, file: &str) -> String {
     let mut page = "# Which lock for my program?\n\n".to_owned();
     page +=
@@ -78,7 +78,7 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
     slos(page, part);
 }
 
-/// The default to the best lock for programs.
+/// The default lock's throughput relative to the best lock for programs.
 fn to_front(point: &Point) -> f64 {
     let best = point.best_of(|lock, _| is_for_programs(lock)).map(|(_, best)| best.of_glibc.max(1));
     let own = point.of.get(AUTO).map(|own| own.of_glibc);
@@ -105,7 +105,7 @@ fn worst(part: &Part) -> String {
     })
 }
 
-/// Which number of threads suits it least.
+/// The number of threads for which it is worst.
 fn crowded(part: &Part) -> String {
     let share = |crowd: Crowd| {
         let group = Group::new(part, |_, own| own == crowd).0;
@@ -121,7 +121,7 @@ fn crowded(part: &Part) -> String {
     format!(" By number of threads: {}.", all.join(", "))
 }
 
-/// Who keeps an SLO, and how often.
+/// Which locks keep an SLO, and how often.
 fn slos(page: &mut String, part: &Part) {
     let points = || {
         let all = part.machines.iter().flat_map(|machine| &machine.points);
@@ -299,7 +299,7 @@ fn one(page: &mut String, part: &Part, machine: &Machine) {
     }
 }
 
-/// Where figures come from.
+/// The origin of the figures.
 fn whence(part: &Part) -> String {
     let Part { origin, version, seed, run_ms, rounds, .. } = part;
     let rounds = match rounds {
@@ -354,7 +354,7 @@ mod tests {
     fn the_page_says_what_is_simulated_and_what_is_missing() {
         let part = three();
         let mut results = Results { simulated: Some(part.clone()), real: None };
-        // Where lines are broken does not matter.
+        // Ignores where lines are broken.
         let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let text = flat(page(&results, "bench/runs/x/results.json"));
         for said in [

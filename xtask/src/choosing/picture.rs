@@ -1,4 +1,4 @@
-//! The picture: the default's throughput to the best lock's, a field a point, a block a machine.
+//! The picture: the default's throughput relative to the best lock, with a field per point and a block per machine.
 
 use super::data::{Machine, Part, Point, Results};
 use super::sums::AUTO;
@@ -13,7 +13,7 @@ const fn step(name: &'static str, paper: u32, ink: Ink) -> Step {
     Step { name, paper: Ink::fixed(paper), ink }
 }
 
-/// From how much on, and how it looks. Orange and blue are told apart by all eyes.
+/// Lower bounds of the steps, and their colours. Everyone can tell orange from blue.
 const STEPS: [(f64, Step); 5] = [
     (0.95, step("0.95 or more", 0x001D_62D2, WHITE)),
     (0.9, step("0.90 to 0.95", 0x00A9_C6F5, BLACK)),
@@ -56,7 +56,7 @@ fn block(part: &Part, machine: &Machine) -> HeatBlock {
     }
 }
 
-/// Draws it.
+/// Draws the picture.
 pub(super) fn svg(results: &Results) -> String {
     let parts = [&results.simulated, &results.real].into_iter().flatten();
     let blocks = parts.flat_map(|part| part.machines.iter().map(|machine| block(part, machine)));
@@ -78,7 +78,7 @@ mod tests {
     fn each_point_is_a_field_in_the_colour_of_its_figure() {
         let part = part(&[("glibc", [1000, 1000, 1], 1), (AUTO, [900, 400, 1], 1)]);
         let text = svg(&Results { simulated: Some(part), real: None });
-        // A field a point without epochs, and the key.
+        // One field for each point without epochs, and the key.
         let fields =
             |n: usize| text.matches(&format!("fill=\"{}\"", STEPS[n].1.paper.css())).count();
         assert_eq!((fields(1), fields(4), fields(0)), (2, 2, 1));

@@ -1,4 +1,4 @@
-//! What runs on this machine: `lockwright bench`, which interleaves the rounds of all locks.
+//! The runs on this machine: `lockwright bench`, which interleaves the rounds of all locks.
 
 use super::data::{Figures, Machine, Part, Point};
 use super::grid::{GLIBC, LENGTHS};
@@ -12,14 +12,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Threads: one a CPU of a small machine, and more.
+/// Numbers of threads: one per CPU of a small machine, and more.
 const THREADS: &str = "2,8,32";
 const ROUNDS: u32 = 9;
-/// Of one measurement, s.
+/// Length of one measurement, s.
 const SECONDS: f64 = 0.2;
 const SECONDS_QUICK: f64 = 0.02;
 
-/// Builds what is needed, measures, and reads what was measured.
+/// Builds what is needed, measures, and reads the results.
 pub(super) fn measure(
     target: &Path,
     quick: bool,
@@ -60,7 +60,7 @@ pub(super) fn measure(
     Ok(part)
 }
 
-/// Reads what `lockwright bench --json` has written.
+/// Reads the output of `lockwright bench --json`.
 fn read(report: &Value, command: &str, version: &str, quick: bool) -> Result<Part> {
     let machine = &report["machine"];
     let word = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();

@@ -1,4 +1,4 @@
-//! The points' totals: each lock relative to the best of the family, by threads and machine.
+//! Summaries of points: each lock relative to the best one, by number of threads and machine.
 
 use super::data::{Figures, Machine, Part, Point};
 use super::grid::{GLIBC, family};
@@ -8,14 +8,14 @@ use lockwright_locks::front::auto;
 /// The lock that the page is about.
 pub(super) const AUTO: &str = auto::ENTRY.id;
 
-/// Below this share of the best, a choice is not the right one.
+/// Below this share of the best, a lock isn't a good choice.
 pub(super) const GOOD: f64 = 0.9;
 
-/// Waits, ns: `auto`'s budget of 10 ms with wake-ups; and one that few programs mind.
+/// Waits, ns: `auto`'s budget of 10 ms including wake-ups, and a length that is fine for most programs.
 pub(super) const LONG_NS: u64 = 12_000_000;
 pub(super) const SHORT_NS: u64 = 1_000_000;
 
-/// Threads to CPUs.
+/// The number of threads relative to the number of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Crowd {
     Fewer,
@@ -43,18 +43,18 @@ impl Crowd {
     }
 }
 
-/// Is it a lock that we recommend to programs, or what they have without us?
+/// Is it a lock that we recommend for programs, or glibc's?
 pub(super) fn is_for_programs(lock: &str) -> bool {
     lock == GLIBC || family().iter().any(|entry| entry.id == lock && entry.kind == Kind::Front)
 }
 
 impl Point {
-    /// The most throughput of all at this point.
+    /// The lock with the highest throughput at this point.
     pub(super) fn best(&self) -> Option<(&str, &Figures)> {
         self.best_of(|_, _| true)
     }
 
-    /// The most throughput of those that are `wanted`; of equals the first by name.
+    /// The lock with the highest throughput among those that are `wanted`. In a tie, the first by name.
     pub(super) fn best_of(
         &self,
         wanted: impl Fn(&str, &Figures) -> bool,
@@ -64,24 +64,24 @@ impl Point {
         wanted.rev().max_by_key(|(_, figures)| figures.of_glibc)
     }
 
-    /// A lock's throughput to the best one's.
+    /// A lock's throughput relative to the best.
     pub(super) fn to_best(&self, lock: &str) -> Option<f64> {
         let (_, best) = self.best()?;
         Some(self.of.get(lock)?.of_glibc as f64 / best.of_glibc.max(1) as f64)
     }
 
-    /// A figure of a lock to glibc's.
+    /// A lock's figure relative to glibc's.
     fn to_glibc(&self, lock: &str, figure: fn(&Figures) -> u64) -> Option<f64> {
         let glibc = figure(self.of.get(GLIBC)?);
         (glibc > 0).then_some(figure(self.of.get(lock)?) as f64 / glibc as f64)
     }
 }
 
-/// Points that are looked at together.
+/// Points that are evaluated together.
 pub(super) struct Group<'a>(pub(super) Vec<&'a Point>);
 
 impl<'a> Group<'a> {
-    /// Those without epochs of machines that are `wanted`, by threads to CPUs.
+    /// The points without epochs on the `wanted` machines and numbers of threads.
     pub(super) fn new(part: &'a Part, wanted: impl Fn(&Machine, Crowd) -> bool) -> Self {
         let mut all = Vec::new();
         for machine in &part.machines {
@@ -91,7 +91,7 @@ impl<'a> Group<'a> {
         Self(all)
     }
 
-    /// The geometric mean of a lock's throughput to the best; none: it has failed somewhere.
+    /// The geometric mean of a lock's throughput relative to the best; `None`: it failed at some point.
     pub(super) fn to_best(&self, lock: &str) -> Option<f64> {
         self.mean(|point| point.to_best(lock))
     }
@@ -106,19 +106,19 @@ impl<'a> Group<'a> {
         self.0.iter().filter_map(|point| Some(point.of.get(lock)?.longest_ns)).max()
     }
 
-    /// The geometric mean of a figure to glibc's.
+    /// The geometric mean of a figure relative to glibc's.
     pub(super) fn to_glibc(&self, lock: &str, figure: fn(&Figures) -> u64) -> Option<f64> {
         self.mean(|point| point.to_glibc(lock, figure))
     }
 
     fn mean(&self, of: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
-        // A lock that did nothing at a point counts with next to nothing, not with none at all.
+        // A lock that did nothing at a point counts as nearly zero, because the logarithm of zero doesn't exist.
         let logs = self.0.iter().map(|point| Some(of(point)?.max(1e-6).ln()));
         let logs = logs.collect::<Option<Vec<f64>>>()?;
         (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
     }
 
-    /// The lock with the most throughput of those that are `wanted`, and how much.
+    /// The lock with the highest throughput among those that are `wanted`, and that throughput.
     pub(super) fn best(
         &self,
         locks: &'a [String],
@@ -126,11 +126,11 @@ impl<'a> Group<'a> {
     ) -> Option<(&'a str, f64)> {
         let wanted = locks.iter().map(String::as_str).filter(|lock| wanted(lock));
         let all = wanted.filter_map(|lock| Some((lock, self.to_best(lock)?)));
-        // Of equals the first.
+        // In a tie, the first.
         all.rev().max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// The same of those that nobody waits for longer than that.
+    /// As `best`, among locks without a longer wait than this.
     pub(super) fn best_within(
         &self,
         locks: &'a [String],
@@ -142,8 +142,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A lock keeps an epoch's SLO if the slowest class's P99 is at most the SLO times this factor, for the error of a
-/// sampled percentile.
+/// A lock keeps an epoch's SLO if the slowest class's P99 is at most the SLO times this factor. The factor allows for
+/// the error of a sampled percentile.
 pub(super) fn keeps(figures: &Figures, slo_us: u32) -> bool {
     figures.slow_p99_ns > 0 && figures.slow_p99_ns as f64 <= f64::from(slo_us) * 1000.0 * 1.05
 }

@@ -1,4 +1,4 @@
-//! The page's tables, in Markdown, none wider than a terminal.
+//! The page's tables, in Markdown, no wider than a terminal.
 
 use super::data::{Figures, Machine, Part, Point};
 use super::grid::{EPOCHS_RUN_MS, GLIBC};
@@ -7,10 +7,10 @@ use crate::demo::stats::{ratio_digits, time};
 use comfy_table::{CellAlignment, Table, presets};
 use std::collections::BTreeMap;
 
-/// What stands where nothing was measured, or no lock is such.
+/// Shown if nothing was measured, or no lock qualifies.
 const NONE: &str = "-";
 
-/// A table whose columns but the first are numbers.
+/// A table in which all columns except the first are numbers.
 fn table(header: &[String], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header);
@@ -27,7 +27,7 @@ fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or(NONE.into(), ratio_digits)
 }
 
-/// A longest wait; one that the run has cut short says so.
+/// The longest wait. Marked if the end of the run cut it off.
 fn longest(ns: Option<u64>, run_ms: f64) -> String {
     match ns {
         None => NONE.into(),
@@ -36,7 +36,7 @@ fn longest(ns: Option<u64>, run_ms: f64) -> String {
     }
 }
 
-/// For how long a wait can be seen in runs of this part.
+/// The longest wait that the runs of this part can show.
 fn seen_ms(part: &Part) -> f64 {
     if part.origin == "simulated" { part.run_ms } else { f64::INFINITY }
 }
@@ -45,7 +45,7 @@ pub(super) fn limit(ns: u64) -> String {
     format!("{} ms", ns / 1_000_000)
 }
 
-/// For threads fewer than, as many as, and more than CPUs: which lock, and what the default gets.
+/// For fewer threads than CPUs, as many, and more: the best lock, and the default's share of its throughput.
 pub(super) fn choice(part: &Part, wanted: impl Fn(&Machine) -> bool, textbook: bool) -> String {
     let groups =
         Crowd::ALL.map(|crowd| (crowd, Group::new(part, |m, own| wanted(m) && own == crowd)));
@@ -76,7 +76,7 @@ pub(super) fn choice(part: &Part, wanted: impl Fn(&Machine) -> bool, textbook: b
     table(&["threads".to_owned()].into_iter().chain(crowds).collect::<Vec<_>>(), &rows)
 }
 
-/// How far the default is from the best, machine by machine.
+/// How close the default is to the best, machine by machine.
 pub(super) fn overview(part: &Part) -> String {
     let rows = part.machines.iter().map(|machine| {
         let mut row = vec![machine.name.clone()];
@@ -97,7 +97,7 @@ pub(super) fn overview(part: &Part) -> String {
     table(&header, &rows.collect::<Vec<_>>())
 }
 
-/// At how many points the default is good.
+/// The number of points at which the default is good.
 pub(super) fn good(points: &[&Point]) -> usize {
     let is_good = |point: &&&Point| point.to_best(AUTO).is_some_and(|ratio| ratio >= GOOD);
     points.iter().filter(is_good).count()
@@ -126,7 +126,7 @@ pub(super) fn locks(part: &Part, machine: &Machine) -> String {
     table(&header, &part.locks.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The default to the best lock at each point of a machine.
+/// The default's throughput relative to the best at each point of a machine.
 pub(super) fn points(machine: &Machine) -> String {
     let own = || machine.points.iter().filter(|point| point.slo_us.is_none());
     let mut columns: Vec<(Option<u32>, u32)> = own().map(|p| (p.section_ns, p.gap)).collect();
@@ -147,7 +147,7 @@ pub(super) fn points(machine: &Machine) -> String {
     table(&header, &rows.collect::<Vec<Vec<String>>>())
 }
 
-/// In the section, and out of it, ns.
+/// Lengths of section and gap, ns.
 pub(super) fn lengths(section: Option<u32>, gap: u32) -> String {
     let short = |ns: u32| match ns {
         0 => "0".to_owned(),
@@ -157,7 +157,7 @@ pub(super) fn lengths(section: Option<u32>, gap: u32) -> String {
     format!("{}/{}", section.map_or(String::new(), short), short(gap))
 }
 
-/// Where the default is too far from the best, by the lock that is the best there.
+/// Points where the default is too far from the best, grouped by the best lock.
 pub(super) fn behind(machine: &Machine) -> String {
     let mut by_lock: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for point in machine.points.iter().filter(|point| point.slo_us.is_none()) {
@@ -197,7 +197,7 @@ pub(super) fn epochs(machine: &Machine) -> String {
     table(&header, &rows.collect::<Vec<_>>())
 }
 
-/// The most throughput of those that keep the SLO: of all, and of those for programs.
+/// The highest throughput among locks that keep the SLO: of all locks, and of those for programs.
 fn kept(point: &Point, slo: u32) -> [Option<(&str, &Figures)>; 2] {
     let keeps = |figures: &Figures| keeps(figures, slo);
     let any = point.best_of(|_, figures| keeps(figures));
@@ -235,7 +235,7 @@ mod tests {
         assert!(locks.contains("20 ms+"), "a wait that the run cut short: {locks}");
         assert!(overview(&part).contains("1 of 2"), "{}", overview(&part));
         assert!(points(machine).contains("100/400"));
-        // At an SLO of 50 us every lock's P99 is too long.
+        // With an SLO of 50 us, every lock's P99 is too long.
         assert!(epochs(machine).lines().last().unwrap().contains(" - "), "{}", epochs(machine));
         assert_eq!(lengths(Some(100), 10_000), "100/10k");
     }

@@ -1,4 +1,4 @@
-//! glibc's tests: fetched, built, and run one at a time.
+//! glibc's tests: fetches, builds, and runs them one at a time.
 
 use super::Verdict;
 use crate::pool::parallel;
@@ -15,17 +15,17 @@ use std::time::Instant;
 /// Seconds until a test counts as hung. glibc's own limit is 20 s for most.
 const LIMIT: u64 = 60;
 
-/// Not tests of one process by itself: they leave a daemon behind, or need gdb.
+/// Tests that leave a daemon behind, or need gdb.
 const EXCLUDED: [&str; 3] = ["tst-cancel7", "tst-cancelx7", "tst-pthread-gdb-attach"];
 
-/// Sources that are parts of other tests, need a static glibc, or test a 32-bit machine's 64-bit time.
+/// Sources that are parts of other tests, need a static glibc, or test 64-bit time on 32-bit machines.
 const NOT_ALONE: &str = r"time64|static|mod[a-z0-9]*\.c$|-common\.c$|tst-tls4mod|tst-execstack-";
 
 /// Parts of glibc's test library that need glibc's build.
 const NOT_SUPPORT: &str =
     r"time64|tst-|-container|links-dso|test-driver|test-run-command|_main\.c$";
 
-/// The headers that stand in for glibc's internal ones.
+/// Our replacements for glibc's internal headers.
 const SHIM: [(&str, &str); 4] = [
     ("compat.h", include_str!("../../../tests/conformance/shim/compat.h")),
     ("pthreadP.h", include_str!("../../../tests/conformance/shim/pthreadP.h")),
@@ -33,7 +33,7 @@ const SHIM: [(&str, &str); 4] = [
     ("stackinfo.h", include_str!("../../../tests/conformance/shim/stackinfo.h")),
 ];
 
-/// Internal headers that need nothing else, taken unchanged.
+/// Internal headers without dependencies, used unchanged.
 const TAKEN: [&str; 6] = [
     "include/libc-pointer-arith.h",
     "include/array_length.h",
@@ -43,9 +43,9 @@ const TAKEN: [&str; 6] = [
     "sysdeps/unix/sysv/linux/tst-skeleton-thread-affinity.c",
 ];
 
-/// glibc's tests, built.
+/// glibc's built tests.
 pub(super) struct Suite {
-    /// Unpacked sources, stand-in headers, objects, programs and logs.
+    /// Unpacked sources, replacement headers, objects, programs and logs.
     dir: PathBuf,
 }
 
@@ -78,7 +78,7 @@ impl Suite {
                 .args(["-qq", "-o", "Dir::Etc::sourcelist=/dev/null"])
                 .args(["-o", &format!("Dir::Etc::sourceparts={}", lists.display())])
                 .args(["-o", &format!("Dir::State::lists={}", work.join("lists").display())])
-                // As root apt would switch to a user who cannot write here.
+                // As root, apt would switch to a user who can't write here.
                 .args(["-o", "APT::Sandbox::User=root"])
                 .args(args)
                 .dir(&work)
@@ -93,8 +93,8 @@ impl Suite {
             Ok(())
         };
         apt(&["update"])?;
-        // A mirror keeps the newest revision only; an older one that is installed has the same tests
-        // as long as glibc's own version is the same.
+        // A mirror has only the newest revision. If an older one is installed, its tests are the same as long as
+        // glibc's own version is.
         if apt(&["--download-only", "source", &format!("glibc={version}")]).is_err() {
             apt(&["--download-only", "source", "glibc"])?;
             eprintln!("conformance: the mirror has another revision than {version}; using that");
@@ -172,8 +172,8 @@ impl Suite {
         Ok(())
     }
 
-    /// Lays out the include folder: ours, the few headers of glibc that stand alone, and links to the
-    /// folders that tests name.
+    /// Fills the include folder: our headers, the few glibc headers without dependencies, and links to folders that
+    /// tests name.
     fn write_shim(&self) -> Result<()> {
         let (source, shim) = (self.dir.join("src"), self.dir.join("shim"));
         remake(&shim)?;
@@ -256,14 +256,14 @@ impl Suite {
                 tests.push(name);
             }
         }
-        // The test that takes longest is late in the alphabet: it should not be the last to start.
+        // The longest test is late in the alphabet. It should not start last.
         tests.sort_by(|one, two| two.cmp(one));
         Ok(tests)
     }
 
     pub(super) fn run(&self, test: &str, lock: Option<&str>, preload: &OsStr) -> Result<Verdict> {
         let dir = tempfile::tempdir()?;
-        // Some tests read a file of their working folder, of which they know that it has a makefile.
+        // Some tests read a file in their working folder, and expect a makefile there.
         fs::write(dir.path().join("Makefile"), "")?;
         let log = self.dir.join("log").join(format!("{test}.{}", lock.unwrap_or("glibc")));
         let (end, _) = Child::new(self.dir.join("bin").join(test))
@@ -280,8 +280,8 @@ impl Suite {
     }
 }
 
-/// Options of glibc's own, for tests that would take so long by default that they time out beside others: a million rounds
-/// of `tst-mutex10` are 20 s alone.
+/// glibc's own options for tests whose defaults take so long that they time out when run beside others: a million
+/// rounds of `tst-mutex10` take 20 s alone.
 fn arguments(test: &str) -> &'static [&'static str] {
     if test == "tst-mutex10" { &["--iterations", "100000"] } else { &[] }
 }
@@ -318,7 +318,7 @@ fn installed_glibc() -> Result<String> {
     Ok(outcome.text())
 }
 
-/// Copies apt's lists of binary packages to `to`, as lists of source packages.
+/// Copies apt's lists of binary packages to `to`, converted to lists of source packages.
 fn write_source_lists(apt: &Path, to: &Path) -> Result<()> {
     let mut files = vec![apt.join("sources.list")];
     if let Ok(entries) = fs::read_dir(apt.join("sources.list.d")) {
@@ -341,7 +341,7 @@ fn write_source_lists(apt: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line of a list of packages, as it stands in a list of sources.
+/// Converts a line of a list of packages to a line of a list of sources.
 fn source_line(extension: Option<&str>, line: &str) -> Option<String> {
     match extension {
         Some("sources") if line.starts_with("Types:") => Some("Types: deb-src".into()),
@@ -351,7 +351,7 @@ fn source_line(extension: Option<&str>, line: &str) -> Option<String> {
     }
 }
 
-/// The one file in `dir` whose name ends so.
+/// The only file in `dir` with this ending.
 fn sole_file(dir: &Path, ending: &str) -> Result<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -366,7 +366,7 @@ fn sole_file(dir: &Path, ending: &str) -> Result<PathBuf> {
     }
 }
 
-/// The C and C++ files of a folder whose names begin so, without those that match `skip`.
+/// The C and C++ files of a folder with this prefix, except those that match `skip`.
 fn sources(dir: &Path, prefix: &str, skip: &Regex) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("cannot read '{}'", dir.display()))? {
@@ -381,7 +381,7 @@ fn sources(dir: &Path, prefix: &str, skip: &Regex) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// An empty folder.
+/// Makes an empty folder.
 fn remake(dir: &Path) -> Result<()> {
     if dir.exists() {
         fs::remove_dir_all(dir)?;

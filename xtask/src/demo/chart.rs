@@ -1,4 +1,4 @@
-//! The report's plots of one database.
+//! The report's plots for one database.
 
 use super::stats::{Figure, Group, Summary, thousands, time};
 use lockwright_numbers::{Spread, Times};
@@ -6,12 +6,12 @@ use lockwright_plot::{
     Axis, Block, Cell, Column, Curves, Head, Ink, Look, Mark, Panel, Row, Rows, Rule, Series, Style,
 };
 
-/// One colour a lock, the same in all plots: glibc is grey, ours follow.
+/// One colour per lock, the same in all plots: glibc is grey, ours follow.
 pub(crate) fn colour(lock: usize) -> Ink {
     lock.checked_sub(1).map_or(Ink::EVEN, Ink::of)
 }
 
-/// One line a lock.
+/// One line style per lock.
 pub(crate) fn curve(lock: usize) -> Style {
     Style::ink(colour(lock), Look::Curve).dashed(lock.saturating_sub(1))
 }
@@ -21,7 +21,7 @@ pub(crate) fn ns(value: f64) -> String {
     time(value.round() as u64)
 }
 
-/// A bar for the median, a line over all rounds, a dot for every one.
+/// A bar for the median, a line for the range of the rounds, and a dot for each round.
 pub(crate) fn rounds(spread: Spread, rounds: &[f64], ink: Ink) -> Vec<Mark> {
     let mut marks =
         vec![Mark::bar(spread.median, ink), Mark::span(spread.min, spread.max, Ink::TEXT)];
@@ -29,7 +29,7 @@ pub(crate) fn rounds(spread: Spread, rounds: &[f64], ink: Ink) -> Vec<Mark> {
     marks
 }
 
-/// Throughput of each lock; groups have a title each.
+/// The throughput of each lock. Each group has a title.
 pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
     let row = |(lock, summary): (usize, &Summary)| {
         let marks = rounds(summary.rate, &summary.rates, colour(lock));
@@ -43,7 +43,7 @@ pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
         rows: own.iter().enumerate().map(row).collect(),
     };
     let axis = Axis::linear("operations per second (more is better)", thousands);
-    let columns = vec![Column::new("", axis, &["median", "to glibc"])];
+    let columns = vec![Column::new("", axis, &["median", "times glibc's"])];
     let groups = groups.iter().map(group).collect();
     let head = Head { title: format!("{name}: throughput"), ..Head::default() };
     Rows { head, blocks: vec![Block { columns, groups }] }.svg()
@@ -54,7 +54,7 @@ pub(crate) fn cumulative(latency: &Times, style: Style) -> Series {
     Series::exact(style, latency.cumulative().map(|(ns, share)| (ns as f64, share)))
 }
 
-/// Distributions of latencies; every step up the vertical axis is a tenth of the operations above it.
+/// Distributions of latencies. Each step up the vertical axis leaves a tenth of the operations above it.
 pub(super) fn cdf(name: &str, groups: &[(String, &[Summary])]) -> String {
     let panel = |(title, own): &(String, &[Summary])| {
         let all = || own.iter().map(|summary| &summary.latency);
@@ -75,7 +75,7 @@ pub(super) fn cdf(name: &str, groups: &[(String, &[Summary])]) -> String {
     Curves { columns, ..Curves::new(head, groups.iter().map(panel).collect()) }.svg()
 }
 
-/// The slow end of each lock's latencies against the objective: P50 to the longest operation.
+/// The slow end of each lock's latencies, compared with the objective: from P50 to the longest operation.
 pub(super) fn tails(name: &str, group: &Group, slo_ns: u64) -> String {
     let row = |(lock, own): (usize, &Summary)| {
         let at = |share| own.latency.quantile(share).max(1) as f64;

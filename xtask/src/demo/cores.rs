@@ -1,22 +1,22 @@
-//! A big core and a little one, emulated: the library slows what threads compute on one of this machine's equal cores.
+//! An emulated big and little core: the library slows down computation on one of this machine's equal cores.
 
 use anyhow::{Context, Result};
 use std::fs;
 
-/// How many times as long the little core computes: LibASL's own machine, an Apple M1, by its paper.
+/// The slowdown of the little core: that of LibASL's machine, an Apple M1, according to its paper.
 pub(super) const FACTOR: &str = "3.75";
 
-/// The two cores, whose threads the program pins.
+/// The two cores. The program pins its threads to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cores {
-    /// As in LOCKWRIGHT_EMULATE: every CPU but the little one is big.
+    /// In the form of LOCKWRIGHT_EMULATE. Every CPU except the little one is big.
     pub(super) spec: String,
-    /// The little one.
+    /// The little core.
     pub(super) little: usize,
 }
 
 impl Cores {
-    /// The first two CPUs that we may use; `None`: there is but one.
+    /// The first two CPUs that we may use; `None`: there is only one.
     pub(super) fn here() -> Result<Option<Cores>> {
         let read =
             |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read '{path}'"));
@@ -35,7 +35,7 @@ impl Cores {
     }
 }
 
-/// The numbers of a list as the kernel writes it: `0-2,8`.
+/// Parses a list in the kernel's format: `0-2,8`.
 fn numbers(list: &str) -> Vec<usize> {
     let range = |piece: &str| {
         let (first, last) = piece.split_once('-').unwrap_or((piece, piece));

@@ -1,4 +1,4 @@
-//! One run of the program, under one lock.
+//! One run of the program under one lock.
 
 use super::cores::Cores;
 use super::stats::{threads, time};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use std::{env, fs, thread};
 
-/// What is run: which database, by how many threads.
+/// A setting: the database, and the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) database: &'static str,
@@ -19,18 +19,18 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The database's name as its authors write it.
+    /// The database's name as its authors spell it.
     pub(super) fn name(&self) -> &'static str {
         if self.database == "sqlite" { "SQLite" } else { "LMDB" }
     }
 }
 
-/// A lock, and the latency objective of the operations that it serves.
+/// A lock, with the latency objective of its operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Subject {
-    /// As in LOCKWRIGHT_LOCK.
+    /// In the form of LOCKWRIGHT_LOCK.
     pub(super) lock: String,
-    /// Nanoseconds; `None`: the operations have none.
+    /// Nanoseconds; `None`: there is no objective.
     pub(super) slo_ns: Option<u64>,
 }
 
@@ -55,23 +55,23 @@ pub(super) fn short(ns: u64) -> String {
     format!("{number} {unit}")
 }
 
-/// What as good as no objective is: windows are capped far below. Every operation is an epoch under every lock, so that all
-/// pay for that alike.
+/// An objective so large that it has no effect: windows are capped far below. Every operation is an epoch under every
+/// lock, so that all have the same overhead.
 const NO_LIMIT_NS: u64 = 10_000_000_000;
 
-/// The share of a run on big and little cores that is not counted: objectives take some hundred operations to settle.
+/// The share of a run on big and little cores that doesn't count: windows take some hundred operations to settle.
 const SETTLING: f64 = 0.3;
 
-/// What one run said.
+/// The result of one run.
 pub(crate) struct Run {
     pub(crate) rate: f64,
     /// CPU time per operation.
     pub(crate) cpu_ns: f64,
-    /// Of all operations; on big and little cores, of those on the little one.
+    /// Latencies of all operations; on big and little cores, of those on the little core.
     pub(crate) latency: Times,
     pub(super) engine: String,
     pub(super) libc: String,
-    /// CPU time of the whole process, from its start on.
+    /// CPU time of the whole process since its start.
     pub(super) cpu_seconds: f64,
 }
 
@@ -83,8 +83,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The dynamic linker only warns when it cannot preload a library, and goes on without: the runs
-    /// would compare glibc with glibc. So ask it first what it would load.
+    /// The dynamic linker only warns if it can't preload a library, and continues without it. We would then compare
+    /// glibc with glibc. So we first check what it would load.
     pub(super) fn check_library(&self) -> Result<()> {
         let outcome = Child::new(&self.path)
             .env("LD_TRACE_LOADED_OBJECTS", "1")
@@ -114,8 +114,8 @@ impl Program {
         Ok(())
     }
 
-    /// Runs it. On this machine's own cores glibc's lock is the C library's, nothing preloaded; on emulated ones it is
-    /// glibc's algorithm, run by the library, which does the emulating.
+    /// Does a run. On this machine's own cores, glibc's lock is the C library's, without a preload. On emulated cores
+    /// it is glibc's algorithm in our library, which does the emulation.
     pub(super) fn run(
         &self,
         setting: Setting,
@@ -133,8 +133,8 @@ impl Program {
             threads(setting.threads),
             subject.name()
         );
-        // If the machine stood still that long, or the lock kept the little core out, the little core has done nothing: it
-        // gets more time.
+        // The little core may have done nothing, because the machine stood still for so long, or because the lock kept
+        // it out. Then we give it more time.
         for longer in [1.0, 2.0, 4.0] {
             let text =
                 self.text(setting, subject, cores, seed, (length * longer, warmup), &context)?;
@@ -150,7 +150,7 @@ impl Program {
         )
     }
 
-    /// What it prints.
+    /// Runs the program, and returns its output.
     fn text(
         &self,
         setting: Setting,
@@ -173,7 +173,7 @@ impl Program {
         } else if let Ok(topology) = env::var("LOCKWRIGHT_TOPOLOGY") {
             child = child.env("LOCKWRIGHT_TOPOLOGY", topology);
         }
-        // Not as in the tests, which make one core of this machine big and all others little.
+        // Remove the tests' topology, which makes one core of this machine big and all others little.
         if cores.is_some() || subject.lock != super::GLIBC {
             child = child.env("LOCKWRIGHT_LOCK", &subject.lock).env("LD_PRELOAD", &self.library);
         }
@@ -182,8 +182,8 @@ impl Program {
         let errors = outcome.errors();
         let said = errors.trim();
         match outcome.end {
-            // A wrong answer, a crash and a hang are a no; the rest is ours.
-            // The library says on standard error when it doesn't do what it was asked to.
+            // A wrong answer, a crash or a hang is a failure of the lock; everything else is our error. The library
+            // prints a message if it can't do what it was asked.
             End::Code(0) if said.is_empty() => {}
             End::Code(0) => bail!("{context}: {said}"),
             End::Code(2) => bail!("{context}: {}", said.strip_prefix("error: ").unwrap_or(said)),
@@ -197,7 +197,8 @@ impl Program {
     }
 }
 
-/// Reads what the program prints, and `eval/`'s drivers. `None`: nothing was done where the latency is looked at.
+/// Parses the output of the program, or of `eval/`'s drivers. `None`: no operation ended on the core whose latency is
+/// measured.
 pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
     let report: Value = serde_json::from_str(text)?;
     let number = |name: &str| {
@@ -237,7 +238,7 @@ pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
     }))
 }
 
-/// How much of the machine other programs took while ours ran.
+/// Measures how much of the machine other programs use during our runs.
 #[derive(Default)]
 pub(super) struct Disturbance {
     others: f64,
@@ -262,9 +263,9 @@ impl Disturbance {
     }
 }
 
-/// Seconds that all CPUs were not idle, since boot.
+/// The time that CPUs were not idle since boot, in seconds, summed over all CPUs.
 pub(crate) fn busy_seconds() -> Option<f64> {
-    /// The kernel counts in hundredths of a second here, whatever its own tick is.
+    /// /proc/stat counts in hundredths of a second, regardless of the kernel's tick.
     const USER_HZ: f64 = 100.0;
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let fields: Vec<f64> =

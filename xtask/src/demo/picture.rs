@@ -1,4 +1,4 @@
-//! Everything against glibc, in one picture and in one table: what README shows.
+//! All results relative to glibc, as a picture and a table for README.
 
 use super::measure::short;
 use super::stats::{Figure, Group, Panel, Ratio, Summary, Verdict, ratio_digits};
@@ -6,7 +6,7 @@ use super::{ASL, OURS, Results};
 use lockwright_plot::{Axis, Block, Cell, Column, Head, Ink, Look, Mark, Rows, Rule, Style};
 use std::fmt::Write as _;
 
-/// One lock in one setting, beside glibc's.
+/// One lock in one setting, with glibc's results.
 struct Row<'a> {
     panel: &'a Panel,
     group: &'a Group,
@@ -14,11 +14,11 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// What is compared, and where.
+    /// The lock and the setting.
     fn name(&self) -> String {
         let slo = match self.own.subject.slo_ns {
             Some(ns) => format!(", SLO {}", short(ns)),
-            // Those who know objectives have one in the row before.
+            // Locks that use objectives have one in the row above.
             None if [ASL, OURS].contains(&&*self.own.subject.lock) => ", no SLO".into(),
             None => String::new(),
         };
@@ -28,7 +28,7 @@ impl Row<'_> {
         }
     }
 
-    /// `None`: it means nothing here.
+    /// `None`: the figure is meaningless here.
     fn ratio(&self, figure: Figure) -> Option<&Ratio> {
         self.panel.figures().contains(&figure).then(|| self.own.ratio(figure))
     }
@@ -42,7 +42,7 @@ fn rows(panel: &Panel) -> Vec<Row<'_>> {
     rows
 }
 
-/// What stands above a panel's rows.
+/// The title above a panel's rows.
 fn title(panel: &Panel) -> &'static str {
     match panel.cores {
         None => "this machine (real)",
@@ -50,7 +50,7 @@ fn title(panel: &Panel) -> &'static str {
     }
 }
 
-/// The table, in Markdown: medians. What the rounds agree on is bold where it is better, and italic where it is worse.
+/// The table in Markdown: medians. If the rounds agree, better is bold and worse is italic.
 pub(super) fn markdown(results: &Results) -> String {
     let mut table =
         "| to glibc | origin | throughput | P99 | P99.9 | longest | CPU an operation |\n\
@@ -74,10 +74,10 @@ pub(super) fn markdown(results: &Results) -> String {
     table
 }
 
-/// Beyond these a ratio is an arrow at the edge: its figure stands beside it.
+/// A ratio beyond this becomes an arrow at the edge, with its value beside it.
 const EDGE: f64 = 32.0;
 
-/// A logarithmic axis with glibc in the middle, as wide as the widest of a figure's medians wants it.
+/// A logarithmic axis centred on glibc, wide enough for all medians of the figure.
 fn axis(figure: Figure, medians: impl Iterator<Item = f64>) -> Axis {
     let widest = medians.map(|ratio| ratio.max(1.0 / ratio)).fold(2.0, f64::max).min(EDGE);
     let step = match widest {
@@ -98,8 +98,8 @@ fn ink(verdict: Verdict) -> Ink {
     }
 }
 
-/// The picture: a row a lock and setting, a column a figure, a dot for the median, a line from the smallest to the largest
-/// round, each column on its own logarithmic axis with glibc in the middle.
+/// The picture: one row per lock and setting, one column per figure. A dot shows the median, and a line the range of
+/// the rounds. Each column has its own logarithmic axis, centred on glibc.
 pub(super) fn svg(results: &Results, machine: &str) -> String {
     let column = |figure: Figure| {
         let all = results.panels.iter().flat_map(rows);

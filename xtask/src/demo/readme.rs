@@ -1,4 +1,4 @@
-//! README's "What to expect": the table and the picture of a run, with when, where and by which command it was made.
+//! README's "What to expect": the table and the picture of a run, with its date, machine and command.
 
 use super::{Results, picture, report, stats};
 use anyhow::{Context, Result, bail, ensure};
@@ -8,20 +8,20 @@ use std::path::Path;
 const BEGIN: &str = "<!-- expect: made by `cargo xtask demo --readme` -->";
 const END: &str = "<!-- /expect -->";
 
-/// The picture, from README.
+/// The picture's path, relative to README.
 const PICTURE: &str = "docs/demo.svg";
 
-/// The picture of what a run prints.
+/// The picture of a run's output.
 const TERMINAL: &str = "docs/demo-terminal.svg";
 
-/// What a table that everybody reads must stand on.
+/// Minimum number of rounds for a published table.
 const ROUNDS: u32 = 9;
 
-/// What `rounds` of a run would be too few for; said before it begins.
+/// Fails before the run if it would have too few rounds.
 pub(super) fn check(rounds: u32) -> Result<()> {
     ensure!(
         rounds >= ROUNDS,
-        "--readme: {rounds} rounds are too few, it wants {ROUNDS}\nhint: cargo xtask demo --readme"
+        "--readme: {rounds} rounds are too few; it needs {ROUNDS}\nhint: cargo xtask demo --readme"
     );
     Ok(())
 }
@@ -42,13 +42,13 @@ pub(super) fn write(root: &Path, results: &Results, command: &str) -> Result<()>
     fs::write(path, fresh).context("cannot write README.md")
 }
 
-/// Draws the terminal after `command`, below `root`.
+/// Draws a terminal with the output of `command`. Paths are relative to `root`.
 pub(super) fn terminal(root: &Path, command: &str, output: &str) -> Result<()> {
     fs::write(root.join(TERMINAL), lockwright_plot::terminal(command, output))
         .with_context(|| format!("cannot write {TERMINAL}"))
 }
 
-/// `text` with `section` between the marks.
+/// `text`, with `section` inserted between the marks.
 fn replaced(text: &str, section: &str) -> Result<String> {
     let (before, rest) =
         text.split_once(BEGIN).with_context(|| format!("README.md: lacks '{BEGIN}'"))?;

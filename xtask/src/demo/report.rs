@@ -1,4 +1,4 @@
-//! The report: one HTML page that needs nothing else, no network and no script.
+//! The report: one self-contained HTML page, without network or scripts.
 
 use super::chart::{bars, cdf, colour, tails};
 use super::cores::FACTOR;
@@ -167,7 +167,7 @@ fn method(results: &Results, command: &str, date: &str) -> Markup {
                 (GLIBC) " in the same round. Latencies are of all rounds together and include the wait for the lock." }),
             ("Verdicts", html! { (RULE) "." }),
             ("Other load", html! { "other programs used " (format!("{:.1}", results.disturbance * 100.0))
-                " % of the CPUs meanwhile." }),
+                " % of the CPUs during the measurement." }),
             ("Correctness", html! { "the program checked every answer and, at the end, the whole database: all runs \
                 were right (else there would be no report)." }),
             ("Our locks", html! { "the same binary, with " code { "LD_PRELOAD=liblockwright.so" } " and "
@@ -179,7 +179,7 @@ fn method(results: &Results, command: &str, date: &str) -> Markup {
     }
 }
 
-/// One line on the machine: what it is and what runs on it.
+/// One line about the machine and its software.
 pub(crate) fn machine(libc: &str) -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -188,7 +188,7 @@ pub(crate) fn machine(libc: &str) -> String {
     };
     let model = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    // The kernel shows this flag to the guests of a hypervisor.
+    // The kernel sets this flag for guests of a hypervisor.
     let guest = field("flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor"));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!(

@@ -1,4 +1,4 @@
-//! Figures from runs, and what may be said about them.
+//! Statistics of runs, and the conclusions that they allow.
 
 use super::cores::Cores;
 use super::measure::{Run, Setting, Subject};
@@ -9,7 +9,7 @@ pub(crate) fn spread(rounds: &[f64]) -> Spread {
     Spread::of(rounds).expect("each of a round or more is a number")
 }
 
-/// What locks are compared in.
+/// The figures in which locks are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
     Throughput,
@@ -23,7 +23,7 @@ impl Figure {
     pub(super) const ALL: [Figure; 5] =
         [Figure::Throughput, Figure::P99, Figure::P999, Figure::Longest, Figure::Cpu];
 
-    /// In a table.
+    /// The name for tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Figure::Throughput => "throughput",
@@ -34,7 +34,7 @@ impl Figure {
         }
     }
 
-    /// In a sentence.
+    /// The name for sentences.
     pub(super) fn words(self) -> &'static str {
         match self {
             Figure::Longest => "longest operation",
@@ -48,7 +48,7 @@ impl Figure {
         self == Figure::Throughput
     }
 
-    /// A difference that matters: rare events vary more.
+    /// The smallest difference that matters: rare events vary more.
     fn margin(self) -> f64 {
         match self {
             Figure::Throughput | Figure::Cpu => 1.02,
@@ -67,7 +67,7 @@ impl Figure {
     }
 }
 
-/// A figure of one lock by glibc's in the same round.
+/// A figure of one lock relative to glibc's in the same round.
 #[derive(Clone, Debug)]
 pub(super) struct Ratio {
     pub(super) spread: Spread,
@@ -79,10 +79,10 @@ impl Ratio {
         Ratio { spread: spread(&rounds), rounds }
     }
 
-    /// What it allows to be said.
+    /// The conclusion that it allows.
     pub(super) fn verdict(&self, figure: Figure) -> Verdict {
         let rounds = self.rounds.len();
-        // One round in nine may have been disturbed: of nine, chance has eight agree in one case of 26.
+        // One round in nine may have been disturbed. If eight of nine agree, the odds that this is chance are 1 in 26.
         let agree = |sign: &dyn Fn(f64) -> bool| {
             self.rounds.iter().filter(|ratio| sign(**ratio)).count() >= rounds - rounds / 9
         };
@@ -103,7 +103,7 @@ impl Ratio {
     }
 }
 
-/// What a comparison allows to be said.
+/// The conclusion from a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Better,
@@ -114,10 +114,10 @@ pub(super) enum Verdict {
     Untold,
 }
 
-/// Fewer rounds than this, and chance alone would have them agree too often.
+/// With fewer rounds, they would agree by chance too often.
 pub(super) const ROUNDS: usize = 5;
 
-/// When a verdict is better or worse.
+/// The condition for "better" or "worse".
 pub(super) const RULE: &str = "better or worse than glibc is what all rounds (of 9 and more: all but one in nine) agree on and whose median \
      differs by at least 2 % (throughput, CPU time) or 10 % (P99, P99.9, longest operation)";
 
@@ -126,12 +126,12 @@ pub(super) struct Summary {
     pub(super) subject: Subject,
     /// Operations per second.
     pub(super) rate: Spread,
-    /// The same of every round.
+    /// The throughput of each round.
     pub(super) rates: Vec<f64>,
     pub(super) cpu_ns: Spread,
-    /// Of all rounds.
+    /// The latencies of all rounds together.
     pub(super) latency: Times,
-    /// Each of [`Figure::ALL`], to glibc's.
+    /// For each of [`Figure::ALL`], the ratio to glibc.
     ratios: Vec<Ratio>,
 }
 
@@ -140,7 +140,7 @@ impl Summary {
         self.subject.name()
     }
 
-    /// To glibc's, in the same round.
+    /// A figure relative to glibc's in the same round.
     pub(super) fn ratio(&self, figure: Figure) -> &Ratio {
         &self.ratios[figure as usize]
     }
@@ -149,13 +149,13 @@ impl Summary {
         self.ratio(figure).verdict(figure)
     }
 
-    /// P99 by the objective.
+    /// P99 relative to the objective.
     pub(super) fn of_slo(&self, slo_ns: u64) -> f64 {
         self.latency.quantile(0.99) as f64 / slo_ns.max(1) as f64
     }
 }
 
-/// One summary a lock; the first lock is the one compared with.
+/// One summary per lock. The first lock is the reference.
 pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary> {
     let summary = |(subject, own): (&Subject, &Vec<Run>)| {
         let mut latency = Times::default();
@@ -163,7 +163,7 @@ pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary>
         let rates: Vec<f64> = own.iter().map(|run| run.rate).collect();
         let to_first = |figure: Figure| {
             let pairs = own.iter().zip(&runs[0]);
-            // A thing of less than a nanosecond took one.
+            // Times below a nanosecond count as one nanosecond.
             Ratio::of(
                 pairs.map(|(own, b)| figure.of(own).max(1.0) / figure.of(b).max(1.0)).collect(),
             )
@@ -180,17 +180,17 @@ pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary>
     subjects.iter().zip(runs).map(summary).collect()
 }
 
-/// What was measured on one kind of cores.
+/// The results on one kind of cores.
 pub(super) struct Panel {
-    /// `None`: this machine's own.
+    /// `None`: this machine's own cores.
     pub(super) cores: Option<Cores>,
     pub(super) groups: Vec<Group>,
 }
 
-/// All locks in one setting; the first is glibc's.
+/// All locks in one setting. The first is glibc's.
 pub(super) struct Group {
     pub(super) setting: Setting,
-    /// The objective of those that have one.
+    /// The objective of subjects that have one.
     pub(super) slo_ns: Option<u64>,
     pub(super) summaries: Vec<Summary>,
 }
@@ -201,7 +201,7 @@ impl Panel {
         if self.cores.is_some() { "emulated" } else { "real" }
     }
 
-    /// What a setting is called in it.
+    /// A setting's name in this panel.
     pub(super) fn label(&self, setting: Setting) -> String {
         match self.cores {
             None => format!("{}, {}", setting.name(), threads(setting.threads)),
@@ -209,7 +209,7 @@ impl Panel {
         }
     }
 
-    /// Figures that mean something there: an emulated core spends CPU time on being slow.
+    /// Figures that are meaningful on these cores: emulation itself uses CPU time.
     pub(super) fn figures(&self) -> &'static [Figure] {
         if self.cores.is_some() { &FIGURES_EMULATED } else { &Figure::ALL }
     }
@@ -223,7 +223,7 @@ pub(super) fn threads(count: u32) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
-/// A warning if other programs took so much of the machine that the figures suffer.
+/// A warning if other programs used so much of the machine that the figures are unreliable.
 pub(crate) fn disturbed(share: f64) -> Option<String> {
     (share > 0.1).then(|| {
         format!(
@@ -233,7 +233,7 @@ pub(crate) fn disturbed(share: f64) -> Option<String> {
     })
 }
 
-/// A ratio as short as it goes.
+/// A ratio with few digits.
 pub(crate) fn ratio_digits(ratio: f64) -> String {
     match ratio {
         r if r >= 99.5 => format!("{r:.0}"),
@@ -256,7 +256,7 @@ pub(crate) fn thousands(value: f64) -> String {
     text
 }
 
-/// Nanoseconds in the unit that suits them, at three digits.
+/// Nanoseconds in a suitable unit, to three digits.
 pub(crate) fn time(ns: u64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
     let ns = ns as f64;
@@ -268,7 +268,7 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// A value from 1 to 1000 at three digits.
+/// A value from 1 to 1000, to three digits.
 pub(crate) fn three_digits(value: f64) -> String {
     let digits = if value < 9.995 {
         2
@@ -293,10 +293,10 @@ mod tests {
         assert_eq!(rate(&[1.01; 5]), Verdict::Even);
         assert_eq!(rate(&[0.9, 0.8, 0.7, 0.95, 0.9]), Verdict::Worse);
         assert_eq!(rate(&[2.0; 4]), Verdict::Untold);
-        // Of nine rounds one may differ, not two.
+        // Of nine rounds, one may differ, but not two.
         assert_eq!(rate(&[1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 0.5]), Verdict::Better);
         assert_eq!(rate(&[1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 0.9, 0.5]), Verdict::Even);
-        // Of times less is better, and what is rare has to differ by more.
+        // For times, less is better, and rare events must differ by more.
         assert_eq!(verdict(Figure::Cpu, &[0.95; 5]), Verdict::Better);
         assert_eq!(verdict(Figure::P999, &[0.95; 5]), Verdict::Even);
         assert_eq!(verdict(Figure::Longest, &[1.2; 5]), Verdict::Worse);

@@ -3,7 +3,7 @@
 use super::*;
 use lockwright_tests::{Child, End};
 
-/// Results of `rounds` rounds in which each lock has the given multiples of glibc's throughput and times.
+/// Results of `rounds` rounds, in which each lock has the given multiples of glibc's throughput and times.
 fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> Results {
     let run = |(rate, longer): (f64, u64)| {
         let mut latency = lockwright_numbers::Times::default();
@@ -72,7 +72,7 @@ fn three_sentences_say_what_is_better_and_what_is_not() {
          time an operation on this machine."
     );
     assert!(next.contains("`LD_PRELOAD=\"$PWD/target/release/liblockwright.so\" ./your-program`"));
-    // A missed objective isn't a gain, however fast.
+    // A missed objective isn't a gain, no matter how fast.
     let [better, not, _] = sentences(&results(9, (1.0, 1), (2.1, 2)));
     assert!(!better.contains("2.10"), "{better}");
     assert!(
@@ -82,7 +82,7 @@ fn three_sentences_say_what_is_better_and_what_is_not() {
         "{not}"
     );
     assert!(not.contains("no clear difference in auto's throughput, P99, P99.9,"), "{not}");
-    // Where it loses in some settings only, they are named.
+    // If it loses in only some settings, these are named.
     let (mut some, slow) = (results(9, (1.0, 1), (2.1, 2)), results(9, (0.7, 1), (2.1, 2)));
     some.panels[0].groups[1] = slow.panels.into_iter().next().unwrap().groups.pop().unwrap();
     let [_, not, _] = sentences(&some);
@@ -131,7 +131,7 @@ fn report_picture_and_table_have_a_row_for_each_lock() {
     }
     let svg = picture::svg(&results, &report::machine(&results.libc));
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && page.contains(&svg));
-    // Two rows of five figures, three of four: emulation spends CPU time on being slow; and the key's three.
+    // Two rows with five figures, three with four (emulation itself uses CPU time), and three in the key.
     assert_eq!(svg.matches("<circle ").count(), 2 * 5 + 3 * 4 + 3);
     let table = picture::markdown(&results);
     let lines: Vec<_> = table.lines().collect();
@@ -158,7 +158,7 @@ fn the_next_command_works_as_it_stands() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// A file that may be preloaded, two folders down.
+/// A file that can be preloaded, two folders down.
 fn library_like() -> PathBuf {
     let root = tempfile::tempdir().unwrap().keep().canonicalize().unwrap();
     fs::create_dir(root.join("release")).unwrap();

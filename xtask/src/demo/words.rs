@@ -1,4 +1,4 @@
-//! What the figures say: three sentences for people who have never heard of us, and tables for a terminal.
+//! The conclusions: three sentences for readers who don't know the project, and tables for a terminal.
 
 use super::measure::short;
 use super::stats::{Figure, Group, Panel, ROUNDS, Summary, Verdict, ratio_digits, thousands, time};
@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 /// Columns of a terminal.
 const WIDTH: usize = 80;
 
-/// Above this, the little core's P99 misses its objective: feedback aims at the objective itself, from both sides.
+/// Above this, the little core's P99 misses its objective. Feedback steers towards the exact objective from both sides.
 const KEPT: f64 = 1.05;
 
-/// What the rounds agree on, and what they don't.
+/// Findings on which the rounds agree, and those on which they don't.
 #[derive(Default)]
 struct Findings {
     better: Vec<String>,
@@ -19,7 +19,7 @@ struct Findings {
     even: Vec<String>,
 }
 
-/// What is better, what is not, what to do next.
+/// What is better, what is not, and what to do next.
 pub(super) fn sentences(panels: &[Panel], next: &str) -> [String; 3] {
     let next = format!(
         "What to do next: run your own program under it, `{next}`, and compare the figures that matter to you \
@@ -71,7 +71,7 @@ fn range(ratios: &[f64]) -> String {
     if low == high { low } else { format!("{low} to {high}") }
 }
 
-/// How a figure that is better, or worse, differs from glibc's.
+/// In which direction a figure differs from glibc's.
 fn differs(figure: Figure, is_better: bool) -> &'static str {
     match (figure.is_gain(), is_better) {
         (true, true) => "higher",
@@ -81,7 +81,7 @@ fn differs(figure: Figure, is_better: bool) -> &'static str {
     }
 }
 
-/// This machine: figure by figure, in how many settings.
+/// This machine: for each figure, in how many settings it differs.
 fn machine(panel: &Panel, found: &mut Findings) {
     let total = panel.groups.len();
     let locks = panel.groups.first().map_or(0, |group| group.summaries.len());
@@ -106,7 +106,7 @@ fn machine(panel: &Panel, found: &mut Findings) {
                     (true, _) => format!(" in each of {total} settings"),
                     (false, some) => format!(" in {some} of {total} settings"),
                 };
-                // What is worse somewhere: where?
+                // Names the settings in which a figure is worse.
                 let places = those.iter().map(|group| panel.label(group.setting));
                 let places = match wanted == Verdict::Worse && !is_all {
                     true => format!(": {}", places.collect::<Vec<_>>().join("; ")),
@@ -133,7 +133,7 @@ fn machine(panel: &Panel, found: &mut Findings) {
     }
 }
 
-/// Big and little cores: the locks that know epochs.
+/// Big and little cores: the locks that use epochs.
 fn cores(panel: &Panel, found: &mut Findings) {
     for lock in [OURS, ASL] {
         throughputs(panel, lock, found);
@@ -143,7 +143,7 @@ fn cores(panel: &Panel, found: &mut Findings) {
     }
 }
 
-/// Throughput and objectives of a lock, database by database.
+/// The throughput and SLOs of a lock, for each database.
 fn throughputs(panel: &Panel, lock: &str, found: &mut Findings) {
     let (mut gains, mut losses) = (Vec::new(), Vec::new());
     for group in &panel.groups {
@@ -158,7 +158,7 @@ fn throughputs(panel: &Panel, lock: &str, found: &mut Findings) {
                     let is = ratio_digits(of_slo);
                     let tail = if of_slo > KEPT {
                         verdict = Verdict::Worse;
-                        // If fifo, where nobody is overtaken, misses it, too, no lock of this kind can keep
+                        // If fifo, which never lets a thread overtake, also misses it, no lock of this kind can keep
                         // it.
                         let fifo = group.summaries.iter().find(|own| own.subject.lock == FIFO);
                         let fifo = fifo.map_or(String::new(), |fifo| {
@@ -190,7 +190,7 @@ fn throughputs(panel: &Panel, lock: &str, found: &mut Findings) {
     }
 }
 
-/// Latencies of the little core that are longer than under glibc: the price of throughput.
+/// Latencies on the little core that are longer than under glibc: the price of throughput.
 fn tails(panel: &Panel, lock: &str, has_slo: bool, found: &mut Findings) {
     let mut longer = Vec::new();
     for figure in [Figure::P99, Figure::P999, Figure::Longest] {
@@ -232,7 +232,7 @@ pub(super) fn tables(panels: &[Panel], machine: &str) -> String {
     )
 }
 
-/// A line of a table.
+/// A row of a table.
 enum Line {
     Heading(String),
     Cells(Vec<String>),
@@ -279,7 +279,7 @@ fn cells(panel: &Panel, group: &Group, own: &Summary, is_first: bool) -> Vec<Str
     cells
 }
 
-/// The first column to the left, numbers to the right, two blanks between columns.
+/// Left-aligns the first column, right-aligns numbers, and puts two blanks between columns.
 fn laid_out(lines: &[Line]) -> String {
     let mut widths = Vec::<usize>::new();
     for line in lines {
@@ -311,11 +311,11 @@ fn laid_out(lines: &[Line]) -> String {
     text
 }
 
-/// Lines broken between words where a terminal's end.
+/// Breaks lines between words at the terminal's width.
 pub(crate) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut width = 0;
-    // The newline stays at its word.
+    // A newline stays with its word.
     for word in text.split_inclusive([' ', '\n']) {
         let letters = word.trim_end().chars().count();
         if width > 2 && width + letters > WIDTH {

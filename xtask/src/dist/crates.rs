@@ -1,4 +1,4 @@
-//! The crates: packed, and used from where nothing else of the project is.
+//! The crates: packs them, and uses them outside the project.
 
 use super::{COMPLAINT, VERSION, cargo, empty, run, stage, timed, tool};
 use anyhow::{Context, Result, ensure};
@@ -17,11 +17,11 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Package {
     name: String,
-    /// The registries that it may go to; none given: any.
+    /// The registries that a crate may be published to; `None`: any.
     publish: Option<Vec<String>>,
 }
 
-/// Packs those that may be published.
+/// Packs the crates that may be published.
 pub(super) fn package(root: &Path, dist: &Path) -> Result<Vec<PathBuf>> {
     let said = run(cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
     let metadata: Metadata = serde_json::from_str(&said)?;
@@ -46,7 +46,7 @@ pub(super) fn package(root: &Path, dist: &Path) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Uses `lockwright-sync`; what README's readers would write first.
+/// A program that uses `lockwright-sync`, like the first example in README.
 const SYNC: &str = r#"//! Uses the published crate.
 use lockwright_sync::Mutex;
 
@@ -61,7 +61,7 @@ fn main() {
 }
 "#;
 
-/// Writes the library that the published crate carries into the folder that it is given.
+/// A program that writes the library embedded in the published crate to a folder.
 const LIBRARY: &str = r#"//! Uses the published crate.
 fn main() {
     let cache = std::env::args_os().nth(1).expect("a folder");
@@ -70,7 +70,8 @@ fn main() {
 }
 "#;
 
-/// Builds and runs programs that use the crates as packed. The command is checked, and with `install` built and installed.
+/// Builds and runs programs that use the packed crates. Checks that the command compiles; with `install`, also builds
+/// and installs it.
 pub(super) fn check(crates: &[PathBuf], dist: &Path, install: bool) -> Result<()> {
     let folder = dist.join("elsewhere");
     unpack(crates, &folder)?;
@@ -101,7 +102,7 @@ pub(super) fn check(crates: &[PathBuf], dist: &Path, install: bool) -> Result<()
     Ok(())
 }
 
-/// Does a program have our functions with this library?
+/// Checks that a program with this library uses our functions.
 fn serves(library: &Path) -> Result<()> {
     let said =
         Child::new("true").env("LD_PRELOAD", library).env("LOCKWRIGHT_LOCK", "bogus").run()?;
@@ -109,20 +110,21 @@ fn serves(library: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A workspace of its own, in which the packed crates stand for the registry's.
+/// Makes a separate workspace in which the packed crates replace the registry's.
 fn unpack(crates: &[PathBuf], folder: &Path) -> Result<()> {
     empty(folder)?;
     let ours = fs::read_to_string(super::source().join("Cargo.toml"))?;
     let ours: DocumentMut = ours.parse()?;
     let mut manifest =
         "[workspace]\nresolver = '3'\nmembers = ['*-*']\nexclude = ['cache']\n\n".to_owned();
-    // As in the project, so that what others wrote is built once.
+    // The project's profile, so that dependencies are built only once.
     let mut profile = DocumentMut::new();
     profile["profile"] = ours["profile"].clone();
     manifest += &profile.to_string();
     manifest += "\n[patch.crates-io]\n";
     for path in crates {
-        // With today's times: cargo packs all files with one and the same, and would take these for those of the last run.
+        // Use the current time: cargo gives all packed files the same time, and would mistake them for those of the
+        // last run.
         tool("tar", [Path::new("-xzmf"), path, Path::new("-C"), folder])?;
         let (name, directory) = names(path)?;
         let _ = writeln!(manifest, "{name} = {{ path = '{directory}' }}");
@@ -140,15 +142,15 @@ fn unpack(crates: &[PathBuf], folder: &Path) -> Result<()> {
     stage::copy(&super::source().join("Cargo.lock"), &folder.join("Cargo.lock"), 0o644)
 }
 
-/// A crate's name, and that of the folder in it.
+/// A crate's name, and the name of its folder.
 fn names(path: &Path) -> Result<(String, String)> {
     let directory = path.file_stem().and_then(|stem| stem.to_str()).context("a crate's name")?;
     let name = directory.strip_suffix(&format!("-{VERSION}")).context("a crate of this version")?;
     Ok((name.to_owned(), directory.to_owned()))
 }
 
-/// As somebody would who has only cargo: in an empty folder, without our profile. Then the command runs a program, with a library that
-/// it wrote to an empty cache.
+/// Installs the command as a user with only cargo would: in an empty folder, without our profile. Then runs a program
+/// with it, using the library that it wrote to an empty cache.
 fn installed(crates: &[PathBuf]) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();

@@ -10,13 +10,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Who stands in the package, unless `DEBFULLNAME` and `DEBEMAIL` say otherwise, as for Debian's own tools.
+/// The package's maintainer, unless `DEBFULLNAME` and `DEBEMAIL` are set, as for Debian's own tools.
 const MAINTAINER: (&str, &str) = ("lockwright developers", "lockwright@packages.invalid");
 
-/// Where zsh looks for completions that packages have.
+/// Where zsh looks for completions from packages.
 const ZSH: &str = "share/zsh/vendor-completions";
 
-/// `lockwright_VERSION-1_ARCH.deb`, from the tarball's tree.
+/// Makes `lockwright_VERSION-1_ARCH.deb` from the tarball's tree.
 pub(super) fn package(root: &Path, tarred: &Path, dist: &Path) -> Result<PathBuf> {
     let tree = dist.join("deb");
     empty(&tree)?;
@@ -59,7 +59,8 @@ pub(super) fn package(root: &Path, tarred: &Path, dist: &Path) -> Result<PathBuf
     Ok(package)
 }
 
-/// What the command and the library load, by Debian's own tool. It wants to lie in a source package.
+/// The libraries that the command and the library need, found by Debian's own tool. It expects to run in a source
+/// package.
 fn depends(dist: &Path, usr: &Path) -> Result<String> {
     let folder = dist.join("shlibdeps");
     empty(&folder)?;
@@ -76,7 +77,7 @@ fn depends(dist: &Path, usr: &Path) -> Result<String> {
     Ok(depends.to_owned())
 }
 
-/// The terms, with the text of the licence that Debian has no copy of.
+/// The copyright file, with the text of the one licence that Debian doesn't ship.
 fn copyright(root: &Path) -> Result<String> {
     let mut text = fs::read_to_string(root.join("contrib/debian/copyright"))?;
     for line in fs::read_to_string(root.join("LICENSE-MIT"))?.lines().skip(4) {
@@ -85,7 +86,7 @@ fn copyright(root: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Debian's own changelog: of the packaging, which has no history.
+/// Debian's changelog, which covers only the packaging and has no history.
 fn changelog(root: &Path, maintainer: &str) -> Result<String> {
     let date = format!("--date=@{}", stage::committed(root)?);
     let date = tool("date", ["--utc", "--rfc-email", &date])?;
@@ -96,7 +97,7 @@ fn changelog(root: &Path, maintainer: &str) -> Result<String> {
     ))
 }
 
-/// Files of a tree, relative to it.
+/// The files of a tree, as relative paths.
 fn files(tree: &Path) -> Result<Vec<String>> {
     let list = run(Child::new("find").args([".", "-type", "f", "-printf", "%P\\n"]).dir(tree))?;
     let mut files: Vec<String> = list.lines().map(str::to_owned).collect();
@@ -113,7 +114,7 @@ fn kilobytes(tree: &Path) -> Result<u64> {
     sizes.map(|file| Ok(file?.len().div_ceil(1024))).sum()
 }
 
-/// Whatever our umask is.
+/// Makes all folders accessible, whatever the umask is.
 fn folders_are_open(tree: &Path) -> Result<()> {
     for folder in
         tool("find", [tree.to_str().context("a path that is text")?, "-type", "d"])?.lines()

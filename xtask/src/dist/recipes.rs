@@ -1,5 +1,5 @@
-//! docs/deploy.md's recipes, each run in the bare root as far as a machine without its service can. What it shows is what
-//! `contrib/` has, word for word.
+//! Runs each recipe of docs/deploy.md in the minimal root, as far as possible without its service. The page's recipes
+//! must match `contrib/` word for word.
 
 use super::root::Root;
 use super::{COMPLAINT, VERSION, run, source, stage, timed};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the recipes are made of.
+/// The files of the recipes.
 const RECIPES: [&str; 4] = [
     "contrib/systemd/lockwright.conf",
     "contrib/docker/Dockerfile",
@@ -19,12 +19,12 @@ const RECIPES: [&str; 4] = [
 ];
 const PAGES: [&str; 2] = ["docs/deploy.md", "docs/install.md"];
 const LIBRARY: &str = "/usr/lib/lockwright/liblockwright.so";
-/// What `contend` prints.
+/// The output of `contend`.
 const DONE: &str = "12000\n";
-/// Nobody: no rights, and none to be had.
+/// Runs as a user without any privileges, and without a way to get some.
 const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set=-all env HOME=/nonexistent";
 
-/// Tries them, with the package installed.
+/// Checks the recipes. The package is installed.
 pub(super) fn check(root: &Root, package: &Path, dist: &Path) -> Result<()> {
     let programs = Programs::compile(root, dist)?;
     timed("recipes: pages and files agree, variables exist", pages)?;
@@ -37,7 +37,7 @@ pub(super) fn check(root: &Root, package: &Path, dist: &Path) -> Result<()> {
     programs.remove()
 }
 
-/// What runs in the root, for everybody.
+/// Programs in the root that all users may run.
 struct Programs(Vec<PathBuf>);
 
 impl Programs {
@@ -62,7 +62,7 @@ impl Programs {
     }
 }
 
-/// Each recipe on a page stands in its file, and each variable of ours is one that we read.
+/// Checks that each recipe on a page matches its file, and that each of our variables on it exists.
 fn pages() -> Result<()> {
     let read = |file: &str| {
         fs::read_to_string(source().join(file)).with_context(|| format!("cannot read '{file}'"))
@@ -92,13 +92,13 @@ fn pages() -> Result<()> {
     Ok(())
 }
 
-/// Names of variables of ours in a text.
+/// The names of our variables in a text.
 fn variables(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
     words.filter(|word| word.starts_with("LOCKWRIGHT_"))
 }
 
-/// Its variables serve a program, and systemd has nothing to say about it.
+/// Checks that the unit's variables work, and that systemd accepts the unit.
 fn systemd(root: &Root, dist: &Path) -> Result<()> {
     let file = source().join("contrib/systemd/lockwright.conf");
     let text = fs::read_to_string(&file)?;
@@ -116,7 +116,7 @@ fn systemd(root: &Root, dist: &Path) -> Result<()> {
     stage::write(&unit, "[Service]\nExecStart=/bin/true\n")?;
     let verify = || {
         let child = Child::new("systemd-analyze").args(["verify", "--man=no"]).args([&unit]);
-        // Before systemd's own units.
+        // Our folder comes before systemd's own units.
         child.env("SYSTEMD_UNIT_PATH", format!("{}:", folder.display())).run()
     };
     let Ok(outcome) = verify() else {
@@ -125,7 +125,7 @@ fn systemd(root: &Root, dist: &Path) -> Result<()> {
     };
     let said = outcome.errors();
     ensure!(outcome.end == End::Code(0) && said.is_empty(), "systemd: {}", outcome.describe());
-    // It does read the drop-in.
+    // Check that it really reads the drop-in.
     let drop_in = folder.join("server.service.d/lockwright.conf");
     stage::write(&drop_in, &text.replace("\nEnvironment=", "\nEnviroment="))?;
     let said = verify()?.errors();
@@ -133,14 +133,15 @@ fn systemd(root: &Root, dist: &Path) -> Result<()> {
     Ok(())
 }
 
-/// With these variables a program has our functions: a lock that doesn't exist is complained about.
+/// Checks that a program with these variables uses our functions: it must complain about a lock that doesn't exist.
 fn is_served(root: &Root, settings: &str) -> Result<()> {
     let outcome = root.shell("", &format!("{settings} LOCKWRIGHT_LOCK=bogus env true"))?;
     ensure!(outcome.errors().contains(COMPLAINT), "not served: {}", outcome.describe());
     Ok(())
 }
 
-/// The init container's command and the container's variables, as the deployment has them, in a root that nobody can write.
+/// Runs the init container's command, then a program with the container's variables, as in the deployment, in a
+/// read-only root.
 fn kubernetes(root: &Root) -> Result<()> {
     for recipe in RECIPES.iter().filter(|recipe| recipe.ends_with(".yaml")) {
         parsed(recipe)?;
@@ -169,7 +170,7 @@ fn kubernetes(root: &Root) -> Result<()> {
         let security = &container["securityContext"];
         ensure!(security["readOnlyRootFilesystem"] == true, "its root can be written");
     }
-    // The volume is filled, then the container's root and /dev/shm are made read-only.
+    // Fill the volume, then make the container's root and /dev/shm read-only.
     let before = format!(
         "mkdir \"$ROOT{volume}\"; trap 'rmdir \"$ROOT{volume}\"' EXIT; mount -t tmpfs tmpfs \"$ROOT{volume}\"; \
          chroot \"$ROOT\" {copy}; mount -o remount,bind,ro \"$ROOT{volume}\"; \
@@ -194,7 +195,7 @@ fn kubernetes(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// A file of YAML.
+/// Parses a YAML file.
 fn parsed(file: &str) -> Result<Value> {
     let text = fs::read(source().join(file))?;
     let program = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)";
@@ -203,11 +204,11 @@ fn parsed(file: &str) -> Result<Value> {
     Ok(serde_json::from_str(&json)?)
 }
 
-/// Half a CPU: the library counts one, and the program ends.
+/// With half a CPU, the library must count one, and the program must end.
 fn quota(root: &Root) -> Result<()> {
     let Some(group) = Group::with_half_a_cpu() else {
         eprintln!(
-            "dist: not run: the recipe with a CPU quota (this machine lets nobody make a cgroup)"
+            "dist: not run: the recipe with a CPU quota (this machine doesn't allow new cgroups)"
         );
         return Ok(());
     };
@@ -226,11 +227,11 @@ fn quota(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// A control group of ours, removed at the end.
+/// A control group, removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// Of version 2 or 1. None where we may not make one.
+    /// A group of cgroup version 2 or 1; `None` if we may not create one.
     fn with_half_a_cpu() -> Option<Group> {
         let name = format!("lockwright-dist-{}", std::process::id());
         for (parent, file, quota) in [
@@ -252,17 +253,17 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Empty by now: its processes have ended.
+        // Its processes have ended, so it is empty.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// Under a filter that kills for what a program needs neither to be loaded nor to lock.
+/// Runs under a filter that kills a program for system calls that neither loading nor locking needs.
 fn seccomp(root: &Root) -> Result<()> {
     root.prints(&format!("fence {LIBRARY} /usr/local/bin/contend"), DONE)
 }
 
-/// The dynamic linker loads nothing into a setuid program; `glibc` is glibc's algorithm.
+/// The dynamic linker loads nothing into a setuid program; `glibc` selects glibc's algorithm.
 fn setuid_and_off(root: &Root) -> Result<()> {
     let plain = "setpriv --reuid 65534 --regid 65534 --clear-groups env";
     let settings = format!("LD_PRELOAD={LIBRARY} LOCKWRIGHT_LOCK=bogus");
@@ -272,7 +273,7 @@ fn setuid_and_off(root: &Root) -> Result<()> {
         &format!("{copy} && {plain} {settings} suid; rm /usr/local/bin/suid; {plain} {settings} contend >&2"),
     )?;
     let (text, errors) = (outcome.text(), outcome.errors());
-    // The one that isn't setuid complains, and only that one.
+    // Only the program that isn't setuid complains.
     ensure!(
         text == DONE && errors.matches(COMPLAINT).count() == 1 && errors.ends_with(DONE),
         "{}",
@@ -286,12 +287,12 @@ fn setuid_and_off(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// A server in the background, as `$pid`, that ends when descriptor 3 is closed.
+/// A server in the background, as `$pid`. It ends when descriptor 3 is closed.
 const SERVER: &str = "set -e; mkfifo /root/fifo; \
     server </root/fifo & pid=$!; exec 3>/root/fifo; rm /root/fifo; \
     until grep -q liblockwright.so /proc/$pid/maps; do sleep 0.05; done;";
 
-/// The lock that a process has, as `lockwright top` says.
+/// The lock of a process, from `lockwright top`.
 fn rule_in_force(root: &Root, lock: &str) -> Result<String> {
     let settings = format!("export LD_PRELOAD={LIBRARY} LOCKWRIGHT_LOCK={lock}");
     let said = root.run(&format!(
@@ -301,7 +302,7 @@ fn rule_in_force(root: &Root, lock: &str) -> Result<String> {
     Ok(line["lock"].as_str().context("the process's lock")?.to_owned())
 }
 
-/// The package is installed again while a server runs: the server keeps the file that it has mapped, and goes on.
+/// Reinstalls the package while a server runs. The server must keep its mapped file, and continue.
 fn upgrade(root: &Root, package: &Path) -> Result<()> {
     stage::copy(package, &root.path.join("root/lockwright.deb"), 0o644)?;
     let said = root.run(&format!(
@@ -321,7 +322,7 @@ fn upgrade(root: &Root, package: &Path) -> Result<()> {
         let words = query.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
         for name in words.filter(|word| word.starts_with("lockwright_")) {
             if !said.lines().any(|line| line.starts_with(&format!("{name}{{"))) {
-                bail!("{}: nobody exports {name}", rule["alert"]);
+                bail!("{}: no metric is called {name}", rule["alert"]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A bare Debian root, in which the package is installed, used and removed.
+//! A minimal Debian root in which the package is installed, used and removed.
 
 use super::{VERSION, empty, recipes, run, stage, timed, tool};
 use anyhow::{Context, Result, bail, ensure};
@@ -6,12 +6,12 @@ use lockwright_tests::{Child, End, Outcome, compile};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// A folder with a Debian system, and what it takes to run programs there.
+/// A folder with a Debian system in which we can run programs.
 pub(super) struct Root {
     pub(super) path: PathBuf,
 }
 
-/// Installs the package, uses it, and removes it again. Nothing may be left.
+/// Installs the package, uses it, and removes it again. Nothing may remain.
 pub(super) fn check(package: &Path, dist: &Path) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("a bare root needs the rights of root\nhint: sudo cargo xtask dist --check");
@@ -36,18 +36,18 @@ fn used(root: &Root, dist: &Path) -> Result<()> {
         "lockwright run -- sh -c 'echo $LD_PRELOAD'",
         "/usr/lib/lockwright/liblockwright.so\n",
     )?;
-    // Its locks are ours: they counted.
+    // Our library counted its locks, so they are ours.
     let profile = root.run("lockwright profile --format json -- /root/contend 2>&1 >/dev/null")?;
     let profile: serde_json::Value = serde_json::from_str(&profile).context(profile.clone())?;
     let locks = profile["processes"][0]["locks"].as_array().context("locks in the profile")?;
     ensure!(locks.iter().any(|lock| lock["name"] == "own_lock"), "no lock of it: {profile}");
-    // A page for each command, that `man` finds and shows.
+    // Each command has a page that `man` finds and shows.
     for page in ["lockwright", "lockwright-run", "lockwright-profile"] {
         root.prints(&format!("man -w {page}"), &format!("/usr/share/man/man1/{page}.1.gz\n"))?;
     }
     let page = root.run("man lockwright-run | cat")?;
     ensure!(page.contains("--lock"), "man shows: {page}");
-    // bash offers what the command has.
+    // bash completes the command's subcommands.
     let offers = root.run(
         "bash -c '. /usr/share/bash-completion/completions/lockwright; COMP_WORDS=(lockwright comp); \
          COMP_CWORD=1; _lockwright lockwright comp lockwright; printf \"%s\\n\" \"${COMPREPLY[@]}\"'",
@@ -80,7 +80,7 @@ int main(void) {
 }
 "#;
 
-/// A C program that pkg-config tells where headers and library are; it runs in the root.
+/// A C program, built with pkg-config's flags, must run in the root.
 fn links(root: &Root, dist: &Path) -> Result<()> {
     let source = dist.join("linked.c");
     stage::write(&source, LINKED)?;
@@ -102,11 +102,11 @@ fn removed(root: &Root, before: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// Where things change that no package owns: logs, dpkg's own books, `man`'s index.
+/// Files that change without belonging to a package: logs, dpkg's database, `man`'s index.
 const OTHERS: [&str; 3] = ["var/log", "var/lib/dpkg/status", "var/cache/man"];
 
 impl Root {
-    /// From the mirror that this machine's packages come from.
+    /// Uses the same mirror as this machine's packages.
     fn new(path: PathBuf) -> Result<Root> {
         empty(&path)?;
         let release = "Codename: bookworm";
@@ -127,8 +127,8 @@ impl Root {
         Ok(Root { path })
     }
 
-    /// A shell command in the root, as a container would run it: with its own processes, mounts, and /dev/shm. `before`: what else is to
-    /// be done outside first, with `$ROOT`.
+    /// Runs a shell command in the root as a container would: with separate processes, mounts, and /dev/shm. `before`
+    /// runs outside first, and can use `$ROOT`.
     pub(super) fn shell(&self, before: &str, command: &str) -> Result<Outcome> {
         let mounts = format!(
             "set -e; mount --bind \"$ROOT\" \"$ROOT\"; mount -t proc proc \"$ROOT/proc\"; mount -t tmpfs tmpfs \"$ROOT/dev\"; \
@@ -156,21 +156,21 @@ impl Root {
             .run()
     }
 
-    /// It must succeed; its standard output.
+    /// Runs a command that must succeed, and returns its standard output.
     pub(super) fn run(&self, command: &str) -> Result<String> {
         let outcome = self.shell("", command)?;
         ensure!(outcome.end == End::Code(0), "{command}: {}", outcome.describe());
         Ok(outcome.text())
     }
 
-    /// It must print just this.
+    /// Runs a command that must print exactly this.
     pub(super) fn prints(&self, command: &str, wanted: &str) -> Result<()> {
         let said = self.run(command)?;
         ensure!(said == wanted, "{command}: printed '{said}', not '{wanted}'");
         Ok(())
     }
 
-    /// Each file and folder, with its kind, mode, owner, size and target.
+    /// Every file and folder, with its kind, mode, owner, size and target.
     fn files(&self) -> Result<BTreeSet<String>> {
         let list = run(Child::new("find")
             .args([".", "-xdev", "-type", "d", "-printf", "%P %M %U:%G\\n", "-o"])

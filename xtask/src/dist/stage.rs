@@ -1,4 +1,4 @@
-//! The tree that both packages have: what lies where below the prefix.
+//! The file tree of both packages, below the prefix.
 
 use super::{VERSION, empty, run, tool};
 use anyhow::{Context, Result, ensure};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// From the repository, as it is: where, and below which folder.
+/// Files that are copied unchanged from the repository, with their target folders.
 const FILES: &[(&str, &str)] = &[
     ("include/lockwright.h", "include"),
     ("include/lockwright.hpp", "include"),
@@ -28,12 +28,12 @@ const FILES: &[(&str, &str)] = &[
     ("examples/orders.cpp", "share/doc/lockwright/examples"),
 ];
 pub(super) const DOCS: &str = "share/doc/lockwright";
-/// What Debian has in files of other names.
+/// Files for which Debian uses other names.
 pub(super) const LICENCES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md"];
 /// Where zsh looks for completions.
 pub(super) const ZSH: &str = "share/zsh/site-functions";
 
-/// Lays the tree out in `to`, an empty folder.
+/// Fills the empty folder `to` with the tree.
 fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     let command = to.join("bin/lockwright");
     let library = to.join("lib/lockwright/liblockwright.so");
@@ -44,7 +44,7 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     for (how, path) in
         [("--strip-all", &command), ("--strip-unneeded", &library), ("--strip-debug", &archive)]
     {
-        // Debian's strip writes these two, too.
+        // Debian's strip removes these two sections, too.
         tool("strip", ["--remove-section=.comment", how, &path.display().to_string()])?;
     }
     for (file, folder) in FILES {
@@ -83,7 +83,8 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `lockwright-VERSION-ARCH-linux.tar.gz`: the tree, and the licences. The same source gives the same bytes. And where the tree is.
+/// Makes `lockwright-VERSION-ARCH-linux.tar.gz` with the tree and the licences, and also returns the tree's path. The
+/// same source gives the same bytes.
 pub(super) fn tarball(root: &Path, release: &Path, dist: &Path) -> Result<(PathBuf, PathBuf)> {
     let name = format!("lockwright-{VERSION}-{}-linux", std::env::consts::ARCH);
     let folder = dist.join("tarball");
@@ -101,12 +102,12 @@ pub(super) fn tarball(root: &Path, release: &Path, dist: &Path) -> Result<(PathB
         .args(["--numeric-owner", "--mode=go=rX,u+rw", &format!("--mtime=@{date}")])
         .args([Path::new("--directory"), &folder, Path::new("--file"), &tarball])
         .args([&name])
-        // gzip would write the time.
+        // Keeps gzip from storing the time.
         .env("GZIP", "-9n"))?;
     Ok((tarball, top))
 }
 
-/// It runs from wherever it is unpacked, and the command finds its library there.
+/// Checks that the command runs wherever the tarball is unpacked, and finds its library there.
 pub(super) fn check(tarball: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     tool("tar", [Path::new("-xzf"), tarball, Path::new("-C"), folder.path()])?;
@@ -120,7 +121,7 @@ pub(super) fn check(tarball: &Path) -> Result<()> {
     Ok(())
 }
 
-/// When the source was committed, in seconds since 1970: the time of all files in packages.
+/// The time of the source's last commit, in seconds since 1970. All files in packages get this time.
 pub(super) fn committed(root: &Path) -> Result<String> {
     let git = Child::new("git").args(["log", "-1", "--format=%ct"]).dir(root);
     Ok(run(git).context("git log")?.trim().to_owned())
@@ -143,7 +144,7 @@ fn put(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     Ok(())
 }
 
-/// Makes `path` into `path.gz`.
+/// Compresses `path` to `path.gz`.
 pub(super) fn compress(path: &Path) -> Result<()> {
     tool("gzip", ["-9nf", path.to_str().context("a path that is text")?]).map(drop)
 }

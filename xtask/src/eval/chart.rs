@@ -9,7 +9,7 @@ use lockwright_plot::{
     Series, Style,
 };
 
-/// One colour and shape a class: the fastest blue, the slowest orange, all together black.
+/// One colour and shape per class: the fastest blue, the slowest orange, all cores together black.
 fn class_style(results: &Results, class: Option<usize>, look: Look) -> Style {
     match class {
         None => Style::ink(Ink::TEXT, look),
@@ -19,7 +19,7 @@ fn class_style(results: &Results, class: Option<usize>, look: Look) -> Style {
     }
 }
 
-/// Ours in colour, the others in greys.
+/// Our locks in colour, the others in greys.
 fn lock_colour(point: &Point) -> Ink {
     match point.subject.lock.split(':').next() {
         Some("asl") => Ink::GOOD,
@@ -38,7 +38,7 @@ fn p99(point: &Point, class: Option<usize>) -> f64 {
     point.latency(class).quantile(0.99).max(1) as f64
 }
 
-/// Each lock: a bar of throughput, and marks at the P99 of big, little and all cores.
+/// For each lock, a bar for the throughput, and marks at the P99 of big, little and all cores.
 pub(super) fn bars(results: &Results) -> String {
     let groups = results.groups();
     let fifo = results.point("fifo");
@@ -79,8 +79,8 @@ fn rate_name(rate: f64) -> String {
     }
 }
 
-/// Throughput, and P99 on little and on all cores, against the SLO: each of them a factor of 2 from the next, between 0
-/// and none.
+/// Throughput, and P99 on little and on all cores, against the SLO. SLOs differ by a factor of 2; zero and no limit are
+/// at the ends.
 pub(super) fn sweep(results: &Results) -> Option<String> {
     let sweep = results.sweep();
     let slo_of = |point: &Point| point.subject.slo_ns.unwrap_or(0);
@@ -123,7 +123,7 @@ pub(super) fn sweep(results: &Results) -> Option<String> {
     );
     let fifo = results.point("fifo");
     tails.notes.extend(fifo.map(|fifo| Note::Level(p99(fifo, little), format!("fifo, {name}"))));
-    // What not even FIFO can keep.
+    // SLOs that not even FIFO can keep.
     let lost = sweep.iter().rposition(|point| !results.feasible(slo_of(point)));
     if let Some(at) = lost {
         rates.notes.push(Note::Band(at as f64 + 0.3, "infeasible".to_owned()));
@@ -139,7 +139,7 @@ pub(super) fn sweep(results: &Results) -> Option<String> {
     Some(Curves { height: 210.0, ..Curves::new(head, vec![rates, tails]) }.svg())
 }
 
-/// Locks whose distributions are drawn: FIFO, asl at a middling and at no SLO, and the unfair one.
+/// The locks whose distributions are drawn: FIFO, asl with a medium SLO and without a limit, and the unfair lock.
 fn chosen(results: &Results) -> Vec<&Point> {
     let sweep = results.sweep();
     let finite: Vec<_> = sweep
@@ -154,7 +154,8 @@ fn chosen(results: &Results) -> Vec<&Point> {
     chosen
 }
 
-/// Distributions of latencies on big, little and all cores. Each step up the axis is a tenth of those above it.
+/// Distributions of latencies on big, little and all cores. Each step up the axis leaves a tenth of the operations
+/// above it.
 pub(super) fn cdfs(results: &Results) -> String {
     let chosen = chosen(results);
     let all = || chosen.iter().map(|point| point.latency(None));

@@ -1,4 +1,4 @@
-//! The databases' drivers: how each is built and run, and what it said.
+//! The databases' drivers: builds them, runs them, and parses their output.
 
 use super::machine::Machine;
 use crate::No;
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Database {
     pub(super) id: &'static str,
-    /// As its authors write it.
+    /// The name as its authors spell it.
     pub(super) name: &'static str,
-    /// The driver in `eval/` and the library that it needs; `None`: the demo's program, which has its own.
+    /// The driver in `eval/` and the library that it needs; `None`: the demo's program, which includes its own.
     source: Option<(&'static str, &'static str)>,
-    /// Beyond the common flags; at full length, and with `--quick`.
+    /// Additional flags: for full length, and for `--quick`.
     flags: [&'static [&'static str]; 2],
     /// What the threads do, in HTML.
     pub(super) workload: &'static str,
 }
 
-/// All that can be had in Debian 12.
+/// Every database of the paper that Debian 12 offers.
 pub(super) const DATABASES: [Database; 4] = [
     Database {
         id: "sqlite",
@@ -77,7 +77,7 @@ impl Database {
         found.with_context(|| format!("unknown database '{id}'\nhint: one of {known}"))
     }
 
-    /// The driver's program, built.
+    /// Builds the driver, and returns its path.
     pub(super) fn program(&self) -> Result<PathBuf> {
         let target = target_dir()?;
         let Some((source, library)) = self.source else {
@@ -104,16 +104,16 @@ impl Database {
     }
 }
 
-/// One lock, and the latency objective of the epochs that it serves.
+/// One lock, with the latency objective of its epochs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Subject {
-    /// As in LOCKWRIGHT_LOCK.
+    /// In the form of LOCKWRIGHT_LOCK.
     pub(super) lock: String,
-    /// Nanoseconds; `None`: it doesn't heed one.
+    /// Nanoseconds; `None`: the lock doesn't use SLOs.
     pub(super) slo_ns: Option<u64>,
 }
 
-/// As good as no objective: the window is capped far below.
+/// So large that it has no effect: the window is capped far below.
 pub(super) const NO_LIMIT_NS: u64 = 10_000_000_000;
 
 impl Subject {
@@ -130,25 +130,25 @@ impl Subject {
 #[derive(Clone, Default)]
 pub(super) struct ClassRun {
     pub(super) operations: u64,
-    /// Above the run's SLO.
+    /// How many were above the run's SLO.
     pub(super) over_slo: u64,
     pub(super) latency: Times,
 }
 
-/// What one run said.
+/// The result of one run.
 #[derive(Clone)]
 pub(super) struct Run {
     /// Operations per second, all cores.
     pub(super) rate: f64,
-    /// Seconds that the operations were counted.
+    /// The measured time in seconds.
     pub(super) seconds: f64,
     /// CPU time of its whole process.
     pub(super) cpu_seconds: f64,
-    /// One a class of the machine.
+    /// One entry per class of the machine.
     pub(super) classes: Vec<ClassRun>,
     pub(super) engine: String,
     pub(super) libc: String,
-    /// Did the program find epochs?
+    /// Did the program find the epoch functions?
     pub(super) epochs: bool,
 }
 
@@ -160,7 +160,7 @@ impl Run {
     }
 }
 
-/// How all runs are done.
+/// The parameters of all runs.
 pub(super) struct Driver {
     pub(super) database: Database,
     program: PathBuf,
@@ -192,8 +192,8 @@ impl Driver {
         })
     }
 
-    /// Runs it once, as [`run`](Self::run), and asks the library's own record whether it did what it was to do: a
-    /// library that knows nothing of emulation or of epochs would go unnoticed.
+    /// Does one run, like [`run`](Self::run), and checks the library's own record. Otherwise a library without
+    /// emulation or epochs would go unnoticed.
     pub(super) fn first_look(&self, subject: &Subject) -> Result<Run> {
         let folder = scratch("eval")?.join("stats");
         if folder.exists() {
@@ -217,14 +217,14 @@ impl Driver {
         Ok(run)
     }
 
-    /// Runs it once. Every lock runs under the library, glibc's own algorithm too, because the library emulates the
-    /// little cores; every operation is an epoch under each of them.
+    /// Does one run. Every lock runs in the library, including glibc's algorithm, because the library emulates the
+    /// little cores. Every operation is an epoch under every lock.
     pub(super) fn run(&self, subject: &Subject, seed: u64) -> Result<Run> {
         self.run_with(subject, seed, None)
     }
 
-    /// A run in which some class did nothing says nothing: a machine that stands still that long, or a lock that
-    /// lets nobody in from little cores meanwhile, gets more time.
+    /// A run in which a class did nothing proves nothing. If the machine stood still for that long, or the lock kept
+    /// out all threads on little cores, the run is repeated with more time.
     fn run_with(&self, subject: &Subject, seed: u64, stats: Option<&Path>) -> Result<Run> {
         let mut idle = "";
         for longer in [1.0, 2.0, 4.0, 8.0] {
@@ -250,7 +250,7 @@ impl Driver {
     ) -> Result<Run> {
         let data = scratch("eval")?.join("data");
         if data.exists() {
-            fs::remove_dir_all(&data)?; // of a run that was killed
+            fs::remove_dir_all(&data)?; // a killed run may have left it
         }
         fs::create_dir_all(&data)?;
         let (variable, spec) = self.machine.variable();
@@ -272,8 +272,8 @@ impl Driver {
         let errors = outcome.errors();
         let said = errors.trim().strip_prefix("error: ").unwrap_or(errors.trim());
         match outcome.end {
-            // The library says on standard error when it doesn't do what it was asked to; the dynamic linker,
-            // when it can't load it.
+            // The library prints a message if it can't do what it was asked. The dynamic linker prints one if it can't
+            // load the library.
             End::Code(0) if said.is_empty() => {}
             End::Code(0 | 2) => bail!("{context}: {said}"),
             End::Code(1) => return Err(No(format!("{context}: {said}")).into()),

@@ -1,4 +1,4 @@
-//! Figures from runs: what is drawn, what is compared with the bars, what goes into files.
+//! Figures from runs, for plots, bars and files.
 
 use super::drivers::{Database, NO_LIMIT_NS, Run, Subject};
 use super::machine::Machine;
@@ -7,20 +7,20 @@ use lockwright_numbers::{Spread, Times};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Share of the epochs that may take longer than their SLO: 1 % by definition (P99), and what feedback needs to
-/// find its way.
+/// The share of epochs that may take longer than their SLO: 1 % by definition (P99), plus what feedback needs to
+/// adjust.
 pub(super) const VIOLATIONS: f64 = 0.015;
 
-/// Share that P99 leaves over.
+/// The share beyond P99.
 const BEYOND_P99: f64 = 0.01;
 
-/// With this many epochs on little cores and fewer, a share of 1 % says nothing.
+/// With this number of epochs on little cores or fewer, a share of 1 % means nothing.
 const ENOUGH: u64 = 300;
 
 /// All runs of one database.
 pub(super) struct Results {
     pub(super) database: Database,
-    /// What is compared, and its runs, one a round.
+    /// The locks and SLOs that are compared, each with one run per round.
     pub(super) points: Vec<Point>,
     pub(super) machine: Machine,
 }
@@ -31,7 +31,7 @@ pub(super) struct Point {
     pub(super) runs: Vec<Run>,
 }
 
-/// A latency's unit as short as it goes: `50us`, `1.2ms`, `0`.
+/// A latency with its unit, in short form: `50us`, `1.2ms`, `0`.
 pub(super) fn slo(ns: u64) -> String {
     match ns {
         0 => "0".into(),
@@ -66,7 +66,7 @@ impl Point {
         spread(&self.rates())
     }
 
-    /// Latencies of all rounds on the cores of `class`; `None`: on all.
+    /// Latencies of all rounds on the cores of `class`; `None`: on all cores.
     pub(super) fn latency(&self, class: Option<usize>) -> Times {
         let mut all = Times::default();
         for run in &self.runs {
@@ -83,25 +83,25 @@ impl Point {
         self.runs.iter().map(|run| run.classes[class].operations).sum()
     }
 
-    /// Share of the operations of `class` that were above the SLO of their runs.
+    /// The share of operations of `class` that took longer than their runs' SLO.
     pub(super) fn violations(&self, class: usize) -> f64 {
         let over: u64 = self.runs.iter().map(|run| run.classes[class].over_slo).sum();
         over as f64 / self.count(class).max(1) as f64
     }
 
-    /// Share of all operations that the cores of `class` did.
+    /// The share of all operations that the cores of `class` did.
     pub(super) fn share(&self, class: usize) -> f64 {
         let all: u64 = (0..self.runs[0].classes.len()).map(|class| self.count(class)).sum();
         self.count(class) as f64 / all.max(1) as f64
     }
 }
 
-/// A promise, and what was measured.
+/// A promise, with the measured value.
 pub(super) struct Bar {
     pub(super) what: String,
     pub(super) wanted: String,
     pub(super) measured: String,
-    /// `None`: nothing can be said.
+    /// `None`: no verdict is possible.
     pub(super) met: Option<bool>,
 }
 
@@ -120,7 +120,7 @@ impl Results {
         self.points.iter().find(|point| point.subject.lock == lock)
     }
 
-    /// The lock whose epochs have SLOs, from the smallest SLO to the largest.
+    /// The points of the lock with SLOs, from the smallest SLO to the largest.
     pub(super) fn sweep(&self) -> Vec<&Point> {
         let mut points: Vec<_> =
             self.points.iter().filter(|point| point.subject.slo_ns.is_some()).collect();
@@ -128,25 +128,25 @@ impl Results {
         points
     }
 
-    /// Throughput of `point` to that of `base`, in the same round.
+    /// The throughput of `point` relative to `base`, in the same round.
     pub(super) fn ratio(point: &Point, base: &Point) -> Spread {
         let rates = base.rates();
         spread(&point.rates().iter().zip(&rates).map(|(own, base)| own / base).collect::<Vec<_>>())
     }
 
-    /// Share of little-core operations under FIFO that took longer than `slo_ns`.
+    /// The share of little-core operations under FIFO that took longer than `slo_ns`.
     pub(super) fn fifo_violations(&self, slo_ns: u64) -> Option<f64> {
         let latency = self.point("fifo")?.latency(Some(self.machine.little()));
         let within = latency.cumulative().take_while(|(ns, _)| *ns <= slo_ns).last();
         Some(1.0 - within.map_or(0.0, |(_, share)| share))
     }
 
-    /// Can any lock that overtakes nobody keep this SLO?
+    /// Can a lock without overtaking keep this SLO?
     pub(super) fn feasible(&self, slo_ns: u64) -> bool {
         self.fifo_violations(slo_ns).is_none_or(|share| share <= BEYOND_P99)
     }
 
-    /// What the project promises of this database.
+    /// The promises for this database.
     pub(super) fn bars(&self) -> Vec<Bar> {
         let name = self.database.name;
         let (sweep, little) = (self.sweep(), self.machine.little());
@@ -188,7 +188,7 @@ impl Results {
         bars
     }
 
-    /// A name for each class, and one for all.
+    /// A name for each class, and one for all cores.
     pub(super) fn groups(&self) -> Vec<(Option<usize>, String)> {
         let classes = self.machine.classes.iter().enumerate();
         let mut groups: Vec<_> = classes.map(|(n, class)| (Some(n), class.name.clone())).collect();
@@ -196,7 +196,7 @@ impl Results {
         groups
     }
 
-    /// One line a run and class.
+    /// One line per run and class.
     pub(super) fn raw(&self, csv: &mut String) {
         for point in &self.points {
             for (round, run) in point.runs.iter().enumerate() {
@@ -227,7 +227,7 @@ impl Results {
         }
     }
 
-    /// The distributions of all rounds together, at round shares.
+    /// The distributions of all rounds together, at round percentages.
     pub(super) fn cdf(&self, csv: &mut String) {
         for point in &self.points {
             for (class, name) in self.groups() {
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
     use crate::eval::drivers::{ClassRun, DATABASES};
 
-    /// A run of two cores; on the little one, 1000 operations of which `over` are above the SLO.
+    /// A run on two cores; on the little one, 1000 operations, `over` of which exceed the SLO.
     fn run(rate: f64, ns: u64, over: u64) -> Run {
         let mut latency = Times::default();
         latency.add(ns, 1000 - over);

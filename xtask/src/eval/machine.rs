@@ -1,4 +1,4 @@
-//! The classes of cores: `big:0,little:1x3.75`, as LOCKWRIGHT_EMULATE has them.
+//! The classes of cores, in the form of LOCKWRIGHT_EMULATE: `big:0,little:1x3.75`.
 
 use anyhow::{Result, bail, ensure};
 use std::path::Path;
@@ -8,20 +8,20 @@ use std::path::Path;
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) cpus: Vec<usize>,
-    /// How many times slower it is made; 1: as it is.
+    /// The factor by which it is slowed down; 1: not at all.
     pub(super) factor: f64,
 }
 
-/// The cores that a program finds, fastest class first.
+/// The cores that a program sees, fastest class first.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
-    /// As given.
+    /// The original text.
     pub(super) spec: String,
     pub(super) classes: Vec<Class>,
 }
 
 impl Machine {
-    /// The library reads the text itself, and is stricter; this is what the figures need to know of it.
+    /// The library parses the text itself, and more strictly. This reads what the figures need.
     pub(super) fn parse(spec: &str) -> Result<Machine> {
         let mut classes: Vec<Class> = Vec::new();
         for piece in spec.split(',') {
@@ -60,7 +60,7 @@ impl Machine {
         Ok(Machine { spec: spec.to_owned(), classes })
     }
 
-    /// Has this machine these CPUs? Better said before an hour of building than after.
+    /// Does this machine have these CPUs? It is better to know before building for an hour.
     pub(super) fn check_here(&self) -> Result<()> {
         let exists = |cpu: usize| Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists();
         let mut cpus = self.classes.iter().flat_map(|class| class.cpus.iter().copied());
@@ -70,28 +70,28 @@ impl Machine {
         }
     }
 
-    /// Place among the classes of the one that `cpu` belongs to.
+    /// The index of the class of `cpu`.
     pub(super) fn class_of(&self, cpu: usize) -> Option<usize> {
         self.classes.iter().position(|class| class.cpus.contains(&cpu))
     }
 
-    /// Is any class made slower than it is?
+    /// Is any class slowed down?
     pub(super) fn emulated(&self) -> bool {
         self.classes.iter().any(|class| class.factor != 1.0)
     }
 
-    /// What figures from it are called.
+    /// The origin of figures from it.
     pub(super) fn tag(&self) -> &'static str {
         if self.emulated() { "emulated" } else { "real" }
     }
 
-    /// Variable and value that make the library see this machine.
+    /// The variable, with its value, that makes the library see this machine.
     pub(super) fn variable(&self) -> (&'static str, &str) {
         let name = if self.emulated() { "LOCKWRIGHT_EMULATE" } else { "LOCKWRIGHT_TOPOLOGY" };
         (name, &self.spec)
     }
 
-    /// The slowest class: the one whose latency is at stake.
+    /// The slowest class, whose latency matters.
     pub(super) fn little(&self) -> usize {
         self.classes.len() - 1
     }

@@ -1,7 +1,7 @@
-//! Unmodified programs from Debian under load, each lock against glibc's: `cargo xtask eval programs`.
+//! Unmodified Debian programs under load, each lock compared with glibc's: `cargo xtask eval programs`.
 //!
-//! Programs come one after another; each round runs every lock once, in an order that rotates. What is compared is
-//! of the same round: throughput, P99, P99.9, the longest operation, CPU time an operation.
+//! Programs run one after the other. Each round runs every lock once, in an order that rotates. Within rounds, it
+//! compares throughput, P99, P99.9, the longest operation, and CPU time per operation.
 
 mod bench;
 mod figures;
@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, process};
 use tempfile::TempDir;
 
-/// What all locks are compared with: nothing is preloaded.
+/// The reference for all locks: nothing is preloaded.
 const GLIBC: &str = "glibc";
 
-/// Begins the names of our folders; the process's number follows.
+/// The prefix of our folders' names; the process's id follows.
 const SCRATCH: &str = "lockwright-eval-";
 
 /// Flags.
@@ -57,10 +57,10 @@ pub(super) struct Args {
     list: bool,
 }
 
-/// All measurements, and what the report says about how they were made.
+/// All measurements, with the conditions for the report.
 struct Evaluation {
     results: Vec<Results>,
-    /// Programs that can't be had here, and those that failed: name and why.
+    /// Programs that are not available here, and those that failed: name and reason.
     skipped: Vec<(&'static str, String)>,
     failed: Vec<(&'static str, String)>,
     seconds: u32,
@@ -69,15 +69,16 @@ struct Evaluation {
     libc: String,
     command: String,
     date: String,
-    /// Ctrl-C ended it: some rounds, or programs, are missing.
+    /// Was it interrupted by Ctrl-C? Then some rounds or programs are missing.
     interrupted: bool,
-    /// Share of the machine that other programs took meanwhile, 0 to 1.
+    /// The share of the machine that other programs used, 0 to 1.
     disturbance: f64,
-    /// What measured joules, or why nothing did.
+    /// The source of energy figures, or why there is none.
     energy: String,
 }
 
-/// What measures joules here, if anything does, and what is said of it. The model is none: its watts are assumed.
+/// The source of energy figures, if there is one, and a note about it. The model doesn't count, because its watts are
+/// assumed.
 fn energy() -> (Option<Source>, String) {
     let source = Source::here(Watts::assumed());
     if source.kind() == Kind::Model {
@@ -139,7 +140,7 @@ pub(super) fn main(mut args: Args) -> Result<()> {
     let skipped: Vec<_> = evaluation.skipped.iter().map(|(program, _)| *program).collect();
     ensure!(
         skipped.is_empty(),
-        "skipped, for want of packages: {}\nhint: as root, or after apt-get install",
+        "skipped, because packages are missing: {}\nhint: as root, or after apt-get install",
         skipped.join(", ")
     );
     Ok(())
@@ -159,7 +160,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Program>> {
     Ok(PROGRAMS.iter().filter(wanted).collect())
 }
 
-/// Where programs keep their data: in memory where there is room, since disks are not the subject.
+/// A folder for programs' data. It is in memory if there is room, because disks are not the subject.
 fn scratch() -> Result<TempDir> {
     const ROOM: u64 = 4 << 30;
     let memory = Path::new("/dev/shm");
@@ -172,7 +173,7 @@ fn scratch() -> Result<TempDir> {
         .with_context(|| format!("cannot make a folder in '{}'", parent.display()))
 }
 
-/// Removes what evaluations left behind that were killed: it takes up memory.
+/// Removes the data of killed evaluations, which takes up memory.
 fn remove_stale(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -181,7 +182,7 @@ fn remove_stale(parent: &Path) {
         };
         let pid = rest.split('-').next().unwrap_or_default();
         if pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists() {
-            // Another user's can't be, and stays.
+            // Ignores errors: another user's folder can't be removed.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -261,18 +262,18 @@ fn measure(
     })
 }
 
-/// All that a program's runs have in common.
+/// Everything that the runs of one program share.
 struct Runner<'a> {
     program: &'static Program,
     library: &'a Path,
     seconds: u32,
-    /// Operations per second of the first look.
+    /// Operations per second in the preliminary run.
     rate: Option<f64>,
     shared: &'a Path,
     energy: Option<&'a Source>,
-    /// Made anew for each run.
+    /// A new folder for each run.
     dir: PathBuf,
-    /// What a batch program wrote first.
+    /// The first output of a batch program.
     output: Option<u64>,
 }
 
@@ -293,14 +294,14 @@ impl Runner<'_> {
         };
         let sample = (self.program.run)(&bench).with_context(|| format!("under {lock}"))?;
         if self.output.is_some() && self.output != sample.output {
-            return Err(No(format!("under {lock}: it wrote something else than before")).into());
+            return Err(No(format!("under {lock}: its output differs from before")).into());
         }
         self.output = sample.output;
         Ok(sample)
     }
 }
 
-/// Runs of each lock; whole rounds only: what is compared is of the same round.
+/// The runs of each lock. Only whole rounds, because comparisons are within rounds.
 fn rounds(
     runner: &mut Runner,
     locks: &[String],
@@ -309,7 +310,7 @@ fn rounds(
     tell: &dyn Fn(&str, u32),
 ) -> Result<Vec<Vec<Sample>>> {
     tell(GLIBC, 0);
-    // Makes the inputs and warms the caches; it isn't counted.
+    // This run creates the inputs and warms the caches. It doesn't count.
     runner.rate = Some(runner.run(GLIBC)?.rate);
     let mut runs = vec![Vec::new(); locks.len()];
     'rounds: for round in 0..rounds as usize {
@@ -334,7 +335,7 @@ fn libc_version() -> Result<String> {
 }
 
 impl Evaluation {
-    /// One line for each bar that is missed; none of a quick run.
+    /// One line for each missed bar; none for a quick run.
     fn missed(&self) -> Vec<String> {
         if self.quick {
             Vec::new()
@@ -368,12 +369,12 @@ fn tell(evaluation: &Evaluation, page: &Path) {
     println!("report: {}", page.display());
 }
 
-/// Throughput per power and energy an operation, if something measured joules.
+/// Throughput per power and energy per operation, if there is a source of energy figures.
 fn energy_table(results: &[Results]) -> Option<Table> {
     let mut table = Table::new();
     let under_header = LineStyle::new('─', '─', '─', '─');
     table.load_style(presets::NOTHING.header_separator(under_header));
-    table.set_header(["program", "lock", "TPP, ops/J", "to glibc", "EPO, J/op"]);
+    table.set_header(["program", "lock", "TPP, ops/J", "times glibc's", "EPO, J/op"]);
     for results in results {
         for (lock, name) in results.locks.iter().enumerate() {
             let Some(all) = results.joules(lock) else { continue };
@@ -446,7 +447,7 @@ mod tests {
     #[test]
     fn folders_of_the_dead_are_removed() {
         let parent = tempfile::tempdir().unwrap();
-        // No process has such a number (PID_MAX_LIMIT is 2^22).
+        // No process can have this id (PID_MAX_LIMIT is 2^22).
         let folders = [process::id(), 1 << 23].map(|pid| {
             let folder = parent.path().join(format!("{SCRATCH}{pid}-x"));
             fs::create_dir(&folder).unwrap();

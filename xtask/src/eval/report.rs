@@ -1,4 +1,4 @@
-//! The report: one HTML page that needs nothing else, its plots as files, and the figures behind it.
+//! The report: one self-contained HTML page, its plots as files, and the figures behind it.
 
 use super::chart::{bars, cdfs, sweep};
 use super::figures::{self, Point, Results, VIOLATIONS};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 const INTERRUPTED: &str = "Interrupted: some databases, or rounds of the last one, are missing";
 
-/// Writes all files to `out`; the answer is the page's path.
+/// Writes all files to `out`, and returns the page's path.
 pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     fs::create_dir_all(out).with_context(|| format!("cannot make '{}'", out.display()))?;
     let (mut raw, mut cdf) = (figures::RAW.to_owned(), figures::CDF.to_owned());
@@ -50,7 +50,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     Ok(page_path)
 }
 
-/// What lies in the folder, for people who find it.
+/// The folder's README.
 fn readme(evaluation: &Evaluation) -> String {
     let tag = evaluation.machine.tag();
     let mut text = format!(
@@ -58,7 +58,7 @@ fn readme(evaluation: &Evaluation) -> String {
          project says what runs and how it is compared.\n\n\
          | what | value |\n|---|---|\n| machine | {} |\n| classes | `{}` |\n| date | {} |\n| command | `{}` |\n\
          | runs | {} rounds of {} s after {} s of warm-up, {} threads |\n\
-         | other programs | {:.1} % of the CPUs meanwhile |\n\n\
+         | other programs | {:.1} % of the CPUs |\n\n\
          | bar | wanted | measured ({tag}) | |\n|---|---|---|---|\n",
         whence(evaluation),
         machine(&evaluation.libc),
@@ -87,7 +87,7 @@ fn readme(evaluation: &Evaluation) -> String {
     text
 }
 
-/// Where the figures come from.
+/// The origin of the figures.
 fn whence(evaluation: &Evaluation) -> &'static str {
     match evaluation.machine.emulated() {
         true => "the little cores’ slowness is added by the library",
@@ -95,7 +95,7 @@ fn whence(evaluation: &Evaluation) -> &'static str {
     }
 }
 
-/// A database's plots, by name.
+/// A database's plots, with their names.
 fn plots(results: &Results) -> Vec<(&'static str, String)> {
     let mut plots = vec![("bars", bars(results))];
     plots.extend(sweep(results).map(|svg| ("sweep", svg)));
@@ -145,7 +145,7 @@ fn verdicts(evaluation: &Evaluation) -> Markup {
         h2 { "Bars" }
         p {
             "An SLO is the P99 that an operation is allowed. It is " i { "infeasible" } " if more than 1 % of the \
-            operations on little cores exceed it even under FIFO, where nobody is overtaken; then it is not judged. Others \
+            operations on little cores exceed it even under FIFO, which allows no overtaking. An infeasible SLO is not judged. Others \
             are kept if at most " (format!("{:.1}", VIOLATIONS * 100.0)) " % exceed it."
         }
         (page::table(["bar", "wanted", &measured, ""], 3, true, rows))
@@ -156,7 +156,7 @@ fn section(results: &Results) -> Markup {
     let caption = |name| match name {
         "bars" => {
             "Bars: median of the rounds. Dots: the rounds. Behind them: times FIFO’s, median of the ratios within a \
-             round. Right: P99 of all rounds together. Asl stands with its SLO."
+             round. Right: P99 of all rounds together. Asl is shown with its SLO."
         }
         "sweep" => {
             "SLO 0 is FIFO, “max” means no limit. Little cores’ P99 should follow the SLO where it is feasible, until \
@@ -210,10 +210,10 @@ fn method(evaluation: &Evaluation) -> Markup {
     let slowness = match evaluation.machine.emulated() {
         true => html! {
             "the machine’s CPUs are equal. With " code { (name) "=" (spec) } " the library lets threads on little CPUs \
-            compute longer by these factors, in and outside of critical sections, and never while they wait. What moving \
-            data between unequal cores costs is not emulated."
+            compute longer by these factors, in and outside of critical sections, and never while they wait. The cost of moving \
+            data between unequal cores is not emulated."
         },
-        false => html! { "classes by " code { (name) "=" (spec) } "; nothing is slowed." },
+        false => html! { "classes by " code { (name) "=" (spec) } "; nothing is slowed down." },
     };
     html! {
         h2 { "How this was measured" }
@@ -226,11 +226,11 @@ fn method(evaluation: &Evaluation) -> Markup {
                 (evaluation.warmup) " s of warm-up, " (evaluation.threads) " threads, each pinned to one CPU. Every \
                 round runs every lock once, in an order that rotates; ratios are of the same round. Latencies are of all \
                 rounds together." }),
-            ("Epochs", html! { "every operation is an epoch, under each lock; only asl heeds its SLO. SLOs are 0, ½, 1, \
+            ("Epochs", html! { "every operation is an epoch, under each lock; only asl uses its SLO. SLOs are 0, ½, 1, \
                 2, 4 and 8 times the P99 that FIFO had on little cores in first runs (their median), and none." }),
-            ("glibc", html! { "its algorithm, run by the library, since the library emulates the cores." }),
+            ("glibc", html! { "its algorithm, run by the library, because the library emulates the cores." }),
             ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.disturbance * 100.0))
-                " % of the CPUs meanwhile." }),
+                " % of the CPUs during the measurement." }),
             ("Correctness", html! { "the drivers checked every answer and, at the end, the whole database: all runs \
                 were right (else there would be no report)." }),
             ("Files", html! { code { "runs.csv" } ": each run and class; " code { "cdf.csv" } ": the distributions; "

@@ -1,4 +1,4 @@
-//! The figures of a profile that are fitted: which, between which values, and their places in the file.
+//! The fitted figures of a profile: their names, ranges, and places in the file.
 
 use super::search::Param;
 use anyhow::{Context, Result};
@@ -6,22 +6,22 @@ use lockwright_sim::profile::{Origin, Profile};
 use std::collections::BTreeSet;
 use toml_edit::{DocumentMut, Item, Value};
 
-/// The only table of figures that have no names.
+/// The only table whose figures have no names.
 const MATRIX: &str = "memory.latency_ns";
 
-/// What is fitted of a profile.
+/// The fitted figures of a profile.
 #[derive(Debug)]
 pub(crate) struct Fitted {
-    /// One for each number; cells of the matrix that are equal, with the same range, are one.
+    /// One per number. Equal cells of the matrix with the same range share one.
     pub(crate) params: Vec<Param>,
-    /// Where each param stands: several paths for cells that are equal.
+    /// The paths of each param. Equal cells have several paths.
     pub(crate) paths: Vec<Vec<String>>,
-    /// Ids of the figures that it is fitted to.
+    /// Ids of the papers' figures to which it is fitted.
     pub(crate) targets: BTreeSet<String>,
 }
 
 impl Fitted {
-    /// Everything that `profile` says is fitted.
+    /// Everything that `profile` marks as fitted.
     pub(crate) fn of(profile: &Profile) -> Self {
         let mut all = Self { params: Vec::new(), paths: Vec::new(), targets: BTreeSet::new() };
         let figures = profile.figures();
@@ -37,7 +37,7 @@ impl Fitted {
         all
     }
 
-    /// One more figure, if it is fitted. Those from `first` on are cells of one matrix.
+    /// Adds a figure if it is fitted. Params from index `first` on are cells of one matrix.
     fn add(&mut self, profile: &Profile, path: String, value: f64, first: Option<usize>) {
         let from = profile.provenance_of(&path).filter(|from| from.kind == Origin::Fitted);
         let Some((from, range)) = from.and_then(|from| Some((from, from.range?))) else { return };
@@ -63,7 +63,7 @@ impl Fitted {
         Ok(changed)
     }
 
-    /// The profile's text with these values, and else as it was.
+    /// The profile's text with these values, otherwise unchanged.
     pub(crate) fn write(&self, text: &str, values: &[f64]) -> Result<String> {
         let mut document: DocumentMut = text.parse()?;
         for (paths, value) in self.paths.iter().zip(values) {
@@ -81,7 +81,7 @@ impl Fitted {
     }
 }
 
-/// Somewhere in a document.
+/// A place in a document.
 enum Place<'a> {
     Item(&'a mut Item),
     Table(&'a mut toml_edit::Table),
@@ -89,7 +89,7 @@ enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// What `key` names: of a list of tables the one of that name, else the one of that number.
+    /// The element called `key`. In a list of tables, `key` is a table's name or index.
     fn inside(self, key: &str) -> Option<Self> {
         match self {
             Place::Item(Item::ArrayOfTables(tables)) => {

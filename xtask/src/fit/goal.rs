@@ -1,4 +1,4 @@
-//! What a machine is fitted to: the marked rows of the papers' figures, and how far from them a profile is.
+//! The goal of a fit: the marked rows of the papers' figures, and a profile's distance from them.
 
 use anyhow::{Context as _, Result};
 use lockwright_figures::{Context, Experiment, find_fitted, median};
@@ -7,7 +7,7 @@ use lockwright_sim::targets::{self, Figure, Row};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A row without a result counts as one that is wrong by this factor's logarithm.
+/// A row without a result counts as an error by this factor.
 const WORST: f64 = 10.0;
 
 /// The figures that a machine is fitted to.
@@ -15,23 +15,23 @@ pub(crate) struct Goal {
     figures: Vec<(Figure, &'static Experiment)>,
 }
 
-/// How much is simulated.
+/// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// Runs of each point, each with its own seed.
+    /// Number of runs per point, each with its own seed.
     pub(crate) seeds: u32,
-    /// Their length, to that of the figure's own.
+    /// The length of runs, relative to the figure's own.
     pub(crate) length: f64,
 }
 
-/// A row and what was measured.
+/// A row with its measured values.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurement<'a> {
-    /// Id of its figure.
+    /// The id of its figure.
     pub(crate) figure: &'a str,
     /// The row.
     pub(crate) row: &'a Row,
-    /// One for each seed.
+    /// One value per seed.
     values: Vec<f64>,
 }
 
@@ -43,7 +43,7 @@ impl Measurement<'_> {
 }
 
 impl Goal {
-    /// The figures of these ids.
+    /// The figures with these ids.
     pub(crate) fn of(ids: &BTreeSet<String>) -> Result<Self> {
         let one = |id: &String| {
             let figure = targets::figure(id).zip(find_fitted(id));
@@ -52,7 +52,7 @@ impl Goal {
         Ok(Self { figures: ids.iter().map(one).collect::<Result<_>>()? })
     }
 
-    /// Runs what the marked rows need on `profile`.
+    /// Does the runs that the marked rows need, using `profile`.
     pub(crate) fn measure(
         &self,
         profile: &Profile,
@@ -75,7 +75,7 @@ impl Goal {
     }
 }
 
-/// For each seed, how far the rows are from the paper: the sum of the squared logarithms of result / paper.
+/// For each seed, the rows' distance from the paper: the sum of the squared logarithms of result / paper.
 pub(crate) fn losses(rows: &[Measurement<'_>], seeds: u32) -> Vec<f64> {
     let of = |seed: usize, one: &Measurement<'_>| {
         let error = one.row.error(one.values.get(seed).copied().unwrap_or(f64::NAN));
@@ -106,8 +106,8 @@ mod tests {
     fn the_loss_is_the_sum_of_squared_logarithms_and_no_result_is_the_worst() {
         let figure = targets::figure("libasl-1").unwrap();
         let rows = [
-            measured(&figure, "tas-8/mcs-8", &[0.65, 1.3]), // the paper's, twice it
-            measured(&figure, "tas-8/tas-4", &[0.4, 1.0]),  // below the bound, on it
+            measured(&figure, "tas-8/mcs-8", &[0.65, 1.3]), // the paper's value, and twice that
+            measured(&figure, "tas-8/tas-4", &[0.4, 1.0]),  // below the bound, and on it
         ];
         let losses_of = losses(&rows, 2);
         assert!(losses_of[0].abs() < 1e-12 && (losses_of[1] - 2.0_f64.ln().powi(2)).abs() < 1e-12);

@@ -1,32 +1,32 @@
-//! The search: CMA-ES within bounds, on the logarithms of the figures.
+//! The search: CMA-ES within bounds, using the figures' logarithms.
 //!
-//! Hansen, *The CMA Evolution Strategy: A Tutorial*, 2016. It needs no derivative and bears noise. The loss is asked with the
-//! same seeds for every candidate, so that luck favours none of them.
+//! Hansen, *The CMA Evolution Strategy: A Tutorial*, 2016. It needs no derivatives and tolerates noise. The loss is
+//! evaluated with the same seeds for every candidate, so that chance doesn't favour any.
 
 use anyhow::{Result, anyhow};
 use cmaes::{CMAESOptions, DVector};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// A figure to be found.
+/// A figure to fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Param {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
     /// Where the search starts.
     pub(crate) value: f64,
-    /// Its smallest and its largest value, both above 0.
+    /// Its minimum and its maximum, both above 0.
     pub(crate) range: [f64; 2],
 }
 
 impl Param {
-    /// Where a value is between the bounds: 0 to 1, by its logarithm.
+    /// The position of a value between the bounds: 0 to 1 on a logarithmic scale.
     fn place(&self, value: f64) -> f64 {
         let [low, high] = self.range;
         (value / low).ln() / (high / low).ln()
     }
 
-    /// The value at a place, in three digits, as nobody knows more of it.
+    /// The value at a position, rounded to three digits, because more would be meaningless.
     pub(crate) fn at(&self, place: f64) -> f64 {
         let [low, high] = self.range;
         let value = low * (high / low).powf(place.clamp(0.0, 1.0));
@@ -35,47 +35,48 @@ impl Param {
     }
 }
 
-/// When the search gives up.
+/// The limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// After this many evaluations.
+    /// Maximum number of evaluations.
     pub(crate) evaluations: usize,
-    /// At that time. A search that it ends depends on the machine's speed.
+    /// The deadline. If it ends a search, the result depends on the machine's speed.
     pub(crate) until: Instant,
 }
 
-/// What the search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Found {
     /// A value for each param.
     pub(crate) values: Vec<f64>,
-    /// The loss there.
+    /// The loss for these values.
     pub(crate) loss: f64,
-    /// How often the loss was asked for.
+    /// Number of evaluations of the loss.
     pub(crate) evaluations: usize,
-    /// Did it end by itself?
+    /// Did the search converge?
     pub(crate) converged: bool,
 }
 
-/// How far the search looks around at first, as a share of the ranges.
+/// The initial step of the search, as a share of the ranges.
 const FIRST_STEP: f64 = 0.15;
 
-/// When it is over: no figure is known better than to this share of its range, ...
+/// The search is over when all figures are known to this share of their ranges, ...
 const LAST_STEP: f64 = 0.01;
 
-/// ... or the loss changes by less: an error of 1 % in one row.
+/// ... or when the loss changes by less than an error of 1 % in one row.
 const LAST_GAIN: f64 = 1e-4;
 
-/// What leaving a range costs, for the square of each range's length: far more than any row.
+/// The penalty for leaving a range, per squared length of the range. It is far larger than any row's error.
 const OUTSIDE: f64 = 100.0;
 
-/// What moving a figure costs, for the square of each range's length. Figures that no row depends on stay where they are,
-/// and of two that do the same neither runs away.
+/// The cost of changing a figure, per squared length of its range. It keeps figures without influence at their old
+/// values, and keeps two figures with the same effect from drifting apart.
 const MOVED: f64 = 0.01;
 
-/// Values for which `loss` is smallest, near those that it starts from. The same seed, the same answer.
+/// The values near the start for which `loss` is smallest. The same seed gives the same answer.
 ///
-/// `loss` is asked from several threads at once; `progress` hears how often it has been asked and the smallest so far.
+/// `loss` is called from several threads at once. `progress` gets the number of evaluations and the smallest loss so
+/// far.
 pub(crate) fn search(
     params: &[Param],
     loss: impl Fn(&[f64]) -> f64 + Sync,
@@ -108,7 +109,7 @@ pub(crate) fn search(
             break end;
         }
     };
-    // The best that was seen was lucky; the middle of the last candidates often is better than any of them.
+    // The best candidate may just have been lucky. The mean of the last candidates is often better.
     let best = strategy.overall_best_individual().map(|best| best.point.clone());
     let candidates = [Some(strategy.mean().clone()), best, Some(DVector::from(start.clone()))];
     let costs = candidates.into_iter().flatten().map(|places| (cost(&places), places));
@@ -123,7 +124,7 @@ pub(crate) fn search(
     })
 }
 
-/// Every value one step up and one step down, the others as they are: which param, and all values.
+/// For every param, one step up and one step down, with the other values unchanged: the param's index, and all values.
 pub(crate) fn neighbours(params: &[Param]) -> Vec<(usize, Vec<f64>)> {
     /// As a share of the range.
     const STEP: f64 = 0.05;
@@ -155,7 +156,7 @@ mod tests {
         Budget { evaluations: 3000, until: Instant::now() + Duration::from_secs(3600) }
     }
 
-    /// A bowl with its bottom at (80, 0.25, 10), in which the figures depend on each other, and whose wall is rough.
+    /// A bowl with its minimum at (80, 0.25, 10). The figures depend on each other, and the surface is rough.
     fn rough(values: &[f64]) -> f64 {
         let [a, b, c] = [values[0] / 80.0, values[1] / 0.25, values[2] / 10.0].map(f64::ln);
         let noise = (values[0] * 1e4).sin() * (values[2] * 1e4).cos() * 1e-3;
@@ -183,7 +184,7 @@ mod tests {
         let seen = std::sync::Mutex::new(Vec::new());
         let loss = |values: &[f64]| {
             seen.lock().unwrap().push(values.to_vec());
-            values[0].recip() // as large as it may be
+            values[0].recip() // as large as allowed
         };
         let found = search(&params(), loss, budget(), 1, |_, _| ()).unwrap();
         for values in seen.into_inner().unwrap() {

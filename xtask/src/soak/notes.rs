@@ -1,4 +1,4 @@
-//! What has passed, and at which commit: a line a step, written as it ends.
+//! The steps that passed, each with its commit: one line per step, written when the step ends.
 
 use super::steps::Plan;
 use crate::demo::report::date;
@@ -7,21 +7,21 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A step that has passed.
+/// A step that passed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Note {
     pub(super) commit: String,
     pub(super) step: String,
     pub(super) date: String,
     pub(super) seconds: u64,
-    /// Models that came to their end, and those that time stopped.
+    /// Number of models that completed, and of those that the time limit stopped.
     pub(super) complete: u64,
     pub(super) partial: u64,
     key: String,
 }
 
 impl Note {
-    /// Of a step that has just passed, and said `log`.
+    /// The note for a step that has just passed with the output `log`.
     pub(super) fn new(commit: &str, plan: &Plan, seconds: u64, log: &str) -> Result<Self> {
         let count =
             |what: &str| log.lines().filter(|line| line.trim().starts_with(what)).count() as u64;
@@ -36,7 +36,7 @@ impl Note {
         })
     }
 
-    /// `passed at COMMIT`, and whether time stopped any of its models.
+    /// `passed at COMMIT`, and how many models the time limit stopped.
     pub(super) fn told(&self) -> String {
         let partial = match self.partial {
             0 => String::new(),
@@ -65,14 +65,14 @@ impl Note {
     }
 }
 
-/// All of them, oldest first.
+/// All notes, oldest first.
 pub(super) struct Notes {
     file: PathBuf,
     notes: Vec<Note>,
 }
 
 impl Notes {
-    /// Reads `file`, which need not be there. A line that a kill has cut short counts for nothing.
+    /// Reads `file`, which may be missing. A line that a kill left incomplete is ignored.
     pub(super) fn read(file: &Path) -> Result<Self> {
         let text = if file.exists() { fs::read_to_string(file)? } else { String::new() };
         Ok(Self { file: file.to_owned(), notes: text.lines().filter_map(Note::parse).collect() })
@@ -81,7 +81,7 @@ impl Notes {
     pub(super) fn add(&mut self, note: Note) -> Result<()> {
         let file = OpenOptions::new().create(true).append(true).open(&self.file);
         let mut file = file.with_context(|| format!("cannot write '{}'", self.file.display()))?;
-        // What a kill has cut short stays a line of its own.
+        // An incomplete line stays on a line of its own.
         let is_torn = fs::read(&self.file)?.last().is_some_and(|last| *last != b'\n');
         let line = if is_torn { format!("\n{}", note.line()) } else { note.line() };
         file.write_all(line.as_bytes())?;
@@ -89,7 +89,7 @@ impl Notes {
         Ok(())
     }
 
-    /// The step as it has passed at this commit.
+    /// The note of the step at this commit, if it passed.
     pub(super) fn passed(&self, commit: &str, plan: &Plan) -> Option<&Note> {
         let key = plan.key();
         let is_it =
@@ -97,7 +97,7 @@ impl Notes {
         self.notes.iter().rev().find(is_it)
     }
 
-    /// The step as it has passed last, wherever that was.
+    /// The step's most recent note, at any commit.
     pub(super) fn last(&self, plan: &Plan) -> Option<&Note> {
         self.notes.iter().rev().find(|note| note.step == plan.name)
     }

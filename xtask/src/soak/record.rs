@@ -1,4 +1,4 @@
-//! The last whole run, on record in the repository.
+//! The record of the last complete soak, kept in the repository.
 
 use super::notes::{Note, Notes};
 use super::steps::Plan;
@@ -15,10 +15,10 @@ const HEAD: &str = "\
 # written by `cargo xtask soak --record` (docs/soak.md).
 ";
 
-/// Writes the run that has ended at this commit.
+/// Writes the record of the soak at this commit.
 ///
 /// # Errors
-/// [`No`]: some step has not passed there.
+/// [`No`]: some step hasn't passed there.
 pub(super) fn write(steps: &[Plan], notes: &Notes, commit: &str) -> Result<()> {
     let text = text(steps, notes, commit)?;
     let path = root().join(FILE);
@@ -45,7 +45,7 @@ fn text(steps: &[Plan], notes: &Notes, commit: &str) -> Result<String> {
          ended = \"{ended}\"\n\
          steps = {}\n\
          seconds = {}\n\
-         # Models that came to their end, and those that --model stopped before.\n\
+         # Models that completed, and those that --model stopped before.\n\
          models_complete = {}\n\
          models_partial = {}\n",
         steps.len(),
@@ -55,7 +55,7 @@ fn text(steps: &[Plan], notes: &Notes, commit: &str) -> Result<String> {
     ))
 }
 
-/// Is the record one that `--record` can have written, or the first one, which says "never"?
+/// Checks that the record could have been written by `--record`, or is the initial one, which says "never".
 pub(crate) fn check(root: &Path, complaints: &mut Vec<String>) {
     let text = fs::read_to_string(root.join(FILE)).unwrap_or_default();
     let record = text.parse::<toml_edit::DocumentMut>().unwrap_or_default();

@@ -9,17 +9,17 @@ pub(super) struct Plan {
     pub(super) shows: &'static str,
     pub(super) runner: Runner,
     pub(super) words: String,
-    /// Beside the variable that says that this is a soak.
+    /// Additional variables, apart from the one that marks a soak.
     pub(super) variables: Vec<(&'static str, String)>,
 }
 
 impl Plan {
-    /// Does `prefix` mean it?
+    /// Does `prefix` select this step?
     pub(super) fn is(&self, prefix: &str) -> bool {
         self.name.starts_with(prefix)
     }
 
-    /// What has to be the same for what has passed to have passed.
+    /// Identifies the step: if this changes, the step must pass again.
     pub(super) fn key(&self) -> String {
         let variables = self.variables.iter().map(|(name, value)| format!("{name}={value} "));
         variables.collect::<String>() + &self.words
@@ -32,20 +32,20 @@ pub(super) struct Sizes {
     pub(super) model_hours: f64,
 }
 
-/// Models that are not one for each lock: `crates/model/tests/NAME.rs`.
+/// Model tests that are not one per lock: `crates/model/tests/NAME.rs`.
 const MODELS: &[&str] =
     &["amp", "condvar", "delegation", "leaving", "posix", "read_write", "rwlock", "timed", "wide"];
 
-/// Crates whose tests draw their inputs.
+/// Crates with tests on random inputs.
 const FUZZED: &[&str] = &["bench", "calibrate", "locks", "numbers", "stats"];
 
-/// Inputs for each of those tests; the gate draws 256.
+/// Inputs for each of those tests; the gate uses 256.
 const CASES: u32 = 50_000;
 
-/// Milliseconds of stress under each lock; the gate has 2500.
+/// Milliseconds of stress under each lock; the gate uses 2500.
 const STRESS_MS: u32 = 60_000;
 
-/// All of them.
+/// All steps.
 pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
     let plan = |name: String, shows: &'static str, runner, words: String| Plan {
         name,
@@ -83,7 +83,7 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
     steps.push(stress);
     for name in FUZZED {
         let words = format!("-p lockwright-{name} --lib");
-        let mut fuzz = test(&format!("fuzz-{name}"), "its parsers and sums, drawn inputs", &words);
+        let mut fuzz = test(&format!("fuzz-{name}"), "its parsers and sums, random inputs", &words);
         fuzz.variables.push(("PROPTEST_CASES", CASES.to_string()));
         steps.push(fuzz);
     }
@@ -97,11 +97,11 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
         model
     };
     for file in MODELS {
-        steps.push(model(format!("models-{file}"), "its models, to their end", file, None));
+        steps.push(model(format!("models-{file}"), "its models, to completion", file, None));
     }
     for entry in CATALOG {
         let name = format!("models-locks-{}", entry.id);
-        steps.push(model(name, "its models, to their end", "locks", Some(entry.id)));
+        steps.push(model(name, "its models, to completion", "locks", Some(entry.id)));
     }
     steps.push(plan(
         "weaken".into(),

@@ -1,16 +1,16 @@
-//! What each step took when it last ran here: a file in the target folder, written as steps end.
+//! How long each step took when it last ran here: a file in the target folder, updated as steps end.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Seconds of each step's last run on this machine.
+/// The time of each step's last run on this machine, in seconds.
 #[derive(Default)]
 pub(crate) struct Times(BTreeMap<String, u64>);
 
 impl Times {
-    /// Reads `file`. One that is missing, and lines that aren't ours, mean that nothing has run yet.
+    /// Reads `file`. If it is missing, or a line is invalid, nothing has run yet.
     pub(crate) fn read(file: &Path) -> Self {
         let text = fs::read_to_string(file).unwrap_or_default();
         let line = |line: &str| {
@@ -20,7 +20,7 @@ impl Times {
         Self(text.lines().filter_map(line).collect())
     }
 
-    /// Notes a step that has ended; the others stay.
+    /// Records a step that ended, and keeps the other entries.
     pub(crate) fn note(file: &Path, name: &str, seconds: u64) -> Result<()> {
         let mut times = Self::read(file);
         times.0.insert(name.to_owned(), seconds);
@@ -29,13 +29,13 @@ impl Times {
             .with_context(|| format!("cannot write '{}'", file.display()))
     }
 
-    /// Seconds that this step took.
+    /// How long this step took, in seconds.
     pub(crate) fn of(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
 }
 
-/// A time in few characters: `42 s`, `12 min`, `3.4 h`.
+/// A short form of a time: `42 s`, `12 min`, `3.4 h`.
 pub(crate) fn short(seconds: u64) -> String {
     match seconds {
         0..100 => format!("{seconds} s"),

@@ -1,18 +1,18 @@
-//! Arrows between the modules of a crate: who names whom. None closes a circle, and where a crate has floors, none points
-//! up.
+//! Checks the dependencies (arrows) between the modules of a crate. They must not form a cycle. In a crate with layers,
+//! none may point to a higher layer.
 //!
-//! A module here is one that its crate's root declares, with all files below it. An arrow is a path in its code that
-//! begins with `crate::` or, where that leads out of the module, `super::`; comments and tests don't count.
+//! A module here is one that the crate's root declares, including all files below it. An arrow is a path in its code
+//! that begins with `crate::` or, if it leaves the module, with `super::`. Comments and tests don't count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Crates in which no modules import each other in a circle.
+/// Crates whose modules must not import each other in a cycle.
 const NO_CIRCLES: &[&str] = &["crates/bench", "crates/native", "crates/record", "crates/runtime"];
 
-/// The floors of a crate, the top one first: a module names modules of its own floor and of lower ones. Each module stands
-/// on one floor; the root is called [`ROOT`]. A crate without floors has only its circles looked for.
+/// The layers of a crate, the top one first. A module may use modules in its own and lower layers. Each module belongs
+/// to one layer; the root is called [`ROOT`]. Crates without layers are only checked for cycles.
 pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
     (
         "crates/bench",
@@ -32,7 +32,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
         "crates/runtime",
         &[
             &[ROOT],
-            // Entry points. `init` alone knows the watchers.
+            // Entry points. Only `init` knows the watchers.
             &[
                 "init",
                 "sync",
@@ -59,9 +59,9 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "leave",
                 "guard",
             ],
-            // Watchers, which `watch` calls without knowing them.
+            // Watchers. `watch` calls them without naming them.
             &["trace", "recording", "emulate", "observe", "order"],
-            // The ground.
+            // The bottom layer.
             &[
                 "watch", "mode", "shared", "thread", "fork", "clock", "access", "env", "attached",
                 "caller",
@@ -71,14 +71,14 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
     ),
 ];
 
-/// Modules that one other alone may name, whatever the floors: the crate, those modules, and the one.
+/// Modules that only one other module may use, regardless of layers: the crate, those modules, and the user.
 const KNOWN_TO_ONE: &[(&str, &[&str], &str)] =
     &[("crates/runtime", &["emulate", "trace", "recording", "order"], "init")];
 
 /// The crate's root: `lib.rs`, or `main.rs`.
 pub(super) const ROOT: &str = "lib";
 
-/// Complains of circles and of arrows up.
+/// Complains about cycles and about arrows to a higher layer.
 pub(super) fn check(root: &Path, complaints: &mut Vec<String>) {
     for folder in NO_CIRCLES {
         circles(folder, &sources(&root.join(folder)), complaints);
@@ -91,7 +91,7 @@ pub(super) fn check(root: &Path, complaints: &mut Vec<String>) {
     }
 }
 
-/// A crate's files under `src`: path inside it, and text.
+/// The files under a crate's `src`: relative path and text.
 type Sources = BTreeMap<String, String>;
 
 fn sources(folder: &Path) -> Sources {
@@ -113,7 +113,7 @@ fn sources(folder: &Path) -> Sources {
     found
 }
 
-/// Where one module names another first.
+/// The first place where one module uses another.
 #[derive(Clone, Debug, PartialEq)]
 struct Site {
     file: String,
@@ -121,10 +121,10 @@ struct Site {
     path: String,
 }
 
-/// From, to, and where.
+/// From, to, and place.
 type Arrows = BTreeMap<(String, String), Site>;
 
-/// The crate's modules and their arrows.
+/// The crate's modules and the arrows between them.
 fn graph(sources: &Sources) -> (BTreeSet<String>, Arrows) {
     let place = |file: &str| -> Vec<String> {
         let stem = file.trim_end_matches(".rs").trim_end_matches("/mod");
@@ -137,7 +137,7 @@ fn graph(sources: &Sources) -> (BTreeSet<String>, Arrows) {
     for (file, text) in sources {
         let here = place(file);
         for (line, target) in paths(text, &here, &modules) {
-            // What is no module is an item of the root.
+            // A name that isn't a module is an item of the root.
             let to = if modules.contains(&target) { target.clone() } else { ROOT.to_owned() };
             if to != top(&here) {
                 let path = format!("crate::{target}");
@@ -149,10 +149,10 @@ fn graph(sources: &Sources) -> (BTreeSet<String>, Arrows) {
     (modules, arrows)
 }
 
-/// A piece of code: a word, `::`, or one other sign.
+/// A token: a word, `::`, or another single character.
 type Token<'a> = (usize, &'a str);
 
-/// The code's tokens with their lines, without comments, texts and tests.
+/// The code's tokens with line numbers, without comments, strings and tests.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut found: Vec<Token<'_>> = Vec::new();
     let (mut rest, mut line) = (text, 1);
@@ -186,20 +186,20 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     without_tests(found)
 }
 
-/// A raw text begins: where its content does, and its number of hashes.
+/// If a raw string begins here: the offset of its content, and its number of hashes.
 fn raw(rest: &str) -> Option<(usize, usize)> {
     let after = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
     let hashes = after.len() - after.trim_start_matches('#').len();
     after[hashes..].starts_with('"').then(|| (rest.len() - after.len() + hashes + 1, hashes))
 }
 
-/// A character, not a lifetime.
+/// Is it a character literal, rather than a lifetime?
 fn is_char(rest: &str) -> bool {
     let mut inside = rest.chars().skip(1);
     matches!((inside.next(), inside.next()), (Some('\\'), _) | (Some(_), Some('\'')))
 }
 
-/// The length of a text or character that ends with `quote`.
+/// The length of a string or character literal that ends with `quote`.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -211,7 +211,7 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// Leaves out what `#[cfg(test)]` stands before.
+/// Removes the items after `#[cfg(test)]`.
 fn without_tests(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -240,12 +240,12 @@ fn without_tests(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
     kept
 }
 
-/// What the code of module `here` names of the crate: the first word below its root, and the line.
+/// What the code of module `here` uses from the crate: the first path segment below the root, and the line.
 fn paths(text: &str, here: &[String], modules: &BTreeSet<String>) -> Vec<(usize, String)> {
     let tokens = tokens(text);
     let word = |at: usize| tokens.get(at).map_or("", |(_, word)| *word);
     let mut found = Vec::new();
-    // Modules whose bodies stand in this file: the depth of braces at which each ends.
+    // Inline modules in this file: the brace depth at which each ends.
     let (mut inside, mut depth) = (Vec::new(), 0);
     let mut at = 0;
     while let Some((line, first)) = tokens.get(at) {
@@ -262,14 +262,14 @@ fn paths(text: &str, here: &[String], modules: &BTreeSet<String>) -> Vec<(usize,
                 while word(next - 1) == "super" && word(next) == "::" {
                     (above, next) = (above + 1, next + 2);
                 }
-                // Inside of the module that we are in, or of one of its parents below the root?
+                // Is the target inside the current module, or in one of its parents below the root?
                 let to_root = *first == "crate" || above == here.len() + inside.len();
                 next = if *first == "crate" { at + 2 } else { next - 1 };
                 if to_root {
                     found.extend(heads(&tokens[next..]).map(|name| (*line, name.to_owned())));
                 }
             }
-            // The root names its modules without a prefix.
+            // The root uses its modules without a prefix.
             name if here.is_empty() && modules.contains(name) && word(at + 1) == "::" => {
                 let prefixed = at > 0 && word(at - 1) == "::";
                 if !prefixed {
@@ -283,7 +283,7 @@ fn paths(text: &str, here: &[String], modules: &BTreeSet<String>) -> Vec<(usize,
     found
 }
 
-/// The first words of what follows a `::`: one, or those of a group.
+/// The first segments after a `::`: one, or those of a group.
 fn heads<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = &'a str> {
     let mut heads = Vec::new();
     let (mut depth, mut begins) = (0, true);
@@ -306,7 +306,7 @@ fn heads<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = &'a str> {
     heads.into_iter()
 }
 
-/// Says of each set of modules that reach each other one way round.
+/// Reports one cycle for each set of modules that reach each other.
 fn circles(folder: &str, sources: &Sources, complaints: &mut Vec<String>) {
     let (modules, arrows) = graph(sources);
     let mut told = BTreeSet::new();
@@ -325,7 +325,7 @@ fn circles(folder: &str, sources: &Sources, complaints: &mut Vec<String>) {
     }
 }
 
-/// The shortest way from `module` back to it.
+/// The shortest path from `module` back to itself.
 fn shortest<'a>(module: &'a str, arrows: &'a Arrows) -> Option<Vec<(&'a String, &'a String)>> {
     let mut came: BTreeMap<&String, (&String, &String)> = BTreeMap::new();
     let mut front = vec![module];
@@ -350,7 +350,7 @@ fn shortest<'a>(module: &'a str, arrows: &'a Arrows) -> Option<Vec<(&'a String, 
     None
 }
 
-/// Says of each arrow to a higher floor, and of modules and floors that don't know each other.
+/// Reports arrows to a higher layer, modules without a layer, and layers with unknown modules.
 fn upward(folder: &str, sources: &Sources, floors: &[&[&str]], complaints: &mut Vec<String>) {
     if floors.is_empty() {
         return;
@@ -358,10 +358,11 @@ fn upward(folder: &str, sources: &Sources, floors: &[&[&str]], complaints: &mut 
     let (modules, arrows) = graph(sources);
     let floor = |module: &str| floors.iter().position(|floor| floor.contains(&module));
     for module in modules.iter().filter(|module| floor(module).is_none()) {
-        complaints.push(format!("{folder}: module '{module}' stands on no floor: see FLOORS"));
+        complaints.push(format!("{folder}: module '{module}' is in no layer: see FLOORS"));
     }
     for name in floors.iter().copied().flatten().filter(|name| !modules.contains(**name)) {
-        complaints.push(format!("{folder}: on a floor, but no module: '{name}': see FLOORS"));
+        complaints
+            .push(format!("{folder}: '{name}' is in a layer, but isn't a module: see FLOORS"));
     }
     for ((from, to), Site { file, line, path }) in &arrows {
         if let (Some(low), Some(high)) = (floor(from), floor(to))
@@ -374,7 +375,7 @@ fn upward(folder: &str, sources: &Sources, floors: &[&[&str]], complaints: &mut 
     }
 }
 
-/// Says of each arrow to a hidden module that does not come from the one that may know it.
+/// Reports arrows to a hidden module from any module other than its only user.
 fn known(
     folder: &str,
     sources: &Sources,
@@ -384,7 +385,7 @@ fn known(
 ) {
     for ((from, to), Site { file, line, path }) in &graph(sources).1 {
         if hidden.contains(&to.as_str()) && from != one {
-            complaints.push(format!("{folder}/src/{file}:{line}: {path}: '{one}' alone knows it"));
+            complaints.push(format!("{folder}/src/{file}:{line}: {path}: only '{one}' may use it"));
         }
     }
 }
@@ -461,7 +462,7 @@ mod tests {
         ]);
         let mut found = Vec::new();
         known("crates/x", &files, &["c"], "a", &mut found);
-        assert_eq!(found, ["crates/x/src/b.rs:1: crate::c: 'a' alone knows it"]);
+        assert_eq!(found, ["crates/x/src/b.rs:1: crate::c: only 'a' may use it"]);
     }
 
     #[test]

@@ -1,28 +1,28 @@
-//! Variables: each `LOCKWRIGHT_*` of the source is in the one list (`lockwright_record::environment`), and each of the list
-//! is read where it says.
+//! Checks the environment variables: each `LOCKWRIGHT_*` in the source must be in the list
+//! (`lockwright_record::environment`), and each variable in the list must be read where the list says.
 
 use lockwright_record::environment::{Reader, VARIABLES, Variable};
 use regex_lite::Regex;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The list itself: to stand there is no use.
+/// The list itself. An occurrence there doesn't count as a use.
 const LIST: &str = "crates/record/src/environment.rs";
-/// Where variables are used.
+/// Folders whose files may use variables.
 const SOURCE: &[&str] = &["crates", "include", "xtask", "examples", "tests", "eval", "contrib"];
 
-/// What the files that were seen say of variables.
+/// The variables found in the files.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// Every name, and the first place where it stands.
+    /// Every name, with its first occurrence.
     names: Vec<(String, String)>,
-    /// Names that stand between quotes: the whole of a string. By folder's kind: the library's, the commands', others.
+    /// Names that form a whole string literal, by kind of folder: the library's, the commands', others.
     library: BTreeSet<String>,
     program: BTreeSet<String>,
 }
 
 impl Seen {
-    /// One more file of the source.
+    /// Scans one more source file.
     pub(super) fn look(&mut self, path: &Path, text: &str) {
         if path == Path::new(LIST) || !SOURCE.iter().any(|folder| path.starts_with(folder)) {
             return;
@@ -30,7 +30,7 @@ impl Seen {
         let name =
             Regex::new(r#"("?)(LOCKWRIGHT_[A-Z][A-Z0-9_]*[A-Z0-9])("?)"#).expect("a pattern");
         for (number, line) in text.lines().enumerate() {
-            // Those that keep a header from being read twice are no variables.
+            // Include guards are not variables.
             if line.starts_with("#ifndef ")
                 || line.starts_with("#define ")
                 || line.starts_with("#endif")
@@ -52,7 +52,7 @@ impl Seen {
         }
     }
 
-    /// What does not agree with the list.
+    /// Complains about differences from the list.
     pub(super) fn complain(&self, list: &[Variable], complaints: &mut Vec<String>) {
         for (name, at) in &self.names {
             if list.iter().all(|variable| variable.name != name) {
@@ -75,7 +75,7 @@ impl Seen {
     }
 }
 
-/// The part of docs/environment.md that is made from the list.
+/// The part of docs/environment.md that is generated from the list.
 pub(super) fn page() -> String {
     let mut page = String::new();
     let part = |variable: &Variable| match variable.reader {
@@ -87,7 +87,7 @@ pub(super) fn page() -> String {
         page += &format!("\n## {title}\n");
         for variable in VARIABLES.iter().filter(|one| part(one) == title) {
             let Variable { name, reader, values, default, meaning, when, set_by } = variable;
-            // In Markdown an upright bar or an angle bracket would be more than itself.
+            // In Markdown, vertical bars and angle brackets must be escaped.
             page += &format!("\n### `{name}`\n\n{meaning}\n\n| | |\n|---|---|\n");
             let commands = reader.commands().iter().map(|command| format!("`{command}`"));
             let commands = commands.collect::<Vec<_>>().join(", ");
@@ -114,7 +114,7 @@ pub(super) fn page() -> String {
     page + "\n"
 }
 
-/// Where that part stands.
+/// The file that contains this part.
 pub(super) fn file(root: &Path) -> PathBuf {
     root.join("docs/environment.md")
 }
@@ -141,10 +141,10 @@ mod tests {
         let (first, second) = (read(LIST[0].name), read(LIST[1].name));
         let fine = [("crates/runtime/src/a.rs", first.as_str()), ("tests/b.rs", second.as_str())];
         assert_eq!(complaints(&fine), Vec::<String>::new());
-        // Nobody reads the second: a comment is no use.
+        // The second variable isn't read: a comment doesn't count.
         let unread = [fine[0], ("tests/b.rs", "// LOCKWRIGHT_RULES")];
         assert!(complaints(&unread)[0].ends_with("nobody reads it"), "{:?}", complaints(&unread));
-        // The command alone reads the library's.
+        // Only the command reads the library's variable.
         let moved = [("crates/cli/src/a.rs", first.as_str()), fine[1]];
         assert!(complaints(&moved)[0].ends_with("the library does not read it"));
         let unknown = ["LOCKWRIGHT", "_NEW"].concat();

@@ -2,7 +2,7 @@
 
 use crate::measured::Status;
 
-/// How a measurement ended; nothing if it was well.
+/// A word for how a measurement ended; empty if it succeeded.
 pub(super) fn status(status: Status) -> &'static str {
     match status {
         Status::Ok => "",

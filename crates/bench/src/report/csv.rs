@@ -1,4 +1,4 @@
-//! CSV: every measurement, and the sums.
+//! CSV: every measurement, and the summaries.
 
 use super::cell::status;
 use crate::measured::{Measured, Status};
@@ -8,7 +8,7 @@ use crate::summary::{Ceiling, Summary};
 use anyhow::Result;
 use std::io::Write;
 
-/// Every measurement, one a line.
+/// Writes every measurement, one per line.
 pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()> {
     let mut csv = csv::Writer::from_writer(to);
     csv.write_record([
@@ -124,7 +124,7 @@ pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()
     Ok(())
 }
 
-/// The sums, one point and lock a line.
+/// Writes the summaries, one point and lock per line.
 pub(crate) fn sums(
     plan: &Plan,
     summaries: &[Summary],

@@ -1,4 +1,4 @@
-//! All that a report says, its notes, and the README of a folder of results.
+//! The contents of a report, its notes, and the README of a folder of results.
 
 use crate::measured::Measured;
 use crate::plan::{Plan, Row};
@@ -9,32 +9,32 @@ use crate::system::Machine;
 use lockwright_numbers::Spread;
 use serde::Serialize;
 
-/// All that a report says.
+/// The contents of a report.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
-    /// Every figure was measured on the machine below, none simulated.
+    /// The origin of the figures: all were measured on the machine below, none simulated.
     pub origin: &'static str,
-    /// Where and when.
+    /// The machine, and the time of the measurement.
     pub machine: &'a Machine,
     /// The command line.
     pub command: String,
-    /// Locks and points.
+    /// The locks.
     pub subjects: &'a [Subject],
     /// The grid.
     pub rows: &'a [Row],
-    /// Rounds asked for.
+    /// Requested number of rounds.
     pub reps: u32,
     /// Length of one measurement in seconds.
     pub time_s: f64,
-    /// Seed of the lengths.
+    /// The seed for the lengths.
     pub seed: u64,
     /// Every measurement.
     pub measured: &'a Measured,
-    /// Sums.
+    /// The summaries.
     pub summaries: &'a [Summary],
-    /// What points reached at most.
+    /// The maximum rates of points.
     pub ceilings: &'a [Ceiling],
-    /// The suite's bars, if a suite was run.
+    /// The suite's bars, if a suite ran.
     pub verdicts: &'a [Verdict],
 }
 
@@ -51,16 +51,17 @@ pub(crate) fn origin(rows: &[Row]) -> &'static str {
 /// With fewer rounds than this, a median says little.
 const ROUNDS: u32 = 9;
 
-/// Other programs disturb the figures if they use a larger part of the CPUs than this, or if the load average is above [`LOAD`].
+/// Other programs disturb the figures if they use more than this share of the CPUs, or if the load average exceeds
+/// [`LOAD`].
 const OTHERS: f64 = 0.05;
 const LOAD: f64 = 0.5;
 
-/// Why these figures may be noise, in a line that stands above them; `None`: no reason is known.
+/// One line that says why these figures may be noise, printed above them; `None`: no known reason.
 pub(crate) fn caution(plan: &Plan, measured: &Measured, machine: &Machine) -> Option<String> {
     let loaded = match measured.others_cpus {
         Some(others) => (others > OTHERS * machine.cpus as f64)
             .then(|| format!("other programs used {others:.1} of {} CPUs", machine.cpus)),
-        // The kernel does not tell what they used: programs that ran before the start may still be running.
+        // The kernel doesn't say what others used. Programs from before the start may still be running.
         None => {
             (machine.load > LOAD).then(|| format!("load average {:.1} at the start", machine.load))
         }
@@ -73,7 +74,7 @@ pub(crate) fn caution(plan: &Plan, measured: &Measured, machine: &Machine) -> Op
     (!why.is_empty()).then(|| format!("warning: {}", why.join("; ")))
 }
 
-/// What was kept and discarded, and anything else that the reader must know.
+/// How many groups were kept and discarded, and other facts that the reader must know.
 pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     let mut lines = vec![format!(
         "groups kept: {}, discarded because the line transfer changed by more than a factor of 1.6: {}{}",
@@ -126,11 +127,11 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     lines
 }
 
-/// Where the joules come from.
+/// The source of the energy figures.
 fn energy_line(measured: &Measured) -> String {
     let energy = &measured.energy;
     format!(
-        "op/J: operations a joule of the machine, joules ({}): {}",
+        "op/J: operations per joule of the machine; joules ({}): {}",
         energy.source.word(),
         energy.what
     )

@@ -1,4 +1,4 @@
-//! The tables of the terminal.
+//! The tables for the terminal.
 
 use super::cell::status;
 use crate::plan::{Plan, Row};
@@ -10,11 +10,11 @@ use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use lockwright_numbers::format::{digits, joules, option, ratio, si, spaced, time, with_range};
 use lockwright_text::{WIDTH, wrapped};
 
-/// What stands in a table: which row of the grid a line belongs to, and its cells.
+/// The lines of a table: the row of the grid that each line belongs to, and its cells.
 type Lines = Vec<(usize, Vec<String>)>;
 
-/// One table a kind of figure; each point is a block of lines under its own heading.
-/// Without `wide`, what fits a terminal of 80 columns.
+/// One table for each kind of figure. Each point is a block of lines under its own heading. Without `wide`, only
+/// columns that fit a terminal of 80 columns.
 pub(crate) fn tables(
     plan: &Plan,
     summaries: &[Summary],
@@ -32,7 +32,7 @@ pub(crate) fn tables(
         }
     };
 
-    // Throughput, and in the wide table all else that such points have.
+    // Throughput. The wide table also has the other figures of such points.
     let reference = format!("of {} [min .. max]", reference(plan));
     let shown: Vec<_> = all().filter(has_rate).collect();
     let source = summaries.iter().find_map(|s| s.joules_source.as_deref());
@@ -106,7 +106,7 @@ pub(crate) fn tables(
     let cells = |s: &Summary| {
         vec![name(plan, s), option(s.failed_share, |share| format!("{:.1} %", 100.0 * share))]
     };
-    add("", &["lock", "tries that failed"], tried.map(|s| (s.row, cells(s))).collect());
+    add("", &["lock", "failed tries"], tried.map(|s| (s.row, cells(s))).collect());
 
     let mut lines = Lines::new();
     for s in all().filter(|s| s.classes.len() > 1) {
@@ -141,7 +141,7 @@ pub(crate) fn tables(
     }
     add(
         "epochs and their latency, by class of cores (0 is the fastest), without the first third of each run, while \
-         windows settle; 'of SLO': P99 by the SLO, 'over': share of the epochs that took longer",
+         windows settle; 'of SLO': P99 divided by the SLO, 'over': share of the epochs that took longer",
         &["lock", "class", "epochs/s", "P50", "P99", "P99.9", "max", "of SLO", "over"],
         lines,
     );
@@ -152,7 +152,7 @@ pub(crate) fn tables(
     };
     add(
         "",
-        &["lock", "ticks of start + end", "bytes a thread and epoch"],
+        &["lock", "ticks of start + end", "bytes per thread and epoch"],
         cost.map(|s| (s.row, cells(s))).collect(),
     );
 
@@ -188,16 +188,16 @@ pub(crate) fn tables(
     text.join("\n")
 }
 
-/// Columns of a time's percentiles.
+/// Columns for the percentiles of a time.
 const WAITS: [&str; 4] = ["wait P50", "P99", "P99.9", "max"];
 
-/// Their cells.
+/// Cells for these columns.
 fn four(times: &Option<Percentiles>) -> [String; 4] {
     let of = |f: fn(&Percentiles) -> f64| option(*times, |t| time(f(&t)));
     [of(|t| t.p50), of(|t| t.p99), of(|t| t.p999), of(|t| t.max)]
 }
 
-/// What ratios refer to: a row's first lock.
+/// The reference of ratios: a row's first lock.
 fn reference(plan: &Plan) -> &'static str {
     let is_glibc = |row: &Row| plan.subjects[row.subjects[0]].name == "glibc";
     if plan.rows.iter().all(is_glibc) { "glibc" } else { "the first" }
@@ -211,11 +211,11 @@ fn per_second(plan: &Plan, row: usize, rate: f64) -> String {
     format!("{}{}", spaced(si(rate)), plan.rows[row].point.unit())
 }
 
-/// A table whose blocks of lines have their point as a heading, narrow enough for a terminal if it can be.
+/// A table in blocks, each headed by its point. It is narrowed to fit a terminal if possible.
 fn blocks(plan: &Plan, header: &[&str], lines: Lines) -> String {
     let rows: Vec<usize> = lines.iter().map(|(row, _)| *row).collect();
     let cells: Vec<_> = lines.into_iter().map(|(_, cells)| cells).collect();
-    // A blank stands between columns; another one where there is room, and where there is none long headers take two lines.
+    // Columns are separated by one blank, or by two if there is room. If there is no room, long headers take two lines.
     let broken = |name: &&str| match name.strip_prefix("op/J (") {
         Some(source) => format!("op/J\n{}", source.trim_end_matches(')')),
         None => name.replacen(" [", "\n[", 1).replacen("of the c", "of the\nc", 1),
@@ -241,7 +241,7 @@ fn blocks(plan: &Plan, header: &[&str], lines: Lines) -> String {
     text
 }
 
-/// A table, numbers to the right, with `padding` blanks after each column besides the one that is there.
+/// A table with right-aligned numbers. `padding` is the number of additional blanks after each column.
 fn aligned(header: &[String], lines: &[Vec<String>], padding: u16) -> String {
     let mut table = empty(header);
     for line in lines {
@@ -258,7 +258,7 @@ fn aligned(header: &[String], lines: &[Vec<String>], padding: u16) -> String {
     table.to_string()
 }
 
-/// The bars, point by point, what was measured against them, and how many were met.
+/// The bars with their measured values, point by point, and how many bars were met.
 pub(crate) fn bars(plan: &Plan, verdicts: &[Verdict]) -> String {
     let cells = |v: &Verdict| {
         let met = match v.met {
@@ -279,7 +279,7 @@ pub(crate) fn bars(plan: &Plan, verdicts: &[Verdict]) -> String {
 
 fn empty<S: AsRef<str>>(header: &[S]) -> Table {
     let mut table = Table::new();
-    // A line under each row would cut the blocks of a point apart.
+    // A line under each row would break up the blocks of a point.
     let style = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
     table.load_style(style).set_header(header.iter().map(AsRef::as_ref));
     table

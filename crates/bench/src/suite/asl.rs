@@ -1,8 +1,7 @@
-//! The suite `asl`: what is promised of SLO-guided locking. Where it needs a little core, one is emulated: the
-//! point says so.
+//! The suite `asl`: promises about SLO-guided locking. Little cores are emulated if necessary; the point then says so.
 //!
-//! Epochs take one lock here, not the paper's two: with one big core and two locks the little core finds one of
-//! them free whenever the big core holds the other, so that no SLO binds (lockwright bench --workload epoch).
+//! Epochs use one lock here, not the paper's two. With one big core and two locks, the little core would find one of
+//! them free whenever the big core holds the other, and no SLO would matter (lockwright bench --workload epoch).
 
 use super::verdict::{Suite, Verdict};
 use crate::measured::{Measured, kept, paired};
@@ -15,18 +14,18 @@ use anyhow::{Result, bail};
 use lockwright_numbers::Spread;
 use std::path::Path;
 
-/// The SLOs at which the little core's latency is held against it. Feasible where `fifo` keeps them.
+/// The SLOs for which the little core's latency is judged. An SLO is feasible where `fifo` keeps it.
 const SLOS_US: [u64; 5] = [100, 150, 250, 350, 500];
-/// The SLO at which feedback is compared with static windows.
+/// The SLO for comparing feedback with static windows.
 const BEST_US: u64 = 150;
-/// Those windows, ns.
+/// The static windows, ns.
 const WINDOWS_NS: [u32; 6] = [10_000, 15_000, 20_000, 30_000, 40_000, 60_000];
-/// The SLO with four threads for each CPU.
+/// The SLO with four threads per CPU.
 const CROWDED_MS: u64 = 20;
 /// Mean critical section and gap of the epochs, ns.
 const EPOCH_NS: (u32, u32) = (2_000, 0);
 
-/// A bar: what is measured, and the bounds for its median.
+/// A bar: a measured figure, and the bounds for its median.
 struct Bar {
     row: usize,
     lock: String,
@@ -36,14 +35,14 @@ struct Bar {
     measure: Box<Measure>,
 }
 
-/// The result, and a note: what it was compared with.
+/// The result, and a note on what it was compared with.
 type Measure = dyn Fn(&Plan, &Measured, usize) -> (Option<Spread>, String);
 
 fn named(plan: &Plan, name: &str) -> Option<usize> {
     plan.subjects.iter().position(|subject| subject.name == name)
 }
 
-/// The spread of `figure` of `lock`.
+/// The spread of `figure` for `lock`.
 fn spread(
     plan: &Plan,
     measured: &Measured,
@@ -55,13 +54,13 @@ fn spread(
     Spread::of(&values.collect::<Vec<_>>())
 }
 
-/// Throughput of `lock` by that of `other`.
+/// The throughput of `lock` relative to `other`.
 fn rates(plan: &Plan, measured: &Measured, row: usize, lock: &str, other: &str) -> Option<Spread> {
     let (lock, other) = (named(plan, lock)?, named(plan, other)?);
     paired(measured, row, lock, other, |answer| Some(answer.rate()))
 }
 
-/// By how many ns an operation of `lock` takes longer than one of `other` in the same group.
+/// How many ns longer an operation of `lock` takes than one of `other` in the same group.
 fn extra_ns(
     plan: &Plan,
     measured: &Measured,
@@ -77,13 +76,13 @@ fn extra_ns(
     Spread::of(&pairs.collect::<Vec<_>>())
 }
 
-/// The slowest class's P99.
+/// The P99 of the slowest class.
 fn p99(plan: &Plan, measured: &Measured, row: usize, lock: &str) -> Option<f64> {
     spread(plan, measured, row, lock, Answer::slowest_p99).map(|p99| p99.median)
 }
 
-/// `asl`'s throughput divided by that of the best static window whose P99 is at most the larger of `asl`'s and
-/// the SLO.
+/// The throughput of `asl` divided by that of the best static window whose P99 doesn't exceed the larger of `asl`'s P99
+/// and the SLO.
 fn of_best_window(
     plan: &Plan,
     measured: &Measured,
@@ -145,7 +144,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
     };
     let any = f64::NEG_INFINITY;
 
-    // Cost, on the real machine.
+    // The cost, on the real machine.
     rows.push(Row { point: point(Work::EpochCost, 1, (0, 0), None), subjects: only(&["asl"]) });
     bar(
         0,
@@ -183,7 +182,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
         );
     }
 
-    // SLO 0: first come, first served.
+    // SLO 0 means first come, first served.
     let row = rows.len();
     rows.push(Row {
         point: point(Work::Epoch { slo_ns: 0, locks: 1 }, 2, EPOCH_NS, machine("3.75")),
@@ -201,7 +200,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
         );
     }
 
-    // The most that overtaking can give.
+    // The maximum gain from overtaking.
     for (factor, wanted, ideal) in [("1.8", 1.25, 1.40), ("3.75", 2.0, 2.37)] {
         let row = rows.len();
         rows.push(Row {
@@ -219,7 +218,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
         );
     }
 
-    // SLOs.
+    // Points with SLOs.
     for slo_us in SLOS_US {
         let row = rows.len();
         let slo = (slo_us * 1000) as f64;
@@ -244,7 +243,8 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
             (0.90, 1.05),
             Box::new(move |plan, measured, row| {
                 let ours = spread(plan, measured, row, "asl", |a| Some(a.slowest_p99()? / slo));
-                // What the SLO lies between says whether it can be kept, and whether it binds.
+                // The latencies without and with full overtaking show whether the SLO is feasible, and whether it has
+                // an effect.
                 let of = |lock| p99(plan, measured, row, lock).map_or(f64::NAN, |p99| p99 / slo);
                 (ours, format!("fifo {:.2}, asl-max {:.2}", of("fifo"), of("asl-max")))
             }),
@@ -260,7 +260,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
         }
     }
 
-    // More threads than CPUs.
+    // Points with more threads than CPUs.
     let row = rows.len();
     let slo = (CROWDED_MS * 1_000_000) as f64;
     let crowd = 4 * cpus.len() as u32;

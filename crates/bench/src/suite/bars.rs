@@ -1,4 +1,4 @@
-//! The suite `bars`: what the project promises of its default lock on real machines, each figure with its bar.
+//! The suite `bars`: promises about the default lock on real machines, with a bar for each figure.
 
 use super::verdict::{Suite, Verdict};
 use crate::measured::{Measured, ceiling, kept, paired};
@@ -11,20 +11,20 @@ use lockwright_numbers::Spread;
 use lockwright_numbers::format::ratio;
 use std::path::Path;
 
-/// The lock whose bars these are, if no other is named.
+/// The lock under test, if the user names none.
 const DEFAULT: &str = "auto";
 
-/// Who else may be the best with two threads: the front locks that suit equal cores, the strongest peers.
+/// Locks that may be the best with two threads: the front locks for equal cores, and the strongest peers.
 const FAMILY: [&str; 6] = ["barging", "fifo", "malthusian", "parking_lot", "std", "in:ttas"];
 
-/// What a bar compares; by default with the reference, glibc.
+/// The figure of a bar; the default reference is glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     /// Operations per second.
     Rate,
-    /// Operations per second, by the most that the point can reach.
+    /// Operations per second, relative to the point's ceiling.
     Ceiling,
-    /// Operations per second, by the best of all locks of the point and its ceiling.
+    /// Operations per second, relative to the best of all locks of the point and its ceiling.
     Best,
     /// Time per operation.
     Time,
@@ -34,9 +34,9 @@ enum Figure {
     P99,
     /// 99.9th percentile.
     P999,
-    /// Longest wait.
+    /// The longest wait.
     Longest,
-    /// Bytes beside the lock.
+    /// Bytes in addition to the lock.
     Bytes,
 }
 
@@ -60,21 +60,21 @@ impl Figure {
     }
 }
 
-/// A figure of the lock, and its bound: at least or at most, depending on the figure.
+/// A figure of the lock, and its bound: a minimum or a maximum, depending on the figure.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     row: usize,
-    /// The lock, by its place among the subjects.
+    /// The lock's index among the subjects.
     lock: usize,
     figure: Figure,
     limit: f64,
 }
 
-/// A page over all locks of the memory points is noise.
+/// One page over all locks of the memory points is noise.
 const BYTES_NOISE: f64 = 0.5;
 
 impl Promise {
-    /// Does `median` keep it, to the two decimals that bars have?
+    /// Does `median` meet it, rounded to the bar's two decimals?
     fn is_met(&self, median: f64) -> bool {
         let seen = (median * 100.0).round() / 100.0;
         match self.figure {
@@ -85,19 +85,20 @@ impl Promise {
     }
 }
 
-/// Who runs, where, and what is promised.
+/// Collects the subjects, the points and the promises.
 struct Plot {
     subjects: Vec<Subject>,
-    /// Places of the locks whose bars these are.
+    /// Indices of the locks under test.
     ours: Vec<usize>,
-    /// Places of those that run beside them where the best is looked for.
+    /// Indices of the other locks, which run where the best is needed.
     family: Vec<usize>,
     rows: Vec<Row>,
     promises: Vec<Promise>,
 }
 
 impl Plot {
-    /// glibc, and of `more` our own locks in the default's place; the others run beside them.
+    /// Starts with glibc and the locks under test: our own locks in `more`, or else the default. The others in `more`
+    /// run beside them.
     fn new(library: &Path, more: &[Subject]) -> Result<Plot> {
         let mut subjects = vec![Subject::glibc()];
         let place = |subjects: &mut Vec<Subject>, subject: Subject| {
@@ -127,7 +128,7 @@ impl Plot {
         Ok(Plot { subjects, ours, family, rows: Vec::new(), promises: Vec::new() })
     }
 
-    /// A row of glibc and our locks, and the others if the best is asked for.
+    /// Adds a row with glibc and the locks under test, and with the others if the best is needed.
     fn row(&mut self, point: Point, wanted: &[(Figure, f64)]) {
         let row = self.rows.len();
         let mut subjects = [&[0], &self.ours[..]].concat();
@@ -142,7 +143,7 @@ impl Plot {
     }
 }
 
-/// The suite. Our own locks among `more` stand in the default's place.
+/// Builds the suite. Our own locks in `more` replace the default lock.
 pub(crate) fn bars(library: &Path, more: &[Subject]) -> Result<Suite> {
     use Figure::*;
     let mut plot = Plot::new(library, more)?;
@@ -162,7 +163,7 @@ pub(crate) fn bars(library: &Path, more: &[Subject]) -> Result<Suite> {
     }
     for (threads, ns) in [(4, (100, 400)), (8, (100, 400)), (32, (100, 400)), (8, (1000, 100))] {
         let point = Point { latency: true, ..point(Work::Mutex, threads, ns, false) };
-        // 1.0 is what is wanted; 0.97 is noise.
+        // The goal is 1.0; 0.97 allows for noise.
         let rates = [(Rate, 0.97), (Ceiling, 0.95), (Cpu, 1.0)];
         let waits = [(P99, 1.1), (P999, 1.1), (Longest, 1.0)];
         plot.row(point, &[rates, waits].concat());
@@ -196,13 +197,13 @@ fn rate(measured: &Measured, row: usize, subject: usize) -> Option<f64> {
     Spread::of(&rates).map(|rates| rates.median)
 }
 
-/// Rates of `subject` by what the point reached at most in the same group.
+/// The rates of `subject` relative to the point's maximum in the same group.
 fn of_ceiling(plan: &Plan, measured: &Measured, row: usize, subject: usize) -> Option<Spread> {
     let ratio = |(rep, a): (u32, &Answer)| Some(a.rate() / ceiling(plan, measured, row, rep)?);
     Spread::of(&kept(measured, row, subject).filter_map(ratio).collect::<Vec<_>>())
 }
 
-/// By the best of the others, and who that is. The reference is one of them, and so is the ceiling.
+/// The ratio to the best of the others, with that lock's name. The others include the reference and the ceiling.
 fn of_best(
     plan: &Plan,
     measured: &Measured,
@@ -224,7 +225,7 @@ fn verdict(promise: &Promise, plan: &Plan, measured: &Measured) -> Verdict {
     let by_glibc = |of: &dyn Fn(&Answer) -> Option<f64>| paired(measured, row, lock, reference, of);
     let glibc = || Some(plan.subjects[reference].name.clone());
     let (spread, against) = match figure {
-        // Beside it, what glibc leaves to gain.
+        // Also show how much glibc leaves to gain.
         Figure::Rate => (by_glibc(&|a| Some(a.rate())), {
             let glibc_of = of_ceiling(plan, measured, row, reference);
             let gain = glibc_of.map(|of| format!("; ceiling {}", ratio(1.0 / of.median)));
@@ -249,7 +250,7 @@ fn verdict(promise: &Promise, plan: &Plan, measured: &Measured) -> Verdict {
         figure: figure.name().into(),
         bar: format!("{} {limit}", if figure.more_is_better() { ">=" } else { "<=" }),
         measured: spread,
-        // What could not be measured is not met either.
+        // A bar without a measurement is missed.
         met: Some(spread.is_some_and(|spread| promise.is_met(spread.median))),
         against,
     }
@@ -310,7 +311,7 @@ mod tests {
         let (plan, judge) = suite(&[]);
         let row = row_of(&plan, "8 thr 100/400 ns");
         let mut samples = Vec::new();
-        // The second group ran in a slow hour, which no ratio shows.
+        // The second group ran during a slow period, which ratios hide.
         for (rep, speed) in [(0, 100), (1, 10), (2, 100)] {
             samples.push(sample(&plan, row, "glibc", rep, 10 * speed, 100.0));
             samples.push(sample(&plan, row, "auto", rep, 12 * speed, 130.0));

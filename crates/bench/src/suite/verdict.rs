@@ -1,4 +1,4 @@
-//! A suite, and the results for its bars.
+//! A suite, and the results of its bars.
 
 use crate::measured::Measured;
 use crate::plan::{Plan, Row};
@@ -6,7 +6,7 @@ use crate::subject::Subject;
 use lockwright_numbers::Spread;
 use serde::Serialize;
 
-/// The suite: a plan, and what its figures must reach.
+/// The suite: a plan, and bars for its figures.
 pub(crate) struct Suite {
     /// Locks.
     pub subjects: Vec<Subject>,
@@ -27,20 +27,20 @@ impl Suite {
 /// A bar and its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Verdict {
-    /// Which row of the grid.
+    /// The row of the grid.
     pub row: usize,
     /// The point.
     pub what: String,
     /// Our lock.
     pub lock: String,
-    /// What is compared.
+    /// The compared figure.
     pub figure: String,
-    /// The bar, as text.
+    /// The bar as text.
     pub bar: String,
-    /// What was measured; `None`: nothing.
+    /// The measured value; `None`: nothing was measured.
     pub measured: Option<Spread>,
-    /// Was it met? `None`: not measured, or no bar.
+    /// Was the bar met? `None`: not measured, or there is no bar.
     pub met: Option<bool>,
-    /// The reference, in a few words.
+    /// A short description of the reference.
     pub against: Option<String>,
 }

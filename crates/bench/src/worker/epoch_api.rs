@@ -1,6 +1,6 @@
 //! The program's side of epochs.
 
-/// What an annotated program finds if our library is there.
+/// The epoch functions that an annotated program finds if our library is loaded.
 #[derive(Clone, Copy)]
 pub(super) struct EpochApi {
     start: unsafe extern "C" fn(libc::c_int),

@@ -1,4 +1,4 @@
-//! Mutexes with condition variables, as the worker sees them.
+//! Mutexes with condition variables, for the worker.
 
 use std::cell::UnsafeCell;
 
@@ -7,9 +7,9 @@ pub(super) trait Monitor: Send + Sync + 'static {
     /// Proof of holding the mutex; dropping it unlocks.
     type Held<'a>;
 
-    /// An unlocked one.
+    /// A new, unlocked monitor.
     fn new() -> Self;
-    /// Acquires.
+    /// Acquires the mutex.
     fn lock(&self) -> Self::Held<'_>;
     /// Waits on condition `which`; may return spuriously.
     fn wait<'a>(&'a self, held: Self::Held<'a>, which: usize) -> Self::Held<'a>;

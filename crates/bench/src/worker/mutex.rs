@@ -1,5 +1,5 @@
-//! Mutual exclusion locks, as the worker sees them: who runs which section, not who holds what. So every lock runs in the
-//! very same loop, also one that runs sections on another thread.
+//! Mutual exclusion locks for the worker. The interface runs critical sections instead of handing out guards. So the
+//! same loop works for every lock, including those that run sections on another thread.
 
 use lockwright_locks::catalog;
 use lockwright_locks::entry::{Entry, Visitor};
@@ -9,26 +9,26 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// A mutual exclusion lock. All that is measured is inlined: only the lock's own calls are calls.
+/// A mutual exclusion lock. Everything measured is inlined, except calls of the lock itself.
 ///
 /// # Safety
-/// No two sections run at once.
+/// No two sections run at the same time.
 pub(super) unsafe trait Mutex: Send + Sync {
     /// What one section needs: a queue node, or nothing.
     type Node: Default;
-    /// Can it be waited for with a deadline?
+    /// Does it support waiting with a deadline?
     const TIMED: bool = false;
 
     /// An unlocked one.
     fn new() -> Self;
 
-    /// Runs `section`, which may be on another thread.
+    /// Runs `section`, possibly on another thread.
     ///
     /// # Safety
-    /// `self` and `node` stay where they are until this returns, and `node` serves nothing else.
+    /// `self` and `node` stay in place until this returns, and `node` isn't used for anything else.
     unsafe fn with<R: Send>(&self, node: *mut Self::Node, section: impl FnOnce() -> R + Send) -> R;
 
-    /// Runs `section` if that needs no waiting.
+    /// Runs `section` if it needn't wait.
     ///
     /// # Safety
     /// As [`with`](Self::with).
@@ -53,7 +53,7 @@ pub(super) unsafe trait Mutex: Send + Sync {
         unsafe { self.try_with(node, section) }
     }
 
-    /// As [`with_for`](Self::with_for), by the monotonic clock where a lock knows two.
+    /// As [`with_for`](Self::with_for), but by the monotonic clock if the lock supports two clocks.
     ///
     /// # Safety
     /// As [`with`](Self::with).
@@ -72,7 +72,7 @@ pub(super) unsafe trait Mutex: Send + Sync {
 /// A lock of the catalogue, compiled into the worker.
 pub(super) struct InProcess<L>(L);
 
-// SAFETY: a catalogue lock excludes; that is what the models prove.
+// SAFETY: locks of the catalogue exclude each other's sections; the models prove this.
 unsafe impl<L: TryLock<Native>> Mutex for InProcess<L> {
     type Node = L::Node;
 
@@ -114,7 +114,7 @@ unsafe extern "C" {
     ) -> libc::c_int;
 }
 
-/// So long after now, by `clock`.
+/// The time `time` from now, by `clock`.
 #[inline(always)]
 fn after(time: Duration, clock: libc::clockid_t) -> libc::timespec {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -126,7 +126,7 @@ fn after(time: Duration, clock: libc::clockid_t) -> libc::timespec {
     at
 }
 
-/// Unlocks at its end, also if the section unwinds. Made by the thread that has just locked.
+/// Unlocks when dropped, even if the section unwinds. Created by the thread that has just locked.
 struct Held<'a>(&'a Pthread);
 
 impl Drop for Held<'_> {
@@ -138,7 +138,7 @@ impl Drop for Held<'_> {
 }
 
 impl Pthread {
-    /// Runs `section` and unlocks, if the call that was to lock it answered 0.
+    /// Runs `section` and unlocks, if the lock call returned 0.
     #[inline(always)]
     fn section<R>(&self, answer: libc::c_int, section: impl FnOnce() -> R) -> Option<R> {
         if answer != 0 {
@@ -275,7 +275,7 @@ unsafe impl Mutex for Std {
 
 /// Code that runs with any mutex.
 pub(super) trait WithMutex {
-    /// What it yields.
+    /// The code's result.
     type Output;
     /// Runs it with `M`.
     fn run<M: Mutex>(&self) -> Self::Output;

@@ -1,4 +1,4 @@
-//! One pass: threads that start together, work, and are stopped together.
+//! One pass: threads start together, work, and stop together.
 
 use crate::spec::{Answer, Spec};
 use crate::system;
@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Keeps its content on cache lines (pairs of them: adjacent-line prefetch) of its own.
+/// Puts its content on separate cache lines (pairs of them, because of adjacent-line prefetch).
 #[repr(align(128))]
 pub(super) struct Line<T>(pub(super) T);
 
@@ -18,7 +18,7 @@ pub(super) struct Guarded {
     lines: Vec<Line<UnsafeCell<u64>>>,
 }
 
-// SAFETY: touched under the lock only; if the lock fails, the counter tells.
+// SAFETY: accessed only under the lock; if the lock fails, the counter shows it.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
@@ -27,7 +27,7 @@ impl Guarded {
         Guarded { counter: cell(), twin: cell(), lines: (0..lines).map(|_| cell()).collect() }
     }
 
-    /// Counts one operation and writes the lines, the caller holding the lock.
+    /// Counts one operation and writes the lines. The caller holds the lock.
     #[inline(always)]
     pub(super) fn touch(&self) {
         for cell in std::iter::once(&self.counter).chain(&self.lines) {
@@ -42,7 +42,7 @@ impl Guarded {
     }
 }
 
-/// What the threads of one pass share, besides the lock.
+/// What the threads of one pass share, apart from the lock.
 pub(super) struct Pass<'a> {
     spec: &'a Spec,
     energy: Source,
@@ -51,7 +51,7 @@ pub(super) struct Pass<'a> {
     waiting: Line<AtomicU32>,
     go: Line<AtomicBool>,
     stop: Line<AtomicBool>,
-    /// More threads than CPUs: waiting for the start must let others run.
+    /// Are there more threads than CPUs? Then waiting for the start must let other threads run.
     crowded: bool,
 }
 
@@ -83,8 +83,8 @@ impl<'a> Pass<'a> {
         self.stop.0.load(Relaxed)
     }
 
-    /// Runs `body` in `threads` threads that start together; ends them after `time` by [`stopped`]
-    /// (Self::stopped) and `on_stop`. `prepare` runs in each thread, while no other one runs.
+    /// Runs `body` in `threads` threads that start together. After `time`, ends them by [`stopped`](Self::stopped) and
+    /// `on_stop`. `prepare` runs in each thread while no other thread runs.
     pub(super) fn run<S, T: Send>(
         &self,
         threads: u32,
@@ -136,7 +136,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Sleeps until all threads exist, then waits awake for the start.
+    /// Sleeps until all threads exist, then spins until the start.
     fn start_line(&self) {
         self.ready.0.fetch_add(1, Release);
         while !self.armed.0.load(Acquire) {
@@ -152,7 +152,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The answer of a pass in which `ops` operations were counted.
+/// The answer for a pass that counted `ops` operations.
 pub(super) fn answer_of<T>(passed: &Passed<T>, ops: u64) -> Answer {
     Answer {
         ops,
@@ -164,7 +164,7 @@ pub(super) fn answer_of<T>(passed: &Passed<T>, ops: u64) -> Answer {
     }
 }
 
-/// The lock has no such operation.
+/// The answer if the lock lacks this operation.
 pub(super) fn unsupported() -> Answer {
     Answer { unsupported: true, ..Answer::default() }
 }

@@ -1,4 +1,4 @@
-//! Reader-writer locks, as the worker sees them.
+//! Reader-writer locks for the worker.
 
 use crate::spec::{Answer, Spec};
 use lockwright_locks::catalog::visit_read_write;

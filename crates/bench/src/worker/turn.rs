@@ -1,4 +1,4 @@
-//! One turn of a thread: it asks for a lock, works in the section, releases, and works outside.
+//! One turn of a thread: request a lock, work in the critical section, release, work outside.
 
 use super::mutex::Mutex;
 use super::pass::Pass;
@@ -19,9 +19,9 @@ impl Tally {
     }
 }
 
-/// How a thread asks. A parameter of the type, so that each loop has one way only, and its section is inlined there.
+/// How a thread requests the lock. It is a type parameter, so that each loop is specialised and the section is inlined.
 pub(super) trait Ask<M: Mutex>: Copy + Sync {
-    /// Runs `section` under `lock`; `None`: it was not run.
+    /// Runs `section` under `lock`; `None`: it didn't run.
     ///
     /// # Safety
     /// As [`Mutex::with`].
@@ -50,7 +50,7 @@ impl<M: Mutex> Ask<M> for Wait {
     }
 }
 
-/// Does not wait.
+/// Doesn't wait.
 #[derive(Clone, Copy)]
 pub(super) struct Try;
 
@@ -84,10 +84,11 @@ impl<M: Mutex> Ask<M> for WaitFor {
     }
 }
 
-/// One turn; `false`: the pass is over. `inside` comes first in the section, whose rest is computing. `STAMP`: the latency pass,
-/// which takes three times an operation.
+/// One turn; `false`: the pass is over. `inside` runs first in the critical section, followed by computation. `STAMP`:
+/// this is the latency pass, which takes three timestamps per operation.
 ///
 /// # Safety
+/// As [`Mutex::with`].
 /// As [`Mutex::with`].
 #[inline(always)]
 pub(super) unsafe fn turn<M: Mutex, const STAMP: bool>(

@@ -1,4 +1,4 @@
-//! One run of one program under one lock: what is started beside us, what is checked, what is counted.
+//! One run of one program under one lock: what is started, checked and counted.
 
 use super::load::{Load, Tails};
 use crate::No;
@@ -14,35 +14,35 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to accept: one that takes longer has not started.
+/// Time limit for a server to accept connections.
 const START_LIMIT: u64 = 30;
 
-/// What is known before a run.
+/// The conditions of a run.
 pub(super) struct Bench<'a> {
-    /// As in LOCKWRIGHT_LOCK; `None`: nothing is preloaded.
+    /// In the form of LOCKWRIGHT_LOCK; `None`: nothing is preloaded.
     pub(super) lock: Option<&'a str>,
     pub(super) library: &'a Path,
-    /// How long the load is to last, seconds.
+    /// Length of the load, in seconds.
     pub(super) seconds: u32,
-    /// Operations per second of the first look, for loads that are given a count.
+    /// Operations per second in the preliminary run, for loads that need a count.
     pub(super) rate: Option<f64>,
-    /// Empty at first, this run's own.
+    /// This run's own folder, initially empty.
     pub(super) dir: &'a Path,
-    /// What all runs of the program share.
+    /// A folder that all runs of the program share.
     pub(super) shared: &'a Path,
-    /// What measures joules, if anything does.
+    /// The source of energy figures, if there is one.
     pub(super) energy: Option<&'a Source>,
 }
 
-/// What a program, or its whole machine, spent while it was at work.
+/// The resources that a program, or its whole machine, used during the load.
 struct Spent {
     /// CPU time of the program, seconds.
     cpu: f64,
-    /// Power of what the source counts, clients included.
+    /// Power of everything that the source counts, including clients.
     watts: Option<f64>,
 }
 
-/// A measurement of power that has begun.
+/// A running measurement of power.
 struct Power(Option<(lockwright_energy::Running, Instant)>);
 
 impl Power {
@@ -50,11 +50,11 @@ impl Power {
         Self(source.map(|source| (source.start(), Instant::now())))
     }
 
-    /// Watts since then; `None`: nothing measures them.
+    /// Average watts since the start; `None`: not measured.
     fn end(self) -> Option<f64> {
         let (running, start) = self.0?;
         let took = start.elapsed().as_secs_f64();
-        // The CPU time would be the model's, which is not asked.
+        // Only the model uses CPU time, and it isn't used here.
         Some(running.stop(Duration::ZERO)? / took)
     }
 }
@@ -64,25 +64,25 @@ impl Power {
 pub(super) struct Sample {
     /// Operations per second.
     pub(super) rate: f64,
-    /// CPU time of the program (not of its clients), ns an operation.
+    /// CPU time of the program (without its clients) per operation, ns.
     pub(super) cpu_ns: f64,
-    /// Energy of an operation, J, of what the source counts.
+    /// Energy per operation, J, of everything that the source counts.
     pub(super) joules: Option<f64>,
     pub(super) tails: Tail,
-    /// A number made of what a batch program wrote: the same in all runs.
+    /// A checksum of a batch program's output. It must be the same in all runs.
     pub(super) output: Option<u64>,
 }
 
-/// What is known of a run's slow operations.
+/// What is known about a run's slow operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Tail {
     Of(Tails),
-    /// A batch program is one operation, which took this long, ns.
+    /// A batch program is a single operation, which took this long, ns.
     Whole(f64),
 }
 
 impl Bench<'_> {
-    /// The program that is measured. The library sees this machine's own cores: nothing is emulated.
+    /// The program to measure. The library sees this machine's own cores: nothing is emulated.
     pub(super) fn program(&self, program: &str) -> Child {
         let child = Child::new(program).dir(self.dir);
         match self.lock {
@@ -91,19 +91,19 @@ impl Bench<'_> {
         }
     }
 
-    /// Somebody who measures it, or prepares something. Never preloaded.
+    /// A program that measures or prepares. It never gets our library.
     pub(super) fn helper(&self, program: &str) -> Child {
         Child::new(program).dir(self.dir).limit(60 + 10 * u64::from(self.seconds))
     }
 
-    /// Runs a helper; the answer is what it printed.
+    /// Runs a helper, and returns its output.
     pub(super) fn told(&self, helper: Child) -> Result<String> {
         let outcome = helper.run()?;
         ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
         Ok(outcome.text())
     }
 
-    /// A file that all runs read, made when first asked for.
+    /// A file that all runs read. It is created on first use.
     pub(super) fn input(
         &self,
         name: &str,
@@ -133,7 +133,7 @@ impl Bench<'_> {
         Ok(Server { running, bench: self, cpu })
     }
 
-    /// Runs a program that does `operations` and ends. What it prints must be the same each time.
+    /// Runs a program that does `operations` and ends. Its output must be the same each time.
     pub(super) fn batch(&self, program: Child, operations: f64) -> Result<Sample> {
         let (outcome, spent) = self.watched(program)?;
         let took = outcome.took.as_secs_f64();
@@ -158,7 +158,7 @@ impl Bench<'_> {
         Sample::of(read(&outcome.text()), &spent, &outcome)
     }
 
-    /// Runs one of our drivers, which says what CPU time its operations took.
+    /// Runs one of our drivers, which report the CPU time of their operations.
     pub(super) fn driver(&self, program: Child) -> Result<Sample> {
         let (outcome, spent) = self.watched(program)?;
         let run = measure::parse(&outcome.text(), None)
@@ -174,7 +174,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs the program to its end, and looks whether the library is in it. CPU time is of all its processes.
+    /// Runs the program to its end, and checks whether the library is loaded. CPU time includes all its processes.
     fn watched(&self, program: Child) -> Result<(Outcome, Spent)> {
         let before = cpu_seconds("self", CHILDREN)?;
         let power = Power::begin(self.energy);
@@ -184,7 +184,7 @@ impl Bench<'_> {
             if looks(running.took(), self.lock.is_some() && !loaded) {
                 loaded |= self.is_loaded(pid);
             }
-            // What it took is known to a thousandth of some seconds.
+            // Precise to a thousandth of a run of some seconds.
             thread::sleep(Duration::from_millis(2));
         }
         let outcome = running.outcome()?;
@@ -194,7 +194,7 @@ impl Bench<'_> {
         Ok((outcome, Spent { cpu: cpu_seconds("self", CHILDREN)? - before, watts }))
     }
 
-    /// The library is to be there under our locks, and not to be there under glibc's.
+    /// Under our locks, the library must be loaded. Under glibc's, it must not.
     fn check_loaded(&self, is_loaded: bool) -> Result<()> {
         let library = self.library.display();
         match (self.lock, is_loaded) {
@@ -202,7 +202,7 @@ impl Bench<'_> {
                 bail!("the program runs without '{library}'\nhint: lockwright doctor PROGRAM")
             }
             (None, true) => bail!(
-                "the program runs with '{library}' though nobody asked for it\nhint: cat /etc/ld.so.preload"
+                "the program runs with '{library}' although it wasn't requested\nhint: cat /etc/ld.so.preload"
             ),
             _ => Ok(()),
         }
@@ -213,8 +213,8 @@ impl Bench<'_> {
         maps.contains(&*self.library.to_string_lossy())
     }
 
-    /// The library says on standard error when it doesn't do what it was asked to; the dynamic linker, when it can't
-    /// load it.
+    /// Checks for messages. The library prints one if it can't do what it was asked; the dynamic linker, if it can't
+    /// load the library.
     fn check(&self, outcome: &Outcome, ends: &[End]) -> Result<()> {
         if !ends.contains(&outcome.end) {
             return Err(No(outcome.describe()).into());
@@ -244,19 +244,19 @@ impl Sample {
     }
 }
 
-/// How a server may end that was asked to: SIGTERM is 15.
+/// How a server may end after it was asked to: SIGTERM is 15.
 const ENDS: &[End] = &[End::Code(0), End::Signal(15)];
 
-/// A server at work. Dropped, it is killed.
+/// A running server. Dropping it kills it.
 pub(super) struct Server<'a> {
     running: Running,
     bench: &'a Bench<'a>,
-    /// When its load began, CPU seconds.
+    /// The server's CPU seconds at the start of the load.
     cpu: f64,
 }
 
 impl Server<'_> {
-    /// Stops it, unmeasured.
+    /// Stops it without measuring.
     pub(super) fn stop(self) -> Result<()> {
         self.bench.check(&self.running.stop()?, ENDS).context("the server")
     }
@@ -270,7 +270,7 @@ impl Server<'_> {
         let power = Power::begin(self.bench.energy);
         let said = load.run()?;
         let watts = power.end();
-        // If the server is gone, report that.
+        // If the server has ended, report that.
         let cpu = cpu_seconds(&self.running.pid().to_string(), OWN).map(|cpu| cpu - self.cpu);
         let bench = self.bench;
         let outcome = self.running.stop()?;
@@ -280,29 +280,29 @@ impl Server<'_> {
     }
 }
 
-/// A TCP port of this machine's own that is free now.
+/// A local TCP port that is currently free.
 pub(super) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Does somebody listen there?
+/// Does anything listen on the port?
 pub(super) fn listens(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Fields of `/proc/PID/stat`, from its state on: a process's own CPU time, and that of its children that ended.
+/// Fields of `/proc/PID/stat`, counting from the state: the process's own CPU time, and that of its ended children.
 const OWN: [usize; 2] = [11, 12];
 pub(super) const CHILDREN: [usize; 2] = [13, 14];
 
-/// How long every process is looked at: reading its maps costs it time, and so it must cost all of them the same.
+/// How long every process is observed. Reading its maps costs it time, so all of them must pay the same.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Is a process noticed that runs for this long, and lacks what it should have?
+/// Is a process of this length observed, given that it lacks what it should have?
 fn looks(took: Duration, lacks: bool) -> bool {
     took < LOOK || lacks
 }
 
-/// CPU time in `fields`, hundredths of a second at best.
+/// The CPU time in `fields`, in steps of at least a hundredth of a second.
 pub(super) fn cpu_seconds(pid: &str, fields: [usize; 2]) -> Result<f64> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("cannot read '{path}'"))?;
@@ -356,7 +356,8 @@ mod tests {
 
     #[test]
     fn all_locks_are_looked_at_for_as_long() {
-        // Ours and glibc's alike, whatever was seen; then only who lacks the library is.
+        // Ours and glibc's must be treated alike, whatever was seen. After that, only processes without the library are
+        // observed.
         assert!(looks(LOOK / 2, true) && looks(LOOK / 2, false));
         assert!(looks(2 * LOOK, true) && !looks(2 * LOOK, false));
     }

@@ -1,4 +1,4 @@
-//! Figures from runs: ratios within rounds, bars, lines of files.
+//! Figures from runs: ratios within rounds, bars, and lines for files.
 
 use super::bench::{Sample, Tail};
 use super::list::Program;
@@ -7,7 +7,7 @@ use lockwright_numbers::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// What is compared.
+/// The compared figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Rate,
@@ -20,11 +20,11 @@ use Metric::{Cpu, Longest, P99, P999, Rate};
 
 pub(super) const METRICS: [Metric; 5] = [Rate, P99, P999, Longest, Cpu];
 
-/// The default lock: what is promised of it.
+/// The default lock, for which there are promises.
 const JUDGED: &str = "auto";
 
 impl Metric {
-    /// Of a column.
+    /// The heading of a column.
     pub(super) fn head(self) -> &'static str {
         match self {
             Rate => "ops/s",
@@ -45,7 +45,7 @@ impl Metric {
         }
     }
 
-    /// `None`: a batch program is one operation and has no percentiles.
+    /// `None`: a batch program is a single operation, without percentiles.
     pub(super) fn of(self, sample: &Sample) -> Option<f64> {
         match (self, sample.tails) {
             (Rate, _) => Some(sample.rate),
@@ -58,7 +58,7 @@ impl Metric {
         }
     }
 
-    /// What the default's ratio to glibc's is to be: a bound, and whether it is the lowest.
+    /// The bar for the default's ratio to glibc: a bound, and whether it is a minimum.
     pub(super) fn bar(self) -> Option<(f64, bool)> {
         match self {
             Rate => Some((0.98, true)),
@@ -74,7 +74,7 @@ pub(super) struct Results {
     pub(super) program: &'static Program,
     /// The first is glibc.
     pub(super) locks: Vec<String>,
-    /// Of each lock, one a round.
+    /// For each lock, one run per round.
     pub(super) runs: Vec<Vec<Sample>>,
 }
 
@@ -87,18 +87,19 @@ impl Results {
         self.values(metric, lock).map(|all| spread(&all))
     }
 
-    /// Energy of an operation (EPO), J; throughput per power (TPP) is its inverse. `None`: nothing measured it.
+    /// Energy per operation (EPO), J; throughput per power (TPP) is its inverse. `None`: not measured.
     pub(super) fn joules(&self, lock: usize) -> Option<Vec<f64>> {
         self.runs[lock].iter().map(|sample| sample.joules).collect()
     }
 
-    /// TPP to glibc's of the same round.
+    /// TPP relative to glibc's in the same round.
     pub(super) fn tpp_ratio(&self, lock: usize) -> Option<Spread> {
         let (own, base) = (self.joules(lock)?, self.joules(0)?);
         Some(spread(&base.iter().zip(&own).map(|(base, own)| base / own).collect::<Vec<_>>()))
     }
 
-    /// To glibc's of the same round, a round each. Zero by zero (CPU time below what is counted) is one.
+    /// Ratios to glibc's figure in the same round, one per round. If both are zero (CPU time below the resolution), the
+    /// ratio is one.
     pub(super) fn ratios(&self, metric: Metric, lock: usize) -> Option<Vec<f64>> {
         let (own, base) = (self.values(metric, lock)?, self.values(metric, 0)?);
         let ratio = |(own, base): (&f64, &f64)| if own == base { 1.0 } else { own / base };
@@ -109,7 +110,7 @@ impl Results {
         self.ratios(metric, lock).map(|all| spread(&all))
     }
 
-    /// Of the table: glibc's own figure, the ratio of others.
+    /// A cell of the table: glibc's own figure, or another lock's ratio.
     pub(super) fn cell(&self, metric: Metric, lock: usize) -> String {
         let text = if lock == 0 {
             self.value(metric, 0).map(|value| match metric {
@@ -122,14 +123,14 @@ impl Results {
         text.unwrap_or_else(|| "-".into())
     }
 
-    /// Is this ratio within its bar? `None`: there is none for this lock.
+    /// Does this ratio meet its bar? `None`: there is no bar for this lock.
     pub(super) fn is_met(&self, metric: Metric, lock: usize) -> Option<bool> {
         let (bound, lowest) = metric.bar().filter(|_| self.locks[lock] == JUDGED)?;
         let ratio = self.ratio(metric, lock)?.median;
         Some(if lowest { ratio >= bound } else { ratio <= bound })
     }
 
-    /// One line for each bar that is missed.
+    /// One line for each missed bar.
     pub(super) fn missed(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for lock in 1..self.locks.len() {
@@ -153,7 +154,7 @@ impl Results {
         lines
     }
 
-    /// One line a run.
+    /// One line per run.
     pub(super) fn raw(&self, csv: &mut String) {
         for (lock, runs) in self.locks.iter().zip(&self.runs) {
             for (round, sample) in runs.iter().enumerate() {
@@ -230,7 +231,7 @@ mod tests {
 
     fn sample(rate: f64, ns: f64) -> Sample {
         let tails = Tails { p50: ns, p99: 2.0 * ns, p999: 3.0 * ns, longest: 4.0 * ns };
-        // Always 50 W.
+        // The power is always 50 W.
         let joules = Some(50.0 / rate);
         Sample { rate, cpu_ns: 1e9 / rate, joules, tails: Tail::Of(tails), output: None }
     }
@@ -241,7 +242,7 @@ mod tests {
     }
 
     impl Results {
-        /// As wide as figures get.
+        /// An example with the widest possible figures.
         pub(in super::super) fn example(program: &'static Program) -> Results {
             let runs = vec![vec![sample(123_456.0, 123_456.0)], vec![sample(22_345.0, 1e9)]];
             Results { program, locks: vec!["glibc".into(), "auto".into()], runs }
@@ -258,7 +259,7 @@ mod tests {
             Results { program: &PROGRAMS[0], locks: vec!["glibc".into(), "auto".into()], runs };
         let ratio = results.ratio(Rate, 1).unwrap();
         assert_eq!((ratio.median, ratio.min), (1.0, 0.9));
-        // At equal power, throughput per power is throughput.
+        // At equal power, TPP ratios equal throughput ratios.
         let tpp = results.tpp_ratio(1).unwrap();
         assert!((tpp.median - 1.0).abs() < 1e-9 && (tpp.min - 0.9).abs() < 1e-9);
         assert_eq!(results.cell(P99, 1), "1.10");

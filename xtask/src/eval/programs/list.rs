@@ -1,5 +1,4 @@
-//! The programs: what is installed, how each is run, and what its operations are. All are Debian's own
-//! packages.
+//! The programs: what must be installed, how to run each, and what its operations are. All come from Debian packages.
 
 use super::bench::{Bench, Sample, free_port, listens};
 use super::load;
@@ -17,10 +16,10 @@ use std::thread;
 /// One row of the evaluation.
 pub(super) struct Program {
     pub(super) id: &'static str,
-    /// As its authors write it, and what is done with it.
+    /// The name as its authors spell it, and the load.
     pub(super) name: &'static str,
     pub(super) packages: &'static [&'static str],
-    /// What its operations are, in HTML.
+    /// A description of its operations, in HTML.
     pub(super) workload: &'static str,
     pub(super) run: fn(&Bench) -> Result<Sample>,
 }
@@ -30,7 +29,7 @@ const PUTS: &str = "Puts of 100 bytes at random keys into an empty database in m
 const READS: &str =
     "Gets of 100,000 keys, all in the cache, while one thread more puts; the gets are measured.";
 
-/// Work of batch programs is for about the load's seconds on two CPUs.
+/// Batch programs get work for about the length of the load on two CPUs.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         id: "memcached",
@@ -231,7 +230,7 @@ fn nginx(bench: &Bench) -> Result<Sample> {
     );
     let file = bench.dir.join("nginx.conf");
     save(&file, &settings)?;
-    // Debian's users don't all have sbin in their PATH.
+    // Not all of Debian's users have sbin in their PATH.
     let program = bench.program("/usr/sbin/nginx").args([
         "-e".as_ref(),
         "stderr".as_ref(),
@@ -247,7 +246,7 @@ fn nginx(bench: &Bench) -> Result<Sample> {
 }
 
 fn mariadb(bench: &Bench) -> Result<Sample> {
-    /// The server on the data in `dir`.
+    /// Sets up the server with the data in `dir`.
     fn server(program: Child, dir: &Path, data: &Path) -> Child {
         let user: &[&str] = if is_root() { &["--user=root"] } else { &[] };
         program
@@ -306,7 +305,7 @@ fn leveldb(bench: &Bench, load: &str, threads: u32) -> Result<Sample> {
         Ok(())
     })?;
     let driver = driver.to_str().context("a folder's name is no text")?;
-    // Many keys where they are put; as many as fit the cache where they are read.
+    // Many keys for puts; for gets, as many as fit the cache.
     let keys = if load == "fillrandom" { "1000000" } else { "100000" };
     bench.driver(
         bench
@@ -317,7 +316,7 @@ fn leveldb(bench: &Bench, load: &str, threads: u32) -> Result<Sample> {
     )
 }
 
-/// RocksDB's own bench, as Debian has it.
+/// RocksDB's own benchmark from Debian.
 fn db_bench(child: Child, bench: &Bench, load: &str) -> Child {
     child.args([
         format!("--benchmarks={load}"),
@@ -399,7 +398,7 @@ fn gstreamer(bench: &Bench) -> Result<Sample> {
     bench.batch(program, f64::from(frames))
 }
 
-/// Compresses `megabytes` a second of load; the input's name comes last.
+/// Compresses `megabytes` per second of load. The input's name comes last.
 fn compress(bench: &Bench, megabytes: u32, command: &[&str]) -> Result<Sample> {
     let megabytes = megabytes * bench.seconds;
     let input =
@@ -408,7 +407,7 @@ fn compress(bench: &Bench, megabytes: u32, command: &[&str]) -> Result<Sample> {
     bench.batch(program, f64::from(megabytes))
 }
 
-/// The same each time (xorshift).
+/// A deterministic generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -420,7 +419,7 @@ impl Random {
     }
 }
 
-/// The given number of bytes of something like words, frequent ones and rare ones.
+/// This number of bytes of word-like text, with frequent and rare words.
 fn text(bytes: usize) -> Vec<u8> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut text = Vec::with_capacity(bytes + 16);
@@ -438,7 +437,7 @@ fn text(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// A film of moving patterns with some noise, 640 x 360, in YUV4MPEG2.
+/// A film of moving patterns with noise, 640 x 360, in YUV4MPEG2.
 fn picture(path: &Path, frames: u32) -> Result<()> {
     const WIDTH: u32 = 640;
     const HEIGHT: u32 = 360;

@@ -1,4 +1,4 @@
-//! What load generators print, read.
+//! Parses the output of load generators.
 
 use anyhow::{Context, Result, ensure};
 use lockwright_numbers::Times;
@@ -12,7 +12,7 @@ pub(super) struct Tails {
     pub(super) longest: f64,
 }
 
-/// What a load generator said of one run.
+/// A load generator's report on one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Load {
     /// Operations per second.
@@ -31,7 +31,7 @@ impl Tails {
     }
 }
 
-/// The number after `label`, wherever that stands first.
+/// The number after the first occurrence of `label`.
 fn number(text: &str, label: &str) -> Result<f64> {
     let found = text.find(label).map(|at| &text[at + label.len()..]);
     let word = found.and_then(|rest| rest.split_whitespace().next());
@@ -40,8 +40,8 @@ fn number(text: &str, label: &str) -> Result<f64> {
         .with_context(|| format!("no number after '{label}'"))
 }
 
-/// memcaslap counts latencies by powers of two: the n-th place holds 2^(n-1) to 2^n us. Within a place we go
-/// geometrically, so its percentiles move as the counts do, but are no better than that.
+/// memcaslap counts latencies in powers of two: bucket n holds 2^(n-1) to 2^n us. We interpolate geometrically within a
+/// bucket. So percentiles change with the counts, but are not more precise than that.
 pub(super) fn memcaslap(text: &str) -> Result<Load> {
     let total = text.rfind("Total Statistics (").context("no 'Total Statistics'")?;
     let total = &text[total..];
@@ -75,7 +75,7 @@ pub(super) fn memcaslap(text: &str) -> Result<Load> {
     })
 }
 
-/// redis-benchmark's P99.9 is that of its list which comes next: 99.902 %.
+/// For P99.9 we use the next percentile in redis-benchmark's list: 99.902 %.
 pub(super) fn redis_benchmark(text: &str) -> Result<Load> {
     let header = "p50       p95       p99       max";
     let summary = text.find(header).map(|at| &text[at + header.len()..]);
@@ -106,7 +106,7 @@ pub(super) fn redis_benchmark(text: &str) -> Result<Load> {
     })
 }
 
-/// For wrk: its own report has no P99.9.
+/// A script for wrk, whose own report lacks P99.9.
 pub(super) const WRK_SCRIPT: &str = r#"done = function(summary, latency)
   local e = summary.errors
   io.write(string.format("requests: %d\nduration: %d\n", summary.requests, summary.duration))
@@ -135,7 +135,7 @@ pub(super) fn wrk(text: &str) -> Result<Load> {
     })
 }
 
-/// sysbench with `--histogram=on`: places 2 % wide.
+/// sysbench with `--histogram=on`: buckets are 2 % wide.
 pub(super) fn sysbench(text: &str) -> Result<Load> {
     let mut latency = Times::default();
     let list = text.lines().skip_while(|line| !line.contains("- distribution -")).skip(1);
@@ -153,7 +153,8 @@ pub(super) fn sysbench(text: &str) -> Result<Load> {
     })
 }
 
-/// RocksDB's `db_bench --histogram` of `load`: within places 1.5 wide it goes linearly, the longest is exact.
+/// The report of RocksDB's `db_bench --histogram` on `load`. Each bucket is 1.5 times the one before; we interpolate
+/// linearly. The longest latency is exact.
 pub(super) fn db_bench(text: &str, load: &str) -> Result<Load> {
     let report = text.find(&format!("\n{load} ")).map(|at| &text[at..]);
     let report = report.with_context(|| format!("no report of '{load}'"))?;

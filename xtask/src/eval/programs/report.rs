@@ -1,4 +1,4 @@
-//! The report: one HTML page that needs nothing else, its plot as a file, and the figures behind it.
+//! The report: one self-contained HTML page, its plot as a file, and the figures behind it.
 
 use super::figures::{METRICS, Metric, RAW, Results, rate};
 use super::{Evaluation, GLIBC};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const INTERRUPTED: &str = "Interrupted: some programs, or rounds of the last one, are missing";
 const QUICK: &str = "A quick run: it shows that everything works. The figures mean nothing";
 
-/// Writes all files to `out`; the answer is the page's path.
+/// Writes all files to `out`, and returns the page's path.
 pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     fs::create_dir_all(out).with_context(|| format!("cannot make '{}'", out.display()))?;
     let mut raw = RAW.to_owned();
@@ -50,7 +50,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     Ok(page_path)
 }
 
-/// Sentences that the figures must not be read without.
+/// Warnings that readers of the figures must see.
 fn warnings(evaluation: &Evaluation) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(evaluation.quick.then(|| QUICK.to_owned()));
@@ -65,12 +65,12 @@ fn warnings(evaluation: &Evaluation) -> Vec<String> {
     warnings
 }
 
-/// What lies in the folder, for people who find it.
+/// The folder's README.
 fn readme(evaluation: &Evaluation) -> String {
     let mut text = format!(
         "# Unmodified programs: real\n\nAll figures are *real*. `report.html` has all of it; docs/eval.md of the project \
          says what runs and how it is compared.\n\n| what | value |\n|---|---|\n| machine | {} |\n| date | {} |\n\
-         | command | `{}` |\n| runs | {} rounds of {} s |\n| other programs | {:.1} % of the CPUs meanwhile |\n\n",
+         | command | `{}` |\n| runs | {} rounds of {} s |\n| other programs | {:.1} % of the CPUs |\n\n",
         machine(&evaluation.libc),
         evaluation.date,
         evaluation.command,
@@ -81,7 +81,7 @@ fn readme(evaluation: &Evaluation) -> String {
     for warning in warnings(evaluation) {
         let _ = writeln!(text, "{warning}.\n");
     }
-    text.push_str("Times glibc's of the same round: medians, smallest and largest in brackets.\n\n| program | lock |");
+    text.push_str("Ratios to glibc in the same round: medians, with smallest and largest in brackets.\n\n| program | lock |");
     for metric in METRICS {
         let _ = write!(text, " {} |", metric.head());
     }
@@ -111,7 +111,7 @@ fn readme(evaluation: &Evaluation) -> String {
     }
     let _ = writeln!(
         text,
-        "\n{}. TPP (operations a joule) and EPO (its inverse) stand in summary.json.",
+        "\n{}. TPP (operations per joule) and EPO (its inverse) are in summary.json.",
         evaluation.energy
     );
     text + "\n![programs.svg](programs.svg)\n"
@@ -127,8 +127,8 @@ fn report(evaluation: &Evaluation, plot: &str) -> String {
         p.lead { "Debian’s own programs, under glibc’s lock and under ours, on this machine." }
         @for text in warnings(evaluation) { (page::warning(text + ".")) }
         h2 { "Times glibc’s" }
-        (page::figure(plot, "Large dots: median of the ratios within a round. Small dots: the rounds. Dashed lines: what \
-            is wanted of auto. The scale is logarithmic; what lies beyond its ends is drawn at them."))
+        (page::figure(plot, "Large dots: median of the ratios within a round. Small dots: the rounds. Dashed lines: the \
+            bars for auto. The scale is logarithmic; values beyond its ends are drawn at the ends."))
         @for results in &evaluation.results {
             h2 { (results.program.name) }
             p { (PreEscaped(results.program.workload)) }
@@ -184,21 +184,21 @@ fn method(evaluation: &Evaluation) -> Markup {
             ("Our locks", html! { "the same program with " code { "LD_PRELOAD=liblockwright.so" } " and "
                 code { "LOCKWRIGHT_LOCK" } "; each run made sure that the library was in the process, and had no \
                 complaint." }),
-            ("Loads", html! { "run on the same CPUs, without the library. Servers listen on the loopback; data lie in \
+            ("Loads", html! { "run on the same CPUs, without the library. Servers listen on the loopback; their data are in \
                 memory where there is room." }),
             ("CPU", html! { "of the program alone, in user and kernel mode, counted in hundredths of a second." }),
-            ("Batch", html! { "programs that only end: throughput is work by time, the longest operation is the whole \
+            ("Batch", html! { "programs that run to their end: throughput is work per time, the longest operation is the whole \
                 run. What they wrote was the same in all runs." }),
             ("Bars", html! { "of auto: throughput at least 0.98, P99 at most 1.05, longest at most 1.10 of glibc’s, \
                 medians." }),
             ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.disturbance * 100.0))
-                " % of the CPUs meanwhile." }),
+                " % of the CPUs during the measurement." }),
             ("Files", html! { code { "runs.csv" } ": each run; " code { "summary.json" } ": medians and verdicts." }),
         ]))
     }
 }
 
-/// Each program a group of rows, each metric a column, each lock a row: its ratio to glibc's.
+/// One group of rows per program, one column per metric, one row per lock: its ratio to glibc.
 fn plot(results: &[Results]) -> String {
     let column = |metric: Metric| {
         let better = if metric == Metric::Rate { "more is better" } else { "less is better" };
@@ -269,7 +269,7 @@ mod tests {
         let readme = fs::read_to_string(dir.path().join("README.md")).unwrap();
         assert!(readme.contains("| **missed** 0.18 [0.18 .. 0.18] |"), "{readme}");
         let plot = fs::read_to_string(dir.path().join("programs.svg")).unwrap();
-        // A round is a disc and a ring; a median, a disc or an arrow; and the key has one.
+        // Each round has a disc and a ring; a median has a disc or an arrow; and the key has one mark.
         let locks = evaluation.results[0].locks.len() - 1;
         let rounds = evaluation.results[0].runs[0].len();
         let marks = plot.matches("<circle").count() + plot.matches("<polygon").count();

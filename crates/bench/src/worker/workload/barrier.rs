@@ -7,7 +7,7 @@ use crate::worker::pass::{Line, Pass, answer_of};
 use std::cell::UnsafeCell;
 use std::time::Duration;
 
-/// All threads meet, again and again: the last one wakes the others.
+/// All threads meet repeatedly. The last one to arrive wakes the others.
 pub(in crate::worker) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
     #[derive(Default)]
     struct State {
@@ -16,7 +16,7 @@ pub(in crate::worker) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
         over: bool,
     }
     struct Shared(UnsafeCell<State>);
-    // SAFETY: touched under the monitor only; if that fails, the rounds don't add up.
+    // SAFETY: accessed only under the monitor; if that fails, the rounds don't add up.
     unsafe impl Sync for Shared {}
 
     let threads = spec.point.threads;
@@ -43,7 +43,7 @@ pub(in crate::worker) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
                     if (*state()).arrived == threads {
                         (*state()).arrived = 0;
                         (*state()).round += 1;
-                        // The last one decides for all: otherwise some would wait for those who left.
+                        // The last one decides for all. Otherwise, some would wait for threads that have left.
                         (*state()).over = pass.stopped();
                         monitor.0.notify_all(0);
                     } else {

@@ -1,5 +1,5 @@
-//! Threads that take one of several mutexes at random, and ask for it in one of several ways: what a program does whose
-//! parts don't know each other.
+//! Threads take one of several mutexes at random, and request it in one of several ways, like a program made of
+//! independent parts.
 
 use crate::compute::{Plan, Random};
 use crate::point::Call;
@@ -10,7 +10,7 @@ use crate::worker::times::{Times, percentiles};
 use crate::worker::turn::{Ask, Tally, turn};
 use std::time::Duration;
 
-/// Of a thread's acquisitions by `yield`, one in this many yields the CPU in its section.
+/// Of a thread's acquisitions by `yield`, one in this many yields the CPU during its critical section.
 const YIELD_EVERY: u64 = 64;
 
 /// A mutex and what it protects.
@@ -25,11 +25,11 @@ struct Draw<'a> {
     timeout_us: u32,
 }
 
-/// How one operation asks for its mutex.
+/// How one operation requests its mutex.
 #[derive(Clone, Copy)]
 struct Drawn {
     call: Call,
-    /// Until the deadline, if there is one.
+    /// The time until the deadline, if there is one.
     time: Duration,
 }
 
@@ -53,7 +53,7 @@ impl<M: Mutex> Ask<M> for Drawn {
     }
 }
 
-/// One thread's loop. `STAMP`: the latency pass, which takes three times an operation.
+/// One thread's loop. `STAMP`: this is the latency pass, which takes three timestamps per operation.
 #[inline(always)]
 fn one<M: Mutex, const STAMP: bool>(
     draw: &Draw<'_>,
@@ -75,7 +75,7 @@ fn one<M: Mutex, const STAMP: bool>(
             yields += 1;
             yields % YIELD_EVERY == 0
         };
-        // Drawn anew only where it is asked for: the others' loops are as short as those of `mutex`.
+        // Only drawn if needed, so that the other loops are as short as those of `mutex`.
         let time = match call.has_deadline() {
             true => Duration::from_nanos(random.next() % (u64::from(draw.timeout_us) * 1000 + 1)),
             false => Duration::ZERO,
@@ -137,7 +137,7 @@ pub(in crate::worker) fn calls<M: Mutex>(
     answer.expected = ops + timed.as_ref().map_or(0, |timed| sum(&timed.threads));
     let mut all = Times::new();
     for ran in timed.iter().flat_map(|timed| &timed.threads) {
-        // Equal bounds: adding cannot fail.
+        // The bounds are equal, so adding can't fail.
         let _ = all.wait.add(&ran.times.wait);
         let _ = all.hold.add(&ran.times.hold);
     }

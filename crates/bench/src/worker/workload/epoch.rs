@@ -12,7 +12,7 @@ use lockwright_numbers::recorder;
 use lockwright_platform::Platform;
 use std::time::{Duration, Instant};
 
-/// How many classes of cores are distinguished: as many as the topology has.
+/// Number of classes of cores, as in the topology.
 const CLASSES: usize = lockwright_native::topology::CLASSES;
 
 /// One class's epochs.
@@ -29,7 +29,7 @@ impl EpochTimes {
 
 /// The paper's Bench-1: epochs with four critical sections of different lengths under two locks.
 pub(in crate::worker) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32) -> Answer {
-    /// Which lock, and the length in fifths of the mean.
+    /// The lock, and the length in fifths of the mean.
     const SECTIONS: [(usize, u32); 4] = [(0, 2), (1, 4), (0, 6), (1, 8)];
     let point = &spec.point;
     let locks = [Line(M::new()), Line(M::new())];
@@ -87,7 +87,7 @@ pub(in crate::worker) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32)
     for class in 0..CLASSES {
         let mut sum = EpochTimes::new();
         for times in passed.threads.iter().filter_map(|(_, times)| times[class].as_ref()) {
-            // Equal bounds: adding cannot fail.
+            // The bounds are equal, so adding can't fail.
             let _ = sum.latency.add(&times.latency);
             let _ = overall.latency.add(&times.latency);
             sum.violations += times.violations;
@@ -108,7 +108,7 @@ pub(in crate::worker) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32)
     };
     let mut answer = answer_of(&passed, overall.latency.len());
     answer.elapsed_ns = passed.elapsed.saturating_sub(settling).as_nanos() as u64;
-    // CPU time and energy are those of the whole run: their share.
+    // CPU time and energy cover the whole run. Take the measured share.
     let share = measured.as_secs_f64() / passed.elapsed.as_secs_f64().max(measured.as_secs_f64());
     answer.cpu_ns = (answer.cpu_ns as f64 * share) as u64;
     answer.joules = answer.joules.map(|joules| joules * share);

@@ -1,4 +1,4 @@
-//! What an empty epoch costs.
+//! The cost of an empty epoch.
 
 use crate::spec::Answer;
 use crate::system;
@@ -6,10 +6,10 @@ use crate::worker::epoch_api::EpochApi;
 use crate::worker::pass::unsupported;
 use std::time::{Duration, Instant};
 
-/// Empty epochs between two readings of the clock.
+/// Number of empty epochs between two timestamps.
 const BATCH: u64 = 2_000;
 
-/// What an empty epoch costs in time, and each thread's part of one in memory.
+/// The time that an empty epoch takes, and the memory that it takes per thread.
 pub(in crate::worker) fn cost() -> Answer {
     let Some(api) = EpochApi::find() else { return unsupported() };
     const SLO_NS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ pub(in crate::worker) fn cost() -> Answer {
             api.end(id, SLO_NS);
         }
     };
-    // Until the library knows its clock's rate, which it learns from readings some 10 ms apart.
+    // Wait until the library knows its clock's rate, which it learns from readings some 10 ms apart.
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(60) {
         pairs(1, 2);
@@ -35,14 +35,14 @@ pub(in crate::worker) fn cost() -> Answer {
     }
     let elapsed = measuring.elapsed();
     batches.sort_unstable();
-    // Tables that all threads share, and this thread's own, are there after this.
+    // After this, the tables that all threads share, and this thread's own, exist.
     pairs(0, 1024);
-    // 512 epochs of 24 bytes are three pages, wherever the first one lies.
+    // 512 epochs of 24 bytes fill three pages, wherever the first one is.
     const HALF: libc::c_int = 512;
     const THREADS: u64 = 8;
     let mut grown = 0;
     std::thread::scope(|scope| {
-        // All stay until the last one is done: the library may give an ended thread's memory to a new one.
+        // All threads stay until the last one is done: the library may reuse an ended thread's memory.
         let mut staying = Vec::new();
         for _ in 0..THREADS {
             let (said, hear) = std::sync::mpsc::channel();

@@ -1,4 +1,4 @@
-//! Memory that locks take.
+//! The memory that locks take.
 
 use crate::spec::Answer;
 use crate::system;
@@ -7,15 +7,15 @@ use crate::worker::pass::Guarded;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// How much memory `locks` locks take beside themselves.
+/// How much memory `locks` locks take in addition to themselves.
 pub(in crate::worker) fn memory<M: Mutex>(locks: u32, contended: bool) -> Answer {
-    /// The first locks only warm up: stacks, tables and thread data are not a lock's own.
+    /// The first locks only warm up: stacks, tables and thread data don't belong to a lock.
     pub(super) const WARM_UP: usize = 256;
     let count = locks as usize + WARM_UP;
     let mut array: Vec<M> = Vec::with_capacity(count);
     for i in 0..count {
-        // SAFETY: within the capacity. Volatile: zeros written plainly may become a zeroed allocation,
-        // whose pages are mapped by the first touch only, and then count as the locks'.
+        // SAFETY: within the capacity. Volatile: plain zero writes may become a zeroed allocation,
+        // whose pages are mapped only at the first access, and would count as the locks'.
         unsafe { array.as_mut_ptr().add(i).write_volatile(M::new()) };
     }
     // SAFETY: the loop wrote them all.
@@ -52,7 +52,7 @@ pub(in crate::worker) fn memory<M: Mutex>(locks: u32, contended: bool) -> Answer
                     std::thread::yield_now();
                 }
                 if contended {
-                    // Long enough for the other one to have come to the lock.
+                    // Long enough for the other thread to reach the lock.
                     let asked = Instant::now();
                     while asked.elapsed() < Duration::from_micros(5) {
                         std::hint::spin_loop();

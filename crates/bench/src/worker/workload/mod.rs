@@ -1,4 +1,4 @@
-//! What the threads do: one file a workload.
+//! What the threads do: one file per workload.
 
 pub(super) mod barrier;
 pub(super) mod calls;

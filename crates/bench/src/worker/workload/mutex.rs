@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 /// How long each thread is timed alone.
 const ALONE: Duration = Duration::from_micros(600);
 
-/// What one competing thread did.
+/// The results of one competing thread.
 struct Ran {
     tally: Tally,
     class: u8,
     alone_ns: f64,
 }
 
-/// Time per operation of `plan` without any lock: the best of a few stretches.
+/// Time per operation of `plan` without any lock: the best of several stretches.
 fn alone(plan: &mut Plan) -> f64 {
     const STRETCHES: u32 = 3;
     (0..STRETCHES)
@@ -45,7 +45,7 @@ fn alone(plan: &mut Plan) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-/// One thread's loop. `STAMP`: the latency pass, which takes three times an operation.
+/// One thread's loop. `STAMP`: this is the latency pass, which takes three timestamps per operation.
 #[inline(always)]
 fn compete<M: Mutex, const STAMP: bool>(
     how: impl Ask<M>,
@@ -71,7 +71,7 @@ fn compete<M: Mutex, const STAMP: bool>(
     Ran { tally, class: Native::place().class.0, alone_ns }
 }
 
-/// Lock, critical section, unlock, gap; also with trylock and deadlines.
+/// Lock, critical section, unlock, gap; also with trylock and with deadlines.
 pub(in crate::worker) fn competition<M: Mutex>(spec: &Spec) -> Answer {
     match spec.point.work {
         Work::Trylock => between::<M>(Try, spec),
@@ -82,7 +82,7 @@ pub(in crate::worker) fn competition<M: Mutex>(spec: &Spec) -> Answer {
     }
 }
 
-/// All threads, which ask in one way.
+/// Runs all threads with one way to request the lock.
 fn between<M: Mutex>(how: impl Ask<M>, spec: &Spec) -> Answer {
     let point = &spec.point;
     let lock = Line(M::new());
@@ -127,7 +127,7 @@ fn between<M: Mutex>(how: impl Ask<M>, spec: &Spec) -> Answer {
     }
     let mut all = Times::new();
     for ran in timed.iter().flat_map(|t| &t.threads) {
-        // Equal bounds: adding cannot fail.
+        // The bounds are equal, so adding can't fail.
         let _ = all.wait.add(&ran.tally.times.wait);
         let _ = all.hold.add(&ran.tally.times.hold);
         let class = classes.entry(ran.class).or_insert_with(|| (0, 0, Times::new()));

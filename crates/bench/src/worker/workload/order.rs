@@ -1,4 +1,4 @@
-//! The order in which a lock serves.
+//! The order in which a lock serves its threads.
 
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
@@ -9,19 +9,19 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Acquisitions that the order of arrival is recorded for.
+/// Number of acquisitions whose order of arrival is recorded.
 const ORDER_LOG: usize = 1 << 19;
 
-/// Who overtakes whom: each acquisition draws a ticket just before it asks.
+/// Which threads overtake which: each acquisition draws a ticket just before its request.
 pub(in crate::worker) fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
     pub(super) struct Log(UnsafeCell<Vec<(u64, u64)>>);
-    // SAFETY: written under the lock only; if that fails, the tickets don't add up.
+    // SAFETY: written only under the lock; if that fails, the tickets don't add up.
     unsafe impl Sync for Log {}
 
     let point = &spec.point;
     let lock = Line(M::new());
     let tickets = Line(AtomicU64::new(0));
-    // Filled once, so that no page is mapped while we measure.
+    // Written once in advance, so that no page is mapped during the measurement.
     let mut entries = vec![(u64::MAX, u64::MAX); ORDER_LOG];
     entries.clear();
     let log = Line(Log(UnsafeCell::new(entries)));
@@ -43,7 +43,7 @@ pub(in crate::worker) fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
                 let arrived = epoch.elapsed().as_nanos() as u64;
                 let ticket = tickets.0.fetch_add(1, Relaxed);
                 let section = || {
-                    // SAFETY: the log is touched under the lock only, and has room.
+                    // SAFETY: the log is accessed only under the lock, and has space.
                     let log = unsafe { &mut *log.0.get() };
                     log.push((ticket, arrived));
                     compute(step.cs);
@@ -68,7 +68,7 @@ pub(in crate::worker) fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
     for &(ticket, _) in log {
         match seen.get_mut(ticket as usize) {
             Some(seen) if !*seen => *seen = true,
-            // Lost, torn or doubled: the lock let two in.
+            // A ticket is missing, torn or duplicated: the lock let two threads in.
             _ => {
                 answer.counted = !answer.expected;
                 return answer;

@@ -7,10 +7,10 @@ use crate::worker::pass::{Line, Pass, answer_of};
 use std::cell::UnsafeCell;
 use std::time::Duration;
 
-/// Places in the queue.
+/// Capacity of the queue.
 const QUEUE: usize = 64;
 
-/// A bounded queue under one mutex with two condition variables, as in every textbook.
+/// A textbook bounded queue: one mutex with two condition variables.
 pub(in crate::worker) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumers: u32) -> Answer {
     struct Ring {
         slots: [u64; QUEUE],
@@ -19,7 +19,7 @@ pub(in crate::worker) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumer
         sum: u64,
     }
     struct Shared(UnsafeCell<Ring>);
-    // SAFETY: touched under the monitor only; if that fails, the sums tell.
+    // SAFETY: accessed only under the monitor; if that fails, the sums show it.
     unsafe impl Sync for Shared {}
     const NOT_FULL: usize = 0;
     const NOT_EMPTY: usize = 1;
@@ -82,7 +82,7 @@ pub(in crate::worker) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumer
             (ops, sum)
         },
         || {
-            // Under the lock, so that nobody looks at `stop` before and falls asleep after.
+            // Under the lock, so that no thread checks `stop` before this and falls asleep after it.
             drop(monitor.0.lock());
             monitor.0.notify_all(NOT_FULL);
             monitor.0.notify_all(NOT_EMPTY);

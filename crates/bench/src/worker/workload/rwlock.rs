@@ -9,17 +9,17 @@ use hdrhistogram::Histogram;
 use lockwright_numbers::recorder;
 use std::time::{Duration, Instant};
 
-/// What one thread did.
+/// The results of one thread.
 struct Ran {
     ops: u64,
     writes: u64,
-    /// Reads that saw a write by halves.
+    /// Reads that saw half of a write.
     torn: u64,
     /// How long its writes waited for the lock.
     waits: Histogram<u64>,
 }
 
-/// One thread's loop. `STAMP`: the latency pass, which takes two times a write.
+/// One thread's loop. `STAMP`: this is the latency pass, which takes two timestamps per write.
 #[inline(always)]
 fn read_and_write<L: Rw, const STAMP: bool>(
     pass: &Pass<'_>,
@@ -66,7 +66,7 @@ fn read_and_write<L: Rw, const STAMP: bool>(
     ran
 }
 
-/// As threads that compete do, but `reads` per cent of the operations only read. Waits are those of the writes.
+/// As competing threads do, except that `reads` per cent of the operations only read. Waits are those of the writes.
 pub(in crate::worker) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> Answer {
     let point = &spec.point;
     let lock = Line(L::new());
@@ -102,7 +102,7 @@ pub(in crate::worker) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> 
         .sum();
     let mut waits = recorder();
     for ran in timed.iter().flat_map(|timed| &timed.threads) {
-        let _ = waits.add(&ran.waits); // equal bounds: adding cannot fail
+        let _ = waits.add(&ran.waits); // the bounds are equal, so adding can't fail
     }
     answer.wait = percentiles(&waits);
     answer

@@ -1,4 +1,4 @@
-//! What a lock costs when nobody competes for it.
+//! The cost of a lock without competition.
 
 use crate::spec::{Answer, Spec};
 use crate::system;
@@ -8,10 +8,10 @@ use lockwright_energy::Source;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Pairs between two readings of the clock when nobody competes.
+/// Number of pairs between two timestamps.
 const BATCH: u64 = 2_000;
 
-/// Nobody competes. The rate is that of the median batch: a stall of the machine spoils one batch only.
+/// Only one thread locks. The rate is that of the median batch, so a stall of the machine spoils only one batch.
 pub(in crate::worker) fn uncontended<M: Mutex>(spec: &Spec, second_thread: bool) -> Answer {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
