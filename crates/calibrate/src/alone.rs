@@ -1,4 +1,4 @@
-//! What a core does by itself: clock rate, instructions, its own cache, memory.
+//! What a single core does: clock rate, instructions, its own cache, memory.
 
 use crate::chain::Chain;
 use crate::stats::Sample;
@@ -10,7 +10,7 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Instant;
 
-/// A value on a cache line of its own.
+/// A value on a separate cache line.
 #[repr(align(128))]
 struct Aligned<T>(T);
 
@@ -24,13 +24,13 @@ pub(crate) enum Measure {
     Store,
     /// An addition, an exchange, and a compare-and-exchange of a word in the core's own cache, one after the other.
     Atomic,
-    /// The same, with a store to the word after each, as when a lock is taken and released.
+    /// As `Atomic`, with a store to the word after each operation, as when a lock is taken and released.
     AtomicStore,
-    /// Reading, modifying and writing a line in the core's own cache, among others.
+    /// Reading, modifying and writing a line in the core's own cache, one of many.
     Line,
     Pause,
     Clock,
-    /// Reading a line that no cache has.
+    /// Reading a line that is in no cache.
     Cold,
 }
 
@@ -66,8 +66,8 @@ pub(crate) fn round(cpu: usize) -> Vec<Sample> {
     })
 }
 
-/// How long a turn of waiting takes with each instruction that this processor has, ns: the median of several runs.
-/// Nobody writes the watched word.
+/// How long a pause takes with each instruction that this processor has, ns: the median of several runs. The watched
+/// word doesn't change.
 pub(crate) fn pauses(cpu: usize) -> Vec<(String, f64)> {
     const RUNS: usize = 31;
     on(cpu, || {
@@ -91,7 +91,7 @@ pub(crate) fn cycle() -> f64 {
     per_turn(16_384, || adds(16_384))
 }
 
-/// One NOP, ns. It gets slower also if a thread that we can't see shares the core.
+/// One NOP, ns. It also gets slower if an invisible thread shares the core.
 pub(crate) fn nop() -> f64 {
     per_turn(65_536, || nops(65_536))
 }
@@ -103,7 +103,7 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
         Measure::Cycle => per_turn(4 * N, || adds(4 * N)),
         Measure::Nop => nop(),
         Measure::Load => {
-            // A lock's loads mostly wait for nothing, and only a correctly predicted branch waits for them.
+            // Most of a lock's loads don't delay it: only a correctly predicted branch waits for their results.
             let cell = 0u32;
             let cell: *const u32 = black_box(&raw const cell);
             per_turn(N, || {
@@ -118,7 +118,7 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
             let cell: *mut u32 = black_box(&raw mut cell);
             per_turn(N, || {
                 for turn in 0..N {
-                    // SAFETY: `cell` lives on, and is nobody else's.
+                    // SAFETY: `cell` lives on, and only this code uses it.
                     unsafe { cell.write_volatile(turn) };
                 }
             })

@@ -1,4 +1,4 @@
-//! Lines in memory, each of which points to the next one to visit, in an order that no prefetcher guesses.
+//! Lines in memory, each pointing to the next one to visit, in an order that prefetchers can't predict.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
@@ -10,7 +10,7 @@ use std::time::Instant;
 struct Line {
     /// Lower half: the line to visit next. Upper half: counts visits, so that visiting is writing.
     next: AtomicU32,
-    /// What a critical section would change.
+    /// Data for a critical section to change.
     data: AtomicU32,
 }
 
@@ -34,7 +34,7 @@ impl Chain {
         Self { lines: next.into_iter().map(line).collect() }
     }
 
-    /// Visits every line once, by an atomic read-modify-write that needs the one before; ns per line.
+    /// Visits every line once, by an atomic read-modify-write that depends on the previous one; ns per line.
     pub(crate) fn walk(&self) -> f64 {
         let start = Instant::now();
         let mut at = 0;

@@ -39,7 +39,7 @@ pub(crate) fn measure(
     Ok((classes, cold.expect("a machine has at least one class")))
 }
 
-/// What the samples of one core amount to.
+/// The estimate from the samples of one core.
 fn settled(samples: &[Sample]) -> Estimate {
     Estimate::of(samples, None).expect("each measure was repeated")
 }

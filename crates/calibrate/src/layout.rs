@@ -32,9 +32,9 @@ pub(crate) struct Cluster {
 pub(crate) struct Layout {
     pub(crate) classes: Vec<Class>,
     pub(crate) clusters: Vec<Cluster>,
-    /// Who says what the classes are.
+    /// The source of the classes.
     pub(crate) classes_from: String,
-    /// Who says which cores share a cache.
+    /// The source of the information which cores share a cache.
     pub(crate) clusters_from: String,
 }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn cpus_that_we_may_not_use_are_left_out() {
-        // With only one thread of the second core, it is as if no core had two.
+        // If only one thread of the second core is usable, each core counts as having one thread.
         let layout = hybrid(&[0, 1, 2, 7]);
         assert_eq!(layout.classes[0].smt, 1);
         assert_eq!((layout.cores(), layout.siblings()), (vec![0, 2, 7], None));

@@ -28,7 +28,7 @@ pub struct Figure {
     pub source: String,
 }
 
-/// The probe that says whether the machine was steady while a figure was measured.
+/// The probe that shows whether the machine was steady during a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Probe {
     /// Length of a cycle.
@@ -76,7 +76,7 @@ impl Ledger {
         value
     }
 
-    /// Enters a figure that the machine or the kernel states.
+    /// Enters a figure from the machine or the kernel.
     pub(crate) fn told(&mut self, path: &str, value: f64, how: &str) -> f64 {
         self.enter(path, value, Origin::Measured, how)
     }

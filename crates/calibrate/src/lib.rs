@@ -60,10 +60,10 @@ pub struct Calibration {
     pub regimes: Vec<Regime>,
     /// The regime that the profile describes. `None`: all of them, or there are no two cores.
     pub regime: Option<Regime>,
-    /// What users of the profile should know.
+    /// Notes for users of the profile.
     pub notes: Vec<String>,
-    /// How long a turn of waiting takes on the fastest class, ns, with each instruction that this processor has. The
-    /// watched word doesn't change, so this is the longest that such a turn may last.
+    /// How long a pause takes on the fastest class, ns, with each instruction that this processor has. The watched word
+    /// doesn't change, so this is the longest that such a pause lasts.
     pub pauses: Vec<(String, f64)>,
 }
 
@@ -92,7 +92,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The profile to compare with is that of another machine.
+    /// The given profile belongs to another machine.
     #[error(
         "the profile is not of this machine, but of '{its}' (CPUs: {its_cpus}); here: '{cpu}' (CPUs: {cpus})"
     )]
@@ -106,10 +106,10 @@ pub enum Error {
         /// CPUs that we may use.
         cpus: usize,
     },
-    /// A lock broke a rule in the simulator, which is a bug of ours.
+    /// A lock broke a rule in the simulator. This is a bug in lockwright.
     #[error("the simulator found a fault: {0}")]
     Violation(String),
-    /// A figure that no machine can have, which is a bug of ours.
+    /// A figure that is impossible for any machine. This is a bug in lockwright.
     #[error("the measured profile is refused: {0}")]
     Impossible(#[from] profile::ProfileError),
 }
@@ -117,7 +117,7 @@ pub enum Error {
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
-    /// The most rounds of samples.
+    /// Maximum number of rounds of samples.
     rounds: usize,
     /// A unit of time: no part takes more than a few of them.
     time: Duration,
@@ -168,8 +168,8 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     })
 }
 
-/// How long it takes from a wake call until the sleeper runs on another CPU, if no other thread delays it: the least of
-/// a few medians. Takes a few milliseconds. `None`: this process has one CPU, or a CPU is busy.
+/// The time from a wake call until the sleeper runs on another CPU, if no other thread delays it: the smallest of
+/// several medians. Takes a few milliseconds. `None`: this process has one CPU, or a CPU is busy.
 pub fn wake_up() -> Option<Duration> {
     const LOOKS: usize = 8;
     let (waker, sleeper) = Layout::here().ok()?.main_pair()?;

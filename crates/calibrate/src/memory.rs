@@ -12,7 +12,7 @@ use lockwright_sim::profile::{Cluster, Memory};
 pub(crate) const SHORT_SLEEP_NS: u64 = 60_000;
 /// Turns of waiting between two attempts at a line: enough that the attempts don't follow each other back to back.
 const SPACED: u32 = 32;
-/// For a machine whose transfers can't be measured, ns.
+/// Assumed for a machine whose transfers can't be measured, ns.
 const SOME_LATENCY: f64 = 50.0;
 
 /// What was measured between cores; nothing if there is only one.

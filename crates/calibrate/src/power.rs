@@ -9,8 +9,8 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::time::{Duration, Instant};
 
-/// The processor's counter, or why figures are assumed. Sensors that report power only now and then are too slow
-/// for this.
+/// The processor's energy counter, or why figures are assumed. Sensors that update only occasionally are too slow for
+/// this.
 fn counter() -> Result<Source, String> {
     let source = Source::here(Watts::assumed());
     if source.is_counter() {

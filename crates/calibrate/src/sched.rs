@@ -1,4 +1,4 @@
-//! The kernel's scheduler, and what disturbs a core.
+//! The kernel's scheduler, and interruptions of a core.
 
 use crate::sleep::one_late;
 use crate::together::{on, together};
@@ -49,7 +49,7 @@ pub(crate) fn slices(cpu: usize, time: Duration) -> Vec<f64> {
         let mut starts = Vec::new();
         while !over.load(Relaxed) {
             if last.load(Relaxed) != me {
-                // Both run on one CPU, so nobody else writes meanwhile.
+                // Both threads run on one CPU, so no other thread writes in between.
                 last.store(me, Relaxed);
                 starts.push(now());
                 if begin.elapsed() > time {

@@ -10,7 +10,7 @@ fn now() -> u64 {
     futex::now(Clock::Monotonic)
 }
 
-/// Not a number without values.
+/// The median; NaN if there are no values.
 fn median(values: Vec<f64>) -> f64 {
     lockwright_numbers::median(&values).unwrap_or(f64::NAN)
 }
@@ -24,8 +24,8 @@ pub(crate) struct Woken {
     pub(crate) turnaround_ns: f64,
 }
 
-/// The thread on `sleeper` sleeps for about `ns`, then the one on `waker` wakes it; medians over the given number of
-/// times. The sleeper's CPU is idle meanwhile.
+/// The thread on `sleeper` sleeps for about `ns`; then the thread on `waker` wakes it. Returns medians over the given
+/// number of repetitions. In the meantime, the sleeper's CPU is idle.
 pub(crate) fn wake(waker: usize, sleeper: usize, ns: u64, times: u32) -> Woken {
     let word = AtomicU32::new(0);
     let (asleep, ran) = (AtomicU32::new(0), AtomicU64::new(0));
@@ -91,7 +91,7 @@ pub(crate) fn hand_over(cpu: usize, times: u32) -> f64 {
     median(took.concat())
 }
 
-/// After this, the thread doesn't preempt another one when it is woken.
+/// After this call, the thread doesn't preempt another one when it is woken.
 fn calm() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: concerns only the calling thread, and reads `parameters`. If it is refused, nothing changes.
@@ -111,8 +111,8 @@ pub(crate) fn one_late(ns: u64) -> f64 {
     now().saturating_sub(until) as f64
 }
 
-/// Every one of `cpus` repeatedly looks for sleepers of another kind in a bucket that has a sleeper: the time between
-/// two such calls, over all CPUs, ns. Not a number if the sleeper didn't sleep.
+/// Each of `cpus` repeatedly looks for sleepers of another kind in a bucket that contains a sleeper. Returns the time
+/// between two such calls, over all CPUs, ns; NaN if the sleeper didn't sleep.
 pub(crate) fn bucket(cpus: &[usize]) -> f64 {
     let word = AtomicU32::new(0);
     let word = &word;

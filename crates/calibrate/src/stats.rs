@@ -1,4 +1,4 @@
-//! Which samples count, and the figure that they give.
+//! Selects the samples that count, and computes figures from them.
 //!
 //! A machine may change its speed while it is being measured: a virtual machine moves between two regimes of cache-line
 //! transfers, and pauses for milliseconds. So each sample lies between two probes of the same kind, one before and one
@@ -7,7 +7,7 @@
 use lockwright_numbers::quantile;
 use serde::Serialize;
 
-/// If the probes before and after a sample differ by more than this factor, the machine changed meanwhile.
+/// If the probes before and after a sample differ by more than this factor, the machine changed in between.
 pub(crate) const STEADY: f64 = 1.25;
 /// Probes of one regime lie within this ratio of each other.
 const REGIME: f64 = 1.6;
@@ -64,7 +64,7 @@ impl Regime {
         while !left.is_empty() {
             let within =
                 |first: usize| left.partition_point(|p| *p <= left[first] * REGIME) - first;
-            // Of equally frequent ones the first, which is the lowest.
+            // If several are equally frequent, take the first, which is the lowest.
             let start = (0..left.len()).rev().max_by_key(|&first| within(first)).unwrap_or(0);
             let end = start + within(start);
             let share = (end - start) as f64 / total;
@@ -161,7 +161,7 @@ impl Estimate {
         })
     }
 
-    /// The same for another figure, which rises or falls with this one.
+    /// The estimate of another figure that depends monotonically on this one.
     pub(crate) fn map(self, figure: impl Fn(f64) -> f64) -> Self {
         let (one, other) = (figure(self.p10), figure(self.p90));
         Self { median: figure(self.median), p10: one.min(other), p90: one.max(other), ..self }
@@ -207,7 +207,7 @@ pub(crate) fn round(value: f64) -> f64 {
     }
 }
 
-/// To three digits, for people.
+/// Rounded to three digits, for people.
 pub(crate) fn short(value: f64) -> String {
     let value = round(value);
     match value.abs() {

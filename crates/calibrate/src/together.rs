@@ -1,10 +1,10 @@
-//! Threads that are bound to CPUs and begin together.
+//! Threads that are bound to CPUs and start together.
 
 use lockwright_bench::pin_to;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// Runs `work(0)`, `work(1)`, ... at once, each on a fresh thread bound to `cpus[0]`, `cpus[1]`, ...; returns their
-/// results.
+/// Runs `work(0)`, `work(1)`, ... at the same time, each on a new thread bound to `cpus[0]`, `cpus[1]`, .... Returns
+/// their results.
 pub(crate) fn together<R: Send>(cpus: &[usize], work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let ready = AtomicUsize::new(0);
     let (ready, work) = (&ready, &work);
@@ -28,7 +28,7 @@ pub(crate) fn together<R: Send>(cpus: &[usize], work: impl Fn(usize) -> R + Sync
     })
 }
 
-/// Runs `work` on a fresh thread bound to `cpu`.
+/// Runs `work` on a new thread bound to `cpu`.
 pub(crate) fn on<R: Send>(cpu: usize, work: impl Fn() -> R + Sync) -> R {
     together(&[cpu], |_| work()).pop().expect("one thread returns one result")
 }

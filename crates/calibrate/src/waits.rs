@@ -1,8 +1,9 @@
-//! For how long it pays to wait awake: MUTEXEE's parameters, from what was measured.
+//! How long spinning pays: MUTEXEE's parameters, computed from measurements.
 //!
 //! Falsafi, Guerraoui, Picorel & Trigonakis, *Unlocking Energy*, USENIX ATC 2016, section 5.1: a waiter spins for 8000
-//! cycles, because a futex call and the wake-up after it cost 7000 or more. Unlock watches for 384 cycles, the longest
-//! transfer of a line, whether somebody takes the lock. While spinning doesn't pay, these are 256 and 128.
+//! cycles, because a futex call and the wake-up after it cost 7000 or more. An unlock watches for 384 cycles, the
+//! longest transfer of a line, whether another thread takes the lock. While spinning doesn't pay, these are 256 and
+//! 128.
 
 use lockwright_energy::Watts;
 use lockwright_sim::profile::{ClassProfile, Origin, Power, Profile};
@@ -14,13 +15,13 @@ use serde::{Deserialize, Serialize};
 pub struct Waits {
     /// The class.
     pub name: String,
-    /// How long a waiter stays awake, ns: what a sleep and a wake-up cost.
+    /// How long a waiter spins, ns: the cost of a sleep and a wake-up.
     pub spin_ns: u32,
-    /// How long unlock watches whether somebody takes the lock, ns: the longest transfer of a line.
+    /// How long an unlock watches whether another thread takes the lock, ns: the longest transfer of a line.
     pub wait_ns: u32,
-    /// `spin_ns` while waiting awake doesn't pay.
+    /// `spin_ns` while spinning doesn't pay.
     pub mutex_spin_ns: u32,
-    /// `wait_ns`, likewise.
+    /// `wait_ns` while spinning doesn't pay.
     pub mutex_wait_ns: u32,
 }
 
@@ -50,7 +51,7 @@ fn whole(number: f64) -> u32 {
     number.ceil().clamp(0.0, 1e7) as u32
 }
 
-/// What the machine draws in the model's states; `None`: it was not measured.
+/// The power that the machine draws in the model's states; `None`: not measured.
 pub fn watts(profile: &Profile) -> Option<Watts> {
     let measured = |path: &str| {
         profile.provenance.get(path).is_some_and(|provenance| provenance.kind == Origin::Measured)

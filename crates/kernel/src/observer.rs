@@ -91,7 +91,7 @@ impl Observer {
         if *chosen != Chosen::All {
             observer.start(&btf, &DESCENDANTS)?;
         }
-        // The ends come first, because a wait whose end isn't seen seems to go on.
+        // Attach the ends first: a wait whose end isn't seen would never seem to end.
         let mut places = observer.places();
         places.reverse();
         observer.start(&btf, &places)?;
@@ -134,7 +134,7 @@ impl Observer {
     /// The kernel doesn't hand over its counts.
     pub fn finish(mut self) -> Result<Profile, Obstacle> {
         let elapsed = self.since.elapsed();
-        // From here on nothing changes any more.
+        // From here on, nothing changes.
         for (function, _) in self.places() {
             let _ = self.program(function).unload();
         }

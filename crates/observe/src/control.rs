@@ -1,68 +1,69 @@
-//! How a command tells a running process what to count: a word of the process's memory, which the command writes as a
-//! debugger would. The process looks at it when a thread has to wait for a lock.
+//! How a command tells a running process what to count. It writes a word in the process's memory, as a debugger would.
+//! The process reads the word when a thread has to wait for a lock.
 //!
-//! A command raises the level for a while, and renews that as long as it runs. If it is killed, the first thread that
-//! has to wait after that time takes the level back.
+//! A command raises the level for a limited time, and renews that time as long as it runs. If the command is killed,
+//! the first thread that has to wait after that time lowers the level again.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The symbol of a process's [`Control`].
 pub const SYMBOL: &str = "lockwright_observe";
-/// How a control begins. Changes with its layout.
+/// The first bytes of a control. They change with its layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.3");
 
-/// What is counted.
+/// How much is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Level {
     /// Nothing.
     Off = 0,
-    /// Every contended acquisition. Waits with a sleep are all timed. Of those without, one in several is timed
-    /// ([`Sampling`]), and counts as that many.
+    /// Every contended acquisition. All waits with a sleep are timed. Of the other waits, one in N is timed
+    /// ([`Sampling`]), and counts as N waits.
     Counters = 1,
-    /// The same, plus owners, cores and stacks.
+    /// `Counters`, plus owners, cores and stacks.
     Full = 2,
 }
 
-/// Which of a thread's waits are timed, and how many waits each of those counts for. The first one is timed, so that a
-/// lock with a single wait is seen. After that it is one in several, and fewer where waits are frequent, because timing
-/// costs as much as a short wait.
+/// Selects the waits of a thread that are timed, and how many waits each of them counts for. The first wait is timed,
+/// so that a lock with a single wait is seen. After that, one wait in N is timed. N grows with the frequency of waits,
+/// because timing costs as much as a short wait.
 ///
-/// Zeroes are a thread that has not waited yet.
+/// All zeroes: the thread hasn't waited yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampling {
     /// When a wait was last timed, ns.
     pub last_ns: u64,
     /// Waits since then that no timed wait has counted for.
     waits: u32,
-    /// When there are this many, the next one is timed.
+    /// When `waits` reaches this number, the next wait is timed.
     period: u32,
 }
 
-/// One wait in this many is timed, where waits are rare.
+/// Where waits are rare, one in this many is timed.
 pub const LEAST: u32 = 8;
-/// One in this many, where they are most frequent.
+/// Where waits are most frequent, one in this many is timed.
 pub const MOST: u32 = 1024;
-/// If a thread's timed waits follow faster than this, fewer are timed, ns.
+/// If a thread's timed waits occur at shorter intervals than this, fewer are timed, ns.
 const FAST_NS: u64 = 1_000_000;
 /// After this time any wait is timed, ns, so that an observer sees something.
 const SLOW_NS: u64 = 100_000_000;
-/// A thread of whose waits at most one in this many is timed waits so often that reading the clock each time would
-/// slow the lock down.
+/// If at most one in this many of a thread's waits is timed, the thread waits so often that reading the clock each time
+/// would slow the lock down.
 const FREQUENT: u32 = 128;
-/// Such a thread looks at the clock at one wait in this many, in case its waits have become rare.
+/// Such a thread reads the clock at one wait in this many, in case its waits have become rare.
 const LOOK: u32 = 16;
 
 impl Sampling {
-    /// A thread waits: should it read the clock?
+    /// A thread waits. Should it read the clock?
     #[inline]
     pub fn wants_clock(&mut self) -> bool {
         self.waits += 1;
         self.period < FREQUENT || self.waits >= self.period || self.waits.is_multiple_of(LOOK)
     }
 
-    /// The same wait; the thread has read the clock. How many waits does it count for? A power of two; 0: it isn't timed.
+    /// The thread has read the clock for this wait. Returns how many waits it counts for, a power of two; 0: it isn't
+    /// timed.
     #[inline]
     pub fn next(&mut self, now_ns: u64) -> u32 {
         debug_assert!(self.waits > 0, "wants_clock counts the wait");
@@ -79,8 +80,8 @@ impl Sampling {
     }
 
     /// A wait that counts for `counts` waits took `ns`, and all of these happened within `span_ns`. Together they can't
-    /// have taken longer than that, so how many may it count for? (A wait in which the thread lost its CPU says nothing
-    /// about the others.) The rest counts with the next one.
+    /// have taken longer than that. Returns how many waits it may count for; the rest counts with the next timed wait.
+    /// (A wait in which the thread lost its CPU says nothing about the others.)
     #[inline]
     pub fn cap(&mut self, counts: u32, ns: u64, span_ns: u64) -> u32 {
         let most = (span_ns / ns.max(1)).clamp(1, counts.max(1).into()) as u32;
@@ -127,7 +128,7 @@ pub struct Control {
     pub size: u32,
     /// What is counted now: a [`Level`]'s number. Written by commands, too.
     pub level: AtomicU32,
-    /// What is counted if no command asks for more: a [`Level`]'s number.
+    /// The level if no command requests a higher one: a [`Level`]'s number.
     pub own: AtomicU32,
     /// One of [`NONE`], [`BUSY`], [`OPEN`], [`FAILED`]: is there a segment?
     pub state: AtomicU32,
@@ -135,14 +136,14 @@ pub struct Control {
     pub error: AtomicU32,
     /// Where the segment is mapped.
     pub base: AtomicU64,
-    /// Since when anything has been counted, ns of `CLOCK_MONOTONIC`: whatever was noted before is out of date. Written
-    /// by the command that raises the level from [`Level::Off`].
+    /// When counting started, ns of `CLOCK_MONOTONIC`: anything noted before that is out of date. Written by the
+    /// command that raises the level from [`Level::Off`].
     pub since_ns: AtomicU64,
-    /// Until when commands want the levels 1 and 2, ns of `CLOCK_MONOTONIC`. Written by these commands.
+    /// The times until which commands request the levels 1 and 2, ns of `CLOCK_MONOTONIC`. Written by these commands.
     pub until_ns: [AtomicU64; LEASED],
 }
 
-/// Levels that commands may ask for.
+/// Number of levels that commands may request.
 pub const LEASED: usize = 2;
 
 /// There is no segment yet: the first thread that has to wait makes it.
@@ -176,13 +177,13 @@ impl Control {
         }
     }
 
-    /// The process's own level, from its start on.
+    /// Sets the process's own level when it starts.
     pub fn begin(&self, level: Level) {
         self.own.store(level as u32, Relaxed); // only one thread does this
         self.level.store(level as u32, Relaxed); // as above
     }
 
-    /// Takes the level back if nobody wants it any more; `now_ns` is of `CLOCK_MONOTONIC`.
+    /// Lowers the level if no command requests it any longer; `now_ns` is a time of `CLOCK_MONOTONIC`.
     #[inline]
     pub fn expire(&self, now_ns: u64) {
         let (level, own) = (self.level.load(Relaxed), self.own.load(Relaxed)); // hints
@@ -199,12 +200,13 @@ impl Control {
     #[cold]
     fn lower(&self, level: u32, own: u32, now_ns: u64) {
         let until_ns = [0, 1].map(|at: usize| self.until_ns[at].load(Relaxed)); // a command that renews one raises the level after it
-        // A command may raise the level meanwhile. If it did so just before, it raises it again when it renews.
+        // A command may raise the level at the same time. If it did so just before, it will raise it again when it
+        // renews.
         let _ = self.level.compare_exchange(level, asked(own, until_ns, now_ns), Relaxed, Relaxed);
     }
 }
 
-/// The number of the highest level that anybody wants: the process itself, or a command.
+/// The number of the highest level that is requested, by the process itself or by a command.
 pub fn asked(own: u32, until_ns: [u64; LEASED], now_ns: u64) -> u32 {
     let leased = (0..LEASED).rev().find(|&at| until_ns[at] >= now_ns);
     leased.map_or(0, |at| at as u32 + 1).max(own)

@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_record::pieces::Pieces;
 
-/// In `blocked_since_ns`: the logarithm of how many waiters this one counts for.
+/// In `blocked_since_ns`: the logarithm of the number of waiters that this one counts for.
 const LOGARITHM: u64 = 0b1111;
 const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
 
@@ -20,9 +20,9 @@ const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
 pub struct Wait {
     /// The lock's address.
     pub lock: u64,
-    /// Where the lock was asked for; 0: not known.
+    /// The return address of the call that requested the lock; 0: not known.
     pub site: u64,
-    /// The wait's stack ([`Segment::stack`]); 0: none, or none is wanted.
+    /// The wait's stack ([`Segment::stack`]); 0: none, or it isn't needed.
     pub stack: u32,
     /// The thread.
     pub tid: u32,
@@ -42,7 +42,7 @@ pub struct Wait {
     pub by_thread: bool,
 }
 
-/// A release that somebody waited for, or the end of a timed hold.
+/// A release for which a thread waited, or the end of a timed hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Blame {
     /// Where the lock was released; 0: not known.
@@ -195,7 +195,7 @@ impl Segment {
         }
     }
 
-    /// `stack` is called only if the stack is kept.
+    /// `stack` is called only if its result is kept.
     fn count_at(
         sites: &[Site; SITES],
         blame: Blame,
@@ -209,7 +209,7 @@ impl Segment {
         add(&site.ns, ns);
         let is_longest = raise(&site.max_ns, longest_ns);
         if is_longest {
-            site.max_tid.store(blame.tid, Relaxed); // for people's eyes
+            site.max_tid.store(blame.tid, Relaxed); // only shown to users
         }
         if is_longest || site.stack.load(Relaxed) == 0 {
             let stack = stack();
@@ -219,8 +219,8 @@ impl Segment {
         }
     }
 
-    /// Counts that this many threads had to wait for a lock; `place` is its rule's place in the process's table of
-    /// locks.
+    /// Counts that `count` threads had to wait for a lock. `place` is the index of the lock's rule in the process's
+    /// table of locks.
     pub fn arrived(&self, lock: u64, place: u32, now_ns: u64, count: u64) {
         self.arrived_at(lock, Kind::Mutex, place, now_ns, count);
     }
@@ -229,8 +229,8 @@ impl Segment {
         let now_ms = now_ns / 1_000_000;
         let at = self.record_of(lock, now_ms);
         let Some(record) = self.record(at) else { return };
-        // There is a mutex where a semaphore was, or the other way round: the memory was freed without destroying the
-        // first.
+        // The address now has a mutex instead of a semaphore, or vice versa: the memory was freed without destroying
+        // the first lock.
         let is_other = || record.kind.load(Relaxed) != kind as u32;
         let is_new = is_other() && record.arrived.load(Relaxed) != 0;
         if at < LOCKS && (is_new || record.destroyed.load(Relaxed) != 0) {
@@ -253,14 +253,14 @@ impl Segment {
         }
     }
 
-    /// The same for waits that ended a while ago. If the lock has lost its record since, they are forgotten.
+    /// Counts waits that ended a while ago. If the lock has lost its record since, they are dropped.
     pub fn arrived_before(&self, lock: u64, count: u64) {
         if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
             add(&record.arrived, count);
         }
     }
 
-    /// Would the stack of a wait of `ns` at this place be kept? Walking it takes as long as a short wait.
+    /// Would the stack of a wait of `ns` at this place be kept? Unwinding it takes as long as a short wait.
     pub fn wants_stack(&self, lock: u64, site: u64, ns: u64) -> bool {
         let record = self.find(lock).and_then(|at| self.record(at));
         record.is_some_and(|record| {
@@ -285,7 +285,7 @@ impl Segment {
         add(&of_class.wait_ns, wait.ns * weight);
         raise(&of_class.max_ns, wait.ns);
         if raise(&record.wait_max_ns, wait.ns) {
-            record.wait_max_site.store(wait.site, Relaxed); // for people's eyes
+            record.wait_max_site.store(wait.site, Relaxed); // only shown to users
             record.wait_max_at_ns.store(wait.ended_ns, Relaxed); // as above
         }
         if let Some(waits) = self.waits(index, record, class) {
@@ -300,15 +300,15 @@ impl Segment {
         Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns, || wait.stack);
     }
 
-    /// Has the thread that acquired this lock before asked the next one to [follow](Self::follow)?
+    /// Did this lock's previous owner ask the next one to [follow](Self::follow)?
     #[inline]
     pub fn is_followed(&self, lock: u64) -> bool {
         is_owner(self.owners()[owner_at(lock)].load(Relaxed), lock) // a hint
     }
 
-    /// A thread that had to wait has the lock: is it another thread than the last one, or on another CPU? With `asks`,
-    /// the next one answers that. (Of many acquisitions, one pair in a row is compared.) Locks that share a place lose
-    /// some answers.
+    /// A thread that had to wait has got the lock. Is it a different thread from the previous owner, or on a different
+    /// CPU? With `asks`, the next owner is compared with this one. (So only some pairs of consecutive owners are
+    /// compared.) Locks that share a place lose some answers.
     pub fn follow(&self, lock: u64, tid: u32, cpu: u32, asks: bool) {
         let place = &self.owners()[owner_at(lock)];
         let (before, now) = (place.load(Relaxed), owner(lock, tid, cpu)); // a hint
@@ -333,13 +333,13 @@ impl Segment {
         add(&record.holds, weight);
         add(&record.hold_ns, ns * weight);
         if raise(&record.hold_max_ns, ns) {
-            record.hold_max_site.store(blame.site, Relaxed); // for people's eyes
+            record.hold_max_site.store(blame.site, Relaxed); // only shown to users
         }
         add(&record.hold.buckets[SCALE.bucket(ns)], weight);
     }
 
     /// A thread has waited for a lock since `since_ns`. It either sleeps now, or counts for `weight` waiters, a power
-    /// of two. From now on the holder's release matters. Whatever was noted before `begun_ns` is out of date.
+    /// of two. From now on the holder's release is recorded. Anything noted before `begun_ns` is out of date.
     pub fn blocks(&self, lock: u64, since_ns: u64, weight: u32, begun_ns: u64) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         debug_assert!(weight.is_power_of_two() && weight <= MOST);
@@ -357,7 +357,7 @@ impl Segment {
         }
     }
 
-    /// A thread that had to wait got the lock at `now_ns`: from now on it is to blame, if others wait.
+    /// A thread that had to wait got the lock at `now_ns`. From then on it is to blame if others wait.
     pub fn answers(&self, lock: u64, now_ns: u64, others: bool) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         let since = if others { now_ns & !LOGARITHM } else { 0 };
@@ -366,9 +366,9 @@ impl Segment {
         }
     }
 
-    /// A lock that somebody waits for was released at `now_ns`: the holder is to blame for the time since it acquired
-    /// the lock, or since somebody began to wait. (Remaining waiters are noted when they get the lock, or when the next
-    /// one falls asleep.) Whatever was noted before `begun_ns` is out of date.
+    /// A lock with waiters was released at `now_ns`. The holder is to blame for the time since it acquired the lock, or
+    /// since the first waiter arrived. (Remaining waiters are noted when they get the lock, or when the next one falls
+    /// asleep.) Anything noted before `begun_ns` is out of date.
     pub fn blocked(
         &self,
         lock: u64,
@@ -381,8 +381,8 @@ impl Segment {
         self.blocked_from(lock, since, now_ns, begun_ns, blame, stack);
     }
 
-    /// The first half of [`blocked`](Self::blocked), before the release: since when somebody waits. From now on the
-    /// next holder is to blame.
+    /// The first half of [`blocked`](Self::blocked), before the release. Returns the time since when a thread has
+    /// waited. From now on the next holder is to blame.
     pub fn blocked_since(&self, lock: u64) -> u64 {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return 0 };
         match record.blocked_since_ns.load(Relaxed) {
@@ -391,7 +391,7 @@ impl Segment {
         }
     }
 
-    /// The second half, after the release.
+    /// The second half of [`blocked`](Self::blocked), after the release.
     pub fn blocked_from(
         &self,
         lock: u64,
@@ -407,8 +407,8 @@ impl Segment {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         let weight = 1 << (since & LOGARITHM);
         let ns = now_ns.saturating_sub(since & !LOGARITHM);
-        // The waits that it counts for have happened since a holder was last blamed, so together they can't have lasted
-        // longer.
+        // The waits that this one counts for all happened after a holder was last blamed. So together they can't have
+        // lasted longer than that.
         let until = record.blocked_until_ns.swap(now_ns, Relaxed).max(begun_ns); // a hint
         let all = (ns * weight).min(now_ns.saturating_sub(until)).max(ns);
         add(&record.blocked_ns, all);
@@ -416,7 +416,7 @@ impl Segment {
         Self::count_at(&record.holders, blame, weight, all, ns, stack);
     }
 
-    /// The same for a holder of whose releases one in several is looked at: it is to blame for its own hold.
+    /// Blames a holder when only one in N of its releases is examined: the holder is to blame for its own hold.
     pub fn blocked_by_hold(
         &self,
         lock: u64,
@@ -432,7 +432,7 @@ impl Segment {
         Self::count_at(&record.holders, blame, weight, ns * weight, ns, stack);
     }
 
-    /// The index of a stack, + 1; 0: there is no room.
+    /// The index of a stack, plus 1; 0: there is no space.
     pub fn stack(&self, frames: &[u64]) -> u32 {
         let frames = &frames[..frames.len().min(DEPTH)];
         let hash = stack_hash(frames);
@@ -455,7 +455,7 @@ impl Segment {
         0
     }
 
-    /// The number of a stack for the reader to unwind ([`Pieces::put`]); 0: there is no room.
+    /// The number of a stack for the reader to unwind ([`Pieces::put`]); 0: there is no space.
     pub fn piece(&self, key: u64, registers: [u64; 3], fill: impl FnOnce(*mut u8) -> usize) -> u32 {
         // SAFETY: that many words; zeroes are free keys.
         let keys: &[AtomicU64; PIECES] = unsafe { self.at(PIECE_KEYS_AT) };

@@ -1,4 +1,4 @@
-//! The segment's layout, version 3. Only for little-endian 64-bit machines, as ours are.
+//! The segment's layout, version 3. Little-endian 64-bit machines only, like the whole library.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -8,17 +8,17 @@ use lockwright_record::histogram::Scale;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
 /// Incremented when this layout changes.
 pub const VERSION: u32 = 3;
-/// How a segment's name ends: `PID-N.observe`.
+/// The suffix of a segment's name: `PID-N.observe`.
 pub const ENDING: &str = ".observe";
 pub(crate) const ENDING_NUL: &[u8] = b".observe\0";
 
-/// Where segments are by default, in order of preference: the user's number goes between the two parts.
+/// Default folders of segments, in order of preference. The user's id goes between the two parts.
 pub const FOLDERS: [(&str, &str); 2] =
     [("/dev/shm/lockwright-", ""), ("/run/user/", "/lockwright")];
 
-/// Records that a process can have at a time.
+/// Maximum number of records that a process has at a time.
 pub const LOCKS: usize = 2048;
-/// A key may be in any of this many places.
+/// Number of places that a key may occupy.
 pub const WAYS: usize = 16;
 /// Places in the program that one record distinguishes, for waiters and for holders; the last one stands for all
 /// others.
@@ -27,43 +27,43 @@ pub const SITES: usize = 8;
 pub const THREADS: usize = 32;
 /// Classes of cores that are distinguished; slower ones count as the last.
 pub const CLASSES: usize = 4;
-/// Semaphores whose takers are known at a time.
+/// Number of semaphores whose takers are known at a time.
 pub const TAKERS: usize = 2048;
-/// A semaphore's taker may be in any of this many places; a cache line has four.
+/// Number of places that a semaphore's taker may occupy; a cache line contains four.
 pub const TAKER_WAYS: usize = 8;
 /// Different stacks.
 pub const STACKS: usize = 2048;
 /// Pieces of stacks, for programs without frame pointers.
 pub const PIECES: usize = 256;
-/// In the number of a stack: it is the number of a piece.
+/// This bit in the number of a stack means that it is the number of a piece.
 pub const PIECE: u32 = 1 << 31;
-/// Return addresses of a stack; deeper callers are left out.
+/// Maximum number of return addresses in a stack; deeper callers are left out.
 pub const DEPTH: usize = 15;
 /// The histograms' scale.
 pub const SCALE: Scale = Scale::COARSE;
-/// Their buckets.
+/// Number of their buckets.
 pub const BUCKETS: usize = SCALE.buckets();
 /// The unit in which a mapping is populated.
 pub const PAGE: usize = 4096;
 
-/// In place of a return address: it is not known.
+/// Replaces a return address that isn't known.
 pub const UNKNOWN: u64 = 1;
-/// In place of a return address: all addresses that found no room.
+/// Replaces all return addresses without a place of their own.
 pub const OTHERS: u64 = 2;
 
-/// In place of a thread's id: all threads that found no room.
+/// Replaces the ids of all threads without a place of their own.
 pub const OTHER_THREADS: u32 = u32::MAX;
 
-/// In a key: this many bits are an address.
+/// Number of bits of a key that are an address.
 pub const ADDRESS_BITS: u32 = 56;
 /// In a key: destroyed locks, by the place that first waited for them.
 pub const GONE: u64 = 1 << ADDRESS_BITS;
 /// In a key, together with [`GONE`]: destroyed semaphores that were not locks.
 pub const SIGNALS: u64 = GONE << 1;
-/// A key: the record is being given to another lock.
+/// This key means that the record is being given to another lock.
 pub const MOVING: u64 = u64::MAX;
 
-/// Who wrote the segment. What isn't atomic is constant once `magic` is there.
+/// The writer of the segment. Non-atomic fields are constant once `magic` is set.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {
@@ -86,13 +86,13 @@ pub struct Header {
     pub start_ns: AtomicU64,
     /// When something was last counted, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
     pub last_ns: AtomicU64,
-    /// Waits that found no record ([`Segment::record_of`](crate::Segment)); they count in the last one.
+    /// Waits for locks without a record ([`Segment::record_of`](crate::Segment)). They count in the last record.
     pub unplaced: AtomicU64,
     /// Records that were given to another lock. Their counts went to the place that first waited for the former lock.
     pub evicted: AtomicU64,
     /// Locks that were destroyed.
     pub retired: AtomicU64,
-    /// Stacks that found no room.
+    /// Stacks for which there was no space.
     pub stacks_lost: AtomicU64,
     /// Operations for which there was no memory (a full disk).
     pub lost: AtomicU64,
@@ -102,11 +102,11 @@ pub struct Header {
     pub boot: [u8; 40],
     /// The lock in use when counting began, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
     pub lock: [u8; 128],
-    /// The command line, with blanks between the words; cut if it is longer.
+    /// The command line, with blanks between the words; cut off if too long.
     pub command: [u8; 512],
 }
 
-/// A stack: who called whom, the innermost first.
+/// A stack: return addresses, the innermost first.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Stack {
@@ -116,26 +116,26 @@ pub struct Stack {
     pub frames: [AtomicU64; DEPTH],
 }
 
-/// Which thread has a semaphore.
+/// The thread that has a semaphore.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Taker {
-    /// Which semaphore ([`taker_tag`]), and the thread's id in the lowest [`TID_BITS`] bits; id 0: nobody has it. All
+    /// The semaphore ([`taker_tag`]), and the thread's id in the lowest [`TID_BITS`] bits; id 0: no thread has it. All
     /// 0: this place is free.
     pub who: AtomicU64,
     /// Since when, ns of `CLOCK_MONOTONIC`; 0: not known, because it didn't have to wait.
     pub since_ns: AtomicU64,
 }
 
-/// In [`Taker::who`]: this many bits are a thread id. Linux has no ids above 4 million.
+/// In [`Taker::who`]: number of bits for a thread id. Linux has no ids above 4 million.
 pub const TID_BITS: u32 = 24;
 
-/// In [`Taker::who`]: the semaphore. Two semaphores share a tag with a probability of 1 in 2^39.
+/// In [`Taker::who`]: the tag of the semaphore. Two semaphores share a tag with a probability of 1 in 2^39.
 pub const fn taker_tag(semaphore: u64) -> u64 {
     (spread(semaphore) >> TID_BITS | 1) << TID_BITS
 }
 
-/// The places in which a semaphore's taker may be.
+/// The places that a semaphore's taker may occupy.
 pub const fn taker_ways(semaphore: u64) -> Range<usize> {
     let first = (spread(semaphore) >> 32) as usize % (TAKERS / TAKER_WAYS) * TAKER_WAYS;
     first..first + TAKER_WAYS
@@ -145,21 +145,19 @@ const fn spread(semaphore: u64) -> u64 {
     semaphore.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Locks whose last owner is known at a time.
+/// Number of locks whose last owner is known at a time.
 pub const OWNERS: usize = 256;
-/// In a last owner: this many bits are a CPU, above those of the thread's id.
+/// In a last owner: number of bits for a CPU, above those for the thread's id.
 pub const CPU_BITS: u32 = 12;
 const OWNER_TAG: u32 = TID_BITS + CPU_BITS;
 
-/// Who acquired a lock, if the next thread that had to wait should say whether it is another one: the lock's tag, the
-/// CPU, the thread's id. Not 0.
+/// A lock's last owner, with which the next owner is to be compared: the lock's tag, the CPU, the thread's id. Not 0.
 pub const fn owner(lock: u64, tid: u32, cpu: u32) -> u64 {
     let (tid, cpu) = (tid as u64 % (1 << TID_BITS), cpu as u64 % (1 << CPU_BITS));
     (spread(lock) >> OWNER_TAG | 1) << OWNER_TAG | cpu << TID_BITS | tid
 }
 
-/// Was it this lock that this owner acquired? Two locks in one place are taken for each other with a probability of 1 in
-/// 2^27.
+/// Did this owner acquire this lock? Two locks at one place are confused with a probability of 1 in 2^27.
 pub const fn is_owner(known: u64, lock: u64) -> bool {
     (known ^ owner(lock, 0, 0)) >> OWNER_TAG == 0
 }
@@ -169,7 +167,7 @@ pub const fn owner_at(lock: u64) -> usize {
     (spread(lock) >> 24) as usize % OWNERS // no bits of the tag
 }
 
-/// What a record is about.
+/// The kind of lock that a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum Kind {
@@ -180,9 +178,9 @@ pub enum Kind {
     Semaphore = 1,
 }
 
-/// Is a semaphore a lock? It is if threads release it themselves after taking it. A semaphore that is gone after one or
-/// two releases signals that something has ended: each of Python's threads has one, released by the thread and by
-/// whoever joins it.
+/// Is a semaphore used as a lock? It is if threads release it themselves after taking it. A semaphore that is destroyed
+/// after one or two releases signals the end of something: each of Python's threads has one, released by the thread
+/// itself and by the thread that joins it.
 pub const fn is_lock(releases: u64, signals: u64, is_gone: bool) -> bool {
     signals == 0 && releases > if is_gone { 2 } else { 0 }
 }
@@ -193,13 +191,13 @@ pub const fn is_lock(releases: u64, signals: u64, is_gone: bool) -> bool {
 pub struct Site {
     /// The return address of the call that locks, or unlocks, [`UNKNOWN`], or [`OTHERS`]; 0: this place is free.
     pub address: AtomicU64,
-    /// How often. (Where one in several is timed, each counts for several, here and below.)
+    /// How often. (If one in N is timed, it counts N times, here and below.)
     pub count: AtomicU64,
-    /// Waiters: how long they waited, ns. Holders: for how long somebody waited for them, ns.
+    /// For waiters: how long they waited, ns. For holders: how long threads waited for them, ns.
     pub ns: AtomicU64,
     /// The longest, ns.
     pub max_ns: AtomicU64,
-    /// Index of one of its stacks, + 1; with the bit [`PIECE`], that of a piece; 0: none.
+    /// Index of one of its stacks, plus 1; with the bit [`PIECE`], that of a piece; 0: none.
     pub stack: AtomicU32,
     /// The thread with the longest.
     pub max_tid: AtomicU32,
@@ -213,15 +211,15 @@ pub struct Thread {
     pub waits: AtomicU64,
     /// How long it waited, ns.
     pub wait_ns: AtomicU64,
-    /// For how long others waited for it, ns.
+    /// How long others waited for it, ns.
     pub blamed_ns: AtomicU64,
 }
 
-/// Times by [`SCALE`].
+/// A histogram of times, with the buckets of [`SCALE`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct Histogram {
-    /// How many times are in each bucket.
+    /// The number of times in each bucket.
     pub buckets: [AtomicU64; BUCKETS],
 }
 
@@ -239,7 +237,7 @@ pub struct Class {
     pub max_ns: AtomicU64,
 }
 
-/// A lock. Zeroes are a new lock.
+/// A lock's record. Zeroes are valid for a new lock.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Record {
@@ -259,12 +257,12 @@ pub struct Record {
     pub hold_max_ns: AtomicU64,
     /// Where it ended: a return address.
     pub hold_max_site: AtomicU64,
-    /// Since when somebody has waited for the current holder, ns of `CLOCK_MONOTONIC`; 0: nobody. The lowest four bits
-    /// are the logarithm of how many waiters this one counts for ([`Sampling`](crate::control::Sampling)).
+    /// When a thread began to wait for the current holder, ns of `CLOCK_MONOTONIC`; 0: none waits. The lowest four bits
+    /// are the logarithm of the number of waiters that this one counts for ([`Sampling`](crate::control::Sampling)).
     pub blocked_since_ns: AtomicU64,
-    /// For how long at least one thread waited, ns.
+    /// Time during which at least one thread waited, ns.
     pub blocked_ns: AtomicU64,
-    /// Until when that has been counted, ns of `CLOCK_MONOTONIC`.
+    /// The time up to which `blocked_ns` has been counted, ns of `CLOCK_MONOTONIC`.
     pub blocked_until_ns: AtomicU64,
     /// The longest wait, ns.
     pub wait_max_ns: AtomicU64,
@@ -278,17 +276,17 @@ pub struct Record {
     pub owners: AtomicU64,
     /// Acquisitions on a CPU other than the one before.
     pub cores: AtomicU64,
-    /// Not 0: the lock was destroyed. The record goes to the next lock that needs it, at this address or for want of
-    /// room.
+    /// Not 0: the lock was destroyed. The record goes to the next lock that needs it, because that lock has the same
+    /// address or lacks a record.
     pub destroyed: AtomicU64,
     /// Semaphores: releases by the thread that took it last.
     pub releases: AtomicU64,
-    /// Semaphores: events that no lock has. Another thread releases it, its holder waits for it, or it is released
-    /// while free.
+    /// Semaphores: events that never happen to a lock. Another thread releases it, its holder waits for it, or it is
+    /// released while free.
     pub signals: AtomicU64,
-    /// The place of the mutex's rule in the process's table of locks.
+    /// The index of the mutex's rule in the process's table of locks.
     pub place: AtomicU32,
-    /// In the record of a place: how many locks' records were added here.
+    /// In the record of a place: the number of locks whose records were added to it.
     pub locks: AtomicU32,
     /// A [`Kind`]'s number.
     pub kind: AtomicU32,
@@ -296,15 +294,15 @@ pub struct Record {
     pub waiter: AtomicU32,
     /// By class of core, the fastest first.
     pub classes: [Class; CLASSES],
-    /// Who waits.
+    /// Places that wait.
     pub waiters: [Site; SITES],
-    /// Who makes them wait.
+    /// Places that make them wait.
     pub holders: [Site; SITES],
-    /// Ids of the threads of `threads`, [`OTHER_THREADS`] for the last one; 0: this place is free.
+    /// Ids of the threads in `threads`; the last one may be [`OTHER_THREADS`]; 0: this place is free.
     pub tids: [AtomicU32; THREADS],
-    /// How long each of them waited, and others waited for it; at level `full`.
+    /// How long each of them waited, and how long others waited for it; at level `full`.
     pub threads: [Thread; THREADS],
-    /// Holds.
+    /// Hold times.
     pub hold: Histogram,
     /// Waits on cores of the fastest class.
     pub wait: Histogram,
@@ -312,17 +310,17 @@ pub struct Record {
     pub slower: [Histogram; CLASSES - 1],
 }
 
-/// A record's memory: nobody has asked for any.
+/// State of a record's memory: not needed so far.
 pub const UNUSED: u32 = 0;
-/// A record's memory: all but `slower`.
+/// State of a record's memory: everything except `slower` exists.
 pub const HEAD: u32 = 1;
-/// A record's memory: all of it.
+/// State of a record's memory: all of it exists.
 pub const WHOLE: u32 = 2;
-/// A record's memory: there is none, the disk is full.
+/// State of a record's memory: there is none, because the disk is full.
 pub const NOTHING: u32 = 3;
 
-/// Where the last owners begin. A lock's last owner lies apart from its record, because every thread that had to wait
-/// looks at it, and records are written all the time.
+/// Where the last owners begin. They are apart from the records: every thread that had to wait reads its lock's last
+/// owner, but records are written all the time.
 pub const OWNERS_AT: usize = PAGE - OWNERS * 8;
 const _: () = assert!(size_of::<Header>() <= OWNERS_AT);
 /// Where the keys begin.
@@ -338,7 +336,7 @@ pub const PIECE_KEYS_AT: usize = TAKERS_AT + TAKERS * size_of::<Taker>();
 /// Where the map of the process's memory begins: those lines of `/proc/PID/maps` that describe files, the heap and the
 /// stack.
 pub const MAPS_AT: usize = (PIECE_KEYS_AT + PIECES * 8).next_multiple_of(PAGE);
-/// The most bytes that the map may have.
+/// Maximum size of the map.
 pub const MAPS: usize = 32 * PAGE;
 /// Where the records begin.
 pub const RECORDS_AT: usize = MAPS_AT + MAPS;

@@ -1,4 +1,5 @@
-//! What a process's locks do, counted in shared memory while it runs: one record for each contended lock.
+//! Counts what a process's locks do, in shared memory, while the process runs. There is one record for each contended
+//! lock.
 //!
 //! `no_std`, because it runs inside other people's programs. Readers map the same layout.
 //!

@@ -1,8 +1,8 @@
-//! Resets the counts while the process goes on counting.
+//! Resets the counts while the process keeps counting.
 //!
 //! A command maps the segment and takes the counts out word by word, as the process itself does when a record goes to
-//! another lock. Each word is atomic, so what is counted meanwhile counts either before or after. A thread that waits
-//! just then still adds what it has not yet counted.
+//! another lock. Each word is atomic, so a concurrent count falls either before or after the reset. A thread that waits
+//! at that moment will still add what it hasn't counted yet.
 
 use crate::Segment;
 use crate::layout::{HEAD, HEAD_LENGTH, LENGTH, LOCKS, MAGIC, Record, VERSION, WHOLE, record_at};
@@ -47,7 +47,7 @@ impl Segment {
             Self::drain(record, &taken, memory == WHOLE);
             record.place.store(place, Relaxed);
             record.locks.store(count, Relaxed);
-            // So a reader that compares with earlier counts sees that counting began anew.
+            // This tells a reader that compares with earlier counts that counting began anew.
             record.tenants.fetch_add(1, Relaxed);
         }
         for counter in [&header.unplaced, &header.evicted, &header.retired] {

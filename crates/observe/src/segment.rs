@@ -1,4 +1,4 @@
-//! Makes the segment, and assigns its records to locks.
+//! Creates the segment, and assigns its records to locks.
 
 use crate::layout::{
     ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, Kind, LENGTH, LOCKS, MAGIC,
@@ -13,7 +13,7 @@ use lockwright_record::file::{self, Name};
 /// The header's contents.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
-    /// Now, ns of `CLOCK_MONOTONIC`.
+    /// The current time, ns of `CLOCK_MONOTONIC`.
     pub now_ns: u64,
     /// When the process began, in clock ticks since boot; 0: not known.
     pub started: u64,
@@ -39,10 +39,11 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Makes `DIR/PID-N.observe`, with the first free N.
+    /// Creates `DIR/PID-N.observe`, with the first free N.
     ///
     /// # Errors
-    /// The system's error from creating, growing or mapping the file; a folder that is a link, or another user's.
+    /// The system's error from creating, growing or mapping the file; or the folder is a link, or belongs to another
+    /// user.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
         let (base, pid, number) = file::create(dir, ENDING_NUL, LENGTH, MAPS_AT)?;
         let segment = Self { base };
@@ -147,7 +148,7 @@ impl Segment {
         length.store(end as u64, Release);
     }
 
-    /// The places in which a key may be.
+    /// The places that a key may occupy.
     fn ways(key: u64) -> core::ops::Range<usize> {
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let first = hash as usize % (LOCKS / WAYS) * WAYS;
@@ -175,7 +176,7 @@ impl Segment {
         Some(unsafe { self.at(record_at(index)) })
     }
 
-    /// Makes the kernel allocate memory now.
+    /// Makes the kernel allocate the memory now.
     #[cold]
     fn give(&self, index: usize, state: u32, from: usize, to: usize) -> bool {
         // SAFETY: within the mapping, and whole pages.
@@ -205,7 +206,7 @@ impl Segment {
         is_there.then(|| &record.slower[class - 1])
     }
 
-    /// The index of a key's record; a key without one gets one.
+    /// The index of a key's record; assigns one if necessary.
     pub(crate) fn record_of(&self, key: u64, now_ms: u64) -> usize {
         self.find(key).unwrap_or_else(|| self.place(key, now_ms))
     }
@@ -220,8 +221,8 @@ impl Segment {
                 Err(_) => {}
             }
         }
-        // A destroyed lock makes room, or one that has been quiet for a second: its memory may have been freed without
-        // `destroy`.
+        // A place can be reused if its lock was destroyed, or hasn't been used for a second: its memory may have been
+        // freed without `destroy`.
         let makes_room = |&at: &usize| {
             self.record(at).is_some_and(|record| {
                 let last = record.last_ms.load(Relaxed);
@@ -235,7 +236,7 @@ impl Segment {
         if self.empty(at, now_ms, key) { at } else { LOCKS }
     }
 
-    /// A lock was destroyed. Its counts stay until another lock needs the room.
+    /// A lock was destroyed. Its counts stay until another lock needs the record.
     pub fn retire(&self, lock: u64) {
         if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
             record.destroyed.store(1, Relaxed); // by the thread that destroys the lock
@@ -260,8 +261,8 @@ impl Segment {
         };
         let is_signal = Self::is_signal(record);
         let gone = site | if is_signal { GONE | SIGNALS } else { GONE };
-        // The counts of a place that makes room for a lock, or of a lock for which no place is free, go to the last
-        // record.
+        // The counts of a place go to the last record if the place is needed for a lock. So do those of a lock that has
+        // no place to go to.
         let to = match key {
             key if key & GONE != 0 => LOCKS,
             _ => self.find(gone).unwrap_or_else(|| {

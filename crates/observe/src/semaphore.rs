@@ -15,24 +15,24 @@ const TID: u64 = (1 << TID_BITS) - 1;
 /// Which thread has a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The thread; 0: nobody.
+    /// The thread; 0: none.
     pub tid: u32,
-    /// Since when, ns of `CLOCK_MONOTONIC`; 0: not known.
+    /// When it took the semaphore, ns of `CLOCK_MONOTONIC`; 0: not known.
     pub since_ns: u64,
 }
 
-/// A semaphore for which somebody waits now.
+/// A semaphore with a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Its address.
     pub semaphore: u64,
-    /// Which lock at that record: [`Record::tenants`].
+    /// Which of the locks that used that record it is: [`Record::tenants`].
     pub tenant: u64,
     /// The thread that has it; 0: not known.
     pub holder: u32,
-    /// The thread that last began to wait; it may have the semaphore by now.
+    /// The thread that last began to wait. It may already have got the semaphore.
     pub waiter: u32,
-    /// Since when somebody has waited for this holder, ns of `CLOCK_MONOTONIC`.
+    /// When a thread began to wait for this holder, ns of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
 }
 
@@ -50,7 +50,7 @@ impl Segment {
         ways.iter().find(|taker| taker.who.load(Relaxed) & !TID == tag)
     }
 
-    /// A thread has taken a semaphore, after a wait that ended at `since_ns`; 0: it found it free.
+    /// A thread has taken a semaphore after a wait that ended at `since_ns`; 0: it was free.
     pub fn took(&self, semaphore: u64, tid: u32, since_ns: u64) {
         let tag = taker_tag(semaphore);
         let known = self.place_of_taker(semaphore).or_else(|| {
@@ -59,7 +59,7 @@ impl Segment {
                 taker.who.load(Relaxed) == 0
                     && taker.who.compare_exchange(0, tag, Relaxed, Relaxed).is_ok()
             };
-            // None is free: take the place of a semaphore that nobody has now, or else any.
+            // No place is free: use that of a semaphore that no thread has, or else any.
             let idle = |taker: &&Taker| taker.who.load(Relaxed) & TID == 0;
             let any = (tag >> TID_BITS) as usize / 2 % TAKER_WAYS;
             ways.iter().find(free).or_else(|| ways.iter().find(idle)).or(ways.get(any))
@@ -79,14 +79,14 @@ impl Segment {
         Some(Taken { tid, since_ns: taker.since_ns.load(Relaxed) })
     }
 
-    /// Nobody has it from now on.
+    /// From now on, no thread has it.
     pub fn gives(&self, semaphore: u64) {
         if let Some(taker) = self.place_of_taker(semaphore) {
             taker.who.store(taker_tag(semaphore), Relaxed);
         }
     }
 
-    /// It was destroyed.
+    /// The semaphore was destroyed.
     pub fn retire_semaphore(&self, semaphore: u64) {
         if let Some(taker) = self.place_of_taker(semaphore) {
             taker.who.store(0, Relaxed);
@@ -94,7 +94,7 @@ impl Segment {
         self.retire(semaphore);
     }
 
-    /// A thread has to wait for it.
+    /// A thread has to wait for the semaphore.
     pub fn semaphore_waits(&self, semaphore: u64, now_ns: u64, tid: u32) {
         self.arrived_at(semaphore, Kind::Semaphore, 0, now_ns, 1);
         if let Some(record) = self.known(semaphore) {
@@ -102,22 +102,21 @@ impl Segment {
         }
     }
 
-    /// It was released by the thread that took it last.
+    /// The semaphore was released by the thread that took it last.
     pub fn released_by_taker(&self, semaphore: u64) {
         if let Some(record) = self.known(semaphore) {
             record.releases.fetch_add(1, Relaxed);
         }
     }
 
-    /// It was used in a way that no lock is.
+    /// The semaphore was used in a way that a lock never is.
     pub fn signals(&self, semaphore: u64) {
         if let Some(record) = self.known(semaphore) {
             record.signals.fetch_add(1, Relaxed);
         }
     }
 
-    /// Its record. If it is where another lock was, it counts as new once somebody waits for it, and has no record
-    /// before that.
+    /// The semaphore's record. A semaphore at the address of a destroyed lock has none until a thread waits for it.
     fn known(&self, semaphore: u64) -> Option<&Record> {
         let record = self.find(semaphore).and_then(|at| self.record(at))?;
         (record.destroyed.load(Relaxed) == 0).then_some(record)
@@ -133,12 +132,12 @@ impl Segment {
             )
     }
 
-    /// The semaphores that somebody waits for now. Only reads.
+    /// The semaphores with waiters. Only reads.
     pub fn waited_for(&self) -> impl Iterator<Item = Held> {
         (0..LOCKS).filter_map(|index| self.held_at(index))
     }
 
-    /// Does the same thread still have it, and does somebody still wait? Only reads.
+    /// Does the same thread still hold it while another one waits? Only reads.
     pub fn is_still(&self, held: &Held) -> bool {
         let now = self.find(held.semaphore).and_then(|index| self.held_at(index));
         now.is_some_and(|now| (now.holder, now.since_ns) == (held.holder, held.since_ns))
@@ -192,7 +191,7 @@ mod tests {
         assert_eq!(segment.taker(96), None);
     }
 
-    /// With more than there is room for, the last ones are known, and none is mistaken for another.
+    /// With more semaphores than places, the most recent ones are known, and none is confused with another.
     #[test]
     fn takers_are_bounded() {
         let dir = tempfile::tempdir().unwrap();

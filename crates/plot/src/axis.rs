@@ -1,8 +1,8 @@
-//! Axes: values along a length, and what is written beside them.
+//! Axes: positions of values along a length, and the labels beside them.
 
 use crate::canvas::{SMALL, width};
 
-/// How a value is written.
+/// Formats a value.
 pub type Show = fn(f64) -> String;
 
 /// A quantity along a length.
@@ -19,23 +19,23 @@ pub struct Axis {
 enum Kind {
     Linear,
     Log,
-    /// Shares from 0 to 1: each step is a tenth of what is above the one before; this many steps.
+    /// Shares from 0 to 1, in this many steps. Each step leaves a tenth of the values above it.
     Nines(u8),
     Names(Vec<String>),
 }
 
 impl Axis {
-    /// Equal differences are equally far apart.
+    /// An axis on which equal differences have equal lengths.
     pub fn linear(name: impl Into<String>, show: Show) -> Axis {
         Axis { name: name.into(), kind: Kind::Linear, show, ends: None, ticks: None }
     }
 
-    /// Equal ratios are equally far apart. A 0 stands at the low end, behind a break.
+    /// An axis on which equal ratios have equal lengths. A 0 is drawn at the low end, behind a break.
     pub fn log(name: impl Into<String>, show: Show) -> Axis {
         Axis { kind: Kind::Log, ..Self::linear(name, show) }
     }
 
-    /// Logarithmic if asked.
+    /// Logarithmic if `log` is set.
     pub fn maybe_log(name: impl Into<String>, show: Show, log: bool) -> Axis {
         if log { Self::log(name, show) } else { Self::linear(name, show) }
     }
@@ -45,18 +45,18 @@ impl Axis {
         Axis { kind: Kind::Nines(steps), ..Self::linear("", percent) }
     }
 
-    /// Names of the positions 0, 1, ...
+    /// An axis with names at the positions 0, 1, ...
     pub fn names(name: impl Into<String>, names: Vec<String>) -> Axis {
         Axis { kind: Kind::Names(names), ..Self::linear(name, |value| value.to_string()) }
     }
 
-    /// From here to there, whatever is drawn.
+    /// Fixes the ends of the axis, whatever is drawn.
     #[must_use]
     pub fn within(self, low: f64, high: f64) -> Axis {
         Axis { ends: Some((low, high)), ..self }
     }
 
-    /// Named at these values alone.
+    /// Labels only these values.
     #[must_use]
     pub fn named_at(self, ticks: &[f64]) -> Axis {
         Axis { ticks: Some(ticks.to_vec()), ..self }
@@ -66,7 +66,7 @@ impl Axis {
         &self.name
     }
 
-    /// What is written beside it.
+    /// The axis's title.
     pub(crate) fn title(&self) -> String {
         match (&self.kind, self.name.is_empty()) {
             (Kind::Log, false) => format!("{} (logarithmic)", self.name),
@@ -75,7 +75,7 @@ impl Axis {
     }
 }
 
-/// Are they so far apart that they need a logarithmic axis?
+/// Do the values differ so much that they need a logarithmic axis?
 pub fn far_apart(values: impl Iterator<Item = f64>) -> bool {
     let (low, high) = ends(values.filter(|value| *value > 0.0));
     high / low >= 20.0
@@ -85,7 +85,7 @@ fn percent(share: f64) -> String {
     format!("{} %", (share * 1e7).round() / 1e5)
 }
 
-/// How many nines a share has.
+/// The number of nines of a share.
 fn nines(share: f64) -> f64 {
     -(1.0 - share).max(1e-12).log10()
 }
@@ -97,14 +97,14 @@ pub(crate) struct Scale<'a> {
     low: f64,
     high: f64,
     log: bool,
-    /// A logarithmic scale has no 0; if there is one, it stands at the low end.
+    /// Does a logarithmic axis include 0, drawn at its low end?
     pub(crate) zero: bool,
-    /// The values themselves, where they are few.
+    /// The values themselves, if there are few.
     few: Option<Vec<f64>>,
 }
 
 impl<'a> Scale<'a> {
-    /// Around values that stand for themselves, such as numbers of threads.
+    /// A scale around values that are exact, such as numbers of threads.
     pub(crate) fn across(axis: &'a Axis, values: impl Iterator<Item = f64> + Clone) -> Scale<'a> {
         let mut scale = Scale::of(axis, values.clone());
         if matches!(axis.kind, Kind::Linear) && axis.ends.is_none() {
@@ -119,10 +119,10 @@ impl<'a> Scale<'a> {
         scale
     }
 
-    /// From 0 to the greatest of the values; logarithmic: around them.
+    /// A scale from 0 to the largest value; if logarithmic, a scale around the values.
     pub(crate) fn of(axis: &'a Axis, values: impl Iterator<Item = f64> + Clone) -> Scale<'a> {
         let (least, most) = ends(values.clone());
-        // Nothing above 0 has no logarithm.
+        // If no value is above 0, there are no logarithms.
         let log = matches!(axis.kind, Kind::Log) && most > 0.0;
         let mut scale = Scale { axis, low: 0.0, high: 1.0, log, zero: false, few: None };
         (scale.low, scale.high) = match (&axis.kind, axis.ends) {
@@ -132,7 +132,7 @@ impl<'a> Scale<'a> {
             _ if log => {
                 scale.zero = least <= 0.0;
                 let (low, high) = ends(values.filter(|value| *value > 0.0));
-                // 0 stands as far from the next value as a factor of 4 would.
+                // 0 is drawn a factor of 4 below the smallest value.
                 (if scale.zero { low / 4.0 } else { low / 1.25 }, high * 1.25)
             }
             _ => (0.0, (most * 1.08).max(1e-12)),
@@ -140,7 +140,7 @@ impl<'a> Scale<'a> {
         scale
     }
 
-    /// Where a broken axis goes on after its 0.
+    /// Where a broken axis continues after its 0.
     pub(crate) fn least(&self) -> f64 {
         self.low * 3.9
     }
@@ -149,7 +149,7 @@ impl<'a> Scale<'a> {
         (self.low..=self.high).contains(&value) || (self.zero && value <= 0.0)
     }
 
-    /// Where a value stands, from 0 to 1.
+    /// The position of a value, from 0 to 1.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = match self.axis.kind {
             Kind::Nines(steps) => nines(value) / f64::from(steps),
@@ -159,7 +159,7 @@ impl<'a> Scale<'a> {
         share.clamp(0.0, 1.0)
     }
 
-    /// Values that are named, and their names.
+    /// The labelled values and their labels.
     pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
         let values = match (&self.axis.ticks, &self.axis.kind) {
             (Some(ticks), _) => ticks.clone(),
@@ -184,7 +184,7 @@ impl<'a> Scale<'a> {
         values.into_iter().map(|value| (value, label(value, self.axis.show))).collect()
     }
 
-    /// 1, 2 and 5 times powers of ten; only the powers if those are many.
+    /// 1, 2 and 5 times powers of ten, or only the powers if there are many.
     fn log_ticks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let factors: &[f64] = if decades > 4.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -200,12 +200,13 @@ impl<'a> Scale<'a> {
         ticks
     }
 
-    /// How wide the widest of its names is.
+    /// The width of the widest label.
     pub(crate) fn names_width(&self) -> f64 {
         self.ticks().iter().map(|(_, name)| width(name, SMALL)).fold(0.0, f64::max)
     }
 
-    /// Names of `room` pixels' length: numbers that would touch are left out, names stand in up to three lines.
+    /// Labels for an axis of length `room`, in pixels. Numbers that would overlap are left out; names use up to three
+    /// lines.
     pub(crate) fn placed(&self, room: f64) -> Vec<(f64, Option<(usize, String)>)> {
         let ticks = self.ticks();
         let is_named = matches!(self.axis.kind, Kind::Names(_));
@@ -237,7 +238,7 @@ fn nice_step(max: f64) -> f64 {
     steps.into_iter().find(|step| max / step <= 6.0).unwrap_or(10.0 * power)
 }
 
-/// A value without digits that say nothing.
+/// A value without meaningless digits.
 fn label(value: f64, show: Show) -> String {
     if value == 0.0 {
         return "0".to_owned();

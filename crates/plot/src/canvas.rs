@@ -1,4 +1,4 @@
-//! What charts are drawn with: lines, marks and words in SVG, and colours for light and dark pages.
+//! The drawing functions for charts: lines, marks and text in SVG, and colours for light and dark pages.
 
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
@@ -8,16 +8,16 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// All charts are that wide.
+/// The width of all charts.
 pub(crate) const WIDTH: f64 = 980.0;
-/// Around a chart.
+/// The margin around a chart.
 pub(crate) const MARGIN: f64 = 16.0;
 /// Sizes of text.
 pub(crate) const SMALL: f64 = 11.5;
 pub(crate) const NORMAL: f64 = 13.0;
 pub(crate) const LARGE: f64 = 16.0;
 
-/// A colour, and what it becomes on a dark page. No two inks look alike on a light one.
+/// A colour with its counterpart for dark pages. All inks look different on a light page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ink {
     light: u32,
@@ -25,23 +25,23 @@ pub struct Ink {
 }
 
 impl Ink {
-    /// What everything is drawn on.
+    /// The background.
     pub const PAPER: Ink = Ink { light: 0x00FF_FFFF, dark: 0x0015_181C };
-    /// Words.
+    /// Text.
     pub const TEXT: Ink = Ink { light: 0x001B_1F24, dark: 0x00E4_E6E9 };
-    /// Words that explain.
+    /// Explanatory text.
     pub const SOFT: Ink = Ink { light: 0x005B_6470, dark: 0x00A4_ACB5 };
     /// Grids.
     pub const FAINT: Ink = Ink { light: 0x00E2_E5E9, dark: 0x0034_3A41 };
-    /// Behind a part of a chart.
+    /// The background of a part of a chart.
     pub const BAND: Ink = Ink { light: 0x00FA_E9E2, dark: 0x003A_2721 };
-    /// What must not be crossed.
+    /// A limit.
     pub const ALARM: Ink = Ink { light: 0x00B3_261E, dark: 0x00FF_7A70 };
-    /// Better. Blue and orange are told apart by all eyes.
+    /// Better. Everyone can tell blue from orange.
     pub const GOOD: Ink = Ink { light: 0x001D_62D1, dark: 0x006F_A8FF };
     /// Worse.
     pub const BAD: Ink = Ink { light: 0x00D9_730D, dark: 0x00FF_9E4A };
-    /// Neither; what others are compared with.
+    /// No difference; also the reference.
     pub const EVEN: Ink = Ink { light: 0x008A_929C, dark: 0x008D_959F };
 
     /// Colours of curves and bars, after Okabe and Ito.
@@ -56,22 +56,22 @@ impl Ink {
         Ink { light: 0x0078_5532, dark: 0x00C9_A27A },
     ];
 
-    /// The colour of the series of this number.
+    /// The colour of the series with this number.
     pub const fn of(number: usize) -> Ink {
         Self::SERIES[number % Self::SERIES.len()]
     }
 
-    /// A colour that stays on a dark page.
+    /// A colour that is the same on dark pages.
     pub const fn fixed(rgb: u32) -> Ink {
         Ink { light: rgb, dark: rgb }
     }
 
-    /// As CSS writes it, for a light page.
+    /// The colour in CSS, for a light page.
     pub fn css(self) -> String {
         format!("#{:06X}", self.light)
     }
 
-    /// For a light page, and for a dark one.
+    /// The colours for light and for dark pages.
     pub(crate) fn both(self) -> [String; 2] {
         [self.css(), format!("#{:06X}", self.dark)]
     }
@@ -84,7 +84,7 @@ impl Ink {
 
 pub(crate) type At = (f64, f64);
 
-/// Which side of a text its position is at.
+/// The side of a text at which its position is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
@@ -92,7 +92,7 @@ pub(crate) enum Side {
     Right,
 }
 
-/// How a text is written.
+/// The style of a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Pen {
     pub(crate) size: f64,
@@ -111,11 +111,11 @@ impl Pen {
     }
 }
 
-/// Dashes and gaps, by number: lines are told apart without colours, too.
+/// Dash patterns by number: they distinguish lines even without colours.
 const DASHES: [(f64, f64); 6] =
     [(0.0, 0.0), (7.0, 4.0), (2.0, 3.0), (12.0, 4.0), (4.0, 7.0), (1.0, 5.0)];
 
-/// The dash that limits and wishes are drawn with.
+/// The dash pattern of limits and goals.
 pub(crate) const DASHED: usize = 1;
 
 pub(crate) struct Canvas<'a> {
@@ -123,7 +123,7 @@ pub(crate) struct Canvas<'a> {
     inks: RefCell<BTreeSet<Ink>>,
 }
 
-/// An SVG document of this size; it turns dark if the reader prefers that.
+/// An SVG document of this size. It uses dark colours if the reader prefers them.
 pub(crate) fn document(label: &str, (width, height): At, draw: impl FnOnce(&Canvas<'_>)) -> String {
     let mut svg = String::new();
     let size = (width.ceil() as u32, height.ceil() as u32);
@@ -134,7 +134,7 @@ pub(crate) fn document(label: &str, (width, height): At, draw: impl FnOnce(&Canv
     drawn(canvas.area.present());
     let inks = canvas.inks.take();
     drop(canvas);
-    // The file may be opened alone: so the rules are its own.
+    // The file may be opened by itself, so it contains its own rules.
     let (tag, rest) = svg.split_once('>').unwrap_or_default();
     let tag = tag.trim_start_matches("<svg");
     let label = maud::html! { (label) }.into_string();
@@ -143,7 +143,7 @@ pub(crate) fn document(label: &str, (width, height): At, draw: impl FnOnce(&Canv
 }
 
 fn style(inks: &BTreeSet<Ink>) -> String {
-    // Printers have paper.
+    // Only on screens, because paper is white.
     let mut css = String::from("<style>@media screen and (prefers-color-scheme: dark) {");
     for Ink { light, dark } in inks.iter().filter(|ink| ink.light != ink.dark) {
         for property in ["fill", "stroke"] {
@@ -153,7 +153,7 @@ fn style(inks: &BTreeSet<Ink>) -> String {
     css + "}</style>"
 }
 
-/// SVG goes to a string, which takes everything.
+/// Writing SVG to a string can't fail.
 fn drawn<E: std::error::Error + Send + Sync>(result: Result<(), E>) {
     result.expect("a string takes everything");
 }
@@ -174,7 +174,7 @@ impl Canvas<'_> {
             Side::Middle => HPos::Center,
             Side::Right => HPos::Right,
         };
-        // plotters writes a font's size without its leading.
+        // plotters gives a font's size without its leading.
         let font = ("sans-serif", pen.size * 1.24).into_font();
         let font = if pen.bold { font.style(FontStyle::Bold) } else { font };
         let ink = self.colour(pen.ink);
@@ -182,7 +182,7 @@ impl Canvas<'_> {
         drawn(self.area.draw_text(words, &style, pixel(at)));
     }
 
-    /// Text that hides what is below it.
+    /// Text with a background, which hides what is below it.
     pub(crate) fn label(&self, words: &str, (x, y): At, pen: Pen) {
         let wide = width(words, pen.size) * if pen.bold { 1.1 } else { 1.0 };
         self.block((x - 2.0, y - 7.0), (x + wide + 2.0, y + 7.0), Ink::PAPER);
@@ -231,7 +231,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// An arrow's head at an edge: what it stands for lies beyond.
+    /// An arrow's head at an edge: its value lies beyond the edge.
     pub(crate) fn arrow(&self, (x, y): At, to_right: bool, ink: Ink) {
         let back = if to_right { -8.0 } else { 8.0 };
         let corners = [(x, y), (x + back, y - 5.0), (x + back, y + 5.0)].map(pixel);
@@ -239,7 +239,7 @@ impl Canvas<'_> {
     }
 }
 
-/// The solid parts of a dashed line. plotters has this, too, by a `hypotf` that needs glibc 2.35.
+/// The solid parts of a dashed line. plotters has such a function, but it uses a `hypotf` that needs glibc 2.35.
 fn dashes(points: &[At], (long, gap): (f64, f64)) -> Vec<Vec<At>> {
     let (mut parts, mut part) = (Vec::new(), points[..points.len().min(1)].to_vec());
     let (mut is_solid, mut left) = (true, long);
@@ -267,7 +267,7 @@ fn dashes(points: &[At], (long, gap): (f64, f64)) -> Vec<Vec<At>> {
     parts
 }
 
-/// How wide a text is at most: fonts differ, and the widest usual one (DejaVu Sans) decides.
+/// An upper bound for the width of a text: fonts differ, so we use the widest common one (DejaVu Sans).
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '|' | '\'' | '!' | ' ' => 0.34,
@@ -281,7 +281,7 @@ pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }
 
-/// A text in lines of at most this width, broken between words, and within words that are too long.
+/// Breaks a text into lines of at most this width, between words if possible, else within words.
 pub(crate) fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

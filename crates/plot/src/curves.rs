@@ -1,4 +1,4 @@
-//! Panels of curves, bars and dots over a horizontal axis and one or two vertical ones.
+//! Panels with curves, bars and dots over a horizontal axis and one or two vertical axes.
 
 use crate::axis::{Axis, Scale};
 use crate::canvas::{
@@ -6,14 +6,14 @@ use crate::canvas::{
 };
 use crate::head::{Head, Look, Style};
 
-/// A value with the range that it stands for.
+/// A value with its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     /// Where the mark is.
     pub middle: f64,
-    /// The lower end of its line.
+    /// The lower end of the range.
     pub low: f64,
-    /// The upper one.
+    /// The upper end of the range.
     pub high: f64,
 }
 
@@ -24,98 +24,98 @@ impl Range {
     }
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// How they are drawn.
     pub style: Style,
-    /// Against the right axis?
+    /// Does it use the right axis?
     pub right: bool,
     /// In the order of x.
     pub dots: Vec<(f64, Range)>,
 }
 
 impl Series {
-    /// Values without ranges, against the left axis.
+    /// A series without ranges on the left axis.
     pub fn exact(style: Style, dots: impl IntoIterator<Item = (f64, f64)>) -> Series {
         let dots = dots.into_iter().map(|(x, y)| (x, Range::exactly(y))).collect();
         Series { style, right: false, dots }
     }
 }
 
-/// What else is in a panel.
+/// Annotations in a panel.
 #[derive(Clone, Debug)]
 pub enum Note {
-    /// A dashed line upwards at an x, and its name.
+    /// A dashed vertical line at an x, with its name.
     Upright(f64, String, Ink),
-    /// A dashed line across at a y of the left axis, and its name beside the panel.
+    /// A dashed horizontal line at a y of the left axis, with its name beside the panel.
     Level(f64, String),
-    /// Shade up to an x, and its name.
+    /// Shading up to an x, with its name.
     Band(f64, String),
     /// Words at a point.
     Words(f64, f64, String, Ink),
 }
 
-/// Curves over one pair of axes.
+/// Series over one pair of axes.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// Above it.
+    /// The title above the panel.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
-    /// The left one.
+    /// The left axis.
     pub y: Axis,
     /// The right one, if there is one.
     pub right: Option<Axis>,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
-    /// What is said of it.
+    /// The annotations.
     pub notes: Vec<Note>,
 }
 
 impl Panel {
-    /// A panel with a left axis alone.
+    /// A panel with only a left axis.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Panel {
         Panel { title: title.into(), x, y, right: None, series, notes: Vec::new() }
     }
 }
 
-/// Panels below one head.
+/// Several panels below one head.
 #[derive(Clone, Debug)]
 pub struct Curves {
-    /// Above all of them.
+    /// The head above all panels.
     pub head: Head,
-    /// How many stand beside each other.
+    /// Number of panels side by side.
     pub columns: usize,
-    /// How tall each is.
+    /// Height of each panel.
     pub height: f64,
-    /// From left to right, then down.
+    /// Ordered from left to right, then down.
     pub panels: Vec<Panel>,
 }
 
-/// Half of a bar, to the distance of two.
+/// Half the width of a bar, relative to the distance of two bars.
 const HALF: f64 = 0.3;
-/// A line of names below a panel.
+/// Height of a line of names below a panel.
 const LINE: f64 = 14.0;
-/// Between panels.
+/// Gap between panels.
 const GAP: f64 = 14.0;
 
 const SOFT: Pen = Pen::new(SMALL, Ink::SOFT, Side::Left);
 const NAME: Pen = Pen::new(NORMAL, Ink::TEXT, Side::Left);
 
 impl Curves {
-    /// Panels one below the other; more than two stand two by two.
+    /// Panels below each other; three or more are arranged in two columns.
     pub fn new(head: Head, panels: Vec<Panel>) -> Curves {
         Curves { head, columns: if panels.len() > 2 { 2 } else { 1 }, height: 270.0, panels }
     }
 
-    /// Draws them.
+    /// Draws the panels.
     pub fn svg(&self) -> String {
         let placed = self.head.placed();
         let columns = self.columns.max(1);
         let wide = (WIDTH - 2.0 * MARGIN + GAP) / columns as f64 - GAP;
         let frames: Vec<Frame<'_>> = self.panels.iter().map(Frame::new).collect();
-        // The same room everywhere, so that axes stand below each other.
+        // Use the same margins everywhere, so that axes are aligned.
         let most = |of: &dyn Fn(&Frame<'_>) -> f64| frames.iter().map(of).fold(0.0, f64::max);
         let (left, right) = (most(&|frame| frame.left()), most(&|frame| frame.right()));
         let room = wide - left - right;
@@ -299,7 +299,7 @@ impl<'a> Frame<'a> {
             }
         }
         canvas.line(&[(left, bottom), (right, bottom)], Ink::SOFT, 1, 0);
-        // Between 0 and the least value a logarithmic axis is broken.
+        // A logarithmic axis is broken between 0 and the smallest value.
         for shift in [-2.0, 2.0] {
             if self.x.zero {
                 let at = (x(0.0) + x(self.x.least())) / 2.0 + shift;
@@ -319,7 +319,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Labels from top to bottom, moved apart where they would overlap.
+/// Moves labels apart where they would overlap, from top to bottom.
 fn spread_out(labels: &mut [(f64, &str)]) {
     labels.sort_by(|a, b| a.0.total_cmp(&b.0));
     for n in 1..labels.len() {
@@ -327,7 +327,7 @@ fn spread_out(labels: &mut [(f64, &str)]) {
     }
 }
 
-/// Words in a panel, each in a place of its own.
+/// Places words in a panel without overlaps.
 struct Words {
     taken: Vec<(At, At)>,
     from: At,
@@ -335,7 +335,7 @@ struct Words {
 }
 
 impl Words {
-    /// Beside a point: right of it, or left, or else as near as there is room.
+    /// Puts words to the right or left of a point, or else as near as possible.
     fn put(&mut self, canvas: &Canvas<'_>, at: At, words: &str, ink: Ink) {
         let (x, y) = self.place(at, width(words, SMALL));
         if words.is_empty() {

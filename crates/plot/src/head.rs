@@ -1,70 +1,70 @@
-//! What stands above every chart: title, source, and a key that takes as many lines as it needs.
+//! The head of every chart: title, source, and a key with as many lines as necessary.
 
 use crate::canvas::{
     Canvas, DASHED, Ink, LARGE, MARGIN, NORMAL, Pen, SMALL, Side, WIDTH, width, wrapped,
 };
 
-/// A chart's title, where its figures come from, and its key.
+/// A chart's title, the source of its figures, and its key.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: String,
-    /// Names, and how what they stand for is drawn.
+    /// Names, with the styles in which they are drawn.
     pub key: Vec<(String, Style)>,
 }
 
-/// How points are drawn.
+/// How the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// A line with a mark at each.
+    /// A line with marks.
     Line,
     /// A line without marks.
     Curve,
-    /// A thin dashed line without marks: what is wanted.
+    /// A thin dashed line without marks, for a goal.
     Guide,
-    /// A bar at each.
+    /// Bars.
     Bars,
-    /// A mark at each.
+    /// Marks.
     Marks,
-    /// A dot at each: thousands.
+    /// Dots, for thousands of points.
     Dots,
-    /// Nothing: the key alone says something of it.
+    /// Nothing: only the key mentions the series.
     Nothing,
 }
 
-/// How one thing is drawn, in the chart and in its key.
+/// The style of a series, in the chart and in its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// Its colour.
     pub ink: Ink,
-    /// Which shape its marks have: 0 a disc, then a square, a diamond, triangles.
+    /// The shape of its marks: 0 a disc, then a square, a diamond, triangles.
     pub shape: usize,
-    /// Which dashes its lines have: 0 none.
+    /// Its dash pattern: 0 for none.
     pub dash: usize,
-    /// What is drawn.
+    /// How points are drawn.
     pub look: Look,
 }
 
 impl Style {
-    /// Colour and shape of the series of this number.
+    /// The style of the series with this number.
     pub const fn of(number: usize, look: Look) -> Style {
         Style { ink: Ink::of(number), shape: number, dash: 0, look }
     }
 
-    /// In a colour.
+    /// A style with this colour.
     pub const fn ink(ink: Ink, look: Look) -> Style {
         Style { ink, shape: 0, dash: 0, look }
     }
 
-    /// The same in other dashes.
+    /// This style with another dash pattern.
     #[must_use]
     pub const fn dashed(self, dash: usize) -> Style {
         Style { dash, ..self }
     }
 
-    /// The same in another shape.
+    /// This style with another shape.
     #[must_use]
     pub const fn shaped(self, shape: usize) -> Style {
         Style { shape, ..self }
@@ -87,7 +87,7 @@ impl Style {
 const SIGN: f64 = 24.0;
 const LINE: f64 = 18.0;
 
-/// Where everything of a head stands.
+/// The positions of everything in a head.
 pub(crate) struct Placed<'a> {
     words: Vec<(String, f64, Pen)>,
     key: Vec<(f64, f64, String, Style)>,
@@ -139,7 +139,7 @@ impl Head {
 }
 
 impl Placed<'_> {
-    /// A document of that height below the head.
+    /// A document with a chart of this height below the head.
     pub(crate) fn document(&self, height: f64, draw: impl FnOnce(&Canvas<'_>)) -> String {
         crate::canvas::document(self.label, (WIDTH, self.bottom + height), |canvas| {
             for (text, y, pen) in &self.words {

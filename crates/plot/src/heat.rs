@@ -1,47 +1,47 @@
-//! Fields in colours: a table whose figures are seen before they are read.
+//! Heat maps: tables with coloured fields.
 
 use crate::canvas::{Canvas, Ink, MARGIN, NORMAL, Pen, SMALL, Side, WIDTH, width};
 use crate::head::{Head, Look, Style};
 
-/// A colour of fields.
+/// A step of the colour scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// In the key.
+    /// The name in the key.
     pub name: &'static str,
     /// The field's colour.
     pub paper: Ink,
-    /// That of its figure.
+    /// The colour of its figure.
     pub ink: Ink,
 }
 
 /// One table.
 #[derive(Clone, Debug)]
 pub struct HeatBlock {
-    /// Above it, at the left.
+    /// The title at the upper left.
     pub title: String,
-    /// Above it, at the right.
+    /// The note at the upper right.
     pub note: String,
-    /// Above the rows' names.
+    /// The label above the rows' names.
     pub down: String,
-    /// Above the columns' names.
+    /// The label above the columns' names.
     pub across: String,
     /// The columns' names.
     pub columns: Vec<String>,
-    /// Each row's name, and its fields.
+    /// Each row's name and fields.
     pub rows: Vec<(String, Vec<Field>)>,
 }
 
-/// The step of [`Heat::steps`] and the text; `None` is blank.
+/// The index of the step in [`Heat::steps`], and the text; `None`: blank.
 pub type Field = Option<(usize, String)>;
 
-/// Tables two by two.
+/// Several tables in two columns.
 #[derive(Clone, Debug)]
 pub struct Heat {
-    /// Above all; its key is that of the steps.
+    /// The head above all tables; its key shows the steps.
     pub head: Head,
-    /// Colours.
+    /// The colour scale.
     pub steps: Vec<Step>,
-    /// From left to right, then down.
+    /// Ordered from left to right, then down.
     pub blocks: Vec<HeatBlock>,
 }
 
@@ -53,7 +53,7 @@ const BETWEEN: f64 = 34.0;
 const SOFT: Pen = Pen::new(SMALL, Ink::SOFT, Side::Left);
 
 impl Heat {
-    /// Draws them.
+    /// Draws the tables.
     pub fn svg(&self) -> String {
         let mut head = self.head.clone();
         let key = |step: &Step| (step.name.to_owned(), Style::ink(step.paper, Look::Bars));

@@ -1,5 +1,5 @@
-//! Charts as SVG and pages as HTML. A file needs nothing else: no network, no script, no font of its own.
-//! Same data, same bytes.
+//! Charts as SVG and pages as HTML. Each file is self-contained: no network, no scripts, no fonts. The same data gives
+//! the same bytes.
 //!
 //! ```text
 //!   page (maud)     curves  rows  heat  terminal      what callers describe
@@ -8,8 +8,8 @@
 //!                      canvas                         plotters, text that is measured, ink for light and dark
 //! ```
 //!
-//! Callers say what is shown: panels of curves over axes ([`Curves`]), rows of marks beside names ([`Rows`]), fields in
-//! colours ([`Heat`]). Where things stand is decided here, from the width of the text, so that nothing overlaps.
+//! Callers describe the content: panels of curves over axes ([`Curves`]), rows of marks beside names ([`Rows`]),
+//! coloured fields ([`Heat`]). The layout is computed here from the width of the text, so that nothing overlaps.
 
 mod axis;
 mod canvas;

@@ -1,10 +1,10 @@
-//! Pages in one style: dark and light, on a phone and in print.
+//! Pages in one style, for light and dark screens, phones, and print.
 
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page; `body` is what stands in it.
+/// A page with this body.
 pub fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -21,13 +21,13 @@ pub fn page(title: &str, body: &Markup) -> String {
     page.into_string() + "\n"
 }
 
-/// Where figures come from, in a word, and what that means.
+/// The origin of figures in one word, with an explanation.
 pub fn tag(word: &str, meaning: &str) -> Markup {
     let class = if word == "real" { "tag" } else { "tag other" };
     html! { span class=(class) title=[Some(meaning).filter(|meaning| !meaning.is_empty())] { (word) } }
 }
 
-/// A chart, and what is said below it.
+/// A chart with a caption.
 pub fn figure(svg: &str, caption: impl Render) -> Markup {
     let caption = caption.render();
     html! {
@@ -41,24 +41,24 @@ pub fn figure(svg: &str, caption: impl Render) -> Markup {
 /// A row of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// As HTML.
+    /// The cells, as HTML.
     pub cells: Vec<Markup>,
-    /// Is it the one to look at?
+    /// Is it highlighted?
     pub chosen: bool,
-    /// Does something new begin with it?
+    /// Does it begin a new group?
     pub first: bool,
 }
 
 impl Row {
-    /// A row of texts.
+    /// A row of text cells.
     pub fn of<T: Render>(cells: impl IntoIterator<Item = T>) -> Row {
         let cells = cells.into_iter().map(|cell| cell.render()).collect();
         Row { cells, chosen: false, first: false }
     }
 }
 
-/// A table that scrolls in its box where it is too wide; `words` columns at its left are words, and the last if
-/// `ends_in_words`; the others are figures.
+/// A table that scrolls if it is too wide. The first `words` columns contain text, and so does the last if
+/// `ends_in_words`. The others contain figures.
 pub fn table<T: Render>(
     header: impl IntoIterator<Item = T>,
     words: usize,
@@ -88,22 +88,22 @@ pub fn list<T: Render>(items: impl IntoIterator<Item = T>) -> Markup {
     html! { @if items.peek().is_some() { ul { @for item in items { li { (item) } } } } }
 }
 
-/// Terms, and what they mean.
+/// Terms with their meanings.
 pub fn terms<T: Render>(pairs: impl IntoIterator<Item = (T, Markup)>) -> Markup {
     html! { dl { @for (term, meaning) in pairs { dt { (term) } dd { (meaning) } } } }
 }
 
-/// A sentence that must not be missed.
+/// A prominent warning.
 pub fn warning(text: impl Render) -> Markup {
     html! { p.warning { (text) } }
 }
 
-/// A little square in a colour.
+/// A small coloured square.
 pub fn chip(colour: &str) -> Markup {
     html! { i.chip style={ "background:" (colour) } {} }
 }
 
-/// A sentence in which what stands between backticks is code.
+/// A sentence with code between backticks.
 pub fn marked(sentence: &str) -> Markup {
     html! {
         @for (n, piece) in sentence.split('`').enumerate() {

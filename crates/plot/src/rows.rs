@@ -1,11 +1,11 @@
-//! Rows of marks beside their names, in one column or several, each with its own axis.
+//! Rows of marks beside their names, in one or more columns, each with its own axis.
 
 use crate::axis::{Axis, Scale};
 use crate::canvas::{Canvas, DASHED, Ink, MARGIN, NORMAL, Pen, SMALL, Side, WIDTH, width, wrapped};
 use crate::curves::Range;
 use crate::head::Head;
 
-/// What is drawn in a row.
+/// The kind of a mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Bar,
@@ -25,22 +25,22 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A bar from the axis's beginning.
+    /// A bar from the start of the axis.
     pub const fn bar(to: f64, ink: Ink) -> Mark {
         Mark { at: to, ink, kind: Kind::Bar }
     }
 
-    /// A line from here to there.
+    /// A line between two values.
     pub const fn span(from: f64, to: f64, ink: Ink) -> Mark {
         Mark { at: from, ink, kind: Kind::Span(to) }
     }
 
-    /// A filled mark of this shape; beyond the axis it is an arrow at its end.
+    /// A filled mark of this shape. Beyond the end of the axis, it becomes an arrow.
     pub const fn dot(at: f64, shape: usize, ink: Ink) -> Mark {
         Mark { at, ink, kind: Kind::Dot(shape) }
     }
 
-    /// An open one.
+    /// An open mark.
     pub const fn ring(at: f64, ink: Ink) -> Mark {
         Mark { at, ink, kind: Kind::Ring }
     }
@@ -50,7 +50,7 @@ impl Mark {
         Mark { at, ink, kind: Kind::Stop }
     }
 
-    /// A single one of the values that a bar is the median of.
+    /// One of the values whose median a bar shows.
     pub const fn round(at: f64) -> Mark {
         Mark { at, ink: Ink::TEXT, kind: Kind::Round }
     }
@@ -63,24 +63,24 @@ impl Mark {
     }
 }
 
-/// A row's marks in one column, and the words behind them.
+/// A row's marks in one column, and the words after them.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// Drawn in this order.
+    /// In drawing order.
     pub marks: Vec<Mark>,
-    /// One for each of the column's heads; missing ones are blank.
+    /// One text for each of the column's heads; missing ones stay blank.
     pub words: Vec<String>,
 }
 
 impl Cell {
-    /// A bar, a line over its range, and what is said of it.
+    /// A bar, a line for its range, and words.
     pub fn bar(range: Range, ink: Ink, words: String) -> Cell {
         let marks =
             vec![Mark::bar(range.middle, ink), Mark::span(range.low, range.high, Ink::TEXT)];
         Cell { marks, words: vec![words] }
     }
 
-    /// Nothing but words.
+    /// A cell with only words.
     pub fn words(words: &str) -> Cell {
         Cell { marks: Vec::new(), words: vec![words.to_owned()] }
     }
@@ -89,16 +89,16 @@ impl Cell {
 /// A row.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Left of it.
+    /// The name to its left.
     pub name: String,
     /// One for each column.
     pub cells: Vec<Cell>,
 }
 
-/// Rows below a heading.
+/// Rows with a common heading.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Above them.
+    /// The heading.
     pub title: String,
     /// From top to bottom.
     pub rows: Vec<Row>,
@@ -107,22 +107,22 @@ pub struct Group {
 /// A line through a whole column.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Where it stands.
+    /// Its value.
     pub at: f64,
-    /// At its upper end.
+    /// The name at its upper end.
     pub name: String,
-    /// In this colour; dashed.
+    /// The colour. The line is dashed.
     pub ink: Ink,
 }
 
-/// What is in a column.
+/// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Above it.
+    /// The title above it.
     pub title: String,
-    /// What its marks are measured on.
+    /// The axis of its marks.
     pub axis: Axis,
-    /// Above the words behind the marks.
+    /// The headings of the words after the marks.
     pub heads: Vec<String>,
     /// Lines through all rows.
     pub rules: Vec<Rule>,
@@ -136,7 +136,7 @@ impl Column {
     }
 }
 
-/// Groups of rows over the same columns.
+/// Groups of rows with the same columns.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// From left to right.
@@ -145,31 +145,31 @@ pub struct Block {
     pub groups: Vec<Group>,
 }
 
-/// Blocks below one head.
+/// Several blocks below one head.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Above all.
+    /// The head above all blocks.
     pub head: Head,
-    /// One below the other.
+    /// Ordered from top to bottom.
     pub blocks: Vec<Block>,
 }
 
-/// A row with a name of one line, and what each further line of it adds.
+/// Height of a row whose name has one line. Each further line adds as much as a line of text.
 const ROW: f64 = 22.0;
 const LINE: f64 = 14.0;
-/// A group's heading.
+/// Height of a group's heading.
 const TITLE: f64 = 26.0;
-/// Names at most.
+/// Maximum width of the names.
 const NAMES: f64 = 240.0;
 const GAP: f64 = 14.0;
-/// Below the rows: ticks, and the axis's name.
+/// Height below the rows, for ticks and the axis's name.
 const FOOT: f64 = 52.0;
 
 const NAME: Pen = Pen::new(NORMAL, Ink::TEXT, Side::Right);
 const SOFT: Pen = Pen::new(SMALL, Ink::SOFT, Side::Middle);
 
 impl Rows {
-    /// Draws them.
+    /// Draws the blocks.
     pub fn svg(&self) -> String {
         let placed = self.head.placed();
         let rows = self.blocks.iter().flat_map(|block| block.groups.iter().flat_map(|g| &g.rows));
@@ -215,9 +215,9 @@ struct Frame<'a> {
     number: usize,
     scale: Scale<'a>,
     left: f64,
-    /// Where the plot ends, and the words begin.
+    /// Where the plot ends and the words begin.
     right: f64,
-    /// Right ends of the words.
+    /// The right ends of the words.
     words: Vec<f64>,
 }
 
@@ -297,7 +297,7 @@ impl Frame<'_> {
         for group in &block.groups {
             let (from, to) = (y + group.title_height(), y + group.height());
             y = to;
-            // Where a group has nothing in this column, there is no grid either.
+            // A group without marks in this column has no grid there.
             if group.rows.iter().all(|row| row.marks(self.number).is_empty()) {
                 continue;
             }
@@ -386,7 +386,7 @@ mod tests {
         for part in ["a title", "throughput", "op/s", "rate", "2.00 M", "SLO", "ours"] {
             assert!(svg.contains(part), "no '{part}' in {svg}");
         }
-        // Beyond the axis is an arrow; long names take several lines.
+        // A value beyond the axis becomes an arrow. Long names take several lines.
         assert_eq!(svg.matches("<polygon").count(), 1, "{svg}");
         assert!(svg.matches("long name").count() >= 2, "{svg}");
     }

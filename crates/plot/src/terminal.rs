@@ -1,15 +1,15 @@
-//! What a terminal shows, as a picture: text that stays text.
+//! A picture of a terminal, whose text stays text.
 
 use crate::canvas::Ink;
 use maud::html;
 
 const SIZE: usize = 14;
-/// Of a letter, in hundredths of a pixel: what monospaced fonts have, about.
+/// The width of a letter, in hundredths of a pixel, about as in common monospaced fonts.
 const ADVANCE: usize = 843;
 const LINE: usize = 19;
 const MARGIN: usize = 18;
 
-/// A command and what it printed. Lines are as wide as the longest, whichever font the reader has.
+/// A command with its output. Lines are as wide as the longest one, in any font.
 pub fn terminal(command: &str, output: &str) -> String {
     let prompt = format!("$ {command}");
     let lines: Vec<&str> = std::iter::once(&*prompt).chain(output.lines()).collect();

@@ -24,7 +24,7 @@ pub struct Mapping {
     /// The file was removed, or replaced, while the process used it.
     #[serde(default)]
     pub is_deleted: bool,
-    /// The file's build id in hexadecimal, if it was noted. If the file has another one by now, it isn't used.
+    /// The file's build id in hexadecimal, if it was noted. If the file now has another id, it isn't used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_id: Option<String>,
 }

@@ -41,7 +41,7 @@ impl Registers {
     }
 }
 
-/// Deeper stacks are cut: nobody would read a profile of them.
+/// Deeper stacks are cut off: nobody would read a profile of them.
 const DEEPEST: usize = 128;
 /// How far to search for a lost frame pointer, in words from the stack pointer.
 const LOOKED_AT: u64 = 512;
@@ -133,7 +133,7 @@ impl Unwinder {
     }
 
     /// The stack of a sleeping thread: addresses to look up, the innermost first. The thread isn't stopped. If it may
-    /// have gone on meanwhile, ask whether it still sleeps there, and discard the stack if not.
+    /// have continued in the meantime, check whether it still sleeps there, and discard the stack if not.
     pub fn sleeping(&mut self, space: &AddressSpace, registers: Registers) -> Vec<u64> {
         let mut pages = std::mem::take(&mut self.pages);
         pages.clear();

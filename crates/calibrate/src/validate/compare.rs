@@ -212,7 +212,7 @@ mod tests {
         // Nothing was compared with one thread, and no pair clearly differs.
         let met = |one_cpu| summary.bars(one_cpu).map(|bar| bar.met);
         assert_eq!(met(false), [Met::No, Met::Yes, Met::No, Met::No]);
-        // With one CPU that is nobody's fault, but one thread should have been compared.
+        // With one CPU, two threads can't be compared. But one thread should have been.
         assert_eq!(met(true), [Met::No, Met::NotMeasured, Met::NotMeasured, Met::NotMeasured]);
     }
 

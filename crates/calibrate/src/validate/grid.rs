@@ -1,4 +1,4 @@
-//! What is compared: locks and loads. None of it is measured by `calibrate`.
+//! The locks and loads that are compared. `calibrate` measures none of them.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// The number of durations that each thread draws beforehand and uses in rotation.
 const TABLE: usize = 1024;
-/// Operations between two looks at the clock.
+/// Number of operations between two readings of the clock.
 const BATCH: usize = 16;
 
 /// One measurement.
@@ -26,7 +26,7 @@ const BATCH: usize = 16;
 pub(super) struct Pass {
     /// Time per operation over all threads, ns.
     pub(super) ns: f64,
-    /// The kernel took a CPU away from a thread meanwhile.
+    /// Did the kernel preempt one of the threads?
     pub(super) preempted: bool,
 }
 
