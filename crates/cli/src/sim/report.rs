@@ -233,7 +233,7 @@ pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value
         "machines": plan.machines.iter().map(machine).collect::<Value>(),
         "placement": placement(&plan.placement), "seeds": plan.seeds,
         "warmup_ns": plan.warmup_ns, "duration_ns": plan.duration_ns,
-        "units": "throughput: operations a second; tpp: operations a joule; epo: joules an operation; \
+        "units": "throughput: operations per second; tpp: operations per joule; epo: joules per operation; \
                   _ns: nanoseconds of simulated time; low and high: smallest and largest of the seeds",
         "notes": notes(plan, rows),
         "points": points,
