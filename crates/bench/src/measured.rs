@@ -156,7 +156,7 @@ pub(crate) fn paired(
     Spread::of(&values)
 }
 
-/// The highest rate of any lock at the point of `row`, in repetition `rep`.
+/// The highest rate of the ceiling's subjects at the point of `row`, in repetition `rep`.
 pub(crate) fn ceiling(plan: &Plan, measured: &Measured, row: usize, rep: u32) -> Option<f64> {
     let of = |&subject: &usize| kept(measured, row, subject).find(|(r, _)| *r == rep);
     let rates = plan.ceilings[row].iter().filter_map(of).map(|(_, answer)| answer.rate());

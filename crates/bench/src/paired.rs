@@ -105,7 +105,7 @@ fn left_out(rounds: usize) -> (usize, f64) {
             (n * (n + 1.0) / 4.0, (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt());
         return ((mean - NORMAL * deviation - 0.5).floor() as usize, DOUBT);
     }
-    // chances[s]: how often the rounds above have rank sum s.
+    // chances[s]: the probability that the rounds above have rank sum s.
     let mut chances = vec![1.0];
     for rank in 1..=rounds {
         let mut next = vec![0.0; chances.len() + rank];

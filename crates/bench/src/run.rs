@@ -98,7 +98,7 @@ impl Plan {
     }
 }
 
-/// Do the merged shards have all results that the report needs?
+/// Checks that the merged shards have all results that the report needs.
 pub(crate) fn complete(plan: &Plan, session: &Session) -> Result<()> {
     let jobs: Vec<Job> = plan.groups().into_iter().map(|(_, _, job)| job).collect();
     Ok(session.complete(&jobs)?)

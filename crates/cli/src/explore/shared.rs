@@ -37,8 +37,8 @@ impl Shared<'_> {
         format!("{lock}: {name}{mutant}, block ")
     }
 
-    /// Have the merged shards all the blocks that the report needs? For each lock, these are the blocks up to the first
-    /// that breaks a rule. There may be too many blocks to enumerate, so we go through the known ones.
+    /// Checks that the merged shards have all the blocks that the report needs. For each lock, these are the blocks up to
+    /// the first that breaks a rule. There may be too many blocks to enumerate, so we go through the known ones.
     pub(crate) fn complete(&self) -> Result<(), Error> {
         if !self.session.is_merged() {
             return Ok(());
