@@ -66,7 +66,7 @@ fn one(
     estimates: &[Estimate],
     compute: &Estimate,
 ) -> Result<ClassProfile, Error> {
-    const ONE_CLASS: &str = "one class of cores: nobody to compare with";
+    const ONE_CLASS: &str = "one class of cores: no other class to compare with";
     let name = layout.classes[class].name.clone();
     let path = |figure: &str| format!("class.{name}.{figure}");
     let of = |what: Measure| estimates[what as usize];

@@ -41,7 +41,7 @@ pub(crate) fn measure(
         "kernel.switch_ns",
         &one.switch,
         Probe::Cycle,
-        "two threads of one CPU that give way to each other (sched_yield), without what giving way to nobody takes",
+        "two threads on one CPU that yield to each other (sched_yield), minus the time of a yield without another thread",
     );
     let (bucket_ns, bucket_contention) = bucket(layout, lines, ledger);
     let less = |estimate: &Estimate, ns: f64| estimate.map(|whole| (whole - ns).max(0.0));
@@ -49,13 +49,13 @@ pub(crate) fn measure(
         "kernel.sleep_ns",
         &less(&one.hand_over, switch_ns + bucket_ns),
         Probe::Cycle,
-        "from a futex wait until another thread of that CPU runs, less switch_ns and bucket_ns",
+        "from a futex wait until another thread runs on that CPU, minus switch_ns and bucket_ns",
     );
     let wake_ns = ledger.or_assumed(
         "kernel.wake_ns",
         lines.wake_call.map(|call| less(&call, bucket_ns)).as_ref(),
         Probe::Line,
-        "a futex wake call, for a sleeper on another, idle CPU, less bucket_ns",
+        "a futex wake call, for a sleeper on another, idle CPU, minus bucket_ns",
         (1500.0, ONE_CPU),
     );
     let turnaround_ns = ledger.or_assumed(
@@ -73,13 +73,13 @@ pub(crate) fn measure(
         "kernel.timer_slack_ns",
         &less(&one.late, switch_ns),
         Probe::Cycle,
-        "a futex wait with a deadline in 0.1 ms, on an idle CPU: how long after the deadline it runs, less switch_ns",
+        "a futex wait with a deadline in 0.1 ms, on an idle CPU: how long after the deadline it runs, minus switch_ns",
     );
     let slice_ns = ledger.measured(
         "kernel.slice_ns",
         &one.slice,
         Probe::Cycle,
-        "two threads of one CPU that never sleep: how long each runs before the other",
+        "two threads on one CPU that never sleep: how long each runs at a time",
     );
     let (granularity, tried, how) = one.granularity(timer_slack_ns, slice_ns);
     let path = "kernel.wakeup_granularity_ns";
@@ -135,10 +135,7 @@ fn bucket(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> (f64, f64) {
         contention.as_ref(),
         Probe::Line,
         &format!("the same of all CPUs, to that of two, for each of the other {more}"),
-        (
-            0.1,
-            "fewer than three CPUs: nobody waits for a bucket beside the next one; a round figure",
-        ),
+        (0.1, "fewer than three CPUs: at most one CPU waits for a bucket; a round figure"),
     );
     (bucket_ns, bucket_contention)
 }
@@ -195,7 +192,7 @@ impl Deep {
         let shown = shown.collect::<Vec<_>>().join(", ");
         let Some((step, exit)) = deepest(&self.turnarounds) else {
             let why = match seen.is_empty() {
-                true => "one CPU: nobody to wake on another".to_owned(),
+                true => "one CPU: no sleeper on another CPU".to_owned(),
                 false => format!("no deeper idle state shows: wakes take {shown}"),
             };
             let last = SLEEPS[SLEEPS.len() - 1] as f64;

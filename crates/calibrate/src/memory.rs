@@ -299,9 +299,9 @@ pub(crate) fn memory(
             "memory.local_weight",
             1.0,
             if layout.clusters.len() == 1 {
-                "one cluster: nobody is further away"
+                "one cluster: no core is further away"
             } else {
-                "not measured: every core's chance is the same"
+                "not measured: all cores have equal chances"
             },
         ),
         back_to_back_ns: ledger.assumed(

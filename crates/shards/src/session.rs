@@ -201,10 +201,10 @@ impl Session {
         jobs.iter().enumerate().map(one).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Are the results of all these jobs known?
+    /// Checks that the results of all these jobs are known.
     ///
     /// # Errors
-    /// Which shards lack some, and the commands that make them.
+    /// The shards that lack results, and the commands that make them.
     pub fn complete(&self, jobs: &[Job]) -> Result<(), Error> {
         let mut lacking: BTreeMap<Shard, u64> = BTreeMap::new();
         for job in jobs.iter().filter(|job| !self.knows(&job.key)) {
@@ -213,10 +213,11 @@ impl Session {
         self.lacks(&lacking)
     }
 
-    /// The same for jobs that are too many to name: how many each shard lacks, if it lacks any.
+    /// As [`complete`](Self::complete), for too many jobs to list: `lacking` has the number of results that each shard
+    /// lacks.
     ///
     /// # Errors
-    /// Which shards lack some, and the commands that make them.
+    /// The shards that lack results, and the commands that make them.
     pub fn lacks(&self, lacking: &BTreeMap<Shard, u64>) -> Result<(), Error> {
         let (Some(merged), Some(header)) = (&self.merged, self.headers.first()) else {
             return Ok(());
@@ -233,7 +234,7 @@ impl Session {
         Err(Error::new(what.join(", "), header.resume_all(&left)))
     }
 
-    /// What a shard has done, for people, and what comes next.
+    /// A message: what the shard has done, and what to do next.
     pub fn summary(&self) -> String {
         let (Some(header), Some(file)) = (self.headers.first(), &self.file) else {
             return String::new();
@@ -254,7 +255,7 @@ impl Session {
         file.path().parent().unwrap_or(Path::new("."))
     }
 
-    /// The command that goes on with what is kept; `None` if nothing is.
+    /// The command that resumes from the kept results; `None` if nothing is kept.
     pub fn resume(&self) -> Option<String> {
         let header = self.headers.first().filter(|_| self.keeps())?;
         let file = self.file.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,5 +267,5 @@ impl Session {
     }
 }
 
-/// Takes the result of the job at a place.
+/// Receives the result of the job at this position.
 pub type Done<'a, R> = dyn Fn(usize, R) -> Result<(), Error> + Sync + 'a;

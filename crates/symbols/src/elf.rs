@@ -10,7 +10,7 @@ use std::fs::File;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// Bytes of a file, which live for as long as somebody needs them.
+/// Bytes of a file, kept for as long as they are needed.
 #[derive(Clone, Default)]
 pub(crate) struct Bytes {
     map: Option<Rc<Mmap>>,
@@ -55,8 +55,8 @@ pub(crate) struct Elf {
 impl Elf {
     /// `None`: it is neither a program nor a library, or can't be read.
     pub(crate) fn read(file: &File) -> Option<Self> {
-        // SAFETY: the file of a running program, or of its debug information. If somebody shortens it while we
-        // read, we die of SIGBUS, as every debugger and profiler does.
+        // SAFETY: the file of a running program, or of its debug information. If another process shortens it while
+        // we read, we die of SIGBUS, as every debugger and profiler does.
         let map = Rc::new(unsafe { Mmap::map(file) }.ok()?);
         let object = object::File::parse(&**map).ok()?;
         let loads = object.segments().map(|segment| {
@@ -149,7 +149,7 @@ impl Elf {
         found.contains(address).then(|| found.initial_address())
     }
 
-    /// That many bytes of code.
+    /// This many bytes of code.
     pub(crate) fn code(&self, address: u64, length: u64) -> Option<&[u8]> {
         let holds =
             |load: &&Load| load.is_code && address.wrapping_sub(load.address) < load.in_file;

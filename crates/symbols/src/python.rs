@@ -2,11 +2,11 @@
 //! thread is stopped.
 //!
 //! Supports CPython 3.11 to 3.13. Older versions don't note a thread's system id, and from 3.14 on locks are no longer
-//! semaphores, so nobody would ask. (`py-spy` knows all versions. But as a library it reads all threads at once, and it
+//! semaphores, so this code isn't needed. (`py-spy` knows all versions. But as a library it reads all threads at once, and it
 //! would bring 14 crates, and second versions of five.)
 //!
-//! A thread that runs meanwhile changes what we read, and then a pointer may lead anywhere. So we check everything that
-//! we read; if a check fails, there is no stack.
+//! Running threads change the memory while we read it, so a pointer may lead anywhere. We check everything that we read.
+//! If a check fails, there is no stack.
 
 mod layout;
 mod lines;
@@ -94,8 +94,8 @@ impl Python {
         Ok(Some(Self { pid, module, runtime, layout, codes: FxHashMap::default() }))
     }
 
-    /// What a thread runs, the innermost function first; empty: it runs no Python code. `None`: it couldn't be read
-    /// because it changed meanwhile, or it isn't a Python thread.
+    /// What a thread runs, the innermost function first; empty: it runs no Python code. `None`: it isn't a Python
+    /// thread, or it changed while we read it.
     pub fn stack(&mut self, tid: u32) -> Option<Vec<PythonFrame>> {
         let mut at = self.innermost(tid)?;
         let mut frames = Vec::new();

@@ -52,7 +52,7 @@ impl Symboliser {
         &self.space
     }
 
-    /// The same, for noting threads.
+    /// The memory map, to note threads in it.
     pub fn space_mut(&mut self) -> &mut AddressSpace {
         &mut self.space
     }

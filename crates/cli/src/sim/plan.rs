@@ -26,7 +26,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) locks: &'a [String],
     pub(crate) machines: &'a [String],
     pub(crate) workloads: &'a [String],
-    /// A trace to replay instead of workloads, with its file's contents.
+    /// A trace to replay instead of workloads, with its file's name.
     pub(crate) trace: Option<(&'a Recorded, String)>,
     pub(crate) threads: Option<&'a str>,
     pub(crate) placement: &'a str,

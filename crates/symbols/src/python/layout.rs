@@ -14,7 +14,7 @@ pub(super) struct Layout {
     pub(super) next_thread: u64,
     /// The system's id.
     pub(super) thread_id: u64,
-    /// The innermost frame, or what has a pointer to it,
+    /// The innermost frame, or the object with a pointer to it,
     pub(super) frame: u64,
     /// here (`_PyCFrame`).
     pub(super) within: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct Layout {
     pub(super) lines: u64,
     pub(super) first_line: u64,
     pub(super) bytecode: u64,
-    /// How many units of code there are.
+    /// Number of code units.
     pub(super) units: u64,
     /// Handlers of exceptions.
     pub(super) handlers: u64,
@@ -98,7 +98,7 @@ pub(super) const V3_12: Layout = Layout {
     ..V3_11
 };
 
-/// Bytes of `_Py_DebugOffsets`, which `_PyRuntime` begins with, as far as we read it.
+/// Bytes that we read of `_Py_DebugOffsets`, with which `_PyRuntime` begins.
 pub(super) const DEBUG_OFFSETS: usize = 71 * 8;
 
 /// What 3.13 states about itself.
@@ -140,7 +140,7 @@ pub(super) fn of_3_13(table: &[u8]) -> Option<Layout> {
         handlers: 40,
         opcodes: Opcodes { push_exc_info: 33, with_except_start: 44, before_with: 2 },
     };
-    // If this weren't such a table, it could have anything there.
+    // If this weren't such a table, these could have any value.
     let is_plausible = [layout.interpreters, layout.threads, layout.thread_id, layout.bytecode]
         .iter()
         .all(|offset| (1..1 << 24).contains(offset));
