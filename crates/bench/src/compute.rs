@@ -1,6 +1,7 @@
 //! Computation that takes a given time without accessing memory: the critical section and the gap.
 
-use crate::point::{Length, Point};
+use crate::point::Length;
+use crate::spec::Spec;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -69,8 +70,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// The lengths of thread `thread`. They are the same for every lock with this seed.
-    pub(crate) fn new(point: &Point, turns_per_ns: f64, seed: u64, thread: u32) -> Plan {
-        let mut random = Random(seed ^ (u64::from(thread) << 32));
+    pub(crate) fn of(spec: &Spec, thread: u32) -> Plan {
+        let (point, turns_per_ns) = (&spec.point, spec.turns_per_ns);
+        let mut random = Random(spec.seed ^ (u64::from(thread) << 32));
         random.next();
         let cs = lengths(point.cs_ns, point.length, turns_per_ns, &mut random);
         let gap = lengths(point.gap_ns, point.length, turns_per_ns, &mut random);

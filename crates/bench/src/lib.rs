@@ -50,8 +50,8 @@ pub use names::{Names, advice, misspelt_class, split};
 pub use paired::{ENOUGH, FEWEST, Finding, Interval, is_look};
 pub use progress::progress;
 pub use system::{
-    Machine, catch_interrupts, command_line, cpu_time, cpus, interrupted, line_transfer_between,
-    pin_to, shown_command,
+    Machine, catch_interrupts, children_time, command_line, cpu_time, cpus, interrupted,
+    line_transfer_between, pin_to, shown_command,
 };
 
 use anyhow::{Context, Result, bail};

@@ -95,6 +95,11 @@ pub fn cpu_time() -> Duration {
     usage(libc::RUSAGE_SELF)
 }
 
+/// The same of the children that it has waited for, and theirs.
+pub fn children_time() -> Duration {
+    usage(libc::RUSAGE_CHILDREN)
+}
+
 fn usage(whose: libc::c_int) -> Duration {
     // SAFETY: rusage is plain numbers, filled by the call.
     let usage = unsafe {
@@ -164,7 +169,7 @@ fn busy_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
 
 /// User and system time of this process and of children that it has waited for.
 fn tree_time() -> Duration {
-    usage(libc::RUSAGE_SELF) + usage(libc::RUSAGE_CHILDREN)
+    cpu_time() + children_time()
 }
 
 /// Private memory of this process, counted page by page (`status` is only an estimate).

@@ -1,127 +1,137 @@
 //! CSV: every measurement, and the summaries.
 
 use super::cell::status;
-use crate::measured::{Measured, Status};
+use crate::measured::{Measured, Sample, Status};
 use crate::plan::{Plan, point_of};
-use crate::spec::Answer;
+use crate::point::Point;
+use crate::spec::{Answer, Percentiles};
+use crate::subject::{Role, Subject};
 use crate::summary::{Ceiling, Summary};
 use anyhow::Result;
+use lockwright_numbers::Spread;
 use std::io::Write;
 
-/// Writes every measurement, one per line.
-pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()> {
+/// A column's name, and its cell for one line.
+type Column<T> = (&'static str, fn(&T) -> String);
+
+/// Writes a header, and a record for each of `lines`.
+fn write<T>(to: impl Write, columns: &[Column<T>], lines: impl Iterator<Item = T>) -> Result<()> {
     let mut csv = csv::Writer::from_writer(to);
-    csv.write_record([
-        "rep",
-        "workload",
-        "point",
-        "lock",
-        "role",
-        "threads",
-        "cs_ns",
-        "gap_ns",
-        "pinned",
-        "status",
-        "kept",
-        "line_before_ns",
-        "line_after_ns",
-        "ops",
-        "elapsed_ns",
-        "rate_per_s",
-        "cpu_ns_per_op",
-        "joules",
-        "ops_per_joule",
-        "joules_source",
-        "failures",
-        "wait_p50_ns",
-        "wait_p90_ns",
-        "wait_p99_ns",
-        "wait_p999_ns",
-        "wait_max_ns",
-        "hold_p50_ns",
-        "hold_p99_ns",
-        "hold_p999_ns",
-        "hold_max_ns",
-        "jain",
-        "cal",
-        "bytes_per_lock",
-        "size_of",
-        "overtaken",
-        "overtaken_late",
-        "bypass_p999",
-        "longest_bypass",
-        "epoch_p50_ns",
-        "epoch_p99_ns",
-        "epoch_p999_ns",
-        "epoch_max_ns",
-        "slowest_class_epoch_p50_ns",
-        "slowest_class_epoch_p99_ns",
-        "slowest_class_epoch_p999_ns",
-        "slowest_class_epoch_max_ns",
-        "epoch_ticks",
-        "bytes_per_epoch",
-        "origin",
-    ])?;
-    let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
-    for s in &measured.samples {
-        let who = &plan.subjects[s.subject];
-        let point = &point_of(who, &plan.rows[s.row].point);
-        let answer = s.answer.as_ref().filter(|_| s.status == Status::Ok);
-        let get = |f: &dyn Fn(&Answer) -> Option<f64>| number(answer.and_then(f));
-        csv.write_record([
-            s.rep.to_string(),
-            point.workload().into(),
-            plan.rows[s.row].point.label(),
-            who.name.clone(),
-            serde_json::to_value(who.role)?.as_str().unwrap_or_default().into(),
-            point.threads_used().to_string(),
-            point.cs_ns.to_string(),
-            point.gap_ns.to_string(),
-            point.pin.to_string(),
-            if s.status == Status::Ok { "ok" } else { status(s.status) }.into(),
-            s.kept.to_string(),
-            number(s.line_ns.0),
-            number(s.line_ns.1),
-            answer.map_or(String::new(), |a| a.ops.to_string()),
-            answer.map_or(String::new(), |a| a.elapsed_ns.to_string()),
-            get(&|a| Some(a.rate())),
-            get(&|a| Some(a.cpu_per_op())),
-            answer.and_then(|a| a.joules).map_or(String::new(), |joules| format!("{joules:.6}")),
-            get(&Answer::per_joule),
-            answer.map_or(String::new(), |a| a.joules_source.clone()),
-            answer.map_or(String::new(), |a| a.failures.to_string()),
-            get(&|a| Some(a.wait?.p50)),
-            get(&|a| Some(a.wait?.p90)),
-            get(&|a| Some(a.wait?.p99)),
-            get(&|a| Some(a.wait?.p999)),
-            get(&|a| Some(a.wait?.max)),
-            get(&|a| Some(a.hold?.p50)),
-            get(&|a| Some(a.hold?.p99)),
-            get(&|a| Some(a.hold?.p999)),
-            get(&|a| Some(a.hold?.max)),
-            get(&|a| a.jain()),
-            get(&|a| a.cal()),
-            get(&|a| a.bytes_per_lock),
-            answer.map_or(String::new(), |a| a.size_of.to_string()),
-            get(&|a| a.overtaken),
-            get(&|a| a.overtaken_late),
-            answer.and_then(|a| a.bypass_p999).map_or(String::new(), |b| b.to_string()),
-            answer.and_then(|a| a.longest_bypass).map_or(String::new(), |b| b.to_string()),
-            get(&|a| Some(a.latency?.p50)),
-            get(&|a| Some(a.latency?.p99)),
-            get(&|a| Some(a.latency?.p999)),
-            get(&|a| Some(a.latency?.max)),
-            get(&|a| Some(a.slowest()?.p50)),
-            get(&|a| Some(a.slowest()?.p99)),
-            get(&|a| Some(a.slowest()?.p999)),
-            get(&|a| Some(a.slowest()?.max)),
-            get(&|a| a.epoch_ticks),
-            get(&|a| a.bytes_per_epoch),
-            point.origin().into(),
-        ])?;
+    csv.write_record(columns.iter().map(|(name, _)| name))?;
+    for line in lines {
+        csv.write_record(columns.iter().map(|(_, cell)| cell(&line)))?;
     }
     csv.flush()?;
     Ok(())
+}
+
+fn text(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+fn number(value: Option<f64>) -> String {
+    text(value.map(|value| format!("{value:.4}")))
+}
+
+fn ended(how: Status) -> String {
+    if how == Status::Ok { "ok".into() } else { status(how).into() }
+}
+
+fn role(role: Role) -> String {
+    text(serde_json::to_value(role).ok().as_ref().and_then(|word| word.as_str()))
+}
+
+/// A measurement.
+struct Raw<'a> {
+    row: &'a Point,
+    who: &'a Subject,
+    point: Point,
+    sample: &'a Sample,
+    answer: Option<&'a Answer>,
+}
+
+impl Raw<'_> {
+    fn text<T: ToString>(&self, of: fn(&Answer) -> Option<T>) -> String {
+        text(self.answer.and_then(of))
+    }
+
+    fn number(&self, of: fn(&Answer) -> Option<f64>) -> String {
+        number(self.answer.and_then(of))
+    }
+}
+
+/// Writes every measurement, one per line.
+pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()> {
+    let columns: &[Column<Raw<'_>>] = &[
+        ("rep", |r| r.sample.rep.to_string()),
+        ("workload", |r| r.point.workload().into()),
+        ("point", |r| r.row.label()),
+        ("lock", |r| r.who.name.clone()),
+        ("role", |r| role(r.who.role)),
+        ("threads", |r| r.point.threads_used().to_string()),
+        ("cs_ns", |r| r.point.cs_ns.to_string()),
+        ("gap_ns", |r| r.point.gap_ns.to_string()),
+        ("pinned", |r| r.point.pin.to_string()),
+        ("status", |r| ended(r.sample.status)),
+        ("kept", |r| r.sample.kept.to_string()),
+        ("line_before_ns", |r| number(r.sample.line_ns.0)),
+        ("line_after_ns", |r| number(r.sample.line_ns.1)),
+        ("ops", |r| r.text(|a| Some(a.ops))),
+        ("elapsed_ns", |r| r.text(|a| Some(a.elapsed_ns))),
+        ("rate_per_s", |r| r.number(|a| Some(a.rate()))),
+        ("cpu_ns_per_op", |r| r.number(|a| Some(a.cpu_per_op()))),
+        ("joules", |r| r.text(|a| Some(format!("{:.6}", a.joules?)))),
+        ("ops_per_joule", |r| r.number(Answer::per_joule)),
+        ("joules_source", |r| r.text(|a| Some(a.joules_source.clone()))),
+        ("failures", |r| r.text(|a| Some(a.failures))),
+        ("wait_p50_ns", |r| r.number(|a| Some(a.wait?.p50))),
+        ("wait_p90_ns", |r| r.number(|a| Some(a.wait?.p90))),
+        ("wait_p99_ns", |r| r.number(|a| Some(a.wait?.p99))),
+        ("wait_p999_ns", |r| r.number(|a| Some(a.wait?.p999))),
+        ("wait_max_ns", |r| r.number(|a| Some(a.wait?.max))),
+        ("hold_p50_ns", |r| r.number(|a| Some(a.hold?.p50))),
+        ("hold_p99_ns", |r| r.number(|a| Some(a.hold?.p99))),
+        ("hold_p999_ns", |r| r.number(|a| Some(a.hold?.p999))),
+        ("hold_max_ns", |r| r.number(|a| Some(a.hold?.max))),
+        ("jain", |r| r.number(Answer::jain)),
+        ("cal", |r| r.number(Answer::cal)),
+        ("bytes_per_lock", |r| r.number(|a| a.bytes_per_lock)),
+        ("size_of", |r| r.text(|a| Some(a.size_of))),
+        ("overtaken", |r| r.number(|a| a.overtaken)),
+        ("overtaken_late", |r| r.number(|a| a.overtaken_late)),
+        ("bypass_p999", |r| r.text(|a| a.bypass_p999)),
+        ("longest_bypass", |r| r.text(|a| a.longest_bypass)),
+        ("epoch_p50_ns", |r| r.number(|a| Some(a.latency?.p50))),
+        ("epoch_p99_ns", |r| r.number(|a| Some(a.latency?.p99))),
+        ("epoch_p999_ns", |r| r.number(|a| Some(a.latency?.p999))),
+        ("epoch_max_ns", |r| r.number(|a| Some(a.latency?.max))),
+        ("slowest_class_epoch_p50_ns", |r| r.number(|a| Some(a.slowest()?.p50))),
+        ("slowest_class_epoch_p99_ns", |r| r.number(|a| Some(a.slowest()?.p99))),
+        ("slowest_class_epoch_p999_ns", |r| r.number(|a| Some(a.slowest()?.p999))),
+        ("slowest_class_epoch_max_ns", |r| r.number(|a| Some(a.slowest()?.max))),
+        ("epoch_ticks", |r| r.number(|a| a.epoch_ticks)),
+        ("bytes_per_epoch", |r| r.number(|a| a.bytes_per_epoch)),
+        ("origin", |r| r.point.origin().into()),
+    ];
+    let lines = measured.samples.iter().map(|sample| {
+        let (who, row) = (&plan.subjects[sample.subject], &plan.rows[sample.row].point);
+        let answer = sample.answer.as_ref().filter(|_| sample.status == Status::Ok);
+        Raw { row, who, point: point_of(who, row), sample, answer }
+    });
+    write(to, columns, lines)
+}
+
+/// A point and lock.
+struct Sum<'a> {
+    point: &'a Point,
+    lock: &'a str,
+    ceiling: Option<f64>,
+    slowest: Option<Percentiles>,
+    of: &'a Summary,
+}
+
+fn median(spread: Option<Spread>) -> String {
+    number(spread.map(|spread| spread.median))
 }
 
 /// Writes the summaries, one point and lock per line.
@@ -131,92 +141,52 @@ pub(crate) fn sums(
     ceilings: &[Ceiling],
     to: impl Write,
 ) -> Result<()> {
-    let mut csv = csv::Writer::from_writer(to);
-    csv.write_record([
-        "workload",
-        "point",
-        "lock",
-        "status",
-        "n",
-        "rate_per_s",
-        "ratio",
-        "ratio_min",
-        "ratio_q1",
-        "ratio_q3",
-        "ratio_max",
-        "of_ceiling",
-        "ceiling_per_s",
-        "cpu_ns_per_op",
-        "cpu_ratio",
-        "ops_per_joule",
-        "ops_per_joule_ratio",
-        "joules_per_op",
-        "joules_source",
-        "wait_p50_ns",
-        "wait_p99_ns",
-        "wait_p999_ns",
-        "wait_max_ns",
-        "wait_max_ratio",
-        "epoch_p50_ns",
-        "epoch_p99_ns",
-        "epoch_p999_ns",
-        "epoch_max_ns",
-        "slowest_class_epoch_p50_ns",
-        "slowest_class_epoch_p99_ns",
-        "slowest_class_epoch_p999_ns",
-        "slowest_class_epoch_max_ns",
-        "jain",
-        "cal",
-        "bytes_per_lock",
-        "overtaken",
-        "longest_bypass",
-        "origin",
-    ])?;
-    let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
-    for s in summaries {
-        let point = &plan.rows[s.row].point;
-        let slowest = s.epochs.iter().max_by_key(|class| class.class).map(|class| class.latency);
-        csv.write_record([
-            point.workload().into(),
-            point.label(),
-            plan.subjects[s.subject].name.clone(),
-            if s.status == Status::Ok { "ok" } else { status(s.status) }.into(),
-            s.rate.or(s.bytes_per_lock).map_or(0, |r| r.n).to_string(),
-            number(s.rate.map(|r| r.median)),
-            number(s.ratio.map(|r| r.median)),
-            number(s.ratio.map(|r| r.min)),
-            number(s.ratio.map(|r| r.q1)),
-            number(s.ratio.map(|r| r.q3)),
-            number(s.ratio.map(|r| r.max)),
-            number(s.of_ceiling.map(|c| c.median)),
-            number(ceilings.iter().find(|c| c.row == s.row).map(|c| c.rate.median)),
-            number(s.cpu_ns.map(|c| c.median)),
-            number(s.cpu_ratio.map(|c| c.median)),
-            number(s.tpp.map(|t| t.median)),
-            number(s.tpp_ratio.map(|t| t.median)),
-            s.epo.map_or(String::new(), |e| format!("{:e}", e.median)),
-            s.joules_source.clone().unwrap_or_default(),
-            number(s.wait.map(|w| w.p50)),
-            number(s.wait.map(|w| w.p99)),
-            number(s.wait.map(|w| w.p999)),
-            number(s.wait.map(|w| w.max)),
-            number(s.wait_max_ratio.map(|w| w.median)),
-            number(s.latency.map(|l| l.p50)),
-            number(s.latency.map(|l| l.p99)),
-            number(s.latency.map(|l| l.p999)),
-            number(s.latency.map(|l| l.max)),
-            number(slowest.map(|l| l.p50)),
-            number(slowest.map(|l| l.p99)),
-            number(slowest.map(|l| l.p999)),
-            number(slowest.map(|l| l.max)),
-            number(s.jain),
-            number(s.cal),
-            number(s.bytes_per_lock.map(|b| b.median)),
-            number(s.overtaken.map(|o| o.0)),
-            s.bypass.map_or(String::new(), |b| b.1.to_string()),
-            point.origin().into(),
-        ])?;
-    }
-    csv.flush()?;
-    Ok(())
+    let columns: &[Column<Sum<'_>>] = &[
+        ("workload", |s| s.point.workload().into()),
+        ("point", |s| s.point.label()),
+        ("lock", |s| s.lock.into()),
+        ("status", |s| ended(s.of.status)),
+        ("n", |s| s.of.rate.or(s.of.bytes_per_lock).map_or(0, |r| r.n).to_string()),
+        ("rate_per_s", |s| median(s.of.rate)),
+        ("ratio", |s| median(s.of.ratio)),
+        ("ratio_min", |s| number(s.of.ratio.map(|r| r.min))),
+        ("ratio_q1", |s| number(s.of.ratio.map(|r| r.q1))),
+        ("ratio_q3", |s| number(s.of.ratio.map(|r| r.q3))),
+        ("ratio_max", |s| number(s.of.ratio.map(|r| r.max))),
+        ("of_ceiling", |s| median(s.of.of_ceiling)),
+        ("ceiling_per_s", |s| number(s.ceiling)),
+        ("cpu_ns_per_op", |s| median(s.of.cpu_ns)),
+        ("cpu_ratio", |s| median(s.of.cpu_ratio)),
+        ("ops_per_joule", |s| median(s.of.tpp)),
+        ("ops_per_joule_ratio", |s| median(s.of.tpp_ratio)),
+        ("joules_per_op", |s| text(s.of.epo.map(|e| format!("{:e}", e.median)))),
+        ("joules_source", |s| text(s.of.joules_source.as_ref())),
+        ("wait_p50_ns", |s| number(s.of.wait.map(|w| w.p50))),
+        ("wait_p99_ns", |s| number(s.of.wait.map(|w| w.p99))),
+        ("wait_p999_ns", |s| number(s.of.wait.map(|w| w.p999))),
+        ("wait_max_ns", |s| number(s.of.wait.map(|w| w.max))),
+        ("wait_max_ratio", |s| median(s.of.wait_max_ratio)),
+        ("epoch_p50_ns", |s| number(s.of.latency.map(|l| l.p50))),
+        ("epoch_p99_ns", |s| number(s.of.latency.map(|l| l.p99))),
+        ("epoch_p999_ns", |s| number(s.of.latency.map(|l| l.p999))),
+        ("epoch_max_ns", |s| number(s.of.latency.map(|l| l.max))),
+        ("slowest_class_epoch_p50_ns", |s| number(s.slowest.map(|l| l.p50))),
+        ("slowest_class_epoch_p99_ns", |s| number(s.slowest.map(|l| l.p99))),
+        ("slowest_class_epoch_p999_ns", |s| number(s.slowest.map(|l| l.p999))),
+        ("slowest_class_epoch_max_ns", |s| number(s.slowest.map(|l| l.max))),
+        ("jain", |s| number(s.of.jain)),
+        ("cal", |s| number(s.of.cal)),
+        ("bytes_per_lock", |s| median(s.of.bytes_per_lock)),
+        ("overtaken", |s| number(s.of.overtaken.map(|o| o.0))),
+        ("longest_bypass", |s| text(s.of.bypass.map(|b| b.1))),
+        ("origin", |s| s.point.origin().into()),
+    ];
+    let lines = summaries.iter().map(|of| Sum {
+        point: &plan.rows[of.row].point,
+        lock: &plan.subjects[of.subject].name,
+        ceiling: ceilings.iter().find(|c| c.row == of.row).map(|c| c.rate.median),
+        slowest: of.epochs.iter().max_by_key(|class| class.class).map(|class| class.latency),
+        of,
+    });
+    write(to, columns, lines)
 }

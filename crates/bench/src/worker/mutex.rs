@@ -9,6 +9,10 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+/// What runs while a lock is held.
+pub(super) trait Section<R>: FnOnce() -> R + Send {}
+impl<R, F: FnOnce() -> R + Send> Section<R> for F {}
+
 /// A mutual exclusion lock. Everything measured is inlined, except calls of the lock itself.
 ///
 /// # Safety
@@ -26,7 +30,7 @@ pub(super) unsafe trait Mutex: Send + Sync {
     ///
     /// # Safety
     /// `self` and `node` stay in place until this returns, and `node` isn't used for anything else.
-    unsafe fn with<R: Send>(&self, node: *mut Self::Node, section: impl FnOnce() -> R + Send) -> R;
+    unsafe fn with<R: Send>(&self, node: *mut Self::Node, section: impl Section<R>) -> R;
 
     /// Runs `section` if it needn't wait.
     ///
@@ -35,10 +39,11 @@ pub(super) unsafe trait Mutex: Send + Sync {
     unsafe fn try_with<R: Send>(
         &self,
         node: *mut Self::Node,
-        section: impl FnOnce() -> R + Send,
+        section: impl Section<R>,
     ) -> Option<R>;
 
-    /// Runs `section`, or gives up after `time`; called only if [`TIMED`](Self::TIMED).
+    /// Runs `section`, or gives up after `time`, by this clock if the lock knows several; called only if
+    /// [`TIMED`](Self::TIMED).
     ///
     /// # Safety
     /// As [`with`](Self::with).
@@ -46,26 +51,12 @@ pub(super) unsafe trait Mutex: Send + Sync {
         &self,
         node: *mut Self::Node,
         time: Duration,
-        section: impl FnOnce() -> R + Send,
+        clock: libc::clockid_t,
+        section: impl Section<R>,
     ) -> Option<R> {
-        let _ = time;
+        let _ = (time, clock);
         // SAFETY: the caller's promise is the same.
         unsafe { self.try_with(node, section) }
-    }
-
-    /// As [`with_for`](Self::with_for), but by the monotonic clock if the lock supports two clocks.
-    ///
-    /// # Safety
-    /// As [`with`](Self::with).
-    #[inline(always)]
-    unsafe fn with_for_monotonic<R: Send>(
-        &self,
-        node: *mut Self::Node,
-        time: Duration,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.with_for(node, time, section) }
     }
 }
 
@@ -81,17 +72,13 @@ unsafe impl<L: TryLock<Native>> Mutex for InProcess<L> {
     }
 
     #[inline(always)]
-    unsafe fn with<R: Send>(&self, node: *mut L::Node, section: impl FnOnce() -> R + Send) -> R {
+    unsafe fn with<R: Send>(&self, node: *mut L::Node, section: impl Section<R>) -> R {
         // SAFETY: the caller's promise is the same.
         unsafe { self.0.with(node, section) }
     }
 
     #[inline(always)]
-    unsafe fn try_with<R: Send>(
-        &self,
-        node: *mut L::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
+    unsafe fn try_with<R: Send>(&self, node: *mut L::Node, section: impl Section<R>) -> Option<R> {
         // SAFETY: the caller's promise is the same.
         unsafe { self.0.try_with(node, section) }
     }
@@ -159,7 +146,7 @@ unsafe impl Mutex for Pthread {
     }
 
     #[inline(always)]
-    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
+    unsafe fn with<R: Send>(&self, _: *mut (), section: impl Section<R>) -> R {
         // SAFETY: an initialised mutex that the caller keeps in place.
         unsafe { libc::pthread_mutex_lock(self.0.get()) };
         let _held = Held(self);
@@ -167,11 +154,7 @@ unsafe impl Mutex for Pthread {
     }
 
     #[inline(always)]
-    unsafe fn try_with<R: Send>(
-        &self,
-        _: *mut (),
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
+    unsafe fn try_with<R: Send>(&self, _: *mut (), section: impl Section<R>) -> Option<R> {
         // SAFETY: an initialised mutex that the caller keeps in place.
         let answer = unsafe { libc::pthread_mutex_trylock(self.0.get()) };
         self.section(answer, section)
@@ -182,25 +165,17 @@ unsafe impl Mutex for Pthread {
         &self,
         _: *mut (),
         time: Duration,
-        section: impl FnOnce() -> R + Send,
+        clock: libc::clockid_t,
+        section: impl Section<R>,
     ) -> Option<R> {
-        let until = after(time, libc::CLOCK_REALTIME);
-        // SAFETY: an initialised mutex that the caller keeps in place.
-        let answer = unsafe { libc::pthread_mutex_timedlock(self.0.get(), &until) };
-        self.section(answer, section)
-    }
-
-    #[inline(always)]
-    unsafe fn with_for_monotonic<R: Send>(
-        &self,
-        _: *mut (),
-        time: Duration,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        let clock = libc::CLOCK_MONOTONIC;
         let until = after(time, clock);
         // SAFETY: an initialised mutex that the caller keeps in place.
-        let answer = unsafe { pthread_mutex_clocklock(self.0.get(), clock, &until) };
+        let answer = unsafe {
+            match clock {
+                libc::CLOCK_REALTIME => libc::pthread_mutex_timedlock(self.0.get(), &until),
+                _ => pthread_mutex_clocklock(self.0.get(), clock, &until),
+            }
+        };
         self.section(answer, section)
     }
 }
@@ -218,17 +193,13 @@ unsafe impl Mutex for ParkingLot {
     }
 
     #[inline(always)]
-    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
+    unsafe fn with<R: Send>(&self, _: *mut (), section: impl Section<R>) -> R {
         let _held = self.0.lock();
         section()
     }
 
     #[inline(always)]
-    unsafe fn try_with<R: Send>(
-        &self,
-        _: *mut (),
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
+    unsafe fn try_with<R: Send>(&self, _: *mut (), section: impl Section<R>) -> Option<R> {
         let _held = self.0.try_lock()?;
         Some(section())
     }
@@ -238,7 +209,8 @@ unsafe impl Mutex for ParkingLot {
         &self,
         _: *mut (),
         time: Duration,
-        section: impl FnOnce() -> R + Send,
+        _: libc::clockid_t,
+        section: impl Section<R>,
     ) -> Option<R> {
         let _held = self.0.try_lock_for(time)?;
         Some(section())
@@ -257,17 +229,13 @@ unsafe impl Mutex for Std {
     }
 
     #[inline(always)]
-    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
+    unsafe fn with<R: Send>(&self, _: *mut (), section: impl Section<R>) -> R {
         let _held = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         section()
     }
 
     #[inline(always)]
-    unsafe fn try_with<R: Send>(
-        &self,
-        _: *mut (),
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
+    unsafe fn try_with<R: Send>(&self, _: *mut (), section: impl Section<R>) -> Option<R> {
         let _held = self.0.try_lock().ok()?;
         Some(section())
     }

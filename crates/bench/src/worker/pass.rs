@@ -152,6 +152,36 @@ impl<'a> Pass<'a> {
     }
 }
 
+/// Runs the pass that counts operations.
+pub(super) fn count<S, T: Send>(
+    spec: &Spec,
+    prepare: impl Fn(u32) -> S + Sync,
+    body: impl Fn(&Pass<'_>, S) -> T + Sync,
+) -> Passed<T> {
+    alike(spec, spec.time_s, prepare, body)
+}
+
+/// Runs the latency pass, if the point has one. It takes half as long.
+pub(super) fn time<S, T: Send>(
+    spec: &Spec,
+    prepare: impl Fn(u32) -> S + Sync,
+    body: impl Fn(&Pass<'_>, S) -> T + Sync,
+) -> Option<Passed<T>> {
+    spec.point.latency.then(|| alike(spec, spec.time_s / 2.0, prepare, body))
+}
+
+/// Runs a pass whose threads all do the same and stop by themselves.
+fn alike<S, T: Send>(
+    spec: &Spec,
+    seconds: f64,
+    prepare: impl Fn(u32) -> S + Sync,
+    body: impl Fn(&Pass<'_>, S) -> T + Sync,
+) -> Passed<T> {
+    let pass = Pass::new(spec);
+    let time = Duration::from_secs_f64(seconds);
+    pass.run(spec.point.threads, time, prepare, |_, state| body(&pass, state), || ())
+}
+
 /// The answer for a pass that counted `ops` operations.
 pub(super) fn answer_of<T>(passed: &Passed<T>, ops: u64) -> Answer {
     Answer {

@@ -20,6 +20,17 @@ impl Times {
         self.wait.saturating_record(wait.as_nanos() as u64);
         self.hold.saturating_record(hold.as_nanos() as u64);
     }
+
+    /// The times of several threads together.
+    pub(super) fn sum<'a>(threads: impl Iterator<Item = &'a Times>) -> Self {
+        let mut all = Times::new();
+        for one in threads {
+            // The bounds are equal, so adding can't fail.
+            let _ = all.wait.add(&one.wait);
+            let _ = all.hold.add(&one.hold);
+        }
+        all
+    }
 }
 
 /// `None` if nothing was recorded.

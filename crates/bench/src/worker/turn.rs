@@ -19,69 +19,15 @@ impl Tally {
     }
 }
 
-/// How a thread requests the lock. It is a type parameter, so that each loop is specialised and the section is inlined.
-pub(super) trait Ask<M: Mutex>: Copy + Sync {
-    /// Runs `section` under `lock`; `None`: it didn't run.
-    ///
-    /// # Safety
-    /// As [`Mutex::with`].
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R>;
-}
-
-/// Waits as long as it takes.
+/// How a thread requests the lock.
 #[derive(Clone, Copy)]
-pub(super) struct Wait;
-
-impl<M: Mutex> Ask<M> for Wait {
-    #[inline(always)]
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        Some(unsafe { lock.with(node, section) })
-    }
-}
-
-/// Doesn't wait.
-#[derive(Clone, Copy)]
-pub(super) struct Try;
-
-impl<M: Mutex> Ask<M> for Try {
-    #[inline(always)]
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        unsafe { lock.try_with(node, section) }
-    }
-}
-
-/// Waits for this long.
-#[derive(Clone, Copy)]
-pub(super) struct WaitFor(pub(super) Duration);
-
-impl<M: Mutex> Ask<M> for WaitFor {
-    #[inline(always)]
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        unsafe { lock.with_for(node, self.0, section) }
-    }
+pub(super) enum Ask {
+    /// Waits as long as it takes.
+    Wait,
+    /// Doesn't wait.
+    Try,
+    /// Waits for this long, by this clock if the lock supports several.
+    For(Duration, libc::clockid_t),
 }
 
 /// One turn; `false`: the pass is over. `inside` runs first in the critical section, followed by computation. `STAMP`:
@@ -95,7 +41,7 @@ pub(super) unsafe fn turn<M: Mutex, const STAMP: bool>(
     tally: &mut Tally,
     pass: &Pass<'_>,
     step: Step,
-    how: impl Ask<M>,
+    ask: Ask,
     lock: &M,
     node: *mut M::Node,
     inside: impl FnOnce() + Send,
@@ -111,7 +57,14 @@ pub(super) unsafe fn turn<M: Mutex, const STAMP: bool>(
         (had, stopped)
     };
     // SAFETY: the caller's promise is the same.
-    let Some((had, stopped)) = (unsafe { how.ask(lock, node, section) }) else {
+    let held = unsafe {
+        match ask {
+            Ask::Wait => Some(lock.with(node, section)),
+            Ask::Try => lock.try_with(node, section),
+            Ask::For(time, clock) => lock.with_for(node, time, clock, section),
+        }
+    };
+    let Some((had, stopped)) = held else {
         tally.failures += 1;
         if pass.stopped() {
             return false;

@@ -30,7 +30,7 @@ pub(in crate::worker) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
     let passed = pass.run(
         threads,
         Duration::from_secs_f64(spec.time_s),
-        |i| Plan::new(&spec.point, spec.turns_per_ns, spec.seed, i),
+        |i| Plan::of(spec, i),
         |_, mut plan| {
             let mut rounds = 0u64;
             loop {

@@ -5,7 +5,7 @@ use crate::compute::{Plan, Random};
 use crate::point::Call;
 use crate::spec::{Answer, Spec};
 use crate::worker::mutex::Mutex;
-use crate::worker::pass::{Guarded, Line, Pass, answer_of};
+use crate::worker::pass::{Guarded, Line, Pass, answer_of, count, time};
 use crate::worker::times::{Times, percentiles};
 use crate::worker::turn::{Ask, Tally, turn};
 use std::time::Duration;
@@ -23,34 +23,6 @@ struct Place<M> {
 struct Draw<'a> {
     calls: &'a [Call],
     timeout_us: u32,
-}
-
-/// How one operation requests its mutex.
-#[derive(Clone, Copy)]
-struct Drawn {
-    call: Call,
-    /// The time until the deadline, if there is one.
-    time: Duration,
-}
-
-impl<M: Mutex> Ask<M> for Drawn {
-    #[inline(always)]
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        unsafe {
-            match self.call {
-                Call::Lock | Call::Yield => Some(lock.with(node, section)),
-                Call::Try => lock.try_with(node, section),
-                Call::Timed => lock.with_for(node, self.time, section),
-                Call::Clock => lock.with_for_monotonic(node, self.time, section),
-            }
-        }
-    }
 }
 
 /// One thread's loop. `STAMP`: this is the latency pass, which takes three timestamps per operation.
@@ -76,9 +48,13 @@ fn one<M: Mutex, const STAMP: bool>(
             yields % YIELD_EVERY == 0
         };
         // Only drawn if needed, so that the other loops are as short as those of `mutex`.
-        let time = match call.has_deadline() {
-            true => Duration::from_nanos(random.next() % (u64::from(draw.timeout_us) * 1000 + 1)),
-            false => Duration::ZERO,
+        let mut time =
+            || Duration::from_nanos(random.next() % (u64::from(draw.timeout_us) * 1000 + 1));
+        let ask = match call {
+            Call::Lock | Call::Yield => Ask::Wait,
+            Call::Try => Ask::Try,
+            Call::Timed => Ask::For(time(), libc::CLOCK_REALTIME),
+            Call::Clock => Ask::For(time(), libc::CLOCK_MONOTONIC),
         };
         let inside = || {
             place.guarded.touch();
@@ -86,9 +62,9 @@ fn one<M: Mutex, const STAMP: bool>(
                 std::thread::yield_now();
             }
         };
-        let (how, lock) = (Drawn { call, time }, &place.lock.0);
+        let lock = &place.lock.0;
         // SAFETY: locks and node outlive the loop and don't move; one section at a time has the node.
-        if !unsafe { turn::<M, STAMP>(&mut ran, pass, step, how, lock, node, inside) } {
+        if !unsafe { turn::<M, STAMP>(&mut ran, pass, step, ask, lock, node, inside) } {
             break;
         }
     }
@@ -107,26 +83,14 @@ pub(in crate::worker) fn calls<M: Mutex>(
     let places: Vec<Place<M>> = (0..mutexes).map(place).collect();
     let draw = Draw { calls, timeout_us };
     let prepare = |i: u32| {
-        let plan = Plan::new(point, spec.turns_per_ns, spec.seed, i);
+        let plan = Plan::of(spec, i);
         (plan, Random(!spec.seed ^ (u64::from(i) << 32)))
     };
-    let pass = Pass::new(spec);
-    let counted = pass.run(
-        point.threads,
-        Duration::from_secs_f64(spec.time_s),
-        prepare,
-        |_, (plan, random)| one::<M, false>(&draw, &pass, &places, plan, random),
-        || (),
-    );
-    let timed = point.latency.then(|| {
-        let pass = Pass::new(spec);
-        pass.run(
-            point.threads,
-            Duration::from_secs_f64(spec.time_s / 2.0),
-            prepare,
-            |_, (plan, random)| one::<M, true>(&draw, &pass, &places, plan, random),
-            || (),
-        )
+    let counted = count(spec, prepare, |pass, (plan, random)| {
+        one::<M, false>(&draw, pass, &places, plan, random)
+    });
+    let timed = time(spec, prepare, |pass, (plan, random)| {
+        one::<M, true>(&draw, pass, &places, plan, random)
     });
     let sum = |threads: &[Tally]| threads.iter().map(|ran| ran.ops).sum::<u64>();
     let ops = sum(&counted.threads);
@@ -135,12 +99,7 @@ pub(in crate::worker) fn calls<M: Mutex>(
     answer.per_thread = counted.threads.iter().map(|ran| ran.ops).collect();
     answer.counted = places.iter().map(|place| place.guarded.counted()).sum();
     answer.expected = ops + timed.as_ref().map_or(0, |timed| sum(&timed.threads));
-    let mut all = Times::new();
-    for ran in timed.iter().flat_map(|timed| &timed.threads) {
-        // The bounds are equal, so adding can't fail.
-        let _ = all.wait.add(&ran.times.wait);
-        let _ = all.hold.add(&ran.times.hold);
-    }
+    let all = Times::sum(timed.iter().flat_map(|timed| &timed.threads).map(|ran| &ran.times));
     answer.wait = percentiles(&all.wait);
     answer.hold = percentiles(&all.hold);
     answer

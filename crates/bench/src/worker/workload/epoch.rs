@@ -41,7 +41,7 @@ pub(in crate::worker) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32)
     let passed = pass.run(
         point.threads,
         settling + measured,
-        |i| Plan::new(point, spec.turns_per_ns, spec.seed, i),
+        |i| Plan::of(spec, i),
         |_, mut plan| {
             let from = Instant::now() + settling;
             let mut node = M::Node::default();

@@ -4,9 +4,9 @@ use crate::compute::{Plan, compute};
 use crate::point::Work;
 use crate::spec::{Answer, ClassResult, Spec};
 use crate::worker::mutex::Mutex;
-use crate::worker::pass::{Guarded, Line, Pass, Passed, answer_of};
+use crate::worker::pass::{Guarded, Line, Pass, Passed, answer_of, count, time};
 use crate::worker::times::{Times, percentiles};
-use crate::worker::turn::{Ask, Tally, Try, Wait, WaitFor, turn};
+use crate::worker::turn::{Ask, Tally, turn};
 use lockwright_native::Native;
 use lockwright_platform::Platform;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ fn alone(plan: &mut Plan) -> f64 {
 /// One thread's loop. `STAMP`: this is the latency pass, which takes three timestamps per operation.
 #[inline(always)]
 fn compete<M: Mutex, const STAMP: bool>(
-    how: impl Ask<M>,
+    ask: impl Fn() -> Ask,
     pass: &Pass<'_>,
     lock: &M,
     guarded: &Guarded,
@@ -62,7 +62,7 @@ fn compete<M: Mutex, const STAMP: bool>(
         let step = plan.next();
         // SAFETY: lock and node outlive the loop and don't move.
         let goes_on = unsafe {
-            turn::<M, STAMP>(&mut tally, pass, step, how, lock, node, || guarded.touch())
+            turn::<M, STAMP>(&mut tally, pass, step, ask(), lock, node, || guarded.touch())
         };
         if !goes_on {
             break;
@@ -74,43 +74,32 @@ fn compete<M: Mutex, const STAMP: bool>(
 /// Lock, critical section, unlock, gap; also with trylock and with deadlines.
 pub(in crate::worker) fn competition<M: Mutex>(spec: &Spec) -> Answer {
     match spec.point.work {
-        Work::Trylock => between::<M>(Try, spec),
+        Work::Trylock => between::<M>(|| Ask::Try, spec),
         Work::Timedlock { timeout_us } if M::TIMED => {
-            between::<M>(WaitFor(Duration::from_micros(u64::from(timeout_us))), spec)
+            let time = Duration::from_micros(u64::from(timeout_us));
+            between::<M>(move || Ask::For(time, libc::CLOCK_REALTIME), spec)
         }
-        _ => between::<M>(Wait, spec),
+        _ => between::<M>(|| Ask::Wait, spec),
     }
 }
 
-/// Runs all threads with one way to request the lock.
-fn between<M: Mutex>(how: impl Ask<M>, spec: &Spec) -> Answer {
+/// Runs all threads with one way to request the lock. `ask` has a type of its own, so that each loop is specialised and the
+/// section is inlined.
+fn between<M: Mutex>(ask: impl Fn() -> Ask + Copy + Sync, spec: &Spec) -> Answer {
     let point = &spec.point;
     let lock = Line(M::new());
     let guarded = Guarded::new(point.lines);
-    let plan = |i| Plan::new(point, spec.turns_per_ns, spec.seed, i);
+    let plan = |i| Plan::of(spec, i);
     let prepare = |i| {
         let mut plan = plan(i);
         let alone_ns = alone(&mut plan);
         (plan, alone_ns)
     };
-    let pass = Pass::new(spec);
-    let counted = pass.run(
-        point.threads,
-        Duration::from_secs_f64(spec.time_s),
-        prepare,
-        |_, (plan, alone_ns)| compete::<M, false>(how, &pass, &lock.0, &guarded, plan, alone_ns),
-        || (),
-    );
-    let timed = point.latency.then(|| {
-        let pass = Pass::new(spec);
-        pass.run(
-            point.threads,
-            Duration::from_secs_f64(spec.time_s / 2.0),
-            plan,
-            |_, plan| compete::<M, true>(how, &pass, &lock.0, &guarded, plan, 0.0),
-            || (),
-        )
+    let counted = count(spec, prepare, |pass, (plan, alone_ns)| {
+        compete::<M, false>(ask, pass, &lock.0, &guarded, plan, alone_ns)
     });
+    let timed =
+        time(spec, plan, |pass, plan| compete::<M, true>(ask, pass, &lock.0, &guarded, plan, 0.0));
     let sum = |passed: &Passed<Ran>| passed.threads.iter().map(|t| t.tally.ops).sum::<u64>();
     let mut answer = answer_of(&counted, sum(&counted));
     answer.failures = counted.threads.iter().map(|t| t.tally.failures).sum();
@@ -125,14 +114,11 @@ fn between<M: Mutex>(how: impl Ask<M>, spec: &Spec) -> Answer {
         class.0 += 1;
         class.1 += ran.tally.ops;
     }
-    let mut all = Times::new();
     for ran in timed.iter().flat_map(|t| &t.threads) {
-        // The bounds are equal, so adding can't fail.
-        let _ = all.wait.add(&ran.tally.times.wait);
-        let _ = all.hold.add(&ran.tally.times.hold);
         let class = classes.entry(ran.class).or_insert_with(|| (0, 0, Times::new()));
-        let _ = class.2.wait.add(&ran.tally.times.wait);
+        let _ = class.2.wait.add(&ran.tally.times.wait); // the bounds are equal, so adding can't fail
     }
+    let all = Times::sum(timed.iter().flat_map(|t| &t.threads).map(|ran| &ran.tally.times));
     answer.wait = percentiles(&all.wait);
     answer.hold = percentiles(&all.hold);
     answer.classes = classes

@@ -31,7 +31,7 @@ pub(in crate::worker) fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
     let passed = pass.run(
         point.threads,
         Duration::from_secs_f64(spec.time_s),
-        |i| Plan::new(point, spec.turns_per_ns, spec.seed, i),
+        |i| Plan::of(spec, i),
         |_, mut plan| {
             let log = &log.0;
             let mut node = M::Node::default();

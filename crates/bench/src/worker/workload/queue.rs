@@ -35,7 +35,7 @@ pub(in crate::worker) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumer
     let passed = pass.run(
         producers + consumers,
         Duration::from_secs_f64(spec.time_s),
-        |i| Plan::new(&spec.point, spec.turns_per_ns, spec.seed, i),
+        |i| Plan::of(spec, i),
         |i, mut plan| {
             let (mut ops, mut sum) = (0u64, 0u64);
             loop {

@@ -2,7 +2,7 @@
 
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
-use crate::worker::pass::{Guarded, Line, Pass, Passed, answer_of};
+use crate::worker::pass::{Guarded, Line, Pass, Passed, answer_of, count, time};
 use crate::worker::rw::Rw;
 use crate::worker::times::percentiles;
 use hdrhistogram::Histogram;
@@ -71,24 +71,12 @@ pub(in crate::worker) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> 
     let point = &spec.point;
     let lock = Line(L::new());
     let guarded = Guarded::new(point.lines);
-    let plan = |i| Plan::new(point, spec.turns_per_ns, spec.seed, i);
-    let pass = Pass::new(spec);
-    let counted = pass.run(
-        point.threads,
-        Duration::from_secs_f64(spec.time_s),
-        plan,
-        |_, plan| read_and_write::<L, false>(&pass, &lock.0, &guarded, reads, plan),
-        || (),
-    );
-    let timed = point.latency.then(|| {
-        let pass = Pass::new(spec);
-        pass.run(
-            point.threads,
-            Duration::from_secs_f64(spec.time_s / 2.0),
-            plan,
-            |_, plan| read_and_write::<L, true>(&pass, &lock.0, &guarded, reads, plan),
-            || (),
-        )
+    let plan = |i| Plan::of(spec, i);
+    let counted = count(spec, plan, |pass, plan| {
+        read_and_write::<L, false>(pass, &lock.0, &guarded, reads, plan)
+    });
+    let timed = time(spec, plan, |pass, plan| {
+        read_and_write::<L, true>(pass, &lock.0, &guarded, reads, plan)
     });
     let sum =
         |passed: &Passed<Ran>, of: fn(&Ran) -> u64| passed.threads.iter().map(of).sum::<u64>();
