@@ -5,7 +5,7 @@ use crate::layout::{
     MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS, STACKS,
     STACKS_AT, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 pub use lockwright_record::Refused;
 use lockwright_record::file::{self, Name};
@@ -46,7 +46,6 @@ impl Segment {
     /// user.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
         let (base, pid, number) = file::create(dir, ENDING_NUL, LENGTH, MAPS_AT)?;
-        let segment = Self { base };
         let mut header = Header {
             magic: AtomicU64::new(0),
             version: VERSION,
@@ -70,11 +69,9 @@ impl Segment {
         file::fill(&mut header.boot, about.boot);
         file::fill(&mut header.lock, about.lock);
         file::fill(&mut header.command, about.command);
-        // SAFETY: the mapping is that long, aligned to a page, and ours alone.
-        unsafe { segment.base.cast::<Header>().write(header) };
-        // ORDERING: Release, pairs with the reader, which looks for it first.
-        segment.header().magic.store(MAGIC, Release);
-        Ok(segment)
+        // SAFETY: fresh, and longer than the header.
+        unsafe { file::publish(base, header, |header| &header.magic, MAGIC) };
+        Ok(Self { base })
     }
 
     /// Its file's name in its folder, if the process `pid` made it.
@@ -125,27 +122,8 @@ impl Segment {
 
     /// Writes the map of the process's memory: `fill` passes on pieces of text. Called by one thread at a time.
     pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-        let length = &self.header().maps_length;
-        if length.swap(0, Relaxed) == 0 {
-            // SAFETY: within the mapping, and whole pages.
-            let is_there = unsafe { file::populate(self.base.add(MAPS_AT), MAPS) }.is_ok();
-            if !is_there {
-                return;
-            }
-        }
-        let mut end = 0;
-        fill(&mut |piece| {
-            if end + piece.len() <= MAPS {
-                // SAFETY: within the populated bytes, and nobody else writes there.
-                unsafe {
-                    let to = self.base.add(MAPS_AT + end);
-                    to.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
-                }
-                end += piece.len();
-            }
-        });
-        // ORDERING: Release, pairs with the reader's Acquire: the text is there.
-        length.store(end as u64, Release);
+        // SAFETY: whole pages of the mapping, for nothing else.
+        unsafe { file::write_text(&self.header().maps_length, self.base.add(MAPS_AT), MAPS, fill) };
     }
 
     /// The places that a key may occupy.

@@ -3,9 +3,11 @@
 //! Folder and file are open for about 50 us, under the lowest free numbers that aren't standard streams'. High numbers
 //! would stop a process with threads for 10 ms, while the kernel enlarges its table.
 
+use core::fmt;
+use core::marker::PhantomData;
 use core::ptr::null_mut;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Files that one process id may have: one for each program that it became by `exec`.
 const FILES: u32 = 10_000;
@@ -19,6 +21,102 @@ pub enum Refused {
     Link,
     /// The folder belongs to another user, who could read or replace its contents.
     Foreign,
+}
+
+/// A file that is mapped forever, and begins with its header. As cheap to copy as a pointer.
+pub struct Mapped<Header> {
+    pub(crate) base: *mut u8,
+    header: PhantomData<Header>,
+}
+
+impl<Header> Clone for Mapped<Header> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Header> Copy for Mapped<Header> {}
+
+impl<Header> fmt::Debug for Mapped<Header> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mapped").field(&self.base).finish()
+    }
+}
+
+// SAFETY: everything behind it is atomic or constant; a stack's bytes are written by the thread that made its key
+// MOVING.
+unsafe impl<Header: Sync> Send for Mapped<Header> {}
+// SAFETY: as above.
+unsafe impl<Header: Sync> Sync for Mapped<Header> {}
+
+impl<Header> Mapped<Header> {
+    /// Its address, for [`at`](Self::at).
+    pub fn base(self) -> *mut u8 {
+        self.base
+    }
+
+    /// The file with this [`base`](Self::base).
+    ///
+    /// # Safety
+    /// It is the base of one.
+    #[inline]
+    pub unsafe fn at(base: *mut u8) -> Self {
+        Self { base, header: PhantomData }
+    }
+
+    /// Who writes.
+    #[inline]
+    pub fn header(&self) -> &'static Header {
+        // SAFETY: mapped forever, aligned, written before there is one of us.
+        unsafe { &*self.base.cast() }
+    }
+}
+
+/// Writes the header of a file that [`create`] has made, and then what says that it is complete: its magic number.
+///
+/// # Safety
+/// `base` is what `create` returned, for a file longer than the header, and nobody else has seen it.
+pub unsafe fn publish<Header: 'static>(
+    base: *mut u8,
+    header: Header,
+    magic: fn(&Header) -> &AtomicU64,
+    number: u64,
+) -> Mapped<Header> {
+    // SAFETY: the mapping is that long, aligned to a page, and ours alone.
+    let file = unsafe {
+        base.cast::<Header>().write(header);
+        Mapped::<Header>::at(base)
+    };
+    // ORDERING: Release, pairs with the reader, which looks for it first.
+    magic(file.header()).store(number, Release);
+    file
+}
+
+/// Replaces a text by what `fill` passes on, as far as there is room. `length` is the text's; 0: there is none, or it is
+/// being written. If there is no memory for it, there is none.
+///
+/// # Safety
+/// `at` is a page's start in a file, and `room` bytes there are the text's. Only one thread at a time does this.
+pub unsafe fn write_text(
+    length: &AtomicU64,
+    at: *mut u8,
+    room: usize,
+    fill: impl FnOnce(&mut dyn FnMut(&[u8])),
+) {
+    // SAFETY: the caller's promise.
+    if length.swap(0, Relaxed) == 0 && unsafe { populate(at, room) }.is_err() {
+        return;
+    }
+    let mut end = 0;
+    fill(&mut |piece| {
+        if end + piece.len() <= room {
+            // SAFETY: within the populated bytes, and nobody else writes there.
+            unsafe { at.add(end).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+            end += piece.len();
+        }
+    });
+    // ORDERING: Release, pairs with the reader's Acquire: the text is there.
+    length.store(end as u64, Release);
 }
 
 /// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first free N, `length` bytes long. Maps it forever,
@@ -228,7 +326,8 @@ fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, u32), Refused> {
     Err(Refused::System(libc::EEXIST))
 }
 
-fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
+/// In decimal digits.
+pub fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
     let mut at = digits.len();
     loop {
         at -= 1;

@@ -11,7 +11,7 @@
 //! can be read while the process runs, and is complete after `kill -9`.
 
 use crate::About;
-use crate::file::{self, Refused};
+use crate::file::{self, Mapped, Refused};
 use crate::layout::PAGE;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -174,17 +174,9 @@ impl Chunk {
 }
 
 /// A trace that is being recorded. Mapped forever; as cheap to copy as a pointer.
-#[derive(Clone, Copy, Debug)]
-pub struct Tracer {
-    base: *mut u8,
-}
+pub type Tracer = Mapped<Header>;
 
-// SAFETY: everything behind it is atomic, or constant.
-unsafe impl Send for Tracer {}
-// SAFETY: as above.
-unsafe impl Sync for Tracer {}
-
-impl Tracer {
+impl Mapped<Header> {
     /// Makes `DIR/PID-N.locks`, with the first free N, and with room for at least this many records.
     ///
     /// # Errors
@@ -211,34 +203,9 @@ impl Tracer {
             emulated: [0; 256],
             command: [0; 512],
         };
-        file::fill(&mut header.lock, about.lock);
-        file::fill(&mut header.emulated, about.emulated);
-        file::fill(&mut header.command, about.command);
-        // SAFETY: the mapping is that long, aligned to a page, and ours alone.
-        unsafe { base.cast::<Header>().write(header) };
-        let tracer = Self { base };
-        // ORDERING: Release, pairs with the reader, which looks for it first.
-        tracer.header().magic.store(MAGIC, Release);
-        Ok(tracer)
-    }
-
-    /// Its address, for [`at`](Self::at).
-    pub fn base(self) -> *mut u8 {
-        self.base
-    }
-
-    /// The tracer with this [`base`](Self::base).
-    ///
-    /// # Safety
-    /// It is the base of one.
-    pub unsafe fn at(base: *mut u8) -> Self {
-        Self { base }
-    }
-
-    /// Who writes.
-    pub fn header(&self) -> &'static Header {
-        // SAFETY: mapped forever, aligned, written by `create`.
-        unsafe { &*self.base.cast() }
+        about.fill(&mut header.lock, &mut header.emulated, &mut header.command);
+        // SAFETY: fresh, and longer than the header.
+        Ok(unsafe { file::publish(base, header, |header| &header.magic, MAGIC) })
     }
 
     /// Lists a loaded object, if there is room: its memory, and its file's path. Only one thread calls this.

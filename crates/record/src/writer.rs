@@ -1,12 +1,12 @@
 //! Makes the file and writes to it.
 
-use crate::file::{self, Refused};
+use crate::file::{self, Mapped, Refused};
 use crate::histogram::bucket;
 use crate::layout::{
     BLOCK, BLOCKS_AT, CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC,
     NAME, VERSION, block_at,
 };
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// The header's contents.
@@ -22,16 +22,17 @@ pub struct About<'a> {
     pub command: &'a [u8],
 }
 
-/// A recording. Mapped forever; as cheap to copy as a pointer.
-#[derive(Clone, Copy, Debug)]
-pub struct Writer {
-    base: *mut u8,
+impl About<'_> {
+    /// Fills these fields of a header.
+    pub(crate) fn fill(&self, lock: &mut [u8], emulated: &mut [u8], command: &mut [u8]) {
+        file::fill(lock, self.lock);
+        file::fill(emulated, self.emulated);
+        file::fill(command, self.command);
+    }
 }
 
-// SAFETY: everything behind it is atomic or constant.
-unsafe impl Send for Writer {}
-// SAFETY: as above.
-unsafe impl Sync for Writer {}
+/// A recording. Mapped forever; as cheap to copy as a pointer.
+pub type Writer = Mapped<Header>;
 
 /// The place of an epoch in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl Sample {
     }
 }
 
-impl Writer {
+impl Mapped<Header> {
     /// Makes `DIR/PID-N.stats`, with the first free N.
     ///
     /// # Errors
@@ -72,7 +73,6 @@ impl Writer {
     /// bytes.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
         let (base, pid, _) = file::create(dir, b".stats\0", LENGTH, BLOCKS_AT)?;
-        let writer = Self { base };
         let mut header = Header {
             magic: AtomicU64::new(0),
             version: VERSION,
@@ -83,19 +83,9 @@ impl Writer {
             emulated: [0; 256],
             command: [0; 512],
         };
-        file::fill(&mut header.lock, about.lock);
-        file::fill(&mut header.emulated, about.emulated);
-        file::fill(&mut header.command, about.command);
-        // SAFETY: the mapping is that long, aligned to a page, and ours alone.
-        unsafe { writer.base.cast::<Header>().write(header) };
-        // ORDERING: Release, pairs with the reader, which looks for it first.
-        writer.header().magic.store(MAGIC, Release);
-        Ok(writer)
-    }
-
-    fn header(&self) -> &Header {
-        // SAFETY: mapped forever, aligned, written by `create`.
-        unsafe { &*self.base.cast() }
+        about.fill(&mut header.lock, &mut header.emulated, &mut header.command);
+        // SAFETY: fresh, and longer than the header.
+        Ok(unsafe { file::publish(base, header, |header| &header.magic, MAGIC) })
     }
 
     fn head(&self, slot: Slot) -> &EpochHead {

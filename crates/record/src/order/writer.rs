@@ -6,7 +6,7 @@ use super::{
     THREADS_AT, Thread, UNUSED, VERSION, WAYS,
 };
 use crate::About;
-use crate::file::{self, Refused};
+use crate::file::{self, Mapped, Refused};
 use crate::layout::PAGE;
 use crate::pieces::Pieces;
 use core::ops::Range;
@@ -30,16 +30,7 @@ pub struct Pair<'a> {
 }
 
 /// The file. Mapped forever; as cheap to copy as a pointer.
-#[derive(Clone, Copy, Debug)]
-pub struct Order {
-    base: *mut u8,
-}
-
-// SAFETY: everything behind it is atomic or constant; a stack's bytes are written by the thread that made its key
-// MOVING.
-unsafe impl Send for Order {}
-// SAFETY: as above.
-unsafe impl Sync for Order {}
+pub type Order = Mapped<Header>;
 
 /// The places in which a key may be, out of this many.
 fn ways(key: u64, all: usize) -> impl Iterator<Item = usize> {
@@ -51,7 +42,7 @@ fn count(one: &AtomicU64) {
     one.fetch_add(1, Relaxed); // a counter
 }
 
-impl Order {
+impl Mapped<Header> {
     /// Makes `DIR/PID-N.order`, with the first free N.
     ///
     /// # Errors
@@ -81,31 +72,8 @@ impl Order {
         };
         file::fill(&mut header.lock, about.lock);
         file::fill(&mut header.command, about.command);
-        // SAFETY: the mapping is that long, aligned to a page, and ours alone.
-        unsafe { base.cast::<Header>().write(header) };
-        let order = Self { base };
-        // ORDERING: Release, pairs with the reader, which looks for it first.
-        order.header().magic.store(MAGIC, Release);
-        Ok(order)
-    }
-
-    /// Its address, for [`at`](Self::at).
-    pub fn base(self) -> *mut u8 {
-        self.base
-    }
-
-    /// The file with this [`base`](Self::base).
-    ///
-    /// # Safety
-    /// It is the base of one.
-    pub unsafe fn at(base: *mut u8) -> Self {
-        Self { base }
-    }
-
-    /// Who writes.
-    pub fn header(&self) -> &'static Header {
-        // SAFETY: mapped forever, aligned, written by `create`.
-        unsafe { &*self.base.cast() }
+        // SAFETY: fresh, and longer than the header.
+        Ok(unsafe { file::publish(base, header, |header| &header.magic, MAGIC) })
     }
 
     /// What is at this offset.
@@ -343,23 +311,8 @@ impl Order {
     /// Replaces the map of the process's memory by what `fill` passes on, as far as there is room. Only one thread at a
     /// time may do that.
     pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-        let length = &self.header().maps_length;
-        if length.swap(0, Relaxed) == 0 && !self.populate(MAPS_AT..MAPS_AT + MAPS) {
-            return;
-        }
-        let mut end = 0;
-        fill(&mut |piece| {
-            if end + piece.len() <= MAPS {
-                // SAFETY: within the populated bytes, and nobody else writes there.
-                unsafe {
-                    let to = self.base.add(MAPS_AT + end);
-                    to.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
-                }
-                end += piece.len();
-            }
-        });
-        // ORDERING: Release, pairs with the reader: the text is there.
-        length.store(end as u64, Release);
+        // SAFETY: whole pages of the mapping, for nothing else.
+        unsafe { file::write_text(&self.header().maps_length, self.base.add(MAPS_AT), MAPS, fill) };
     }
 }
 

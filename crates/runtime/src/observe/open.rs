@@ -12,6 +12,7 @@ use lockwright_native::futex::{self, Clock};
 use lockwright_observe::control::{BUSY, FAILED, Level, NONE, OPEN};
 use lockwright_observe::layout::FOLDERS;
 use lockwright_observe::{About, Refused, Segment};
+use lockwright_record::file::decimal;
 
 /// What the environment said at the start: the program may have changed it by the time that the segment is made.
 struct Said {
@@ -149,18 +150,9 @@ fn make() -> Result<Segment, Refused> {
 fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
     let mut digits = [0_u8; 10];
     // SAFETY: no preconditions.
-    let mut user = unsafe { libc::geteuid() };
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (user % 10) as u8;
-        user /= 10;
-        if user == 0 {
-            break;
-        }
-    }
+    let user = decimal(unsafe { libc::geteuid() }, &mut digits);
     let mut len = 0;
-    for piece in [before, &digits[at..], after] {
+    for piece in [before, user, after] {
         path[len..len + piece.len()].copy_from_slice(piece);
         len += piece.len();
     }
