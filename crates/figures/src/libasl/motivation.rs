@@ -47,6 +47,16 @@ impl Scaling {
         self.keys[lock][place.expect("a row asks for threads that were run")]
     }
 
+    /// The throughput of one by that of the other.
+    fn throughput(&self, one: Key, other: Key) -> Vec<f64> {
+        ratio(&self.results.throughput(one), &self.results.throughput(other))
+    }
+
+    /// The same of the P99 latency.
+    fn p99(&self, one: Key, other: Key) -> Vec<f64> {
+        ratio(&self.results.p99(one), &self.results.p99(other))
+    }
+
     /// The paper's two panels.
     fn plots(&self, figure: &str) -> Vec<Plot> {
         let panel = |part: &str, label: &str, of: &dyn Fn(Key) -> Vec<f64>| {
@@ -85,16 +95,11 @@ pub(super) fn rows_of_1(context: &Context<'_>) -> Result<Measured, Error> {
 }
 
 fn rows_1(scaling: &Scaling) -> Measured {
-    let (mcs, tas) = (
-        |n| scaling.results.throughput(scaling.mcs(n)),
-        |n| scaling.results.throughput(scaling.tas(n)),
-    );
-    let p99 = |key| scaling.results.p99(key);
     let mut measured = Measured::new();
-    measured.row("mcs-8/mcs-4", ratio(&mcs(8), &mcs(4)));
-    measured.row("tas-8/tas-4", ratio(&tas(8), &tas(4)));
-    measured.row("tas-8/mcs-8", ratio(&tas(8), &mcs(8)));
-    measured.row("p99 tas-8/mcs-8", ratio(&p99(scaling.tas(8)), &p99(scaling.mcs(8))));
+    measured.row("mcs-8/mcs-4", scaling.throughput(scaling.mcs(8), scaling.mcs(4)));
+    measured.row("tas-8/tas-4", scaling.throughput(scaling.tas(8), scaling.tas(4)));
+    measured.row("tas-8/mcs-8", scaling.throughput(scaling.tas(8), scaling.mcs(8)));
+    measured.row("p99 tas-8/mcs-8", scaling.p99(scaling.tas(8), scaling.mcs(8)));
     measured.row("little share of tas-8", scaling.results.share_of(scaling.tas(8), LITTLE));
     measured
 }
@@ -111,16 +116,11 @@ pub(super) fn rows_of_4(context: &Context<'_>) -> Result<Measured, Error> {
 }
 
 fn rows_4(scaling: &Scaling) -> Measured {
-    let (mcs, tas) = (
-        |n| scaling.results.throughput(scaling.mcs(n)),
-        |n| scaling.results.throughput(scaling.tas(n)),
-    );
-    let p99 = |key| scaling.results.p99(key);
     let mut measured = Measured::new();
-    measured.row("mcs-8/mcs-4", ratio(&mcs(8), &mcs(4)));
-    measured.row("tas-8/mcs-8", ratio(&tas(8), &mcs(8)));
-    measured.row("p99 tas-8/mcs-8", ratio(&p99(scaling.tas(8)), &p99(scaling.mcs(8))));
-    measured.row("p99 mcs-8/mcs-4", ratio(&p99(scaling.mcs(8)), &p99(scaling.mcs(4))));
+    measured.row("mcs-8/mcs-4", scaling.throughput(scaling.mcs(8), scaling.mcs(4)));
+    measured.row("tas-8/mcs-8", scaling.throughput(scaling.tas(8), scaling.mcs(8)));
+    measured.row("p99 tas-8/mcs-8", scaling.p99(scaling.tas(8), scaling.mcs(8)));
+    measured.row("p99 mcs-8/mcs-4", scaling.p99(scaling.mcs(8), scaling.mcs(4)));
     measured.row("big share of tas-8", scaling.results.share_of(scaling.tas(8), BIG));
     measured
 }

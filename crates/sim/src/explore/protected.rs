@@ -2,10 +2,11 @@
 
 use super::explorer::{Wait, block, explorer, point};
 use crate::check::Violation;
-use crate::engine::{engine, fail};
+use crate::engine::{Engine, Tid, engine, fail};
 use crate::order::Stamp;
 use std::cell::Cell;
 use std::panic::Location;
+use std::rc::Rc;
 
 /// The data.
 #[derive(Default)]
@@ -44,6 +45,29 @@ impl Protected {
             fail(Violation::Lost { expected, missing: expected - updates });
         }
     }
+}
+
+/// Makes threads, each of which does `body` in the world, given its number.
+pub(super) fn spawn<W: 'static>(
+    e: &mut Engine,
+    world: &Rc<W>,
+    threads: u32,
+    body: impl Fn(&W, u32) + Copy + 'static,
+) {
+    for number in 0..threads {
+        let world = Rc::clone(world);
+        e.spawn(format!("thread {number}"), None, Box::new(move || body(&world, number)));
+    }
+}
+
+/// A thread has ended. For the last of so many: who it is, with all that the others did behind it.
+pub(super) fn is_last(finished: &Cell<u32>, threads: u32) -> Option<Tid> {
+    finished.set(finished.get() + 1);
+    (finished.get() == threads).then(|| {
+        let e = engine();
+        e.orders.join_all(e.me());
+        e.me()
+    })
 }
 
 /// Lets time pass.

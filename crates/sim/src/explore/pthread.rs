@@ -13,7 +13,7 @@
 use super::explorer::explorer;
 use super::machine::{ExploreCell, Explored};
 use super::process::{Mutex, Plan, Process, Unlock, recount};
-use super::protected::{Protected, check_lines, pause};
+use super::protected::{Protected, check_lines, is_last, pause};
 use crate::check::Violation;
 use crate::engine::{Engine, Tid, engine, fail};
 use crate::product::{lock_as_glibc, unlock_as_glibc};
@@ -299,16 +299,10 @@ impl World {
 
     /// The last thread to end checks that all is well.
     fn finish(&self, threads: u32) {
-        self.finished.set(self.finished.get() + 1);
-        if self.finished.get() < threads {
-            return;
-        }
-        let e = engine();
-        let me = e.me();
-        e.orders.join_all(me);
+        let Some(me) = is_last(&self.finished, threads) else { return };
         self.data.check();
         if posix::try_lock(&self.mutex).is_err() {
-            fail(Violation::NotFree { who: e.name(me) });
+            fail(Violation::NotFree { who: engine().name(me) });
         }
         expect("an unlock", posix::unlock(&self.mutex), Ok(()));
         // If glibc's code unlocked last, a node may still be in line, until another thread comes.

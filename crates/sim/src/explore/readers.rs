@@ -3,7 +3,7 @@
 
 use super::explorer::{explorer, point};
 use super::machine::Explored;
-use super::protected::{check_lines, pause};
+use super::protected::{check_lines, is_last, pause, spawn};
 use super::{Setting, THREADS};
 use crate::check::Violation;
 use crate::engine::{Engine, engine, fail};
@@ -212,13 +212,10 @@ impl World {
 
     /// The last thread to end checks that all is well.
     fn finish(&self, threads: u32) {
-        self.finished.set(self.finished.get() + 1);
-        if self.finished.get() < threads || self.ended.get() {
+        let Some(me) = is_last(&self.finished, threads) else { return };
+        if self.ended.get() {
             return;
         }
-        let e = engine();
-        let me = e.me();
-        e.orders.join_all(me);
         let (expected, updates) = (self.data.writes.get(), self.data.value.get());
         if updates != expected {
             fail(Violation::Lost { expected, missing: expected - updates });
@@ -267,19 +264,15 @@ pub(super) fn set_up(
         ended: Cell::default(),
         rng: RefCell::new(rng),
     });
-    for number in 0..threads {
-        let world = world.clone();
-        let body = move || {
-            let visits = if ends { 0 } else { world.draw(3) };
-            for _ in 0..=visits {
-                if world.draw(4) == 0 {
-                    pause(1_000);
-                }
-                world.visit(world.way());
+    spawn(e, &world, threads, move |world: &World, _| {
+        let visits = if ends { 0 } else { world.draw(3) };
+        for _ in 0..=visits {
+            if world.draw(4) == 0 {
+                pause(1_000);
             }
-            world.finish(threads);
-        };
-        e.spawn(format!("thread {number}"), None, Box::new(body));
-    }
+            world.visit(world.way());
+        }
+        world.finish(threads);
+    });
     world
 }

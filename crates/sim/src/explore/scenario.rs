@@ -2,7 +2,7 @@
 //! hold.
 
 use super::explorer::explorer;
-use super::protected::{Protected, check_lines, pause};
+use super::protected::{Protected, check_lines, is_last, pause, spawn};
 use super::subject::Make;
 use super::{Setting, machine::Explored};
 use crate::check::Violation;
@@ -105,16 +105,10 @@ impl World {
 
     /// The last thread to end checks that all is well.
     fn finish(&self, threads: u32) {
-        self.finished.set(self.finished.get() + 1);
-        if self.finished.get() < threads {
-            return;
-        }
-        let e = engine();
-        let me = e.me();
-        e.orders.join_all(me);
+        let Some(me) = is_last(&self.finished, threads) else { return };
         self.data.check();
         if !self.lock.try_lock() {
-            fail(Violation::NotFree { who: e.name(me) });
+            fail(Violation::NotFree { who: engine().name(me) });
         }
         self.lock.unlock();
         // If glibc's code unlocked last, a node may still be in line, until another thread comes.
@@ -152,23 +146,19 @@ pub(super) fn set_up(
         foreign: foreign || leaving,
         rng: RefCell::new(rng),
     });
-    for number in 0..threads {
-        let world = world.clone();
-        let body = move || {
-            if one_waits {
-                overtakes(&world, number);
-            } else {
-                for _ in 0..=world.draw(3) {
-                    if world.draw(4) == 0 {
-                        pause(1_000);
-                    }
-                    world.visit(world.way());
+    spawn(e, &world, threads, move |world: &World, number| {
+        if one_waits {
+            overtakes(world, number);
+        } else {
+            for _ in 0..=world.draw(3) {
+                if world.draw(4) == 0 {
+                    pause(1_000);
                 }
+                world.visit(world.way());
             }
-            world.finish(threads);
-        };
-        e.spawn(format!("thread {number}"), None, Box::new(body));
-    }
+        }
+        world.finish(threads);
+    });
     world
 }
 

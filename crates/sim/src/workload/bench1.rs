@@ -1,6 +1,6 @@
 //! LibASL's Bench-1: heavy contention for two locks. With two threads per core it is Bench-6.
 
-use super::epochs::{Epochs, SLO, Sections, WINDOW};
+use super::epochs::{Epochs, GAP, SLO, Sections, WINDOW};
 use crate::load::{ParamSpec, Setup, Workload};
 
 /// What the list says.
@@ -16,13 +16,7 @@ pub(super) static ENTRY: Workload = Workload {
             min: 0.0,
             max: 65536.0,
         },
-        ParamSpec {
-            key: "gap",
-            meaning: "NOPs between two epochs",
-            default: 600.0,
-            min: 0.0,
-            max: 1e9,
-        },
+        GAP,
         SLO,
         WINDOW,
     ],

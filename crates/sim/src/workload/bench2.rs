@@ -1,6 +1,6 @@
 //! LibASL's Bench-2: the length of the epochs changes four times in 350 ms.
 
-use super::epochs::{Epochs, SLO, Sections, WINDOW};
+use super::epochs::{Epochs, GAP, SLO, Sections, WINDOW};
 use crate::load::{Me, ParamSpec, Setup, Workload};
 
 /// What the list says.
@@ -16,13 +16,7 @@ pub(super) static ENTRY: Workload = Workload {
             min: 0.0,
             max: 64.0,
         },
-        ParamSpec {
-            key: "gap",
-            meaning: "NOPs between two epochs",
-            default: 600.0,
-            min: 0.0,
-            max: 1e9,
-        },
+        GAP,
         ParamSpec {
             key: "phase_ms",
             meaning: "half of the first phase, a seventh of all, ms",

@@ -1,6 +1,6 @@
 //! LibASL's Bench-3: short and long epochs under one SLO.
 
-use super::epochs::{Epochs, SLO, Sections, WINDOW};
+use super::epochs::{Epochs, GAP, SLO, Sections, WINDOW};
 use crate::load::{ParamSpec, Setup, Workload};
 
 /// What the list says.
@@ -30,13 +30,7 @@ pub(super) static ENTRY: Workload = Workload {
             min: 0.0,
             max: 1e7,
         },
-        ParamSpec {
-            key: "gap",
-            meaning: "NOPs between two epochs",
-            default: 600.0,
-            min: 0.0,
-            max: 1e9,
-        },
+        GAP,
         ParamSpec { default: 100.0, ..SLO },
         WINDOW,
         ParamSpec {

@@ -4,6 +4,15 @@
 use crate::load::{DataId, LockId, Me, ParamSpec, Setup};
 use lockwright_locks::amp::feedback::Percentile;
 
+/// Of the benchmarks whose epochs are followed by NOPs.
+pub(super) const GAP: ParamSpec = ParamSpec {
+    key: "gap",
+    meaning: "NOPs between two epochs",
+    default: 600.0,
+    min: 0.0,
+    max: 1e9,
+};
+
 /// The option `slo_us`.
 pub(super) const SLO: ParamSpec = ParamSpec {
     key: "slo_us",
