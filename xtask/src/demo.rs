@@ -23,9 +23,10 @@ pub(crate) mod report;
 pub(crate) mod stats;
 pub(crate) mod words;
 
+use crate::eval::progress;
 use anyhow::{Context, Result, bail, ensure};
 use cores::Cores;
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::ProgressBar;
 use lockwright_locks::catalog::find;
 use lockwright_locks::spec::Spec;
 use lockwright_tests::{library, target_dir};
@@ -257,16 +258,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<Results> {
         program.length,
         total as f64 * (program.length + 0.05)
     );
-    let bar = ProgressBar::new(total as u64).with_style(
-        ProgressStyle::with_template("{bar:24.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
-            .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-                // Before the first run, the remaining time is unknown.
-                if state.pos() > 0 {
-                    let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
-                }
-            }),
-    );
-    bar.enable_steady_tick(Duration::from_millis(200));
+    let bar = progress(total as u64)?;
     let mut rounds = Rounds { program, bar, meter: Disturbance::default() };
     let mut panels = vec![Panel { cores: None, groups: Vec::new() }];
     let mut engines = Vec::new();

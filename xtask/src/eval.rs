@@ -23,6 +23,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_tests::target_dir;
 use machine::Machine;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -367,6 +368,15 @@ impl Meter {
         let machine = self.start.elapsed().as_secs_f64() * cpus;
         ((after - before - self.ours) / machine).clamp(0.0, 1.0)
     }
+}
+
+/// Writes the files that every report ends with; the answer is the page's path.
+fn finish(out: &Path, summary: &Value, readme: &str, page: &str) -> Result<PathBuf> {
+    save(&out.join("summary.json"), &(serde_json::to_string_pretty(summary)? + "\n"))?;
+    save(&out.join("README.md"), readme)?;
+    let path = out.join("report.html");
+    save(&path, page)?;
+    Ok(path)
 }
 
 /// Writes a file of the report.

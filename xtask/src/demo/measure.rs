@@ -6,7 +6,7 @@ use crate::No;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
 use lockwright_tests::{Child, End, Outcome};
-use serde_json::Value;
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Instant;
 use std::{env, fs, thread};
@@ -179,62 +179,86 @@ impl Program {
         }
         let outcome = child.run()?;
         self.loaded(&outcome)?;
-        let errors = outcome.errors();
-        let said = errors.trim();
-        match outcome.end {
-            // A wrong answer, a crash or a hang is a failure of the lock; everything else is our error. The library
-            // prints a message if it can't do what it was asked.
-            End::Code(0) if said.is_empty() => {}
-            End::Code(0) => bail!("{context}: {said}"),
-            End::Code(2) => bail!("{context}: {}", said.strip_prefix("error: ").unwrap_or(said)),
-            End::Code(1) => {
-                let said = said.strip_prefix("error: ").unwrap_or(said);
-                return Err(No(format!("{context}: {said}")).into());
-            }
-            end => return Err(No(format!("{context}: {end}\n{said}").trim().into()).into()),
-        }
+        verdict(&outcome, context)?;
         Ok(outcome.text())
     }
 }
 
-/// Parses the output of the program, or of `eval/`'s drivers. `None`: no operation ended on the core whose latency is
-/// measured.
+/// Judges how the program, or one of `eval/`'s drivers, ended. A wrong answer, a crash or a hang is a failure of the lock;
+/// everything else is our error.
+pub(crate) fn verdict(outcome: &Outcome, context: &str) -> Result<()> {
+    let errors = outcome.errors();
+    let said = errors.trim().strip_prefix("error: ").unwrap_or(errors.trim());
+    match outcome.end {
+        // The library prints a message if it can't do what it was asked. The dynamic linker prints one if it can't
+        // load the library.
+        End::Code(0) if said.is_empty() => Ok(()),
+        End::Code(0 | 2) => bail!("{context}: {said}"),
+        End::Code(1) => Err(No(format!("{context}: {said}")).into()),
+        end => Err(No(format!("{context}: {end}\n{said}").trim().into()).into()),
+    }
+}
+
+/// The output of the program, and of `eval/`'s drivers.
+#[derive(Deserialize)]
+pub(crate) struct Report {
+    pub(crate) operations: u64,
+    pub(crate) operations_per_second: f64,
+    pub(crate) seconds: Option<f64>,
+    cpu_seconds: Option<f64>,
+    pub(crate) process_cpu_seconds: f64,
+    pub(crate) engine: String,
+    pub(crate) libc: String,
+    /// Were the operations epochs?
+    pub(crate) epochs: Option<bool>,
+    latency_counts: Counts,
+    #[serde(default)]
+    pub(crate) cpus: Vec<OnCpu>,
+}
+
+/// Upper bound of each bucket, ns, and its count.
+pub(crate) type Counts = Vec<(u64, u64)>;
+
+/// What the threads on one CPU did.
+#[derive(Deserialize)]
+pub(crate) struct OnCpu {
+    pub(crate) cpu: usize,
+    pub(crate) operations: u64,
+    pub(crate) over_slo: u64,
+    pub(crate) latency_counts: Counts,
+    pub(crate) latency_ns: Latency,
+}
+
+/// The longest operation, ns. The other quantiles are computed here.
+#[derive(Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) max: u64,
+}
+
+/// Parses a report. `None`: no operation ended on the core whose latency is measured.
 pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
-    let report: Value = serde_json::from_str(text)?;
-    let number = |name: &str| {
-        report[name].as_f64().with_context(|| format!("'{name}' is missing or not a number"))
-    };
-    let word = |name: &str| {
-        let word = report[name].as_str();
-        word.map(str::to_owned).with_context(|| format!("'{name}' is missing or not a string"))
-    };
+    let report: Report = serde_json::from_str(text)?;
     let timed = match cores {
-        None => Some(&report),
+        None => Some((report.operations, &report.latency_counts)),
         Some(cores) => {
-            ensure!(report["epochs"] == true, "its operations are not epochs");
-            let cpus = report["cpus"].as_array().context("'cpus' is missing")?;
-            cpus.iter().find(|own| own["cpu"].as_u64() == Some(cores.little as u64))
+            ensure!(report.epochs == Some(true), "its operations are not epochs");
+            let own = report.cpus.iter().find(|own| own.cpu == cores.little);
+            own.map(|own| (own.operations, &own.latency_counts))
         }
     };
-    let operations = number("operations")?;
-    let Some(timed) = timed.filter(|own| own["operations"].as_u64() > Some(0)) else {
+    let Some((_, counts)) = timed.filter(|&(operations, _)| operations > 0) else {
         return Ok(None);
     };
     let mut latency = Times::default();
-    for bucket in timed["latency_counts"].as_array().context("'latency_counts' is missing")? {
-        match (bucket[0].as_u64(), bucket[1].as_u64()) {
-            (Some(upto), Some(count)) => latency.add(upto, count),
-            _ => bail!("'latency_counts' holds {bucket}, not a time and a count"),
-        }
-    }
-    let cpu_seconds = number("cpu_seconds")?;
+    counts.iter().for_each(|&(upto, count)| latency.add(upto, count));
+    let cpu_seconds = report.cpu_seconds.context("'cpu_seconds' is missing")?;
     Ok(Some(Run {
-        rate: number("operations_per_second")?,
-        cpu_ns: cpu_seconds * 1e9 / operations,
+        rate: report.operations_per_second,
+        cpu_ns: cpu_seconds * 1e9 / report.operations as f64,
         latency,
-        engine: word("engine")?,
-        libc: word("libc")?,
-        cpu_seconds: number("process_cpu_seconds")?,
+        engine: report.engine,
+        libc: report.libc,
+        cpu_seconds: report.process_cpu_seconds,
     }))
 }
 
@@ -300,8 +324,8 @@ mod tests {
             format!(
                 r#"{{"operations": 9, "operations_per_second": 10.0, "cpu_seconds": 0.9, "process_cpu_seconds": 1.0, "epochs": {epochs},
                     "engine": "E 1", "libc": "glibc", "latency_counts": [[100, 8], [900, 1]], "cpus": [
-                    {{"cpu": 0, "operations": 8, "latency_counts": [[100, 8]]}},
-                    {{"cpu": 1, "operations": {little}, "latency_counts": [[900, {little}]]}}]}}"#
+                    {{"cpu": 0, "operations": 8, "over_slo": 0, "latency_ns": {{"max": 100}}, "latency_counts": [[100, 8]]}},
+                    {{"cpu": 1, "operations": {little}, "over_slo": 0, "latency_ns": {{"max": 900}}, "latency_counts": [[900, {little}]]}}]}}"#
             )
         };
         let run = parse(&report(1, true), Some(&cores)).unwrap().unwrap();

@@ -1,11 +1,10 @@
 //! The databases' drivers: builds them, runs them, and parses their output.
 
 use super::machine::Machine;
-use crate::No;
+use crate::demo::measure::{OnCpu, Report, verdict};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
 use lockwright_tests::{Child, End, scratch, target_dir};
-use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -269,78 +268,44 @@ impl Driver {
             .limit(60 + 3 * (seconds + self.warmup).ceil() as u64)
             .run()?;
         let context = format!("{} under {}", self.database.name, subject.name());
-        let errors = outcome.errors();
-        let said = errors.trim().strip_prefix("error: ").unwrap_or(errors.trim());
-        match outcome.end {
-            // The library prints a message if it can't do what it was asked. The dynamic linker prints one if it can't
-            // load the library.
-            End::Code(0) if said.is_empty() => {}
-            End::Code(0 | 2) => bail!("{context}: {said}"),
-            End::Code(1) => return Err(No(format!("{context}: {said}")).into()),
-            end => return Err(No(format!("{context}: {end}\n{said}").trim().into()).into()),
-        }
+        verdict(&outcome, &context)?;
         parse(&outcome.text(), &self.machine)
             .with_context(|| format!("{context}: unexpected report"))
     }
 }
 
 fn parse(text: &str, machine: &Machine) -> Result<Run> {
-    let report: Value = serde_json::from_str(text)?;
-    let number = |name: &str| {
-        report[name].as_f64().with_context(|| format!("'{name}' is missing or not a number"))
-    };
-    let word = |name: &str| {
-        let word = report[name].as_str();
-        word.map(str::to_owned).with_context(|| format!("'{name}' is missing or not a string"))
-    };
+    let report: Report = serde_json::from_str(text)?;
     let mut classes = vec![ClassRun::default(); machine.classes.len()];
     let mut total = 0;
-    for entry in report["cpus"].as_array().context("'cpus' is missing")? {
-        let count = |name: &str| {
-            entry[name]
-                .as_u64()
-                .with_context(|| format!("'{name}' of a CPU is missing or no count"))
-        };
-        let cpu = count("cpu")? as usize;
+    for OnCpu { cpu, operations, over_slo, latency_counts, latency_ns } in report.cpus {
         let class = machine
             .class_of(cpu)
             .with_context(|| format!("a thread ran on CPU {cpu}, which is in no class"))?;
         let class = &mut classes[class];
-        class.operations += count("operations")?;
-        class.over_slo += count("over_slo")?;
-        let mut counted = 0;
-        let buckets = entry["latency_counts"].as_array().context("'latency_counts' is missing")?;
-        for bucket in buckets {
-            match (bucket[0].as_u64(), bucket[1].as_u64()) {
-                (Some(upto), Some(count)) => {
-                    class.latency.add(upto, count);
-                    counted += count;
-                }
-                _ => bail!("'latency_counts' holds {bucket}, not a time and a count"),
-            }
-        }
-        ensure!(
-            counted == count("operations")?,
-            "CPU {cpu}: {counted} latencies, not as many as operations"
-        );
+        class.operations += operations;
+        class.over_slo += over_slo;
+        latency_counts.iter().for_each(|&(upto, count)| class.latency.add(upto, count));
+        let counted: u64 = latency_counts.iter().map(|(_, count)| count).sum();
+        ensure!(counted == operations, "CPU {cpu}: {counted} latencies, not as many as operations");
         // The bound of the last bucket, which is at most 4 % wide.
-        let longest = entry["latency_ns"]["max"].as_u64().context("a CPU's 'max' is missing")?;
-        let bound = buckets.last().map_or(0, |bucket| bucket[0].as_u64().unwrap_or(0));
+        let longest = latency_ns.max;
+        let bound = latency_counts.last().map_or(0, |&(upto, _)| upto);
         ensure!(
             (longest..=longest + longest / 25).contains(&bound),
             "CPU {cpu}: the longest operation took {longest} ns, the last bucket ends at {bound}"
         );
         total += counted;
     }
-    ensure!(total as f64 == number("operations")?, "the CPUs' operations don't add up");
+    ensure!(total == report.operations, "the CPUs' operations don't add up");
     Ok(Run {
-        rate: number("operations_per_second")?,
-        seconds: number("seconds")?,
-        cpu_seconds: number("process_cpu_seconds")?,
+        rate: report.operations_per_second,
+        seconds: report.seconds.context("'seconds' is missing")?,
+        cpu_seconds: report.process_cpu_seconds,
         classes,
-        engine: word("engine")?,
-        libc: word("libc")?,
-        epochs: report["epochs"].as_bool().context("'epochs' is missing")?,
+        engine: report.engine,
+        libc: report.libc,
+        epochs: report.epochs.context("'epochs' is missing")?,
     })
 }
 
@@ -354,7 +319,7 @@ mod tests {
         let report_of = |total: u32, cpu: u32, max: u32| {
             format!(
                 r#"{{"operations": {total}, "operations_per_second": 10.0, "seconds": 0.7, "process_cpu_seconds": 0.5,
-                    "engine": "E 1", "libc": "glibc", "epochs": true, "cpus": [
+                    "engine": "E 1", "libc": "glibc", "epochs": true, "latency_counts": [], "cpus": [
                     {{"cpu": 0, "operations": 3, "over_slo": 0, "latency_ns": {{"max": 99}}, "latency_counts": [[100, 3]]}},
                     {{"cpu": {cpu}, "operations": 2, "over_slo": 1, "latency_ns": {{"max": {max}}}, "latency_counts": [[100, 1], [900, 1]]}}]}}"#
             )

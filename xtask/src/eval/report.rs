@@ -2,7 +2,7 @@
 
 use super::chart::{bars, cdfs, sweep};
 use super::figures::{self, Point, Results, VIOLATIONS};
-use super::{Evaluation, save};
+use super::{Evaluation, finish, save};
 use crate::demo::report::machine;
 use crate::demo::stats::{disturbed, thousands, time};
 use anyhow::{Context, Result};
@@ -43,11 +43,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
         "others_share": evaluation.disturbance,
         "databases": evaluation.results.iter().map(|r| r.summary(!evaluation.quick)).collect::<Vec<_>>(),
     });
-    save(&out.join("summary.json"), &(serde_json::to_string_pretty(&summary)? + "\n"))?;
-    save(&out.join("README.md"), &readme(evaluation))?;
-    let page_path = out.join("report.html");
-    save(&page_path, &report(evaluation))?;
-    Ok(page_path)
+    finish(out, &summary, &readme(evaluation), &report(evaluation))
 }
 
 /// The folder's README.

@@ -5,7 +5,7 @@ use super::{Evaluation, GLIBC};
 use crate::demo::chart::colour;
 use crate::demo::report::machine;
 use crate::demo::stats::{disturbed, ratio_digits, spread, time};
-use crate::eval::save;
+use crate::eval::{finish, save};
 use anyhow::{Context, Result};
 use lockwright_plot::{
     Axis, Block, Cell, Column, Group, Head, Ink, Look, Mark, Row, Rows, Rule, Style, page,
@@ -41,13 +41,9 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
         "failed": evaluation.failed,
         "programs": evaluation.results.iter().map(|r| r.summary(!evaluation.quick)).collect::<Vec<_>>(),
     });
-    save(&out.join("summary.json"), &(serde_json::to_string_pretty(&summary)? + "\n"))?;
     let plot = plot(&evaluation.results);
     save(&out.join("programs.svg"), &plot)?;
-    save(&out.join("README.md"), &readme(evaluation))?;
-    let page_path = out.join("report.html");
-    save(&page_path, &report(evaluation, &plot))?;
-    Ok(page_path)
+    finish(out, &summary, &readme(evaluation), &report(evaluation, &plot))
 }
 
 /// Warnings that readers of the figures must see.
