@@ -12,6 +12,9 @@ mod elsewhere;
 #[cfg(target_arch = "x86_64")]
 mod live;
 
+use crate::hints::Failure;
+use crate::output;
+use crate::process::Process;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use elsewhere::{attach, detach};
 #[cfg(target_arch = "x86_64")]
@@ -39,4 +42,18 @@ pub(crate) struct Done {
     pub(crate) files: usize,
     /// How long the threads were stopped.
     pub(crate) still: Duration,
+}
+
+impl Done {
+    /// Says what `process` has become, and where its calls lead now.
+    pub(crate) fn print(&self, process: &Process, what: &str, to: &str) -> Result<(), Failure> {
+        output::print(&format!(
+            "{} ({}): {what}; {} entries in {} files lead to {to}\nits threads were stopped for {:.1} ms\n",
+            process.pid,
+            process.name(),
+            self.words,
+            self.files,
+            self.still.as_secs_f64() * 1e3
+        ))
+    }
 }

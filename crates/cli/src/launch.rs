@@ -2,13 +2,25 @@
 
 use crate::hints::{Failure, cause};
 use crate::{leftovers, signals};
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 use tempfile::TempDir;
+
+/// The last arguments of most commands that run a program.
+#[derive(clap::Args)]
+pub(crate) struct Launched {
+    /// The library to preload [default: the one beside this command]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) library: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
 
 /// Runs the program to its end, and passes signals on to it.
 pub(crate) fn to_end(command: &mut Command, path: &Path) -> Result<ExitStatus, Failure> {

@@ -1,6 +1,7 @@
 //! The `lockwright` command: each subcommand is a file in `cmd/`, its flags are that file's `Args`.
 
 mod attach;
+mod bytes;
 mod catalog;
 mod cmd;
 mod compare;

@@ -37,6 +37,20 @@ fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     safe.into()
 }
 
+/// Formats records as CSV. The first one is the header.
+pub(crate) fn csv<R>(records: impl IntoIterator<Item = R>) -> Result<String, Failure>
+where
+    R: IntoIterator<Item = String>,
+{
+    let failed = |error: csv::Error| Failure::new(format!("cannot write CSV: {error}"));
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    for record in records {
+        csv.write_record(record.into_iter().map(String::into_bytes)).map_err(failed)?;
+    }
+    let bytes = csv.into_inner().map_err(|error| failed(error.into_error().into()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Foreign text for one line of ours: it stays one line, and the terminal interprets nothing in it.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, &[])

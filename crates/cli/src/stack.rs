@@ -1,5 +1,6 @@
 //! Copied pieces of processes' stacks, which this command unwinds.
 
+use crate::bytes::Bytes;
 use lockwright_record::pieces::{PIECE, Stack};
 use lockwright_symbols::{AddressSpace, Registers, Unwinder};
 use std::cell::OnceCell;
@@ -24,8 +25,7 @@ impl Piece {
     pub(crate) fn read(file: &File, table: usize, index: usize, key: u64) -> Option<Self> {
         let mut bytes = vec![0; size_of::<Stack>()];
         file.read_exact_at(&mut bytes, (table + index * size_of::<Stack>()) as u64).ok()?;
-        let number =
-            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let number = |at: usize| Bytes(&bytes).u64(at);
         if key == 0 || number(offset_of!(Stack, key)) != key {
             return None;
         }

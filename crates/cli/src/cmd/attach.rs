@@ -3,7 +3,7 @@
 use crate::attach::{self, From};
 use crate::hints::Failure;
 use crate::process::Process;
-use crate::{catalog, library, machine, output};
+use crate::{catalog, library, machine};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,13 +50,6 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
         let instead = format!("lockwright switch {} auto", args.pid);
         catalog::warn_of_textbook([lock.as_str()], &instead);
     }
-    output::print(&format!(
-        "{} ({}): attached, {lock}; {} entries in {} files lead to our locks\nits threads were stopped for {:.1} ms\n",
-        process.pid,
-        process.name(),
-        done.words,
-        done.files,
-        done.still.as_secs_f64() * 1e3
-    ))?;
+    done.print(&process, &format!("attached, {lock}"), "our locks")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,11 +12,12 @@ use crate::compare::run::What;
 use crate::compare::server::{Ready, Server};
 use crate::hints::{Failure, warn};
 use crate::interrupt::INTERRUPTED;
+use crate::launch::Launched;
 use crate::{catalog, elf, epoch, epochs, find, launch, library, machine, output};
 use lockwright_locks::spec::GLIBC;
 use lockwright_numbers::units;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -93,12 +94,8 @@ pub(crate) struct Args {
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
-    /// The library to preload [default: the one beside this command]
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: Launched,
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -117,12 +114,12 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         )
         .hint("compare a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'"));
     }
-    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let (name, arguments) = args.program.command.split_first().expect("clap asks for a program");
     let path = find::program(name)?;
     let file = elf::inspect(&path)?;
     run::refuse(&file)?;
     let functions = epoch::resolve(&epoch::read(&args.epoch, true)?, &file)?;
-    let library = library::find(args.library.as_deref())?;
+    let library = library::find(args.program.library.as_deref())?;
     // The files are written last. If that will fail, say so first.
     for file in [&args.json, &args.html].into_iter().flatten() {
         launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
@@ -184,7 +181,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         };
     }
     let outcome = Comparison::of(&settings, &measured.runs, extent.margin);
-    let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+    let words: Vec<_> = args.program.command.iter().map(|word| word.to_string_lossy()).collect();
     let words =
         shlex::try_join(words.iter().map(AsRef::as_ref)).unwrap_or_else(|_| words.join(" "));
     let report = Report {

@@ -1,8 +1,8 @@
 //! `lockwright detach`.
 
+use crate::attach;
 use crate::hints::Failure;
 use crate::process::Process;
-use crate::{attach, output};
 use std::process::ExitCode;
 
 /// Give an attached process glibc's locks back
@@ -21,14 +21,6 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let process = Process::open(args.pid)?;
-    let done = attach::detach(&process)?;
-    output::print(&format!(
-        "{} ({}): detached; {} entries in {} files lead to glibc's locks again\nits threads were stopped for {:.1} ms\n",
-        process.pid,
-        process.name(),
-        done.words,
-        done.files,
-        done.still.as_secs_f64() * 1e3
-    ))?;
+    attach::detach(&process)?.print(&process, "detached", "glibc's locks again")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@ use super::topology::{self, EMULATE};
 use crate::elf::{self, Program};
 use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
+use crate::launch::Launched;
 use crate::output::say;
 use crate::{catalog, epoch, find, launch, library, machine, pause, rules, signals};
 use lockwright_numbers::units;
@@ -70,12 +71,8 @@ pub(crate) struct Args {
     /// `lockwright topology` lists those of this processor
     #[arg(long, value_name = "KIND")]
     pause: Option<String>,
-    /// The library to preload [default: the one beside this command]
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: Launched,
 }
 
 /// The variable with the default lock.
@@ -92,7 +89,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let pause = pause::wanted(args.pause.as_deref())?;
     let slo = args.slo.as_deref().map(slo_ns).transpose()?;
     let functions = epoch::read(&args.epoch, slo.is_none())?;
-    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let (name, arguments) = args.program.command.split_first().expect("clap asks for a program");
     let path = find::program(name).map_err(|failure| match &args.stats {
         Some(None) if names_results(name) => {
             failure.hint(format!("for results in a file: --stats={}", name.to_string_lossy()))
@@ -104,7 +101,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config.map(|file| rules::read(&file, &program)).transpose()?;
     let asked: Vec<_> = functions.iter().map(|spec| spec.name.clone()).collect();
     let functions = epoch::resolve(&functions, &program)?;
-    let library = library::find(args.library.as_deref())?;
+    let library = library::find(args.program.library.as_deref())?;
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments).envs(under(&library));
     let (default, rules) = config.map_or((None, None), |config| {

@@ -5,13 +5,13 @@ use super::topology::{self, EMULATE};
 use crate::epochs::ClassNames;
 use crate::hints::{Failure, cause, warn};
 use crate::interrupt::INTERRUPTED;
+use crate::launch::Launched;
 use crate::tune::measure::{Plan, measure};
 use crate::tune::report::Report;
 use crate::tune::{Setting, curves, steps};
 use crate::{catalog, elf, epoch, find, library, machine, output};
 use lockwright_energy::Source;
 use lockwright_numbers::units;
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -71,12 +71,8 @@ pub(crate) struct Args {
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
-    /// The library to preload [default: the one beside this command]
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: Launched,
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -96,12 +92,12 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let epochs: Vec<_> =
         args.epochs.iter().map(|flag| with_slo(flag, low)).collect::<Result<_, _>>()?;
     let epochs = epoch::read(&epochs, true)?;
-    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let (name, arguments) = args.program.command.split_first().expect("clap asks for a program");
     let path = find::program(name)?;
     let file = elf::inspect(&path)?;
     run::refuse(&file)?;
     let epochs = epoch::resolve(&epochs, &file)?;
-    let under = run::under(&library::find(args.library.as_deref())?);
+    let under = run::under(&library::find(args.program.library.as_deref())?);
     fs::create_dir_all(&args.out).map_err(|error| {
         Failure::new(format!("cannot make '{}': {}", args.out.display(), cause(&error)))
             .hint("lockwright tune --output DIR ...")

@@ -1,6 +1,7 @@
 //! Reads segments.
 
 use super::snapshot::{At, Kind, Lock, Of, Part, Seen, Signals, Snapshot, Waits};
+use crate::bytes::Bytes;
 use crate::hints::{Failure, cause};
 use crate::stack::Piece;
 use lockwright_numbers::Times;
@@ -58,11 +59,6 @@ impl Reader {
         }
         let mut maps = vec![0; (head.u64(offset_of!(Header, maps_length)) as usize).min(MAPS)];
         file.read_exact_at(&mut maps, MAPS_AT as u64).map_err(|_| refuse("it is too short"))?;
-        let text = |offset: usize, length: usize| {
-            let bytes = &head.0[offset..offset + length];
-            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
-            String::from_utf8_lossy(&bytes[..end]).into_owned()
-        };
         let mut stacks = Stacks { head: &head, file, pieces: &mut self.pieces };
         let (mut locks, mut signals) = (BTreeMap::<Of, Rc<Lock>>::new(), Signals::default());
         let mut known = BTreeMap::new();
@@ -115,8 +111,8 @@ impl Reader {
         self.known = known;
         Ok(Snapshot {
             pid: head.u32(offset_of!(Header, pid)),
-            lock: text(offset_of!(Header, lock), 128),
-            command: text(offset_of!(Header, command), 512),
+            lock: head.text(offset_of!(Header, lock), 128),
+            command: head.text(offset_of!(Header, command), 512),
             start_ns: head.u64(offset_of!(Header, start_ns)),
             last_ns: head.u64(offset_of!(Header, last_ns)),
             unplaced: head.u64(offset_of!(Header, unplaced)),
@@ -152,18 +148,7 @@ impl Stacks<'_> {
     }
 }
 
-/// Little-endian numbers.
-struct Bytes<'a>(&'a [u8]);
-
 impl Bytes<'_> {
-    fn u64(&self, at: usize) -> u64 {
-        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
-    }
-
-    fn u32(&self, at: usize) -> u32 {
-        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
-    }
-
     fn times(&self, at: usize) -> Times {
         let bytes = &self.0[at..at + BUCKETS * 8];
         let count = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));

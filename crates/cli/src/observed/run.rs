@@ -7,7 +7,6 @@ use super::live::Live;
 use super::outcome::{Observed, outcome};
 use super::python::Samplers;
 use super::reader;
-use super::snapshot::Snapshot;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
 use crate::mailbox::Remote;
@@ -16,7 +15,7 @@ use crate::output::say;
 use crate::process::Process;
 use crate::{elf, find, launch, leftovers, library, machine};
 use indicatif::ProgressBar;
-use lockwright_bench::interrupted;
+use lockwright_bench::{children_time, interrupted};
 use lockwright_observe::control::Level;
 use lockwright_observe::layout::ENDING;
 use lockwright_symbols::Symboliser;
@@ -81,7 +80,7 @@ pub(crate) fn program(
     if in_order {
         command.env(ORDER, folder.path());
     }
-    let (begun, before) = (Instant::now(), children_cpu_ns());
+    let (begun, before) = (Instant::now(), children_time());
     let (mut course, mut samplers) = (Course::begin(), Samplers::default());
     let mut events = event.map(Events::begin);
     let look = || {
@@ -92,10 +91,10 @@ pub(crate) fn program(
         }
     };
     let status = launch::to_end_and(&mut command, &path, Some(TICK), look)?;
-    let cpu_ns = children_cpu_ns().saturating_sub(before);
+    let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = Vec::new();
-    let mut all = segments(folder.path())?;
+    let mut all = files(folder.path(), ENDING, |file, path| reader::read(&file, path))?;
     all.sort_by_key(|segment| {
         std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
     });
@@ -130,18 +129,6 @@ pub(crate) fn program(
     Ok(Ran { outcomes, orders, status })
 }
 
-/// CPU time of our children and their children that have ended, ns.
-fn children_cpu_ns() -> u64 {
-    // SAFETY: all-zero bytes are a value of it; a writable one.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
-}
-
 /// CPU time of a process so far, ns; 0: it no longer exists.
 fn cpu_ns(pid: libc::pid_t) -> u64 {
     let (mut clock, mut now) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
@@ -152,17 +139,21 @@ fn cpu_ns(pid: libc::pid_t) -> u64 {
     if is_there { now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 } else { 0 }
 }
 
-/// All segments in a folder.
-fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
+/// Reads the files in a folder whose names end in `ending`, and reports those that can't be read.
+pub(crate) fn files<T>(
+    folder: &Path,
+    ending: &str,
+    read: impl Fn(File, &Path) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
     let entries = fs::read_dir(folder).map_err(|error| {
         Failure::new(format!("cannot read '{}': {}", folder.display(), cause(&error)))
     })?;
     let mut all = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
-        let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
+        let is_one = path.to_str().is_some_and(|path| path.ends_with(ending));
         if let (true, Some(file)) = (is_one, open_file(&path)) {
-            match reader::read(&file, &path) {
-                Ok(snapshot) => all.push(snapshot),
+            match read(file, &path) {
+                Ok(found) => all.push(found),
                 Err(failure) => say(&format!("{failure}\n")), // the process was killed while it created the file
             }
         }

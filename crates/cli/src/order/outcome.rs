@@ -2,15 +2,13 @@
 
 use super::circles::{Circle, Verdict, circles};
 use super::reader::{Edge, End, Kind, Lost, Noted, read};
-use crate::hints::{Failure, cause};
+use crate::hints::Failure;
 use crate::observed::outcome::{is_of_a_lock, lock_name};
-use crate::observed::run::open_file;
-use crate::output::say;
+use crate::observed::run::files;
 use lockwright_record::order::ENDING;
 use lockwright_symbols::{Frame, Symboliser, Unwinder};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 /// The orders in which one process's threads took their locks.
@@ -113,19 +111,7 @@ impl Orders {
 
 /// What the processes recorded in that folder, those with a cycle first.
 pub(crate) fn all(folder: &Path) -> Result<Vec<Orders>, Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| {
-        Failure::new(format!("cannot read '{}': {}", folder.display(), cause(&error)))
-    })?;
-    let mut all = Vec::new();
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
-        if let (true, Some(file)) = (is_one, open_file(&path)) {
-            match read(file, &path) {
-                Ok(noted) => all.push(outcome(&noted)),
-                Err(failure) => say(&format!("{failure}\n")), // the process was killed while it created the file
-            }
-        }
-    }
+    let mut all = files(folder, ENDING, |file, path| Ok(outcome(&read(file, path)?)))?;
     all.retain(|outcome| outcome.pairs > 0);
     let worst = |outcome: &Orders| outcome.circles.first().map_or(Risk::Guarded, |c| c.risk);
     all.sort_by_key(|outcome| (worst(outcome), outcome.circles.is_empty(), outcome.pid));

@@ -1,5 +1,6 @@
 //! Reads the file in which a process recorded the order of its locks.
 
+use crate::bytes::Bytes;
 use crate::hints::{Failure, cause};
 use crate::stack::Piece;
 use lockwright_record::order::{
@@ -209,28 +210,5 @@ impl Noted {
         let mut key = [0; 8];
         self.file.read_exact_at(&mut key, (KEYS_AT + at * 8) as u64).ok()?;
         Piece::read(&self.file, STACKS_AT, at, u64::from_le_bytes(key))
-    }
-}
-
-/// Little-endian numbers.
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    fn from(&self, at: usize) -> Bytes<'_> {
-        Bytes(&self.0[at..])
-    }
-
-    fn u64(&self, at: usize) -> u64 {
-        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
-    }
-
-    fn u32(&self, at: usize) -> u32 {
-        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
-    }
-
-    fn text(&self, offset: usize, length: usize) -> String {
-        let bytes = &self.0[offset..offset + length];
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 }

@@ -4,6 +4,7 @@ use super::plan::Plan;
 use super::report::{classes, late};
 use super::{Row, class, with_options};
 use crate::hints::Failure;
+use crate::output;
 use lockwright_sim::{ClassOutcome, Outcome, Quantiles};
 
 type Column = (&'static str, fn(&Outcome) -> Option<f64>);
@@ -55,7 +56,6 @@ fn cell(value: Option<f64>) -> String {
 
 /// One line per run.
 pub(crate) fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
-    let failed = |error: csv::Error| Failure::new(format!("cannot write CSV: {error}"));
     let classes = classes(plan);
     let swept: Vec<_> = plan.sweeps.iter().filter(|sweep| sweep.key != "threads").collect();
     let mut header: Vec<String> =
@@ -66,8 +66,7 @@ pub(crate) fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
         header.extend(CLASS_COLUMNS.map(|(name, _)| format!("{class}_{name}")));
     }
     header.push("violation".into());
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(&header).map_err(failed)?;
+    let mut records = vec![header];
     for row in rows {
         for (run, outcome) in row.runs().iter().zip(row.outcomes) {
             let (lock, seed) = (run.lock.name().to_owned(), run.seed.to_string());
@@ -84,9 +83,8 @@ pub(crate) fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
                 cells.extend(CLASS_COLUMNS.map(|(_, of)| cell(found.and_then(of))));
             }
             cells.push(outcome.violation.as_ref().map_or(String::new(), ToString::to_string));
-            csv.write_record(&cells).map_err(failed)?;
+            records.push(cells);
         }
     }
-    let bytes = csv.into_inner().map_err(|error| failed(error.into_error().into()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    output::csv(records)
 }

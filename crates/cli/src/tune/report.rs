@@ -162,17 +162,14 @@ impl Report<'_> {
     }
 
     fn csv(&self) -> Result<String, Failure> {
-        let failed = |error: csv::Error| Failure::new(format!("cannot write CSV: {error}"));
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        csv.write_record(["round", "setting"].into_iter().chain(csv_header())).map_err(failed)?;
+        let header = ["round", "setting"].into_iter().chain(csv_header()).map(str::to_owned);
+        let mut records: Vec<Vec<String>> = vec![header.collect()];
         for run in self.runs {
             let head = [run.round.to_string(), self.settings[run.setting].label()];
-            for row in csv_rows(&run.record, self.names) {
-                csv.write_record(head.iter().chain(&row)).map_err(failed)?;
-            }
+            let rows = csv_rows(&run.record, self.names).into_iter();
+            records.extend(rows.map(|row| head.iter().cloned().chain(row).collect()));
         }
-        let bytes = csv.into_inner().map_err(|error| failed(error.into_error().into()))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        output::csv(records)
     }
 
     /// One self-contained page: no network, no script.
