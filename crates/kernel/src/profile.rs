@@ -79,18 +79,17 @@ pub enum Role {
 
 impl Role {
     pub(crate) fn of(number: u8) -> Option<Self> {
-        use Role::*;
-        let all = [
-            MmapLock,
-            MmapWaitLock,
-            PageTableLock,
-            Siglock,
-            FileLock,
-            CredGuard,
-            ExecUpdate,
-            AllocLock,
-        ];
-        all.get(usize::from(number.checked_sub(1)?)).copied()
+        Some(match number {
+            1 => Self::MmapLock,
+            2 => Self::MmapWaitLock,
+            3 => Self::PageTableLock,
+            4 => Self::Siglock,
+            5 => Self::FileLock,
+            6 => Self::CredGuard,
+            7 => Self::ExecUpdate,
+            8 => Self::AllocLock,
+            _ => return None,
+        })
     }
 }
 

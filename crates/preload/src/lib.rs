@@ -42,16 +42,7 @@ static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_c
     init
 };
 
-/// Our destructor.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: unsafe extern "C" fn() = {
-    unsafe extern "C" fn end() {
-        // SAFETY: the dynamic linker calls it once.
-        unsafe { lockwright_runtime::init::at_exit() };
-    }
-    end
-};
+lockwright_runtime::call_at_exit!();
 
 /// For programs with a runtime of their own: their runtime calls ours instead. See `runtime::sync`.
 #[unsafe(no_mangle)]

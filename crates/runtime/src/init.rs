@@ -56,6 +56,22 @@ pub unsafe fn at_exit() {
     observe::at_exit();
 }
 
+/// Makes the process call [`at_exit`] when it ends. A macro, because the linker drops a library's static that nothing refers to.
+#[macro_export]
+macro_rules! call_at_exit {
+    () => {
+        #[used]
+        #[unsafe(link_section = ".fini_array")]
+        static END: unsafe extern "C" fn() = {
+            unsafe extern "C" fn end() {
+                // SAFETY: called once, when the process ends.
+                unsafe { $crate::init::at_exit() };
+            }
+            end
+        };
+    };
+}
+
 /// How every runtime begins: it follows forks, and reads the variables about locks and epochs. Only this module knows
 /// the watchers; they register with `watch` if a variable asks for them.
 ///

@@ -22,16 +22,7 @@ static START: extern "C" fn() = {
     start
 };
 
-/// Its destructor.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: unsafe extern "C" fn() = {
-    unsafe extern "C" fn end() {
-        // SAFETY: called once, when the program ends.
-        unsafe { lockwright_runtime::init::at_exit() };
-    }
-    end
-};
+lockwright_runtime::call_at_exit!();
 
 /// The core library needs a panic handler, though our code never panics. If it does, it must not fail silently.
 #[panic_handler]

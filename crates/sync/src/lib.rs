@@ -58,16 +58,7 @@ static START: extern "C" fn() = {
     start
 };
 
-/// Its destructor.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: unsafe extern "C" fn() = {
-    unsafe extern "C" fn end() {
-        // SAFETY: called once, when the program ends.
-        unsafe { lockwright_runtime::init::at_exit() };
-    }
-    end
-};
+lockwright_runtime::call_at_exit!();
 
 /// The clock of all our times, which is that of [`Instant`].
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
