@@ -24,7 +24,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let root = root();
     let mut complaints = Vec::new();
     let mut variables = environment::Seen::default();
-    for path in tracked(&root)? {
+    for path in sources(&root)? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         let file = File { path: &path, text: &text };
         words(&file, &mut complaints);
@@ -63,9 +63,10 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
 }
 
-/// Files that git tracks, relative to the root.
-fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("git").args(["ls-files"]).current_dir(root).output();
+/// Files that git tracks or could add, relative to the root. A file that somebody has just written is checked before its commit.
+fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+    let words = ["ls-files", "--cached", "--others", "--exclude-standard"];
+    let output = Command::new("git").args(words).current_dir(root).output();
     let output = output.context("cannot run 'git ls-files'")?;
     Ok(String::from_utf8(output.stdout)?.lines().map(PathBuf::from).collect())
 }

@@ -37,6 +37,22 @@ fn subcommands() -> Result<Vec<String>> {
     Ok(names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
+/// A command whose help is in no snapshot could change without anybody's knowledge.
+#[test]
+fn the_snapshot_of_help_has_every_command() -> Result<()> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/commands/help.trycmd");
+    let text = std::fs::read_to_string(path)?;
+    for name in subcommands()?.iter().filter(|name| *name != "help") {
+        let session = format!("$ lockwright {name} --help");
+        let is_there = text.lines().any(|line| line == session);
+        ensure!(
+            is_there,
+            "help.trycmd lacks a session '{session}'\nhint: docs/contributing/cli-command.md, step 5"
+        );
+    }
+    Ok(())
+}
+
 #[test]
 fn every_help_and_every_listing_fits() -> Result<()> {
     let all = subcommands()?;

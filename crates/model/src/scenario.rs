@@ -69,8 +69,8 @@ where
 
 /// Explores the model called `name`; prints what it covered, and on failure what happened.
 ///
-/// `cargo xtask weaken` selects models by `LOCKWRIGHT_MODEL`: those whose names begin with one of its words. It only needs the
-/// first one that fails.
+/// `LOCKWRIGHT_MODEL` selects models: those whose names begin with one of its words, up to the first comma. `cargo xtask weaken` only
+/// needs the first one that fails.
 pub fn explore<C: Checker>(name: &str, budget: Budget, body: impl Fn() + Send + Sync + 'static) {
     let wanted = std::env::var("LOCKWRIGHT_MODEL");
     if wanted.is_ok_and(|only| !only.split(',').any(|one| name.split(',').next() == Some(one))) {
@@ -89,6 +89,19 @@ pub fn explore<C: Checker>(name: &str, budget: Budget, body: impl Fn() + Send + 
             }
             resume_unwind(panic)
         }
+    }
+}
+
+/// Fails if `LOCKWRIGHT_MODEL` has a word that is none of `known`, the models of one file: a run that checks nothing must not pass.
+pub fn only_known_models_are_asked_for<'a>(known: impl IntoIterator<Item = &'a str>) {
+    let asked = std::env::var("LOCKWRIGHT_MODEL").unwrap_or_default();
+    let known: Vec<_> = known.into_iter().collect();
+    for word in asked.split(',').filter(|word| !word.is_empty()) {
+        assert!(
+            known.contains(&word),
+            "LOCKWRIGHT_MODEL: no model of this file is called '{word}'\nhint: it has {}",
+            known.join(", ")
+        );
     }
 }
 

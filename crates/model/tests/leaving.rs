@@ -1,12 +1,12 @@
 //! Changes of the line that any rule may cause: waiters that are torn out of it, and rules that choose who is next.
 
-use lockwright_locks::catalog::visit_front;
+use lockwright_locks::catalog::{front_rules, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{Alone, Arrived, By, Note, Rule, Tuning, View};
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
-use lockwright_model::scenario::{Section, Way, exclusion, lock};
+use lockwright_model::scenario::{Section, Way, exclusion, lock, only_known_models_are_asked_for};
 use std::time::Duration;
 
 type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
@@ -70,6 +70,21 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
     }
 }
 
+/// The catalogue's rules that choose who is next, with enough threads for a choice: a holder, one that chooses, two to choose from, and
+/// the last one, which stays where it is.
+struct Choosers;
+
+impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Choosers {
+    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+        if entry.preset_of.is_none() && R::AHEAD > 0 {
+            let own: Own<C, SPINS, R> = lock::<C, SPINS, Lock<C, SPINS, R>>;
+            let budget = Budget { preemptions: 2, time: Duration::from_millis(1_500), draws: 300 };
+            let name = format!("{}, 6 threads lock, spins {SPINS}", entry.id);
+            exclusion::<C, SPINS, Lock<C, SPINS, R>>(&name, budget, vec![own; 6], false);
+        }
+    }
+}
+
 /// What all rules have in common is explored for a long time with one rule: the others differ only before and after it.
 fn all<C: Checker, const SPINS: usize>() {
     let brief = Budget { preemptions: 2, time: Duration::from_millis(400), draws: 200 };
@@ -81,6 +96,11 @@ fn all<C: Checker, const SPINS: usize>() {
         let name = format!("backwards, {threads} threads lock, spins {SPINS}");
         exclusion::<C, SPINS, _>(&name, long, vec![own; threads], false);
     }
+}
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(front_rules().map(|entry| entry.id).chain(["backwards"]));
 }
 
 #[test]
@@ -97,4 +117,10 @@ fn loom_threads_that_spin_once() {
 fn shuttle() {
     all::<Shuttle, 0>();
     all::<Shuttle, 1>();
+}
+
+#[test]
+fn shuttle_6_threads_have_a_choice() {
+    visit_front::<Machine<Shuttle, 0>>(&mut Choosers);
+    visit_front::<Machine<Shuttle, 1>>(&mut Choosers);
 }

@@ -1,10 +1,12 @@
 //! Every lock of the catalogue, with every way of acquiring it, under every checker.
 
-use lockwright_locks::catalog::visit_all;
+use lockwright_locks::catalog::{CATALOG, visit_all};
 use lockwright_locks::entry::{Entry, Visitor};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
-use lockwright_model::scenario::{Way, destruction, exclusion, lock, try_lock};
+use lockwright_model::scenario::{
+    Way, destruction, exclusion, lock, only_known_models_are_asked_for, try_lock,
+};
 use lockwright_platform::TryLock;
 use std::time::Duration;
 
@@ -34,6 +36,11 @@ fn run<C: Checker, const SPINS: usize>(threads: usize, budget: Budget) {
 
 const TWO: Budget = Budget { preemptions: 4, time: Duration::from_millis(1300), draws: 300 };
 const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(900), draws: 300 };
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(CATALOG.iter().map(|entry| entry.id));
+}
 
 #[test]
 fn loom_2_threads_that_sleep_at_once() {

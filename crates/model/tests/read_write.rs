@@ -1,12 +1,12 @@
 //! Every readers-writer lock of the catalogue: every way in, under every checker. For what only `rwlock` has (preferences,
 //! timed waits, destruction by the last thread), see `rwlock.rs`.
 
-use lockwright_locks::catalog::visit_read_write;
+use lockwright_locks::catalog::{READ_WRITE, visit_read_write};
 use lockwright_locks::entry::{Entry, ReadWriteVisitor};
 use lockwright_locks::rw::{ReadWrite, Tuning};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
-use lockwright_model::scenario::explore;
+use lockwright_model::scenario::{explore, only_known_models_are_asked_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -148,6 +148,11 @@ fn run<C: Checker, const SPINS: usize>(threads: usize, budget: Budget) {
 
 const TWO: Budget = Budget { preemptions: 3, time: Duration::from_millis(800), draws: 300 };
 const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(900), draws: 300 };
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(READ_WRITE.iter().map(|entry| entry.id));
+}
 
 #[test]
 fn loom_2_threads_that_sleep_at_once() {

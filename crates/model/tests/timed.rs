@@ -1,12 +1,13 @@
 //! The front locks with deadlines: a thread that gives up leaves nothing behind, and takes no wake with it.
 
-use lockwright_locks::catalog::visit_front;
+use lockwright_locks::catalog::{front_rules, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{self, Alone, Arrived, By, Note, Rule, Tuning, View, barging, side};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{
-    self, Section, Way, exclusion, explore, lock, lock_until, try_lock,
+    self, Section, Way, exclusion, explore, lock, lock_until, only_known_models_are_asked_for,
+    try_lock,
 };
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
@@ -197,6 +198,12 @@ fn all<C: Checker, const SPINS: usize>() {
     let budget = Budget { time: Duration::from_millis(600), draws: 2_000, ..budget };
     woken_heads_hold_back::<C, SPINS>(budget);
     dozers::<C, SPINS>(budget);
+}
+
+#[test]
+fn what_is_asked_for_is_there() {
+    let own = ["patient", "lock"];
+    only_known_models_are_asked_for(front_rules().map(|entry| entry.id).chain(own));
 }
 
 #[test]

@@ -4,7 +4,9 @@ use lockwright_locks::spin::ticket::Ticket;
 use lockwright_locks::wide::Wide;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
-use lockwright_model::scenario::{Way, destruction, exclusion, lock, try_lock};
+use lockwright_model::scenario::{
+    Way, destruction, exclusion, lock, only_known_models_are_asked_for, try_lock,
+};
 use std::time::Duration;
 
 type Lock<C> = Wide<Machine<C, 0>, Ticket<Machine<C, 0>>>;
@@ -21,6 +23,11 @@ fn run<C: Checker>(threads: usize, budget: Budget) {
 
 const TWO: Budget = Budget { preemptions: 4, time: Duration::from_secs(2), draws: 300 };
 const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(1300), draws: 300 };
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(["wide"]);
+}
 
 #[test]
 fn loom_2_threads() {

@@ -19,7 +19,7 @@ use lockwright_platform::{Class, Platform, Ptr, Word};
 /// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
 const LONG_LINE: u32 = 8;
 
-/// A front lock's decisions. The defaults are fifo's.
+/// A front lock's decisions. The defaults are fifo's, except [`grants`](Self::grants) and [`defaults`](Self::defaults): fifo has its own.
 pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
     const AHEAD: usize = 0;
