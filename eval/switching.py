@@ -129,7 +129,7 @@ def main():
     print(f"switching    {seen['taken_per_s']:.0f} switches/s for {seen['seconds']:.1f} s; load average {seen['load_average']:.1f}")
     print(f"             {seen['sections_per_s'] / 1e6:6.3f} M sections/s: {to_slowest:.2f} of the slowest lock alone ({slowest}), "
           f"{to_median:.2f} of the median")
-    print(f"             taken after {delay['p50']:.0f} us (P50), {delay['p99']:.0f} us (P99), {delay['max']:.0f} us at most; "
+    print(f"             taken after {delay['p50']:.0f} µs (P50), {delay['p99']:.0f} µs (P99), {delay['max']:.0f} µs at most; "
           f"{100 * delay['within_1ms']:.1f} % within 1 ms")
     print(f"             {seen['trylocks']} trylocks, {seen['timed']} timed, {seen['waits']} waits for condvars, "
           f"{seen['children']} children; no violation")

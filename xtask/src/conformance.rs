@@ -10,6 +10,7 @@ mod suite;
 use crate::No;
 use crate::pool::parallel;
 use anyhow::{Result, ensure};
+use lockwright_bench::split;
 use lockwright_locks::catalog::front_rules;
 use lockwright_tests::{End, first_and_in_turn, library, preload_list};
 use regex_lite::Regex;
@@ -27,8 +28,8 @@ const RETRIES: usize = 5;
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A lock to run under; may be repeated (default: every front lock with a rule of its own).
-    #[arg(long = "lock", value_name = "LOCK")]
+    /// Locks to run under, separated by commas (default: every front lock with a rule of its own).
+    #[arg(long = "lock", value_name = "LOCKS")]
     locks: Vec<String>,
     /// Run only tests whose name matches.
     #[arg(long, value_name = "REGEX")]
@@ -96,7 +97,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let locks: Vec<String> = if args.locks.is_empty() {
         front_rules().map(|entry| entry.id.to_string()).collect()
     } else {
-        args.locks
+        args.locks.iter().flat_map(|locks| split(locks)).collect()
     };
     let mut sides: Vec<Side> = std::iter::once(None)
         .chain(locks.into_iter().map(Some))

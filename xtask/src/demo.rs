@@ -27,8 +27,10 @@ use crate::eval::progress;
 use anyhow::{Context, Result, bail, ensure};
 use cores::Cores;
 use indicatif::ProgressBar;
+use lockwright_bench::split;
 use lockwright_locks::catalog::find;
 use lockwright_locks::spec::Spec;
+use lockwright_numbers::units;
 use lockwright_tests::{library, target_dir};
 use measure::{Disturbance, Program, Run, Setting, Subject};
 use stats::{Group, Panel, spread, summarise};
@@ -62,18 +64,18 @@ const BUILD_LIMIT: Duration = Duration::from_secs(900);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How long each run lasts.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.35, value_parser = seconds)]
+    #[arg(long = "time", alias = "seconds", value_name = "TIME", default_value = "350ms", value_parser = seconds)]
     seconds: f64,
     /// Numbers of threads on this machine.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 8],
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2, 8],
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
     /// How many rounds; every round runs every lock once.
     #[arg(long = "rounds", alias = "reps", value_name = "N", default_value_t = 9,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
-    /// A lock to compare with glibc's on this machine, with options such as `fifo:bypass=64`; may be repeated.
-    #[arg(long = "lock", value_name = "LOCK", default_values = ["auto"])]
+    /// Locks to compare with glibc's on this machine, separated by commas, with options such as `fifo:bypass=64`.
+    #[arg(long = "lock", value_name = "LOCKS", default_values = ["auto"])]
     locks: Vec<String>,
     /// Folder for report.html, picture.svg and table.md (default: `demo` in cargo's target folder).
     #[arg(long = "output", alias = "out", value_name = "DIR")]
@@ -89,11 +91,12 @@ pub(crate) struct Args {
     quick: bool,
 }
 
+/// Of a run: 50 ms to 10 minutes.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.05..=600.0).contains(&seconds) => Ok(seconds),
-        Ok(_) => Err("must be from 0.05 to 600".into()),
-        Err(_) => Err("not a number".into()),
+    let seconds = units::seconds(text)?;
+    match (0.05..=600.0).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("not within 50ms to 600s".into()),
     }
 }
 
@@ -119,6 +122,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     if args.quick {
         (args.seconds, args.reps) = (0.2, 1);
     }
+    args.locks = args.locks.iter().flat_map(|locks| split(locks)).collect();
     for lock in &args.locks {
         if let Err(bad) = Spec::parse(lock) {
             bail!("{bad}\nhint: cargo run -q -p lockwright-cli -- list");

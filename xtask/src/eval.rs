@@ -16,12 +16,13 @@ use crate::demo::{self, measure::busy_seconds, stats::spread};
 use crate::test::install_packages;
 use crate::{Interrupted, No};
 use anyhow::{Context, Result, ensure};
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use drivers::{Database, Driver, NO_LIMIT_NS, Subject};
 use figures::{Point, Results};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use lockwright_bench::split;
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_tests::target_dir;
+use lockwright_text::table::{plain, right, table};
 use machine::Machine;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -64,18 +65,18 @@ enum Suite {
 #[derive(clap::Args)]
 struct Databases {
     /// Databases.
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',',
+    #[arg(long, value_name = "NAMES", value_delimiter = ',',
         default_values = ["sqlite", "lmdb", "kyoto", "leveldb"])]
     db: Vec<String>,
     /// Locks; asl is run at several SLOs.
-    #[arg(long, value_name = "LOCK,...", value_delimiter = ',',
+    #[arg(long, value_name = "LOCKS",
         default_values = ["glibc", "tas", "ticket", "mcs", "fifo", "pb10", "asl", "asl-max"])]
     lock: Vec<String>,
     /// How long each run lasts, after its warm-up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = demo::seconds)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = demo::seconds)]
     time: f64,
     /// Warm-up time of each run, not counted: windows take hundreds to thousands of epochs to settle.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = demo::seconds)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = demo::seconds)]
     warmup: f64,
     /// How many rounds; every round runs every lock once.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -141,6 +142,7 @@ fn databases(mut args: Databases) -> Result<()> {
             databases.push(database);
         }
     }
+    args.lock = args.lock.iter().flat_map(|locks| split(locks)).collect();
     args.lock.iter().try_for_each(|lock| check_lock(lock))?;
     install_packages(&PACKAGES)?;
     let target = target_dir()?;
@@ -154,7 +156,7 @@ fn databases(mut args: Databases) -> Result<()> {
     let out = args.out.clone().unwrap_or_else(|| target.join("eval/libasl-apps"));
     let page = report::write(&evaluation, &out)?;
 
-    println!("{}", bars(&evaluation));
+    print!("{}", bars(&evaluation));
     println!(
         "{}: {}; of all rounds together; medians of ratios within each round",
         evaluation.machine.tag(),
@@ -191,20 +193,14 @@ impl Evaluation {
     }
 }
 
-fn bars(evaluation: &Evaluation) -> Table {
-    let mut table = Table::new();
-    let under_header = LineStyle::new('─', '─', '─', '─');
-    table
-        .load_style(presets::NOTHING.header_separator(under_header))
-        .set_header(["bar", "wanted", "measured", ""]);
+fn bars(evaluation: &Evaluation) -> String {
+    let mut table = table(&["bar", "wanted", "measured", ""]);
     for bar in evaluation.bars() {
         let verdict = if evaluation.quick { "too short" } else { bar.verdict() };
         table.add_row([&*bar.what, &*bar.wanted, &*bar.measured, verdict]);
     }
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    right(&mut table, 1..2);
+    plain(&table)
 }
 
 /// The subjects for one database: the plain locks, and asl with its SLOs once FIFO's latency is known.

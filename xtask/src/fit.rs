@@ -8,13 +8,13 @@ mod search;
 use crate::tidy::root;
 use crate::{No, shards};
 use anyhow::{Context, Result, bail};
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use figures::Fitted;
 use goal::{Effort, Goal, Measurement, losses, mean};
 use indicatif::{ProgressBar, ProgressStyle};
 use lockwright_shards::{Flags, Job, Merge, Session};
 use lockwright_sim::profile::{BUILTIN, Profile};
 use lockwright_sim::targets::Row;
+use lockwright_text::table::{plain, right, table};
 use search::{Budget, Found, neighbours, search};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -184,7 +184,7 @@ impl Fit {
         let after = self.measure(&found.values, JUDGED)?;
         let of = |rows: &[Measurement<'_>]| mean(&losses(rows, JUDGED.seeds)).0;
         let (old, new) = (of(&before), of(&after));
-        println!("{}\n\n{}", self.values_table(&found.values), rows_table(&before, Some(&after)));
+        print!("{}\n{}", self.values_table(&found.values), rows_table(&before, Some(&after)));
         println!(
             "loss {old:.4} before, {new:.4} after {} evaluations: simulated, {} seeds; the search had {} and runs of {} of the length",
             found.evaluations, JUDGED.seeds, args.seeds, SEARCH_LENGTH
@@ -225,7 +225,7 @@ impl Fit {
         bar.finish_and_clear();
         let Some(losses) = losses else { return Ok(false) };
         let (here, there) = losses.split_first().context("no place")?;
-        println!("{}", rows_table(&self.measure(&self.here(), JUDGED)?, None));
+        print!("{}", rows_table(&self.measure(&self.here(), JUDGED)?, None));
         println!(
             "loss {:.4}: simulated, {seeds} seeds, runs of {SEARCH_LENGTH} of the length",
             mean(here).0
@@ -251,14 +251,15 @@ impl Fit {
         Err(No(format!("no longer an optimum\nhint: cargo xtask fit {}", self.profile.name)).into())
     }
 
-    fn values_table(&self, values: &[f64]) -> Table {
+    fn values_table(&self, values: &[f64]) -> String {
         let mut table = table(&["figure", "from", "to", "before", "after"]);
         for (param, value) in self.fitted.params.iter().zip(values) {
             let [low, high] = param.range;
             let numbers = [low, high, param.value, *value].map(|number| number.to_string());
             table.add_row([vec![param.name.clone()], numbers.to_vec()].concat());
         }
-        right(table, 1..5)
+        right(&mut table, 1..5);
+        plain(&table)
     }
 }
 
@@ -296,25 +297,7 @@ fn bar() -> Result<ProgressBar> {
     Ok(bar)
 }
 
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    let under_header = LineStyle::new('─', '─', '─', '─');
-    table
-        .load_style(presets::NOTHING.header_separator(under_header))
-        .set_header(header.iter().copied());
-    table
-}
-
-fn right(mut table: Table, columns: std::ops::Range<usize>) -> Table {
-    for column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-fn rows_table(before: &[Measurement<'_>], after: Option<&[Measurement<'_>]>) -> Table {
+fn rows_table(before: &[Measurement<'_>], after: Option<&[Measurement<'_>]>) -> String {
     let header =
         ["figure", "row", "paper", if after.is_some() { "before" } else { "result" }, "after"];
     let mut table = table(&header[..if after.is_some() { 5 } else { 4 }]);
@@ -326,7 +309,8 @@ fn rows_table(before: &[Measurement<'_>], after: Option<&[Measurement<'_>]>) -> 
         cells.extend(after.map(|after| number(&after[place])));
         table.add_row(cells);
     }
-    right(table, 2..5)
+    right(&mut table, 2..5);
+    plain(&table)
 }
 
 /// What the paper says about a row.

@@ -29,8 +29,8 @@ pub(crate) struct Args {
     /// Write the whole run that has just ended to bench/soak.toml.
     #[arg(long, conflicts_with = "again")]
     record: bool,
-    /// Run only the steps whose names start with this; may be repeated.
-    #[arg(long, value_name = "STEP")]
+    /// Run only the steps whose names start with one of these, separated by commas.
+    #[arg(long, value_name = "STEPS", value_delimiter = ',')]
     only: Vec<String>,
     /// Start no step after this time; the next soak continues from there.
     #[arg(long, value_name = "HOURS", value_parser = hours)]

@@ -46,8 +46,8 @@ pub(crate) const PACKAGES: [&str; 25] = [
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run only this step; may be repeated.
-    #[arg(long, value_name = "STEP")]
+    /// Run only these steps, separated by commas.
+    #[arg(long, value_name = "STEPS", value_delimiter = ',')]
     only: Vec<String>,
     /// Print each step: its name, what it took when it last ran here, what it shows.
     #[arg(long)]
@@ -231,21 +231,21 @@ const STEPS: &[Step<'static>] = &[
         name: "demo",
         shows: "both panels of the demo run, their answers are verified, and report, picture and table are written",
         runner: Xtask,
-        args: "demo --quick --out",
+        args: "demo --quick --output",
         limit: 600,
     },
     Step {
         name: "eval",
         shows: "the paper's databases run under its locks, and their report is written",
         runner: Xtask,
-        args: "eval libasl-apps --quick --out",
+        args: "eval libasl-apps --quick --output",
         limit: 600,
     },
     Step {
         name: "programs",
         shows: "a server, an interpreter and a compressor are measured under glibc and under our locks",
         runner: Xtask,
-        args: "eval programs --quick --only memcached,python,xz --out",
+        args: "eval programs --quick --only memcached,python,xz --output",
         limit: 600,
     },
     Step {
@@ -351,7 +351,7 @@ impl Step<'_> {
         for (name, value) in variables {
             child = child.env(name, value);
         }
-        if self.args.ends_with("--out") {
+        if self.args.ends_with("--output") {
             child = child.args([scratch(&format!("{}-test", self.name))?]);
         }
         eprintln!("test: {} ...", self.name);

@@ -9,6 +9,7 @@ use crate::No;
 use crate::pool::parallel;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_locks::catalog::front_rules;
+use lockwright_numbers::units;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
@@ -26,12 +27,12 @@ pub(crate) struct Args {
     /// Mutate only the hand-over in each file: its first wake-up and its last release.
     #[arg(long)]
     quick: bool,
-    /// Seconds for the models of one mutant.
-    #[arg(long, value_name = "S", default_value_t = 120)]
-    limit: u64,
-    /// Milliseconds for one model.
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
-    model: u64,
+    /// Time for the models of one mutant, such as 90s; without a unit: seconds.
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = units::seconds)]
+    limit: f64,
+    /// Time for one model, such as 300ms; without a unit: seconds.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::seconds)]
+    model: f64,
 }
 
 /// A place in the sources that can be weakened.
@@ -67,8 +68,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let sites = instrument(root, &copy)?;
     let models = Models {
         tests: build(&copy, &target_dir(root))?,
-        limit: Duration::from_secs(args.limit),
-        ms: if args.quick { args.model.min(300) } else { args.model },
+        limit: Duration::from_secs_f64(args.limit),
+        ms: (1e3 * if args.quick { args.model.min(0.3) } else { args.model }) as u64,
     };
     let patient = Models { ms: 10 * models.ms, ..models.clone() };
     let mutants = chosen(&sites, &args);

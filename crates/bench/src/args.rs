@@ -62,6 +62,30 @@ pub enum Pin {
     Both,
 }
 
+/// Nanoseconds, at most 100 ms; a number without a unit is of those.
+fn length(text: &str) -> Result<u32, String> {
+    let ns = match text.parse() {
+        Ok(ns) => ns,
+        Err(_) => units::nanoseconds(text)?,
+    };
+    match u32::try_from(ns) {
+        Ok(ns @ 0..=100_000_000) => Ok(ns),
+        _ => Err("not within 0 to 100ms".into()),
+    }
+}
+
+/// Microseconds, at most a second; a number without a unit is of those.
+fn timeout_us(text: &str) -> Result<u32, String> {
+    let us = match text.parse() {
+        Ok(us) => us,
+        Err(_) => units::nanoseconds(text)?.div_ceil(1000),
+    };
+    match u32::try_from(us) {
+        Ok(us @ 1..=1_000_000) => Ok(us),
+        _ => Err("not within 1us to 1s".into()),
+    }
+}
+
 /// Measure locks side by side in one run
 #[derive(Clone, Debug, clap::Args)]
 #[command(
@@ -91,14 +115,12 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Vec<u32>,
 
-    /// Mean length of the critical section, in ns
-    #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "100",
-          value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    /// Mean length of the critical section, such as 2us; without a unit: ns
+    #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100ns", value_parser = length)]
     pub(crate) cs: Vec<u32>,
 
-    /// Mean length of the gap between critical sections, in ns
-    #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "400",
-          value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    /// Mean length of the gap between critical sections, such as 2us; without a unit: ns
+    #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "400ns", value_parser = length)]
     pub(crate) gap: Vec<u32>,
 
     /// How lengths vary around their mean
@@ -125,8 +147,8 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) mutexes: Option<u32>,
 
-    /// Time until the deadline, in us (workload timedlock); at most that (workload calls)
-    #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Time until the deadline, such as 60us (workload timedlock); at most that (workload calls)
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = timeout_us)]
     pub(crate) timeout: u32,
 
     /// Latency SLOs of the epochs, such as 20us or 1ms (workload epoch) [default: 100us]

@@ -4,7 +4,7 @@ use crate::plan::{Plan, Row};
 use crate::subject::Role;
 use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
-use lockwright_numbers::format::{si, spaced, time};
+use lockwright_numbers::format::{self, si, time};
 use lockwright_plot::{
     Axis, Block, Cell, Column, Group, Head, Ink, Look, Mark, Row as Line, Rows, Rule, Style,
 };
@@ -86,7 +86,7 @@ pub(crate) fn throughput(
         let mut marks =
             vec![Mark::bar(ratio.median, ink), Mark::span(ratio.min, ratio.max, Ink::TEXT)];
         marks.extend(ceiling(s).map(|most| Mark::stop(most, Ink::ALARM)));
-        let rate = format!("{}{}", spaced(si(rate.median)), plan.rows[s.row].point.unit());
+        let rate = format::rate(rate.median);
         Some(Cell { marks, words: vec![format!("{:.2}", ratio.median), rate] })
     })
 }

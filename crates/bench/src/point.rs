@@ -1,6 +1,6 @@
 //! A point of the grid: what the threads do, how many, for how long.
 
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::given;
 use serde::{Deserialize, Serialize};
 
 /// How lengths vary around their mean.
@@ -178,18 +178,19 @@ impl Point {
             let fixed = if self.length == Length::Fixed { " fixed" } else { "" };
             format!("{} thr {}/{} ns{lines}{fixed}{pin}", self.threads, self.cs_ns, self.gap_ns)
         };
+        let us = |timeout_us: u32| given(u64::from(timeout_us) * 1000);
         match &self.work {
             Work::Mutex => shape(),
             Work::Uncontended { second_thread: true } => "uncontended, 2-thread process".into(),
             Work::Uncontended { second_thread: false } => "uncontended, 1-thread process".into(),
             Work::Trylock => format!("trylock {}", shape()),
-            Work::Timedlock { timeout_us } => format!("timedlock {timeout_us} us {}", shape()),
+            Work::Timedlock { timeout_us } => format!("timedlock {} {}", us(*timeout_us), shape()),
             Work::Calls { calls, mutexes, timeout_us } => {
                 let all = Call::ALL.iter().all(|call| calls.contains(call));
                 let names: Vec<_> = calls.iter().map(|call| call.name()).collect();
                 let names = if all { "all".into() } else { names.join(",") };
                 let deadline = match calls.iter().any(|call| call.has_deadline()) {
-                    true => format!(" <= {timeout_us} us"),
+                    true => format!(" <= {}", us(*timeout_us)),
                     false => String::new(),
                 };
                 let plural = if *mutexes == 1 { "" } else { "es" };
@@ -203,20 +204,9 @@ impl Point {
             Work::Order { .. } => format!("order {}", shape()),
             Work::Epoch { slo_ns, locks } => {
                 let locks = if *locks == 1 { "1 lock" } else { "2 locks" };
-                format!("epoch SLO {} {locks} {}", time(*slo_ns as f64), shape())
+                format!("epoch SLO {} {locks} {}", given(*slo_ns), shape())
             }
             Work::EpochCost => "epoch, empty".into(),
-        }
-    }
-
-    /// The unit of this point's rate.
-    pub(crate) fn unit(&self) -> &'static str {
-        match self.work {
-            Work::Barrier => "rounds/s",
-            Work::Epoch { .. } | Work::EpochCost => "epochs/s",
-            Work::Queue { .. } => "items/s",
-            Work::Memory { .. } => "B/lock",
-            _ => "op/s",
         }
     }
 

@@ -5,9 +5,10 @@ use crate::layout::Layout;
 use crate::ledger::{Ledger, Probe};
 use crate::line::Pair;
 use crate::memory::Lines;
-use crate::stats::{Estimate, Sample, short};
+use crate::stats::{Estimate, Sample};
 use crate::together::on;
 use crate::{Effort, Error, power, repeat, sched, sleep};
+use lockwright_numbers::format::time;
 use lockwright_numbers::median;
 use lockwright_sim::profile::Kernel;
 use std::time::Duration;
@@ -106,7 +107,7 @@ pub(crate) fn measure(
             &noise.every,
             Probe::Cycle,
             &format!(
-                "a loop that looks at the clock: gaps of 1 us to 0.5 ms ({} longer ones left out: other threads, or the machine stood still)",
+                "a loop that looks at the clock: gaps of 1 µs to 0.5 ms ({} longer ones left out: other threads, or the machine stood still)",
                 noise.stalls
             ),
         ),
@@ -186,9 +187,9 @@ impl Deep {
     /// `kernel.deep_after_ns` and `kernel.deep_exit_ns`.
     fn enter(&self, ledger: &mut Ledger) -> (f64, f64) {
         let seen: Vec<_> = SLEEPS.iter().zip(&self.turnarounds).collect();
-        let shown = seen.iter().map(|(sleep, t)| {
-            format!("{} us after {} us", short(t.median / 1e3), short(**sleep as f64 / 1e3))
-        });
+        let shown = seen
+            .iter()
+            .map(|(sleep, t)| format!("{} after {}", time(t.median), time(**sleep as f64)));
         let shown = shown.collect::<Vec<_>>().join(", ");
         let Some((step, exit)) = deepest(&self.turnarounds) else {
             let why = match seen.is_empty() {
@@ -270,9 +271,8 @@ impl OneCpu {
     /// than on an idle CPU. Also the two sleeps between which it lies, unless all were too short.
     fn granularity(&self, slack_ns: f64, slice_ns: f64) -> (f64, Option<(f64, f64)>, String) {
         let shown = RUNS.iter().zip(&self.beside);
-        let shown = shown.map(|(ns, late)| {
-            format!("{} us late after {} us", short(late / 1e3), short(*ns as f64 / 1e3))
-        });
+        let shown =
+            shown.map(|(ns, late)| format!("{} late after {}", time(*late), time(*ns as f64)));
         let shown = shown.collect::<Vec<_>>().join(", ");
         let at_once = |late: f64| late < slack_ns + slice_ns / 8.0;
         let from =

@@ -1,6 +1,7 @@
 //! Every figure, and how it was obtained.
 
-use crate::stats::{Estimate, Rejected, round, short};
+use crate::stats::{Estimate, Rejected, round};
+use lockwright_numbers::format::digits;
 use lockwright_sim::profile::{Origin, Provenance};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -141,7 +142,7 @@ impl Ledger {
             let (path, cell) =
                 figure.path.split_once('[').map_or((&*figure.path, None), |(p, c)| (p, Some(c)));
             let source = match cell {
-                Some(cell) => format!("[{cell} {}: {}", short(figure.value), figure.source),
+                Some(cell) => format!("[{cell} {}: {}", digits(figure.value), figure.source),
                 None => figure.source.clone(),
             };
             all.entry(path.into())

@@ -4,8 +4,9 @@ use crate::layout::Layout;
 use crate::ledger::{Ledger, Probe};
 use crate::line::{self, Hammered, Pair};
 use crate::sleep;
-use crate::stats::{Estimate, Regime, Sample, Wanted, short};
+use crate::stats::{Estimate, Regime, Sample, Wanted};
 use crate::{Effort, Error, repeat};
+use lockwright_numbers::format::{digits, time};
 use lockwright_sim::profile::{Cluster, Memory};
 
 /// A sleep too short for the sleeper's CPU to become deeply idle, ns.
@@ -237,10 +238,10 @@ pub(crate) fn memory(
     let cores = layout.cores().len();
     let check = lines.hand_over.map_or(String::new(), |hand_over| {
         format!(
-            "{} (the simulator makes a store that a spinning CPU sees out of 1 + occupancy transfers; measured: {} ns, {} transfers)",
+            "{} (the simulator makes a store that a spinning CPU sees out of 1 + occupancy transfers; measured: {}, {} transfers)",
             if cores > 2 { "" } else { ", with two CPUs an upper bound" },
-            short(hand_over.median),
-            short(hand_over.median / transfer),
+            time(hand_over.median),
+            digits(hand_over.median / transfer),
         )
     });
     Memory {
@@ -265,7 +266,7 @@ pub(crate) fn memory(
             &format!(
                 "{} CPUs swap one word as fast as they can, {} times between two transfers of its line: the time between, less what the owner can use, by the length of one{check}",
                 cores.max(2),
-                short(run),
+                digits(run),
             ),
             (0.5, ONE_CPU),
         ),
@@ -348,7 +349,7 @@ fn latencies(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> Vec<Vec<f64
     let mut how = "lines that the other CPU wrote last, each read and changed after the one before, less the same in the own cache"
         .to_owned();
     if let Some(ping_pong) = lines.ping_pong {
-        how += &format!(" (one way of a ping-pong: {} ns)", short(ping_pong.median));
+        how += &format!(" (one way of a ping-pong: {})", time(ping_pong.median));
     }
     if let Some(regime) = &lines.regime
         && lines.regimes.len() > 1

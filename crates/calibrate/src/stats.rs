@@ -4,6 +4,7 @@
 //! transfers, and pauses for milliseconds. So each sample lies between two probes of the same kind, one before and one
 //! after. It is rejected if these differ, or if they belong to a regime other than the profile's.
 
+use lockwright_numbers::format::{digits, time};
 use lockwright_numbers::quantile;
 use serde::Serialize;
 
@@ -89,10 +90,10 @@ impl Regime {
         .copied()
     }
 
-    /// `24.1 .. 27.9 ns (60 % of the probes)`.
+    /// `24.1 ns .. 27.9 ns (60 % of the probes)`.
     pub(crate) fn words(&self) -> String {
         let share = 100.0 * self.share;
-        format!("{} .. {} ns ({share:.0} % of the probes)", short(self.low), short(self.high))
+        format!("{} .. {} ({share:.0} % of the probes)", time(self.low), time(self.high))
     }
 
     fn has(&self, sample: &Sample) -> bool {
@@ -167,18 +168,16 @@ impl Estimate {
         Self { median: figure(self.median), p10: one.min(other), p90: one.max(other), ..self }
     }
 
-    /// `median of 17 samples, 24.1 .. 27.9 ns, 3 of 20 rejected (the line transfer changed)`.
+    /// `median of 17 samples, 24.1 ns .. 27.9 ns (p10 .. p90), 3 of 20 rejected (the line transfer changed)`.
     pub(crate) fn words(&self, unit: &str, probe: &str) -> String {
-        let (low, high) = (short(self.p10), short(self.p90));
-        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+        let [low, high] = [self.p10, self.p90].map(|value| with_unit(value, unit));
         let total = self.kept + self.rejected.all();
         if self.doubtful {
             return format!(
-                "median of {total} samples, {low} .. {high}{unit} (p10 .. p90), none of them steady ({probe} changed): doubtful"
+                "median of {total} samples, {low} .. {high} (p10 .. p90), none of them steady ({probe} changed): doubtful"
             );
         }
-        let mut text =
-            format!("median of {} samples, {low} .. {high}{unit} (p10 .. p90)", self.kept);
+        let mut text = format!("median of {} samples, {low} .. {high} (p10 .. p90)", self.kept);
         let Rejected { changed, other_regime } = self.rejected;
         let reasons =
             [(changed, format!("{probe} changed")), (other_regime, "another regime".into())];
@@ -207,14 +206,12 @@ pub(crate) fn round(value: f64) -> f64 {
     }
 }
 
-/// Rounded to three digits, for people.
-pub(crate) fn short(value: f64) -> String {
-    let value = round(value);
-    match value.abs() {
-        v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        v if v >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+/// A figure for people; times in the unit that suits them.
+fn with_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => time(value),
+        "" => digits(value),
+        unit => format!("{} {unit}", digits(value)),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::process::Process;
 pub(crate) use elsewhere::{attach, detach};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use live::{attach, detach};
+use lockwright_numbers::format::time;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,12 +49,12 @@ impl Done {
     /// Says what `process` has become, and where its calls lead now.
     pub(crate) fn print(&self, process: &Process, what: &str, to: &str) -> Result<(), Failure> {
         output::print(&format!(
-            "{} ({}): {what}; {} entries in {} files lead to {to}\nits threads were stopped for {:.1} ms\n",
+            "{} ({}): {what}; {} entries in {} files lead to {to}\nits threads were stopped for {}\n",
             process.pid,
             process.name(),
             self.words,
             self.files,
-            self.still.as_secs_f64() * 1e3
+            time(self.still.as_secs_f64() * 1e9)
         ))
     }
 }

@@ -3,7 +3,7 @@
 
 mod show;
 
-pub(crate) use show::{Origin, csv_header, csv_rows, json, percentile, report, thousands, write};
+pub(crate) use show::{Origin, csv_header, csv_rows, json, percentile, report, write};
 
 use crate::hints::Failure;
 use lockwright_native::topology::{Class, Topology};

@@ -5,6 +5,7 @@ pub(crate) mod shared;
 use crate::hints::Failure;
 use crate::output;
 use crate::shards;
+use lockwright_numbers::format::{self, time};
 use lockwright_shards::{Job, Session};
 use lockwright_sim::explore::{
     Exploration, Hit, Mutant, Search, Site, Subject, Tally, why_it_survives,
@@ -48,14 +49,14 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// What was explored, and what was found.
 pub(crate) fn report(lock: &Subject, tally: &Tally, hit: Option<&Hit>, story: bool) -> String {
     let mut text = format!(
-        "{}: explored {} ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}",
+        "{}: explored {} ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {}, {}: {}",
         lock.name(),
         counted(tally.schedules, "schedule"),
         100.0 * ratio(tally.different, tally.counted),
         ratio(tally.steps, tally.schedules),
         ratio(tally.switches, tally.schedules),
-        tally.seconds,
-        rate(tally),
+        time(tally.seconds * 1e9),
+        format::rate(rate(tally) as f64),
         if hit.is_some() { "1 finding" } else { "0 findings" },
     );
     text = output::wrapped(&text) + "\n";
@@ -239,11 +240,11 @@ pub(crate) fn mutants(
 }
 
 fn print(lock: &Subject, fates: &[Fate]) -> Result<(), Failure> {
-    let row = |mutation: &str, schedules: &str, ms: &str, result: &str| {
-        output::beside(&format!("  {mutation:<17}{schedules:>9}{ms:>9}  "), result)
+    let row = |mutation: &str, schedules: &str, time: &str, result: &str| {
+        output::beside(&format!("  {mutation:<17}{schedules:>9}{time:>9}  "), result)
     };
     let mut text = format!("{}\n", lock.name());
-    text += &row("mutation", "schedules", "ms", "result");
+    text += &row("mutation", "schedules", "time", "result");
     let mut last = String::new();
     for fate in fates {
         let Mutant { site, mutation } = fate.mutant;
@@ -252,8 +253,8 @@ fn print(lock: &Subject, fates: &[Fate]) -> Result<(), Failure> {
             text += &heading;
             last = heading;
         }
-        let (schedules, ms) = (fate.tally.schedules.to_string(), fate.tally.seconds * 1e3);
-        text += &row(&mutation.to_string(), &schedules, &format!("{ms:.1}"), &fate.result());
+        let (schedules, took) = (fate.tally.schedules.to_string(), time(fate.tally.seconds * 1e9));
+        text += &row(&mutation.to_string(), &schedules, &took, &fate.result());
     }
     output::print(&text)?;
     output::print(&summary(fates))
@@ -265,7 +266,7 @@ fn summary(fates: &[Fate]) -> String {
     let line = |what: &str, why: &str, fates: Vec<&Fate>| {
         let all = fates.len();
         let slowest = fates.iter().copied().filter(found).map(|fate| fate.tally.seconds);
-        let slowest = slowest.fold(0.0, f64::max) * 1e3;
+        let slowest = slowest.fold(0.0, f64::max);
         let found = fates.iter().copied().filter(found).count();
         let missed = fates.iter().filter(|fate| fate.is_missed()).count();
         let rest = match all - found - missed {
@@ -274,7 +275,8 @@ fn summary(fates: &[Fate]) -> String {
             harmless => format!("; {harmless} survive and do not count: {why}"),
         };
         let line = format!(
-            "{what}: {found} of {all} found, the slowest after {slowest:.1} ms; {missed} missed{rest}"
+            "{what}: {found} of {all} found, the slowest after {}; {missed} missed{rest}",
+            time(slowest * 1e9)
         );
         output::wrapped(&line) + "\n"
     };

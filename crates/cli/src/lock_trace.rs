@@ -1,10 +1,10 @@
 //! Reports on a trace of locks, as text and JSON.
 
 use crate::elf::ObjectFile;
-use crate::epochs::{Origin, thousands};
+use crate::epochs::Origin;
 use crate::output::{self, shown};
 use lockwright_numbers::Times;
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{thousands, time};
 use lockwright_stats::trace::{LockInfo, LockSummary, Summary, Trace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -65,7 +65,10 @@ pub(crate) fn report(trace: &Trace) -> String {
     text += &table(trace, &summary);
     if trace.locks.len() > SHOWN {
         let more = trace.locks.len() - SHOWN;
-        text += &format!("and {} with fewer acquisitions (--json has all)\n", count(more, "lock"));
+        text += &format!(
+            "and {} with fewer acquisitions (--format json has all)\n",
+            count(more, "lock")
+        );
     }
     text
 }

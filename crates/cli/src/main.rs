@@ -12,6 +12,7 @@ mod epochs;
 mod explore;
 mod export;
 mod find;
+mod format;
 mod hints;
 mod interrupt;
 mod kernel;

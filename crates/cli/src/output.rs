@@ -6,7 +6,7 @@
 
 use crate::hints::{Failure, cause};
 use comfy_table::Table;
-pub(crate) use lockwright_text::table::{Lined, blocks, fits, plain, table};
+pub(crate) use lockwright_text::table::{Lined, blocks, fits, plain, right, table};
 pub(crate) use lockwright_text::{WIDTH, beside, wrapped};
 use std::borrow::Cow;
 use std::fmt::Write as _;

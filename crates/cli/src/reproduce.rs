@@ -6,7 +6,6 @@ pub(crate) mod runs;
 
 use crate::hints::{Failure, cause};
 use crate::output;
-use comfy_table::CellAlignment;
 use lockwright_figures::{Count, Measured, Report, ReportRow, Tally, experiments, median};
 use lockwright_sim::targets::{self, Figure, Kind, LeftOut};
 use serde_json::{Value, json as value};
@@ -132,9 +131,7 @@ pub(crate) fn text(done: &Done) -> String {
     for row in done.cells() {
         table.add_row(row);
     }
-    for column in table.column_iter_mut().skip(2).take(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    output::right(&mut table, 2..4);
     text += &output::plain(&table);
     let mut notes = format!("accepted: {}\n", kinds(&done.report.counts));
     if done.is_elsewhere() {
@@ -238,7 +235,7 @@ pub(crate) fn summary(all: &[Done]) -> String {
     output::wrapped(&text) + "\n"
 }
 
-/// The output of `--json`: an object for one figure, else an array.
+/// The output of `--format json`: an object for one figure, else an array.
 pub(crate) fn json(all: &[Done], one: bool) -> Result<Value, Failure> {
     let object = |done: &Done| serde_json::to_value(&done.report).map_err(Failure::new);
     match all {
@@ -364,7 +361,7 @@ mod tests {
     #[test]
     fn a_page_says_what_rows_are_and_what_was_chosen() {
         let page = page::page(&[done("libasl-8b", "m1", Measured::new())], "command", &[]);
-        let what = "P99 latency of little cores to the SLO of 20 us.";
+        let what = "P99 latency of little cores to the SLO of 20 µs.";
         assert!(page.contains(&format!("p99 little/slo 20us<span class=\"what\">{what}</span>")));
         assert!(page.contains("<li>Chosen as libasl-8a: gap = 600"), "{page}");
     }

@@ -126,7 +126,7 @@ fn a_class_that_got_nothing_is_said_everywhere() -> Result<()> {
     let (_, latencies) = text.rsplit_once("\n\nlock ").context("a second table")?;
     let little = latencies.lines().find(|line| line.starts_with("asl-mcs")).context("a row")?;
     ensure!(little.ends_with(" none") && latencies.contains("P99 little\n"), "{text}");
-    let note = "note: asl-mcs: no operation finished on a little core within 100 us, as its window is up to 100ms: \
+    let note = "note: asl-mcs: no operation finished on a little core within 100 µs, as its window is up to 100ms: \
                 --duration 300ms shows them";
     ensure!(unbroken(&text).contains(note), "{text}");
     ensure!(!text.contains("note: mcs"), "{text}");
@@ -146,7 +146,7 @@ fn a_class_that_got_nothing_is_said_everywhere() -> Result<()> {
     let text = good(&[&asked[..], &["--threads", "4"]].concat())?.text();
     ensure!(!text.contains("note:") && !text.contains("none"), "{text}");
     let text = good(&[&asked[..], &["--threads", "4,8"]].concat())?.text();
-    ensure!(unbroken(&text).contains("within 100 us in 1 of 2 runs"), "{text}");
+    ensure!(unbroken(&text).contains("within 100 µs in 1 of 2 runs"), "{text}");
     ensure!(file("latency.svg")?.contains("little: none ended"));
     Ok(())
 }
@@ -162,7 +162,7 @@ fn threads_that_finished_nothing_are_counted() -> Result<()> {
         good(&["--machine", "m1", "--lock", "mcs", "--seed", "1", "--threads", "200"])?.text();
     ensure!(
         unbroken(&text)
-            .contains(" of 200 threads finished no operation within 100 us: --duration 1ms"),
+            .contains(" of 200 threads finished no operation within 100 µs: --duration 1ms"),
         "{text}"
     );
     Ok(())
@@ -245,8 +245,8 @@ fn notes_of(last: TraceThread, locks: &str) -> Result<Vec<String>> {
     let text = unbroken(&outcome.text());
     let mut notes = text.lines().filter_map(|line| line.strip_prefix("note: ")).map(str::to_owned);
     let recorded = notes.next().context("what was recorded")?;
-    let rate = "the trace has 10.0 k acquisitions per second (4 in 400 us by 5 threads on ";
-    let more = "the trace has 12.5 k acquisitions per second (5 in 400 us by 5 threads on ";
+    let rate = "the trace has 10.0 k acquisitions per second (4 in 400 µs by 5 threads on ";
+    let more = "the trace has 12.5 k acquisitions per second (5 in 400 µs by 5 threads on ";
     ensure!(recorded.starts_with(rate) || recorded.starts_with(more), "{recorded}");
     Ok(notes.collect())
 }
@@ -254,7 +254,7 @@ fn notes_of(last: TraceThread, locks: &str) -> Result<Vec<String>> {
 #[test]
 fn a_replay_says_why_a_class_of_cores_finished_nothing() -> Result<()> {
     let idle = TraceThread { steps: vec![Step::Compute(5_000)], ..TraceThread::default() };
-    let none = "no operation finished on a little core within 400 us: its threads take no lock in the trace";
+    let none = "no operation finished on a little core within 400 µs: its threads take no lock in the trace";
     // Whatever the lock: a window has nothing to do with it.
     assert_eq!(notes_of(idle, "mcs,asl")?, [format!("mcs: {none}"), format!("asl: {none}")]);
     let steps =
@@ -263,7 +263,7 @@ fn a_replay_says_why_a_class_of_cores_finished_nothing() -> Result<()> {
     let notes = notes_of(late, "asl")?;
     let [note] = &notes[..] else { anyhow::bail!("{notes:?}") };
     ensure!(note.contains(" us before the end; --duration 4ms may show some"), "{note}");
-    ensure!(note.contains(" within 400 us: the first started "), "{note}");
+    ensure!(note.contains(" within 400 µs: the first started "), "{note}");
     Ok(())
 }
 

@@ -72,7 +72,7 @@ impl Sweep {
             name: name.to_owned(),
             title: format!("{name}: critical sections of {lines} lines, {} threads", self.threads),
             x: Axis::log("mean delay between two critical sections, cycles"),
-            left: Axis::log("from the request to the release, us"),
+            left: Axis::log("from the request to the release, µs"),
             right: None,
             series: series.filter(|series| !series.points.is_empty()).collect(),
         }

@@ -85,8 +85,15 @@ fn read<'a>(
 
 /// Splits off a time's unit, as in `10ms`: returns the digits, and the unit's size in the option's own unit.
 fn unit<'a>(value: &'a str, option: &OptionSpec) -> (&'a str, u32) {
-    const UNITS: [(&str, u32); 4] =
-        [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    // Unicode has the sign for micro twice.
+    const UNITS: [(&str, u32); 6] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("μs", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+    ];
     let known = UNITS.iter().filter(|_| option.is_time());
     let mut given = known.filter_map(|(name, ns)| Some((value.strip_suffix(name)?, *ns)));
     given.next().unwrap_or((value, 1))
@@ -221,6 +228,8 @@ mod tests {
             ("auto:budget=10ms", 10_000_000),
             ("auto:budget=1s", 1_000_000_000),
             ("fifo:spin=20us", 20_000),
+            ("fifo:spin=20µs", 20_000),
+            ("fifo:spin=20μs", 20_000),
             ("fifo:spin=300ns", 300),
             ("fifo:spin=300", 300),
         ] {

@@ -13,9 +13,14 @@ pub fn si(value: f64) -> String {
     digits(value)
 }
 
-/// A time: `123 ns`, `4.56 us`, `7.89 ms`, `1.23 s`.
+/// So many a second: `1.23 M/s`.
+pub fn rate(a_second: f64) -> String {
+    si(a_second) + "/s"
+}
+
+/// A time: `123 ns`, `4.56 µs`, `7.89 ms`, `1.23 s`.
 pub fn time(ns: f64) -> String {
-    for (limit, factor, unit) in [(1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "us")] {
+    for (limit, factor, unit) in [(1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "µs")] {
         if ns >= limit * 0.9995 {
             return format!("{} {unit}", digits(ns / factor));
         }
@@ -23,9 +28,25 @@ pub fn time(ns: f64) -> String {
     format!("{} ns", digits(ns))
 }
 
-/// An energy: `12.3 nJ`, `4.56 uJ`.
+/// A time in whole nanoseconds, as [`time`] writes it.
+pub fn ns(ns: u64) -> String {
+    time(ns as f64)
+}
+
+/// A time that somebody chose, without the zeros that say how exactly one was measured: `60 µs`, `1.5 ms`.
+pub fn given(ns: u64) -> String {
+    let text = time(ns as f64);
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
+/// An energy: `12.3 nJ`, `4.56 µJ`.
 pub fn joules(value: f64) -> String {
-    for (limit, unit) in [(1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ")] {
+    for (limit, unit) in [(1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")] {
         if value >= limit * 0.9995 {
             return format!("{} {unit}", digits(value / limit));
         }
@@ -56,15 +77,22 @@ pub fn ratio(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.095 { format!("{value:.4}") } else { digits(value) }
 }
 
+/// A number that is counted, whole: `12,345`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Formats a value with `text`; `-` for none.
 pub fn option<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or("-".into(), text)
-}
-
-/// Puts a space between number and unit: `1.2 M` + unit reads `1.2 Mop/s`, and a number without a prefix keeps a space
-/// before its unit.
-pub fn spaced(number: String) -> String {
-    if number.ends_with(char::is_alphabetic) { number } else { number + " " }
 }
 
 #[cfg(test)]
@@ -77,13 +105,20 @@ mod tests {
         assert_eq!(si(999_900.0), "1.00 M");
         assert_eq!(si(12.34), "12.3");
         assert_eq!(time(123.4), "123 ns");
-        assert_eq!(time(14_000.0), "14.0 us");
+        assert_eq!(time(14_000.0), "14.0 µs");
         assert_eq!(time(0.0), "0 ns");
+        assert_eq!([60_000, 1_500_000, 100, 0].map(given), ["60 µs", "1.5 ms", "100 ns", "0 ns"]);
+        assert_eq!([803, 132_095, 164_626_431].map(ns), ["803 ns", "132 µs", "165 ms"]);
         assert_eq!(joules(1.234e-7), "123 nJ");
+        assert_eq!(joules(1.234e-5), "12.3 µJ");
         assert_eq!(joules(0.0456), "45.6 mJ");
         assert_eq!(joules(7.0), "7.00 J");
+        assert_eq!(rate(1_304_000.0), "1.30 M/s");
         assert_eq!(ratio(0.0123), "0.0123");
-        assert_eq!(spaced(si(7.0)) + "op/s", "7.00 op/s");
-        assert_eq!(spaced(si(7e6)) + "op/s", "7.00 Mop/s");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

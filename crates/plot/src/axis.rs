@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn labels_have_no_digits_that_say_nothing() {
-        let us: Show = |value| format!("{:.2} us", value / 1e3);
-        for (value, expected) in [(0.0, "0"), (20_000.0, "20 us"), (1500.0, "1.5 us")] {
+        let us: Show = |value| format!("{:.2} µs", value / 1e3);
+        for (value, expected) in [(0.0, "0"), (20_000.0, "20 µs"), (1500.0, "1.5 µs")] {
             assert_eq!(label(value, us), expected);
         }
         assert_eq!([percent(0.5), percent(0.999)], ["50 %", "99.9 %"]);

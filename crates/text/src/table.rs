@@ -1,7 +1,8 @@
 //! Tables that fit a terminal.
 
 use crate::{WIDTH, wrapped};
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use std::ops::Range;
 
 /// A table with this header, formatted for people.
 pub fn table(header: &[&str]) -> Table {
@@ -11,6 +12,15 @@ pub fn table(header: &[&str]) -> Table {
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(header);
     table
+}
+
+/// Figures stand to the right in these columns; those that the table lacks don't matter.
+pub fn right(table: &mut Table, columns: Range<usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
 }
 
 /// The columns that a table may use: the terminal's width, or else `COLUMNS`, or else 80.
@@ -129,6 +139,11 @@ impl Lined {
     pub fn line(&mut self, text: String) {
         self.table.add_row([Self::marker(self.lines.len())]);
         self.lines.push(text);
+    }
+
+    /// It need not fit a terminal.
+    pub fn wide(&mut self) {
+        self.table.set_width(u16::MAX);
     }
 
     /// The table as text, formatted as by [`plain`].

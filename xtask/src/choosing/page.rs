@@ -3,10 +3,10 @@
 use super::data::{Machine, Part, Point, Results};
 use super::grid::EPOCHS_RUN_MS;
 use super::sums::{AUTO, Crowd, GOOD, Group, LONG_NS, SHORT_NS, is_for_programs, keeps};
-use super::tables::{self, lengths, limit};
-use crate::demo::stats::ratio_digits;
+use super::tables::{self, brief, lengths};
 use crate::demo::words::wrapped;
 use lockwright_locks::front::{auto, barging, slo};
+use lockwright_numbers::format::given;
 use std::fmt::Write as _;
 
 /// The whole page. `file` is the path of the results.
@@ -53,7 +53,7 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
          lock's throughput relative to the best lock's at the same point: the geometric mean over all simulated machines of \
          that kind (1.00: the best everywhere). The best is sought among all locks, but the two tables below name only those that we recommend for programs: so even the best of them may be below 1.00. *No wait over {}* \
          means that no thread waited longer at any point.",
-            limit(SHORT_NS),
+            given(SHORT_NS),
         ),
     );
     for (unequal, kind) in [(false, "equal cores"), (true, "big and little cores")] {
@@ -100,9 +100,7 @@ fn worst(part: &Part) -> String {
             }
         }
     }
-    worst.map_or(String::new(), |(share, at)| {
-        format!(" Its worst is {} ({at}).", ratio_digits(share))
-    })
+    worst.map_or(String::new(), |(share, at)| format!(" Its worst is {} ({at}).", brief(share)))
 }
 
 /// The number of threads for which it is worst.
@@ -237,8 +235,8 @@ fn reading(page: &mut String, part: &Part) {
         &format!(
             "*Which lock*: the lock with the most throughput: of all; of those for programs; of those under which nobody \
         waited for more than {} (the budget of `{AUTO}`, and wake-ups); and for more than {}. `{AUTO}` stands beside it.",
-            limit(LONG_NS),
-            limit(SHORT_NS)
+            given(LONG_NS),
+            given(SHORT_NS)
         ),
     );
     paragraph(

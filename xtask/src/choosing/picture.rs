@@ -2,8 +2,7 @@
 
 use super::data::{Machine, Part, Point, Results};
 use super::sums::AUTO;
-use super::tables::lengths;
-use crate::demo::stats::ratio_digits;
+use super::tables::{brief, lengths};
 use lockwright_plot::{Field, Head, Heat, HeatBlock, Ink, Step};
 
 const WHITE: Ink = Ink::fixed(0x00FD_FDFD);
@@ -40,7 +39,7 @@ fn block(part: &Part, machine: &Machine) -> HeatBlock {
             |point: &&Point| (point.threads, (point.section_ns, point.gap)) == (threads, column);
         let share = own().find(at)?.to_best(AUTO)?;
         let step = STEPS.iter().position(|(from, _)| share >= *from).unwrap_or(STEPS.len() - 1);
-        Some((step, ratio_digits(share)))
+        Some((step, brief(share)))
     };
     let row = |threads: &u32| {
         let fields = columns.iter().map(|column| field(*threads, *column)).collect();

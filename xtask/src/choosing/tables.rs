@@ -3,8 +3,8 @@
 use super::data::{Figures, Machine, Part, Point};
 use super::grid::{EPOCHS_RUN_MS, GLIBC};
 use super::sums::{AUTO, Crowd, GOOD, Group, LONG_NS, SHORT_NS, is_for_programs, keeps};
-use crate::demo::stats::{ratio_digits, time};
 use comfy_table::{CellAlignment, Table, presets};
+use lockwright_numbers::format::{given, ns};
 use std::collections::BTreeMap;
 
 /// Shown if nothing was measured, or no lock qualifies.
@@ -23,16 +23,26 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+/// A ratio in as few characters as the page's columns have room for: small ones have two digits.
+pub(super) fn brief(ratio: f64) -> String {
+    match ratio {
+        r if r >= 99.5 => format!("{r:.0}"),
+        r if r >= 9.95 => format!("{r:.1}"),
+        r if r < 0.095 => format!("{r:.3}"),
+        r => format!("{r:.2}"),
+    }
+}
+
 fn ratio(ratio: Option<f64>) -> String {
-    ratio.map_or(NONE.into(), ratio_digits)
+    ratio.map_or(NONE.into(), brief)
 }
 
 /// The longest wait. Marked if the end of the run cut it off.
-fn longest(ns: Option<u64>, run_ms: f64) -> String {
-    match ns {
+fn longest(wait: Option<u64>, run_ms: f64) -> String {
+    match wait {
         None => NONE.into(),
-        Some(ns) if ns as f64 >= run_ms * 0.9e6 => format!("{run_ms:.0} ms+"),
-        Some(ns) => time(ns),
+        Some(wait) if wait as f64 >= run_ms * 0.9e6 => format!("{run_ms:.0} ms+"),
+        Some(wait) => ns(wait),
     }
 }
 
@@ -41,17 +51,13 @@ fn seen_ms(part: &Part) -> f64 {
     if part.origin == "simulated" { part.run_ms } else { f64::INFINITY }
 }
 
-pub(super) fn limit(ns: u64) -> String {
-    format!("{} ms", ns / 1_000_000)
-}
-
 /// For fewer threads than CPUs, as many, and more: the best lock, and the default's share of its throughput.
 pub(super) fn choice(part: &Part, wanted: impl Fn(&Machine) -> bool, textbook: bool) -> String {
     let groups =
         Crowd::ALL.map(|crowd| (crowd, Group::new(part, |m, own| wanted(m) && own == crowd)));
     let groups: Vec<_> = groups.into_iter().filter(|(_, group)| !group.0.is_empty()).collect();
     let named = |best: Option<(&str, f64)>| match best {
-        Some((lock, ratio)) => format!("{lock} {}", ratio_digits(ratio)),
+        Some((lock, ratio)) => format!("{lock} {}", brief(ratio)),
         None => NONE.into(),
     };
     let locks = &part.locks;
@@ -65,7 +71,7 @@ pub(super) fn choice(part: &Part, wanted: impl Fn(&Machine) -> bool, textbook: b
     }
     rows.push(row("most throughput".into(), &|group| named(group.best(locks, is_for_programs))));
     for ns in [LONG_NS, SHORT_NS] {
-        let name = format!("no wait over {}", limit(ns));
+        let name = format!("no wait over {}", given(ns));
         rows.push(row(name, &|group| named(group.best_within(locks, ns, is_for_programs))));
     }
     rows.push(row(AUTO.into(), &|group| ratio(group.to_best(AUTO))));
@@ -164,7 +170,7 @@ pub(super) fn behind(machine: &Machine) -> String {
         let (Some(share), Some((best, _))) = (point.to_best(AUTO), point.best()) else { continue };
         if share < GOOD {
             let at = lengths(point.section_ns, point.gap);
-            let text = format!("{} threads {at} {}", point.threads, ratio_digits(share));
+            let text = format!("{} threads {at} {}", point.threads, brief(share));
             by_lock.entry(best).or_default().push(text);
         }
     }
@@ -179,13 +185,13 @@ pub(super) fn epochs(machine: &Machine) -> String {
         let slo = point.slo_us?;
         let [any, front] = kept(point, slo);
         let named = |best: Option<(&str, f64)>| {
-            best.map_or(NONE.into(), |(lock, of)| format!("{lock} {}", ratio_digits(of)))
+            best.map_or(NONE.into(), |(lock, of)| format!("{lock} {}", brief(of)))
         };
         let auto = point.of.get(AUTO)?;
         let best = any.map(|(_, best)| best.of_glibc.max(1) as f64);
         let to = |figures: &Figures| best.map(|best| figures.of_glibc as f64 / best);
         Some(vec![
-            format!("{slo} us"),
+            given(u64::from(slo) * 1000),
             point.gap.to_string(),
             any.map_or(NONE.into(), |(lock, _)| lock.to_owned()),
             named(front.and_then(|(lock, figures)| Some((lock, to(figures)?)))),

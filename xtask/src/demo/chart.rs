@@ -1,6 +1,7 @@
 //! The report's plots for one database.
 
-use super::stats::{Figure, Group, Summary, thousands, time};
+use super::stats::{Figure, Group, Summary};
+use lockwright_numbers::format::{ns, ratio, si, time};
 use lockwright_numbers::{Spread, Times};
 use lockwright_plot::{
     Axis, Block, Cell, Column, Curves, Head, Ink, Look, Mark, Panel, Row, Rows, Rule, Series, Style,
@@ -16,11 +17,6 @@ pub(crate) fn curve(lock: usize) -> Style {
     Style::ink(colour(lock), Look::Curve).dashed(lock.saturating_sub(1))
 }
 
-/// A time on an axis.
-pub(crate) fn ns(value: f64) -> String {
-    time(value.round() as u64)
-}
-
 /// A bar for the median, a line for the range of the rounds, and a dot for each round.
 pub(crate) fn rounds(spread: Spread, rounds: &[f64], ink: Ink) -> Vec<Mark> {
     let mut marks =
@@ -33,16 +29,16 @@ pub(crate) fn rounds(spread: Spread, rounds: &[f64], ink: Ink) -> Vec<Mark> {
 pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
     let row = |(lock, summary): (usize, &Summary)| {
         let marks = rounds(summary.rate, &summary.rates, colour(lock));
-        let ratio = summary.ratio(Figure::Throughput).spread.median;
-        let ratio = if lock == 0 { String::new() } else { format!("{ratio:.2} ×") };
-        let words = vec![thousands(summary.rate.median), ratio];
+        let to_glibc = summary.ratio(Figure::Throughput).spread.median;
+        let times = if lock == 0 { String::new() } else { ratio(to_glibc) + " ×" };
+        let words = vec![si(summary.rate.median), times];
         Row { name: summary.name(), cells: vec![Cell { marks, words }] }
     };
     let group = |(title, own): &(String, &[Summary])| lockwright_plot::Group {
         title: title.clone(),
         rows: own.iter().enumerate().map(row).collect(),
     };
-    let axis = Axis::linear("operations per second (more is better)", thousands);
+    let axis = Axis::linear("operations per second (more is better)", si);
     let columns = vec![Column::new("", axis, &["median", "times glibc's"])];
     let groups = groups.iter().map(group).collect();
     let head = Head { title: format!("{name}: throughput"), ..Head::default() };
@@ -60,7 +56,7 @@ pub(super) fn cdf(name: &str, groups: &[(String, &[Summary])]) -> String {
         let all = || own.iter().map(|summary| &summary.latency);
         let low = all().map(|latency| latency.quantile(0.001)).min().unwrap_or(1).max(1) as f64;
         let high = all().map(Times::max).max().unwrap_or(10) as f64;
-        let axis = Axis::log("latency of an operation", ns).within(low, high.max(2.0 * low));
+        let axis = Axis::log("latency of an operation", time).within(low, high.max(2.0 * low));
         let series = own.iter().enumerate();
         let series = series.map(|(lock, summary)| cumulative(&summary.latency, curve(lock)));
         Panel::new(title, axis, Axis::nines(5), series.collect())
@@ -87,12 +83,12 @@ pub(super) fn tails(name: &str, group: &Group, slo_ns: u64) -> String {
             Mark::ring(at(0.5), ink),
             Mark::stop(longest, ink),
         ];
-        let words = vec![ns(at(0.99)), format!("{:.2}", own.of_slo(slo_ns))];
+        let words = vec![time(at(0.99)), ratio(own.of_slo(slo_ns))];
         Row { name: own.name(), cells: vec![Cell { marks, words }] }
     };
-    let axis = Axis::log("latency of an operation (logarithmic; further left is better)", ns);
+    let axis = Axis::log("latency of an operation (logarithmic; further left is better)", time);
     let mut column = Column::new("", axis, &["P99", "of SLO"]);
-    let name_of_slo = format!("SLO {}", time(slo_ns));
+    let name_of_slo = format!("SLO {}", ns(slo_ns));
     column.rules = vec![Rule { at: slo_ns as f64, name: name_of_slo, ink: Ink::ALARM }];
     let rows = group.summaries.iter().enumerate().map(row).collect();
     let groups = vec![lockwright_plot::Group { title: String::new(), rows }];

@@ -1,10 +1,11 @@
 //! One run of the program under one lock.
 
 use super::cores::Cores;
-use super::stats::{threads, time};
+use super::stats::threads;
 use crate::No;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
+use lockwright_numbers::format::given;
 use lockwright_tests::{Child, End, Outcome};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -39,20 +40,9 @@ impl Subject {
     pub(super) fn name(&self) -> String {
         match self.slo_ns {
             None => self.lock.clone(),
-            Some(ns) => format!("{}, SLO {}", self.lock, short(ns)),
+            Some(ns) => format!("{}, SLO {}", self.lock, given(ns)),
         }
     }
-}
-
-/// `60.0 µs` as `60 µs`.
-pub(super) fn short(ns: u64) -> String {
-    let text = time(ns);
-    let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
-    let number = match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.'),
-        false => number,
-    };
-    format!("{number} {unit}")
 }
 
 /// An objective so large that it has no effect: windows are capped far below. Every operation is an epoch under every

@@ -1,8 +1,8 @@
 //! All results relative to glibc, as a picture and a table for README.
 
-use super::measure::short;
-use super::stats::{Figure, Group, Panel, Ratio, Summary, Verdict, ratio_digits};
+use super::stats::{Figure, Group, Panel, Ratio, Summary, Verdict};
 use super::{ASL, OURS, Results};
+use lockwright_numbers::format;
 use lockwright_plot::{Axis, Block, Cell, Column, Head, Ink, Look, Mark, Rows, Rule, Style};
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ impl Row<'_> {
     /// The lock and the setting.
     fn name(&self) -> String {
         let slo = match self.own.subject.slo_ns {
-            Some(ns) => format!(", SLO {}", short(ns)),
+            Some(ns) => format!(", SLO {}", format::given(ns)),
             // Locks that use objectives have one in the row above.
             None if [ASL, OURS].contains(&&*self.own.subject.lock) => ", no SLO".into(),
             None => String::new(),
@@ -60,7 +60,7 @@ pub(super) fn markdown(results: &Results) -> String {
         let _ = write!(table, "| {} | {} |", row.name(), row.panel.origin());
         for figure in Figure::ALL {
             let cell = row.ratio(figure).map_or("-".into(), |ratio| {
-                let median = ratio_digits(ratio.spread.median);
+                let median = format::ratio(ratio.spread.median);
                 match ratio.verdict(figure) {
                     Verdict::Better => format!("**{median}**"),
                     Verdict::Worse => format!("*{median}*"),
@@ -112,7 +112,7 @@ pub(super) fn svg(results: &Results, machine: &str) -> String {
         let Some(ratio) = row.ratio(figure) else { return Cell::default() };
         let (spread, ink) = (ratio.spread, ink(ratio.verdict(figure)));
         let marks = vec![Mark::span(spread.min, spread.max, ink), Mark::dot(spread.median, 0, ink)];
-        Cell { marks, words: vec![ratio_digits(spread.median)] }
+        Cell { marks, words: vec![format::ratio(spread.median)] }
     };
     let row = |row: Row<'_>| lockwright_plot::Row {
         name: row.name(),

@@ -3,10 +3,11 @@
 use super::chart::{bars, cdf, colour, tails};
 use super::cores::FACTOR;
 use super::picture;
-use super::stats::{self, Figure, Group, Panel, RULE, Summary, thousands, time};
+use super::stats::{self, Figure, Group, Panel, RULE, Summary};
 use super::words;
 use super::{GLIBC, LOOKS, Results};
 use anyhow::{Result, ensure};
+use lockwright_numbers::format::{self, ns, si, time};
 use lockwright_plot::page;
 use lockwright_tests::{Child, End};
 use maud::{Markup, html};
@@ -118,30 +119,30 @@ fn table(panel: &Panel, own: &[&Group]) -> Markup {
     ];
     let row = |group: &Group, n: usize, summary: &Summary| {
         let ratio = summary.ratio(Figure::Throughput).spread;
-        let at = |share| time(summary.latency.quantile(share));
+        let at = |share| ns(summary.latency.quantile(share));
         let first = match (panel.cores.is_some(), n) {
             (false, 0) => group.setting.threads.to_string(),
             (false, _) => String::new(),
-            (true, _) => summary.subject.slo_ns.map_or("none".into(), time),
+            (true, _) => summary.subject.slo_ns.map_or("none".into(), ns),
         };
         let spread = match n {
             0 => String::new(),
-            _ => format!("{:.2} to {:.2}", ratio.min, ratio.max),
+            _ => format!("{} to {}", format::ratio(ratio.min), format::ratio(ratio.max)),
         };
         let last = match group.slo_ns {
-            Some(slo_ns) => format!("{:.2}", summary.of_slo(slo_ns)),
-            None => time(summary.cpu_ns.median as u64),
+            Some(slo_ns) => format::ratio(summary.of_slo(slo_ns)),
+            None => time(summary.cpu_ns.median),
         };
         let cells = [
             first,
             String::new(),
-            thousands(summary.rate.median),
-            format!("{:.2}", ratio.median),
+            si(summary.rate.median),
+            format::ratio(ratio.median),
             spread,
             at(0.5),
             at(0.99),
             at(0.999),
-            time(summary.latency.max()),
+            ns(summary.latency.max()),
             last,
         ];
         let mut row = page::Row { first: n == 0, ..page::Row::of(cells) };

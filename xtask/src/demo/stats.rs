@@ -233,53 +233,6 @@ pub(crate) fn disturbed(share: f64) -> Option<String> {
     })
 }
 
-/// A ratio with few digits.
-pub(crate) fn ratio_digits(ratio: f64) -> String {
-    match ratio {
-        r if r >= 99.5 => format!("{r:.0}"),
-        r if r >= 9.95 => format!("{r:.1}"),
-        r if r < 0.095 => format!("{r:.3}"),
-        r => format!("{r:.2}"),
-    }
-}
-
-/// `1234567.8` as `1,234,568`.
-pub(crate) fn thousands(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Nanoseconds in a suitable unit, to three digits.
-pub(crate) fn time(ns: u64) -> String {
-    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
-    let ns = ns as f64;
-    match units.iter().find(|(unit, _)| ns >= *unit) {
-        None => format!("{ns:.0} ns"),
-        Some((unit, name)) => {
-            format!("{} {name}", three_digits(ns / unit))
-        }
-    }
-}
-
-/// A value from 1 to 1000, to three digits.
-pub(crate) fn three_digits(value: f64) -> String {
-    let digits = if value < 9.995 {
-        2
-    } else if value < 99.95 {
-        1
-    } else {
-        0
-    };
-    format!("{value:.digits$}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,15 +253,5 @@ mod tests {
         assert_eq!(verdict(Figure::Cpu, &[0.95; 5]), Verdict::Better);
         assert_eq!(verdict(Figure::P999, &[0.95; 5]), Verdict::Even);
         assert_eq!(verdict(Figure::Longest, &[1.2; 5]), Verdict::Worse);
-    }
-
-    #[test]
-    fn figures_are_legible() {
-        assert_eq!(thousands(1_234_567.8), "1,234,568");
-        assert_eq!(thousands(999.0), "999");
-        assert_eq!(
-            [time(803), time(9_990), time(132_095), time(164_626_431), time(2_000_000_000)],
-            ["803 ns", "9.99 µs", "132 µs", "165 ms", "2.00 s"]
-        );
     }
 }

@@ -1,8 +1,9 @@
 //! The conclusions: three sentences for readers who don't know the project, and tables for a terminal.
 
-use super::measure::short;
-use super::stats::{Figure, Group, Panel, ROUNDS, Summary, Verdict, ratio_digits, thousands, time};
+use super::stats::{Figure, Group, Panel, ROUNDS, Summary, Verdict};
 use super::{ASL, FIFO, OURS};
+use lockwright_numbers::format::{given, ns, ratio, si, time, with_range};
+use lockwright_text::table::{Lined, right};
 use std::fmt::Write as _;
 
 /// Columns of a terminal.
@@ -67,7 +68,7 @@ fn listed<S: AsRef<str>>(parts: &[S]) -> String {
 fn range(ratios: &[f64]) -> String {
     let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let high = ratios.iter().copied().fold(0.0, f64::max);
-    let (low, high) = (ratio_digits(low), ratio_digits(high));
+    let (low, high) = (ratio(low), ratio(high));
     if low == high { low } else { format!("{low} to {high}") }
 }
 
@@ -149,31 +150,31 @@ fn throughputs(panel: &Panel, lock: &str, found: &mut Findings) {
     for group in &panel.groups {
         let database = group.setting.name();
         for own in group.summaries.iter().filter(|own| own.subject.lock == lock) {
-            let ratio = ratio_digits(own.ratio(Figure::Throughput).spread.median);
+            let gain = ratio(own.ratio(Figure::Throughput).spread.median);
             let mut verdict = own.verdict(Figure::Throughput);
             let slo = match own.subject.slo_ns {
                 None => "without an SLO".into(),
                 Some(slo_ns) => {
                     let of_slo = own.of_slo(slo_ns);
-                    let is = ratio_digits(of_slo);
+                    let is = ratio(of_slo);
                     let tail = if of_slo > KEPT {
                         verdict = Verdict::Worse;
                         // If fifo, which never lets a thread overtake, also misses it, no lock of this kind can keep
                         // it.
                         let fifo = group.summaries.iter().find(|own| own.subject.lock == FIFO);
                         let fifo = fifo.map_or(String::new(), |fifo| {
-                            format!(", fifo's {}", ratio_digits(fifo.of_slo(slo_ns)))
+                            format!(", fifo's {}", ratio(fifo.of_slo(slo_ns)))
                         });
                         format!("missed: the little core's P99 is {is} of it{fifo}")
                     } else {
                         format!("the little core's P99: {is} of it")
                     };
-                    format!("with an SLO of {} ({tail})", short(slo_ns))
+                    format!("with an SLO of {} ({tail})", given(slo_ns))
                 }
             };
             match verdict {
-                Verdict::Better => gains.push(format!("{ratio} on {database} {slo}")),
-                Verdict::Worse => losses.push(format!("{ratio} on {database} {slo}")),
+                Verdict::Better => gains.push(format!("{gain} on {database} {slo}")),
+                Verdict::Worse => losses.push(format!("{gain} on {database} {slo}")),
                 Verdict::Even | Verdict::Untold => {
                     found.even.push(format!("{lock}'s throughput on {database} {slo}"));
                 }
@@ -232,12 +233,6 @@ pub(super) fn tables(panels: &[Panel], machine: &str) -> String {
     )
 }
 
-/// A row of a table.
-enum Line {
-    Heading(String),
-    Cells(Vec<String>),
-}
-
 fn table(panel: &Panel) -> String {
     let mut header = vec!["lock", "ops/s", "of glibc [min .. max]"];
     header.extend(match panel.cores {
@@ -245,70 +240,39 @@ fn table(panel: &Panel) -> String {
         Some(_) => ["P99", "P99.9", "longest", "of SLO", ""],
     });
     header.retain(|name| !name.is_empty());
-    let mut lines = vec![Line::Cells(header.iter().map(|&name| name.to_owned()).collect())];
+    let mut drawn = Lined::new(&header);
     for group in &panel.groups {
-        let slo = group.slo_ns.map_or(String::new(), |ns| format!(", SLO {}", short(ns)));
-        lines.push(Line::Heading(panel.label(group.setting) + &slo));
+        let slo = group.slo_ns.map_or(String::new(), |ns| format!(", SLO {}", given(ns)));
+        drawn.line(panel.label(group.setting) + &slo);
         for (n, own) in group.summaries.iter().enumerate() {
-            lines.push(Line::Cells(cells(panel, group, own, n == 0)));
+            drawn.table.add_row(cells(panel, group, own, n == 0));
         }
     }
-    laid_out(&lines)
+    right(&mut drawn.table, 1..header.len());
+    drawn.plain()
 }
 
 fn cells(panel: &Panel, group: &Group, own: &Summary, is_first: bool) -> Vec<String> {
-    let ratio = own.ratio(Figure::Throughput).spread;
-    let at = |share| time(own.latency.quantile(share));
+    let to_glibc = own.ratio(Figure::Throughput).spread;
+    let at = |share| ns(own.latency.quantile(share));
     let name = match own.subject.slo_ns {
         None => own.subject.lock.clone(),
         Some(_) => format!("{}, SLO", own.subject.lock),
     };
-    let mut cells = vec![format!("  {name}"), thousands(own.rate.median)];
+    let mut cells = vec![format!("  {name}"), si(own.rate.median)];
     cells.push(match is_first {
         true => String::new(),
-        false => format!("{:.2} [{:.2} .. {:.2}]", ratio.median, ratio.min, ratio.max),
+        false => with_range(&Some(to_glibc)),
     });
     if panel.cores.is_none() {
         cells.push(at(0.5));
     }
-    cells.extend([at(0.99), at(0.999), time(own.latency.max())]);
+    cells.extend([at(0.99), at(0.999), ns(own.latency.max())]);
     cells.push(match group.slo_ns {
-        None => time(own.cpu_ns.median as u64),
-        Some(slo_ns) => format!("{:.2}", own.of_slo(slo_ns)),
+        None => time(own.cpu_ns.median),
+        Some(slo_ns) => ratio(own.of_slo(slo_ns)),
     });
     cells
-}
-
-/// Left-aligns the first column, right-aligns numbers, and puts two blanks between columns.
-fn laid_out(lines: &[Line]) -> String {
-    let mut widths = Vec::<usize>::new();
-    for line in lines {
-        let Line::Cells(cells) = line else { continue };
-        widths.resize(widths.len().max(cells.len()), 0);
-        for (width, cell) in widths.iter_mut().zip(cells) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let wide = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-    let gap = if wide > WIDTH { " " } else { "  " };
-    let mut text = String::new();
-    for line in lines {
-        match line {
-            Line::Heading(heading) => text += heading,
-            Line::Cells(cells) => {
-                let mut row = String::new();
-                for (n, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
-                    let _ = match n {
-                        0 => write!(row, "{cell:<width$}"),
-                        _ => write!(row, "{gap}{cell:>width$}"),
-                    };
-                }
-                text += row.trim_end();
-            }
-        }
-        text.push('\n');
-    }
-    text
 }
 
 /// Breaks lines between words at the terminal's width.

@@ -219,7 +219,7 @@ fn quota(root: &Root) -> Result<()> {
     let text = outcome.text();
     ensure!(
         outcome.end == End::Code(0)
-            && text.contains("the cpu quota 50000 us in 100000 us allows 1")
+            && text.contains("the cpu quota of 50 ms in 100 ms allows 1")
             && text.ends_with(DONE),
         "{}",
         outcome.describe()

@@ -2,8 +2,8 @@
 
 use super::drivers::NO_LIMIT_NS;
 use super::figures::{Point, Results, slo};
-use crate::demo::chart::{cumulative, curve, ns, rounds};
-use crate::demo::stats::thousands;
+use crate::demo::chart::{cumulative, curve, rounds};
+use lockwright_numbers::format::{si, time};
 use lockwright_plot::{
     Axis, Block, Cell, Column, Curves, Group, Head, Ink, Look, Mark, Note, Panel, Range, Row, Rows,
     Series, Style,
@@ -55,8 +55,8 @@ pub(super) fn bars(results: &Results) -> String {
         let tails = Cell { marks: groups.iter().map(mark).collect(), words: Vec::new() };
         Row { name: point.subject.name(), cells: vec![rate, tails] }
     };
-    let rates = Axis::linear("operations per second (more is better)", rate_name);
-    let tails = Axis::log("logarithmic (further left is better)", ns);
+    let rates = Axis::linear("operations per second (more is better)", si);
+    let tails = Axis::log("logarithmic (further left is better)", time);
     let columns = vec![
         Column::new("Throughput", rates, &["of fifo"]),
         Column::new("P99 latency", tails, &[]),
@@ -68,15 +68,6 @@ pub(super) fn bars(results: &Results) -> String {
     let head = head(results, "throughput and P99 latency, each lock", key.collect());
     let groups = vec![Group { title: String::new(), rows }];
     Rows { head, blocks: vec![Block { columns, groups }] }.svg()
-}
-
-/// `1.2 M`, `350 k`.
-fn rate_name(rate: f64) -> String {
-    match rate {
-        r if r >= 1e6 => format!("{} M", (r / 1e4).round() / 100.0),
-        r if r >= 1e4 => format!("{} k", (r / 1e2).round() / 10.0),
-        r => thousands(r),
-    }
 }
 
 /// Throughput, and P99 on little and on all cores, against the SLO. SLOs differ by a factor of 2; zero and no limit are
@@ -98,7 +89,7 @@ pub(super) fn sweep(results: &Results) -> Option<String> {
     let mut rates = Panel::new(
         "",
         axis(""),
-        Axis::linear("operations per second (more is better)", rate_name),
+        Axis::linear("operations per second (more is better)", si),
         vec![series(Style::ink(Ink::GOOD, Look::Line), &|point| {
             let rate = point.rate();
             Range { middle: rate.median, low: rate.min, high: rate.max }
@@ -118,7 +109,7 @@ pub(super) fn sweep(results: &Results) -> Option<String> {
     let mut tails = Panel::new(
         "",
         axis("SLO of each operation (none: max)"),
-        Axis::log("P99 latency (less is better)", ns),
+        Axis::log("P99 latency (less is better)", time),
         all,
     );
     let fifo = results.point("fifo");
@@ -162,7 +153,7 @@ pub(super) fn cdfs(results: &Results) -> String {
     let low = all().map(|latency| latency.quantile(0.001)).min().unwrap_or(1).max(1) as f64;
     let high = all().map(|latency| latency.quantile(0.9999)).max().unwrap_or(10) as f64;
     let panel = |(class, name): (Option<usize>, String)| {
-        let axis = Axis::log("latency of an operation", ns).within(low, high.max(2.0 * low));
+        let axis = Axis::log("latency of an operation", time).within(low, high.max(2.0 * low));
         let series = chosen.iter().enumerate();
         let series = series.map(|(n, point)| cumulative(&point.latency(class), curve(n)));
         let mut panel = Panel::new(name, axis, Axis::nines(4), series.collect());

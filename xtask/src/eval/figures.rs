@@ -2,7 +2,8 @@
 
 use super::drivers::{Database, NO_LIMIT_NS, Run, Subject};
 use super::machine::Machine;
-use crate::demo::stats::{spread, time};
+use crate::demo::stats::spread;
+use lockwright_numbers::format::{given, with_range};
 use lockwright_numbers::{Spread, Times};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -31,22 +32,12 @@ pub(super) struct Point {
     pub(super) runs: Vec<Run>,
 }
 
-/// A latency with its unit, in short form: `50us`, `1.2ms`, `0`.
+/// A latency with its unit, in short form: `50 µs`, `1.2 ms`, `0`.
 pub(super) fn slo(ns: u64) -> String {
     match ns {
         0 => "0".into(),
         NO_LIMIT_NS => "max".into(),
-        _ => short(&time(ns)),
-    }
-}
-
-/// `2.00 µs` as `2 µs`.
-fn short(text: &str) -> String {
-    match text.split_once(' ') {
-        Some((number, unit)) if number.contains('.') => {
-            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
-        }
-        _ => text.to_owned(),
+        _ => given(ns),
     }
 }
 
@@ -156,7 +147,7 @@ impl Results {
             bars.push(Bar {
                 what: format!("{name}: {}, throughput / fifo", last.subject.name()),
                 wanted: "at least 1.00".into(),
-                measured: format!("{:.2} [{:.2} .. {:.2}]", ratio.median, ratio.min, ratio.max),
+                measured: with_range(&Some(ratio)),
                 met: Some(ratio.median >= 1.0),
             });
         }

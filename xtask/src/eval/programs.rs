@@ -15,11 +15,14 @@ use crate::test::install_packages;
 use crate::{Interrupted, No};
 use anyhow::{Context, Result, bail, ensure};
 use bench::{Bench, Sample};
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use figures::{METRICS, Metric, Results};
 use list::{PROGRAMS, Program};
+use lockwright_bench::split;
 use lockwright_energy::{Kind, Source, Watts};
+use lockwright_numbers::format::{self, joules, si};
+use lockwright_numbers::units;
 use lockwright_tests::{library, target_dir};
+use lockwright_text::table::{plain, right, table};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, process};
@@ -35,13 +38,13 @@ const SCRATCH: &str = "lockwright-eval-";
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Programs, or the first letters of their names (default: all; --list prints them).
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
     /// Locks to compare with glibc's, with options such as `fifo:bypass=64`.
-    #[arg(long, value_name = "LOCK,...", value_delimiter = ',', default_values = ["auto"])]
+    #[arg(long, value_name = "LOCKS", default_values = ["auto"])]
     lock: Vec<String>,
     /// How long each load lasts; programs that end by themselves get work for about as long.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = whole_seconds)]
     time: u32,
     /// How many rounds; every round runs every lock once.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -55,6 +58,15 @@ pub(super) struct Args {
     /// Print the programs.
     #[arg(long)]
     list: bool,
+}
+
+/// Loads count in whole seconds, up to a minute.
+fn whole_seconds(text: &str) -> Result<u32, String> {
+    let seconds = units::seconds(text)?;
+    match (1.0..=60.0).contains(&seconds) && seconds.fract() == 0.0 {
+        true => Ok(seconds as u32),
+        false => Err("not a number of whole seconds within 1s to 60s".into()),
+    }
 }
 
 /// All measurements, with the conditions for the report.
@@ -101,6 +113,7 @@ pub(super) fn main(mut args: Args) -> Result<()> {
     }
     let programs = chosen(&args.only)?;
     let mut locks = vec![GLIBC.to_owned()];
+    args.lock = args.lock.iter().flat_map(|locks| split(locks)).collect();
     for lock in &args.lock {
         check_lock(lock)?;
         if !locks.contains(lock) {
@@ -347,10 +360,10 @@ impl Evaluation {
 
 fn tell(evaluation: &Evaluation, page: &Path) {
     if !evaluation.results.is_empty() {
-        println!("{}", table(&evaluation.results));
+        print!("{}", metrics_table(&evaluation.results));
         println!("real; glibc: medians; others: times glibc's of the same round, medians");
         if let Some(table) = energy_table(&evaluation.results) {
-            println!("\n{table}");
+            print!("\n{table}");
         }
         println!("{}", evaluation.energy);
     }
@@ -370,35 +383,30 @@ fn tell(evaluation: &Evaluation, page: &Path) {
 }
 
 /// Throughput per power and energy per operation, if there is a source of energy figures.
-fn energy_table(results: &[Results]) -> Option<Table> {
-    let mut table = Table::new();
-    let under_header = LineStyle::new('─', '─', '─', '─');
-    table.load_style(presets::NOTHING.header_separator(under_header));
-    table.set_header(["program", "lock", "TPP, ops/J", "times glibc's", "EPO, J/op"]);
+fn energy_table(results: &[Results]) -> Option<String> {
+    let mut drawn = table(&["program", "lock", "TPP, ops/J", "times glibc's", "EPO, J/op"]);
     for results in results {
         for (lock, name) in results.locks.iter().enumerate() {
             let Some(all) = results.joules(lock) else { continue };
             let epo = stats::spread(&all).median;
             let to_glibc = results.tpp_ratio(lock).filter(|_| lock > 0);
-            table.add_row([
+            drawn.add_row([
                 if lock == 0 { results.program.id.to_owned() } else { String::new() },
                 name.clone(),
-                figures::rate(1.0 / epo),
-                to_glibc.map_or(String::new(), |ratio| format!("{:.2}", ratio.median)),
-                format!("{epo:.2e}"),
+                si(1.0 / epo),
+                to_glibc.map_or(String::new(), |ratio| format::ratio(ratio.median)),
+                joules(epo),
             ]);
         }
     }
-    (!table.is_empty()).then_some(table)
+    right(&mut drawn, 2..5);
+    (!drawn.is_empty()).then(|| plain(&drawn))
 }
 
-fn table(results: &[Results]) -> Table {
-    let mut table = Table::new();
-    let under_header = LineStyle::new('─', '─', '─', '─');
-    table.load_style(presets::NOTHING.header_separator(under_header));
+fn metrics_table(results: &[Results]) -> String {
     let heads = METRICS.map(Metric::head);
     let [rate, others @ ..] = heads;
-    table.set_header([&["program", "lock", rate, "(spread)"], &others[..]].concat());
+    let mut drawn = table(&[&["program", "lock", rate, "(spread)"], &others[..]].concat());
     for results in results {
         for (lock, name) in results.locks.iter().enumerate() {
             let mut row = vec![
@@ -410,20 +418,15 @@ fn table(results: &[Results]) -> Table {
                 if metric == Metric::Rate {
                     let spread = results.ratio(metric, lock).filter(|_| lock > 0);
                     row.push(spread.map_or(String::new(), |ratio| {
-                        format!("{:.2}..{:.2}", ratio.min, ratio.max)
+                        format!("{} .. {}", format::ratio(ratio.min), format::ratio(ratio.max))
                     }));
                 }
             }
-            table.add_row(row);
+            drawn.add_row(row);
         }
     }
-    for (n, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 1));
-        if n > 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+    right(&mut drawn, 2..4 + others.len());
+    plain(&drawn)
 }
 
 #[cfg(test)]
@@ -460,7 +463,7 @@ mod tests {
     #[test]
     fn the_table_fits_eighty_columns() {
         let results: Vec<_> = PROGRAMS.iter().map(Results::example).collect();
-        let table = table(&results).to_string();
+        let table = metrics_table(&results);
         let widest = table.lines().map(|line| line.trim_end().chars().count()).max();
         assert!(widest <= Some(80), "{table}");
     }

@@ -4,8 +4,9 @@ use super::chart::{bars, cdfs, sweep};
 use super::figures::{self, Point, Results, VIOLATIONS};
 use super::{Evaluation, finish, save};
 use crate::demo::report::machine;
-use crate::demo::stats::{disturbed, thousands, time};
+use crate::demo::stats::disturbed;
 use anyhow::{Context, Result};
+use lockwright_numbers::format::{self, ns, si};
 use lockwright_plot::page;
 use maud::{Markup, PreEscaped, html};
 use serde_json::json;
@@ -182,17 +183,20 @@ fn table(results: &Results) -> Markup {
 }
 
 fn row(results: &Results, point: &Point, fifo: Option<&Point>) -> Vec<String> {
-    let mut cells = vec![point.subject.name(), thousands(point.rate().median)];
+    let mut cells = vec![point.subject.name(), si(point.rate().median)];
     let ratio = fifo.map(|fifo| Results::ratio(point, fifo));
     cells.extend(ratio.map_or([String::new(), String::new()], |ratio| {
-        [format!("{:.2}", ratio.median), format!("{:.2} to {:.2}", ratio.min, ratio.max)]
+        [
+            format::ratio(ratio.median),
+            format!("{} to {}", format::ratio(ratio.min), format::ratio(ratio.max)),
+        ]
     }));
     for (class, _) in results.groups() {
         let latency = point.latency(class);
         cells.extend(class.map(|class| format!("{:.0} %", point.share(class) * 100.0)));
-        cells.extend([time(latency.quantile(0.5)), time(latency.quantile(0.99))]);
+        cells.extend([ns(latency.quantile(0.5)), ns(latency.quantile(0.99))]);
     }
-    cells.push(time(point.latency(None).max()));
+    cells.push(ns(point.latency(None).max()));
     cells.push(match point.subject.slo_ns {
         Some(_) => format!("{:.2} %", point.violations(results.machine.little()) * 100.0),
         None => String::new(),

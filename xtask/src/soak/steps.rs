@@ -107,7 +107,7 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
         "weaken".into(),
         "every ordering and wake of every file",
         Runner::Xtask,
-        "weaken --model 10000".into(),
+        "weaken --model 10s".into(),
     ));
     steps.push(plan(
         "dist".into(),

@@ -7,6 +7,7 @@ use crate::suite::Verdict;
 use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
 use lockwright_numbers::Spread;
+use lockwright_numbers::format::time;
 use serde::Serialize;
 
 /// The contents of a report.
@@ -88,8 +89,10 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     let lines_ns: Vec<f64> = measured.samples.iter().filter_map(|s| s.line_ns.0).collect();
     match Spread::of(&lines_ns) {
         Some(s) => lines.push(format!(
-            "line transfer, one way: {:.0} ns [{:.0} .. {:.0}]",
-            s.median, s.min, s.max
+            "line transfer, one way: {} [{} .. {}]",
+            time(s.median),
+            time(s.min),
+            time(s.max)
         )),
         None => lines.push(
             "warning: one CPU: no line transfer to watch, and nothing runs in parallel".into(),

@@ -6,9 +6,9 @@ use crate::point::Work;
 use crate::spec::Percentiles;
 use crate::suite::Verdict;
 use crate::summary::{Ceiling, Summary};
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use lockwright_numbers::format::{digits, joules, option, ratio, si, spaced, time, with_range};
-use lockwright_text::{WIDTH, wrapped};
+use lockwright_numbers::format::{self, digits, joules, option, ratio, si, time, with_range};
+use lockwright_text::table::{Lined, right};
+use lockwright_text::wrapped;
 
 /// The lines of a table: the row of the grid that each line belongs to, and its cells.
 type Lines = Vec<(usize, Vec<String>)>;
@@ -28,7 +28,7 @@ pub(crate) fn tables(
     let mut add = |title: &str, header: &[&str], lines: Lines| {
         if !lines.is_empty() {
             let title = if title.is_empty() { String::new() } else { wrapped(title) + "\n" };
-            text.push(title + &blocks(plan, header, lines));
+            text.push(title + &blocks(plan, header, lines, wide));
         }
     };
 
@@ -50,7 +50,7 @@ pub(crate) fn tables(
         let mut cells = vec![
             plan.subjects[s.subject].name.clone(),
             match s.rate {
-                Some(rate) => per_second(plan, s.row, rate.median),
+                Some(rate) => format::rate(rate.median),
                 None => status(s.status).into(),
             },
             with_range(&s.ratio),
@@ -82,7 +82,7 @@ pub(crate) fn tables(
             let by = plan.subjects[ceiling.by].alone.unwrap_or(1);
             let mut cells = vec![
                 "(ceiling)".into(),
-                per_second(plan, s.row, ceiling.rate.median),
+                format::rate(ceiling.rate.median),
                 with_range(&ceiling.ratio),
                 format!("{by} CPU{}", if by == 1 { "" } else { "s" }),
             ];
@@ -207,55 +207,23 @@ fn name(plan: &Plan, s: &Summary) -> String {
     plan.subjects[s.subject].name.clone()
 }
 
-fn per_second(plan: &Plan, row: usize, rate: f64) -> String {
-    format!("{}{}", spaced(si(rate)), plan.rows[row].point.unit())
-}
-
-/// A table in blocks, each headed by its point. It is narrowed to fit a terminal if possible.
-fn blocks(plan: &Plan, header: &[&str], lines: Lines) -> String {
-    let rows: Vec<usize> = lines.iter().map(|(row, _)| *row).collect();
-    let cells: Vec<_> = lines.into_iter().map(|(_, cells)| cells).collect();
-    // Columns are separated by one blank, or by two if there is room. If there is no room, long headers take two lines.
-    let broken = |name: &&str| match name.strip_prefix("op/J (") {
-        Some(source) => format!("op/J\n{}", source.trim_end_matches(')')),
-        None => name.replacen(" [", "\n[", 1).replacen("of the c", "of the\nc", 1),
-    };
-    let broken: Vec<String> = header.iter().map(broken).collect();
-    let whole: Vec<String> = header.iter().map(|&name| name.to_owned()).collect();
-    let tries = [(&whole, 1), (&whole, 0), (&broken, 0)];
-    let drawn = tries.map(|(header, padding)| aligned(header, &cells, padding));
-    let fits = |text: &&String| text.lines().all(|line| line.chars().count() <= WIDTH);
-    let table = drawn.iter().find(fits).unwrap_or(&drawn[2]);
-    let above = table.lines().take_while(|line| !line.starts_with('═')).count() + 1;
-    let mut text = String::new();
-    for (at, line) in table.lines().enumerate() {
-        let row = at.checked_sub(above).and_then(|at| Some((*rows.get(at)?, at)));
-        if let Some((row, at)) = row
-            && (at == 0 || rows[at - 1] != row)
-        {
-            text += &(wrapped(&plan.rows[row].point.label()) + "\n");
-        }
-        text += line.trim_end();
-        text.push('\n');
+/// A table in blocks, each headed by its point.
+fn blocks(plan: &Plan, header: &[&str], lines: Lines, wide: bool) -> String {
+    let mut drawn = Lined::new(header);
+    if wide {
+        drawn.wide();
     }
-    text
-}
-
-/// A table with right-aligned numbers. `padding` is the number of additional blanks after each column.
-fn aligned(header: &[String], lines: &[Vec<String>], padding: u16) -> String {
-    let mut table = empty(header);
-    for line in lines {
-        let mut cells = line.clone();
+    let mut last = None;
+    for (row, mut cells) in lines {
+        if last.replace(row) != Some(row) {
+            drawn.line(wrapped(&plan.rows[row].point.label()));
+        }
+        cells[0].insert_str(0, "  ");
         cells.resize(header.len(), String::new());
-        table.add_row(cells);
+        drawn.table.add_row(cells);
     }
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, padding));
-        if at > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
+    right(&mut drawn.table, 1..header.len());
+    drawn.plain()
 }
 
 /// The bars with their measured values, point by point, and how many bars were met.
@@ -271,18 +239,10 @@ pub(crate) fn bars(plan: &Plan, verdicts: &[Verdict]) -> String {
         (v.row, vec![figure, v.bar.clone(), with_range(&v.measured), met.into()])
     };
     let header = ["bar (to what)", "wanted", "measured [min .. max]", "verdict"];
-    let table = blocks(plan, &header, verdicts.iter().map(cells).collect());
+    let table = blocks(plan, &header, verdicts.iter().map(cells).collect(), false);
     let judged = verdicts.iter().filter(|v| v.met.is_some());
     let met = judged.clone().filter(|v| v.met == Some(true)).count();
     format!("{table}\n{met} of {} bars met\n", judged.count())
-}
-
-fn empty<S: AsRef<str>>(header: &[S]) -> Table {
-    let mut table = Table::new();
-    // A line under each row would break up the blocks of a point.
-    let style = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
-    table.load_style(style).set_header(header.iter().map(AsRef::as_ref));
-    table
 }
 
 #[cfg(test)]
@@ -326,22 +286,21 @@ mod tests {
             let ratio = "10.4 [10.2 .. 12.5]";
             vec![
                 name.into(),
-                "79.4 kepochs/s".into(),
+                "79.4 k/s".into(),
                 ratio.into(),
                 "0.93".into(),
-                "9.94 us".into(),
+                "9.94 µs".into(),
                 "9.96 M".into(),
             ]
         };
         for name in ["asl", "asl-opt:window=10000"] {
-            let text = blocks(&plan, &header, vec![(0, cells(name)), (0, cells("fifo"))]);
+            let text = blocks(&plan, &header, vec![(0, cells(name)), (0, cells("fifo"))], false);
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
             assert_eq!(text.matches("32 thr 100/400 ns").count(), 1, "one heading: {text}");
-            let heading = text.find("32 thr").unwrap();
-            assert!(
-                text.find('═').unwrap() < heading && heading < text.find(name).unwrap(),
-                "{text}"
-            );
+            let at = |words: &str| text.find(words).unwrap();
+            assert!(at("rate") < at("32 thr") && at("32 thr") < at(name), "{text}");
+            let wide = blocks(&plan, &header, vec![(0, cells(name))], true);
+            assert!(wide.starts_with("lock ") && wide.contains("of the first [min .. max]"));
         }
     }
 }

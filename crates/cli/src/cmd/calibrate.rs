@@ -1,5 +1,6 @@
 //! `lockwright calibrate`.
 
+use crate::format::FormatFlags;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::{self, Machine};
@@ -19,7 +20,7 @@ use std::process::ExitCode;
   lockwright calibrate                             20 to 60 s; writes here.toml
   lockwright calibrate --quick --output now.toml   takes seconds: fewer samples
   lockwright calibrate --write                     and how long to spin
-  lockwright calibrate --force --json | jq '.figures[] | {path, kind}'
+  lockwright calibrate --force --format json | jq '.figures[] | {path, kind}'
 
 Let nothing else run meanwhile. Figures are real, from this machine, unless
 marked assumed.
@@ -42,9 +43,8 @@ pub(crate) struct Args {
     /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME), where `run` and `switch` read it
     #[arg(long)]
     write: bool,
-    /// Print the table as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -77,7 +77,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             Regime::Any => Wanted::Any,
         },
     };
-    let bar = lockwright_bench::progress(STEPS, args.json);
+    let bar = lockwright_bench::progress(STEPS, args.format.is_json());
     let mut first = true;
     let measured = lockwright_calibrate::calibrate(options, &mut |part| {
         if !std::mem::take(&mut first) {
@@ -99,7 +99,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         .map_err(|why| launch::unwritable(&args.output, &why))?;
     let stored = args.write.then(|| Machine::of(&calibration));
     let place = stored.as_ref().map(Machine::write).transpose()?;
-    if args.json {
+    if args.format.is_json() {
         let mut all = as_json(&calibration, &args.output);
         all["machine_file"] = json!(place);
         all["parameters"] = json!(stored);

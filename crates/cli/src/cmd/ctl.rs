@@ -4,6 +4,7 @@ use crate::ctl::guard::{End, Guard};
 use crate::ctl::list::List;
 use crate::ctl::target::{Target, contended};
 use crate::ctl::{epochs, segment};
+use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::mailbox::Remote;
@@ -69,14 +70,6 @@ struct ListArgs {
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// For programs
-    Json,
 }
 
 // No doc comment: clap would show it instead of the command's.

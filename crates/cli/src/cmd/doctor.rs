@@ -7,6 +7,8 @@ use crate::output::shown;
 use crate::trace::Trace;
 use crate::whose::{self, Whose};
 use crate::{find, library, output, trace};
+use lockwright_numbers::format::given;
+use lockwright_numbers::units;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -22,7 +24,7 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   lockwright doctor /usr/bin/memcached
   lockwright doctor ./script.py
-  lockwright doctor --run --limit 10 ./server --port 8080
+  lockwright doctor --run --limit 10s ./server --port 8080
 
 With --run the program runs under our library. Every futex wait of the program
 and its children is counted by origin: our locks, those of Rust's std, abseil
@@ -32,16 +34,24 @@ pub(crate) struct Args {
     /// Run the program and count whose locks it sleeps on
     #[arg(long)]
     run: bool,
-    /// End the program after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "run",
-        value_parser = clap::value_parser!(u64).range(1..=86400))]
-    limit: u64,
+    /// End the program after this time, such as 30s; without a unit: seconds
+    #[arg(long, value_name = "TIME", default_value = "30s", requires = "run", value_parser = limit)]
+    limit: Duration,
     /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program, and its arguments for --run
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
+}
+
+/// A second to a day.
+fn limit(text: &str) -> Result<Duration, String> {
+    let seconds = units::seconds(text)?;
+    match (1.0..=86_400.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("not within 1s to 24 hours".into()),
+    }
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -91,8 +101,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
                 .stdin(Stdio::null())
                 .stdout(std::io::stderr());
             let ours = library.file_name().unwrap_or_default().display().to_string();
-            let limit = Duration::from_secs(args.limit);
-            let trace = trace::run(command, &ours, limit).map_err(|error| {
+            let trace = trace::run(command, &ours, args.limit).map_err(|error| {
                 Failure::new(format!("cannot trace '{}': {}", path.display(), cause(&error)))
                     .hint("cat /proc/sys/kernel/yama/ptrace_scope; in a container add --cap-add SYS_PTRACE")
             })?;
@@ -371,9 +380,9 @@ impl Report {
         }
     }
 
-    fn trace(&mut self, trace: &Trace, waits: &Waits, limit: u64) {
+    fn trace(&mut self, trace: &Trace, waits: &Waits, limit: Duration) {
         let end = match trace.end {
-            None => format!("stopped by lockwright after {limit} s"),
+            None => format!("stopped by lockwright after {}", given(limit.as_nanos() as u64)),
             Some(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit code {code}"),
                 (None, signal) => format!("signal {}", signal.unwrap_or_default()),

@@ -2,6 +2,7 @@
 
 use crate::explore::Fates;
 use crate::explore::shared::Shared;
+use crate::format::FormatFlags;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::{catalog, explore, output, shards};
@@ -72,9 +73,8 @@ pub(crate) struct Args {
     /// Where --shard and --resume keep results
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -137,7 +137,8 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failur
         if args.mutants {
             let schedules = explore::per_mutant(args.schedules);
             let search = Search { schedules, ..search };
-            match explore::mutants(lock, &faults[number], search, &session, args.json)? {
+            match explore::mutants(lock, &faults[number], search, &session, args.format.is_json())?
+            {
                 Fates::All(is_well, json) => {
                     well &= is_well;
                     all.push(json);
@@ -171,7 +172,7 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failur
         output::print(&session.summary())?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.json {
+    if args.format.is_json() {
         output::print_json(&Value::Array(all))?;
     }
     if !well {
@@ -225,7 +226,7 @@ fn tell(
     args: &Args,
 ) -> Result<Value, Failure> {
     let replay = hit.map(|hit| explore::replay(exploration.subject(), hit, mutant));
-    if !args.json {
+    if !args.format.is_json() {
         output::print(&explore::report(exploration.subject(), tally, hit, args.story))?;
         if let Some(replay) = &replay {
             output::print(&format!("replay: {replay}\n"))?;

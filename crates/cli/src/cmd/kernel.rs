@@ -1,5 +1,6 @@
 //! `lockwright kernel`.
 
+use crate::format::FormatFlags;
 use crate::hints::{Failure, nearest};
 use crate::interrupt::INTERRUPTED;
 use crate::kernel::names::{Names, has_function, is_lock};
@@ -28,7 +29,7 @@ use std::process::{Command, ExitCode};
   sudo lockwright kernel --pid 4242 --lock mmap_lock   until Ctrl-C
   sudo lockwright kernel --type mutex,rwsem --by caller --time 5s
   sudo lockwright kernel --futex --pid 4242 --time 5s
-  sudo lockwright kernel --time 5s --json | jq '.groups[0].name'
+  sudo lockwright kernel --time 5s --format json | jq '.groups[0].name'
 
 Needs Linux 5.19 or later, CAP_BPF and CAP_PERFMON. The report goes to standard
 output. With a program it goes to standard error, and the exit code is the
@@ -62,14 +63,13 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     /// Draw a histogram of each row
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     histogram: bool,
     /// Show whole chains of callers
-    #[arg(long, conflicts_with = "json")]
-    stacks: bool,
-    /// Print JSON
     #[arg(long)]
-    json: bool,
+    stacks: bool,
+    #[command(flatten)]
+    format: FormatFlags,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -92,6 +92,14 @@ enum Sorted {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    if args.format.is_json()
+        && let Some(flag) = [(args.histogram, "--histogram"), (args.stacks, "--stacks")]
+            .iter()
+            .find_map(|(given, flag)| given.then_some(flag))
+    {
+        return Err(Failure::new(format!("{flag} is of --format text: JSON has both"))
+            .hint("lockwright kernel --time 5s --format json"));
+    }
     let limit = args.time.map(super::tune::limit).transpose()?;
     let what = what(&args)?;
     let program = args.command.split_first();
@@ -153,7 +161,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         filters: &filters(&args),
         machine: &lockwright_bench::Machine::here().kernel,
     };
-    let text = match args.json {
+    let text = match args.format.is_json() {
         true => output::json(&report.json()),
         false => report.text(),
     };

@@ -1,5 +1,6 @@
 //! `lockwright list`.
 
+use crate::format::FormatFlags;
 use crate::hints::Failure;
 use crate::output;
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
@@ -11,15 +12,14 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright list
-  lockwright list --json | jq -r '.[].name'")]
+  lockwright list --format json | jq -r '.[].name'")]
 pub(crate) struct Args {
-    /// Print JSON, with everything that `explain` says
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    if args.json {
+    if args.format.is_json() {
         output::print_json(
             &CATALOG.iter().chain(READ_WRITE).map(|entry| as_json(entry)).collect(),
         )?;

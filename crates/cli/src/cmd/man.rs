@@ -11,11 +11,11 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright man | man -l -
-  lockwright man --dir ~/.local/share/man/man1      then: man lockwright-run")]
+  lockwright man --output ~/.local/share/man/man1      then: man lockwright-run")]
 pub(crate) struct Args {
     /// Write lockwright.1, lockwright-run.1, ... to this folder; if it is called man1, lockwright-environment.7 goes to man7
     /// beside it
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "output", alias = "dir", value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn main(args: Args, command: clap::Command) -> Result<ExitCode, Failu
         None => output::print_own(&String::from_utf8_lossy(&pages[0].text))?,
         Some(dir) => write(&dir, &pages).map_err(|error| {
             Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(&error)))
-                .hint("lockwright man --dir ~/.local/share/man/man1")
+                .hint("lockwright man --output ~/.local/share/man/man1")
         })?,
     }
     Ok(ExitCode::SUCCESS)

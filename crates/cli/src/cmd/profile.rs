@@ -1,5 +1,6 @@
 //! `lockwright profile`.
 
+use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::observed::events::Event;
@@ -121,14 +122,6 @@ enum Detail {
     Full,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// For programs; all locks, and whole stacks
-    Json,
-}
-
 /// At most a day.
 const LONGEST: f64 = 86_400.0;
 
@@ -241,7 +234,7 @@ fn report_on(
         let timeline = output::json(&observed::course::timeline(outcomes));
         write(file, |to| to.write_all(timeline.as_bytes()))?;
     }
-    deliver(args, title, &text, "us", &observed::report::folded(outcomes))
+    deliver(args, title, &text, "µs", &observed::report::folded(outcomes))
 }
 
 /// Writes the report, and a flame graph of the values counted in `unit`.

@@ -1,6 +1,7 @@
 //! `lockwright record`.
 
 use super::run::{self, LOCK};
+use crate::format::FormatFlags;
 use crate::hints::{Failure, cause};
 use crate::output::{print, print_json, say};
 use crate::{catalog, elf, find, launch, leftovers, library, lock_trace, signals};
@@ -19,12 +20,14 @@ use std::process::{Command, ExitCode};
 /// exit code. The trace goes to FILE, a summary to standard error. docs/record.md says what is recorded and what it
 /// costs.
 #[derive(clap::Args)]
+#[command(mut_arg("format", |format| format.requires("show")))]
+#[command(mut_arg("json", |json| json.requires("show")))]
 #[command(after_help = "Examples:
   lockwright record -- ./server --port 8080
   lockwright record --lock fifo --output server.bin -- ./server
   lockwright record --force -- ./server     replaces an existing trace
   lockwright record --show lockwright-trace.bin
-  lockwright record --show server.bin --json | jq '.locks[0].hold.p99_ns'")]
+  lockwright record --show server.bin --format json | jq '.locks[0].hold.p99_ns'")]
 pub(crate) struct Args {
     /// Where the trace goes
     #[arg(long, value_name = "FILE", default_value = "lockwright-trace.bin")]
@@ -46,9 +49,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["output", "force", "lock", "limit", "library", "command"])]
     show: Option<PathBuf>,
-    /// Print the summary as JSON
-    #[arg(long, requires = "show")]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
     /// The program and its arguments
     #[arg(required_unless_present = "show", trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -61,7 +63,7 @@ const LIMIT: &str = "LOCKWRIGHT_TRACE_LIMIT";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     match &args.show {
-        Some(file) => show(file, args.json),
+        Some(file) => show(file, args.format.is_json()),
         None => record(args),
     }
 }

@@ -1,5 +1,6 @@
 //! `lockwright reproduce`.
 
+use crate::format::FormatFlags;
 use crate::hints::{Failure, cause, nearest};
 use crate::reproduce::runs::Shared;
 use crate::reproduce::{Done, count, json, list, text, write};
@@ -24,7 +25,7 @@ use std::{fs, io};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright reproduce libasl-8b
-  lockwright reproduce all --json > figures.json
+  lockwright reproduce all --format json > figures.json
   lockwright reproduce libasl-1 libasl-4 --seeds 9 --output figures
   lockwright reproduce libasl-8g --machine here.toml
   lockwright reproduce all --shard 1/8 --output shards
@@ -48,9 +49,8 @@ pub(crate) struct Args {
     quick: bool,
     #[command(flatten)]
     shards: Flags,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
     /// Write report, plots and data there
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         args.output = merged.output().map(Path::to_owned);
     }
     if args.list {
-        list(args.json)?;
+        list(args.format.is_json())?;
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = choose(&args.figures)?;
@@ -130,7 +130,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         let compared = evaluate(&figure, &contexts[place].profile, args.seeds, &measured);
         let report = Report { quick: args.quick, ..compared };
         let done = Done { figure, measured, report };
-        if !args.json {
+        if !args.format.is_json() {
             bar.suspend(|| output::print(&text(&done)))?;
         }
         all.push(done);
@@ -142,7 +142,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         return Ok(ExitCode::SUCCESS);
     }
 
-    if args.json {
+    if args.format.is_json() {
         output::print_json(&json(&all, args.figures.len() == 1 && all.len() == 1)?)?;
     } else if all.len() > 1 {
         output::print(&crate::reproduce::summary(&all))?;
@@ -150,7 +150,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
     if let Some(dir) = &args.output {
         fs::create_dir_all(dir).map_err(|error| unmakable(dir, &error))?;
         let files = write(&all, &shards::command(&session), dir)?;
-        if !args.json {
+        if !args.format.is_json() {
             output::print(&format!(
                 "\nwritten: {} and {}\n",
                 dir.join("report.html").display(),

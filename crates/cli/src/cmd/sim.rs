@@ -1,12 +1,13 @@
 //! `lockwright sim`.
 
+use crate::format::FormatFlags;
 use crate::hints::{Failure, cause};
 use crate::sim::plan::{Asked, Plan};
 use crate::sim::words::{machine, workload_named};
 use crate::sim::{Row, list, perfetto, replay, report, source};
 use crate::{interrupt, launch, output, shards};
 use indicatif::ProgressBar;
-use lockwright_numbers::format::si;
+use lockwright_numbers::format::{si, time};
 use lockwright_shards::{Flags, Merge};
 use lockwright_sim::batch::try_each;
 use lockwright_sim::{Kept, Outcome};
@@ -79,9 +80,8 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     shards: Flags,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
     /// Write what each core did in the first seed's run there, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "resume"])]
     timeline: Option<PathBuf>,
@@ -115,7 +115,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         });
     }
     if args.list {
-        list::print(&args.machines, &args.workloads, args.json)?;
+        list::print(&args.machines, &args.workloads, args.format.is_json())?;
         return Ok(ExitCode::SUCCESS);
     }
     let recorded = match &args.trace {
@@ -184,7 +184,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
 
     let rows = Row::all(&plan, &outcomes);
     let command = shards::command(&session);
-    if args.json {
+    if args.format.is_json() {
         output::print_json(&report::json(&plan, &rows, &command)?)?;
     } else {
         output::print(&report::text(&plan, &rows))?;
@@ -210,7 +210,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
             );
         }
     }
-    if !written.is_empty() && !args.json {
+    if !written.is_empty() && !args.format.is_json() {
         let names: Vec<_> = written.iter().map(|file| file.display().to_string()).collect();
         output::print(&format!("\n{}", output::beside("written: ", &names.join(" "))))?;
     }
@@ -227,7 +227,8 @@ fn speed(outcomes: &[Outcome], took: Duration) -> String {
     let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
     let (events, steps) = (count(|one| one.events), count(|one| one.steps));
     format!(
-        "simulator (real): {seconds:.2} s of CPU time; {} events/s per core, {} steps/s\n",
+        "simulator (real): {} of CPU time; {} events/s per core, {} steps/s\n",
+        time(seconds * 1e9),
         si(events / seconds),
         si(steps / seconds),
     )

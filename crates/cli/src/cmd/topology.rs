@@ -1,5 +1,6 @@
 //! `lockwright topology`.
 
+use crate::format::FormatFlags;
 use crate::hints::Failure;
 use crate::{machine, output, pause};
 use lockwright_bench::misspelt_class;
@@ -7,7 +8,7 @@ use lockwright_energy::Source;
 use lockwright_native::cpus::Usable;
 use lockwright_native::pause::Pause;
 use lockwright_native::topology::{Class, Cpu, Factor, Topology};
-
+use lockwright_numbers::format::given;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -19,14 +20,13 @@ pub(crate) const VARIABLE: &str = "LOCKWRIGHT_TOPOLOGY";
 #[command(after_help = "Examples:
   lockwright topology
   lockwright topology --set big:0,little:1      check an override
-  lockwright topology --json | jq '.cpus[] | select(.class == \"big\").cpu'")]
+  lockwright topology --format json | jq '.cpus[] | select(.class == \"big\").cpu'")]
 pub(crate) struct Args {
     /// Check these classes, fastest first, and show the cores accordingly
     #[arg(long, value_name = "CLASSES")]
     set: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
 }
 
 /// The variable's value, unless it is empty.
@@ -42,7 +42,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         set(&mut topology, &spec, VARIABLE)?;
     }
     let usable = Usable::read();
-    if args.json {
+    if args.format.is_json() {
         print_json(&topology, usable, args.set.as_deref())?;
     } else {
         print_table(&topology, usable, args.set.as_deref())?;
@@ -186,9 +186,9 @@ fn reason(usable: Usable) -> String {
     match usable.quota {
         None => format!("{affinity}, no cpu quota"),
         Some(quota) => format!(
-            "{affinity}, the cpu quota {} us in {} us allows {}",
-            quota.time_us,
-            quota.period_us,
+            "{affinity}, the cpu quota of {} in {} allows {}",
+            given(u64::from(quota.time_us) * 1000),
+            given(u64::from(quota.period_us) * 1000),
             quota.cpus()
         ),
     }

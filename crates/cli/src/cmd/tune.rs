@@ -24,7 +24,7 @@ use std::time::Duration;
 /// tune.svg, tune.json, tune.csv, and the program's output in tune.log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright tune --slo-range 20us..2ms --steps 12 --time 5 -- ./server
+  lockwright tune --slo-range 20us..2ms --steps 12 --time 5s -- ./server
   lockwright tune --slo-range 50us..5ms --epoch get=leveldb_get -- ./db_bench
   lockwright tune --slo-range 20us..2ms --emulate big:0,little:1x3.75 -- ./app
 
@@ -214,8 +214,8 @@ pub(super) fn limit(seconds: f64) -> Result<Duration, Failure> {
     if (0.01..=86_400.0).contains(&seconds) {
         return Ok(Duration::from_secs_f64(seconds));
     }
-    Err(Failure::new(format!("bad --time '{seconds}': not within 0.01 to 86400 seconds"))
-        .hint("for example --time 5"))
+    Err(Failure::new(format!("bad --time '{seconds}s': not within 10ms to 24 hours"))
+        .hint("for example --time 5s"))
 }
 
 /// Converts `NAME=FUNCTION[@pPERCENTILE]` to `run --epoch`'s form, which includes an SLO. Each run overrides that SLO.

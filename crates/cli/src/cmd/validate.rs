@@ -1,5 +1,6 @@
 //! `lockwright validate`.
 
+use crate::format::FormatFlags;
 use crate::hints::{Failure, cause};
 use crate::interrupt::INTERRUPTED;
 use crate::sim::words;
@@ -45,9 +46,8 @@ pub(crate) struct Args {
     /// Write raw data there: passes.csv, rows.csv, summary.txt, profile.toml
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatFlags,
 }
 
 /// Where `calibrate` writes by default.
@@ -59,7 +59,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.output {
         launch::can_fill(folder).map_err(|why| unwritable(folder, &why))?;
     }
-    let bar = lockwright_bench::progress(1, args.json);
+    let bar = lockwright_bench::progress(1, args.format.is_json());
     let result = validate(&profile, args.quick, &|done, total| {
         bar.set_length(total);
         bar.set_position(done);
@@ -92,7 +92,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         }
     }
     let bars = validation.bars();
-    if args.json {
+    if args.format.is_json() {
         let bars: Vec<_> = bars
             .iter()
             .map(|bar| {
@@ -253,6 +253,6 @@ mod tests {
         let text = table(&rows);
         assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
         assert_eq!((text.matches(long).count(), text.lines().count()), (1, 6), "{text}");
-        assert!(text.contains("3.60 us  3.49 us .. 4.03 us  3.96 us"), "{text}");
+        assert!(text.contains("3.60 µs  3.49 µs .. 4.03 µs  3.96 µs"), "{text}");
     }
 }

@@ -6,7 +6,7 @@ use super::measure::Measured;
 use super::outcome::{Cell, Comparison, Row};
 use crate::output;
 use lockwright_bench::{FEWEST, Finding, Interval, Machine};
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::{ratio, si, time};
 use lockwright_plot::{Axis, Block, Column, Group, Head, Ink, Range, Rows, page};
 use maud::html;
 use serde_json::{Value, json};
@@ -305,7 +305,7 @@ impl Report<'_> {
         let ratios = block(
             format!("times as good as {}; lines: where the ratio surely is", self.base()),
             Axis::linear("times as good", si),
-            &two,
+            &ratio,
             &|cell| match cell.to_first {
                 Some(ratio) => {
                     Some(Range { middle: ratio.middle, low: ratio.low, high: ratio.high })
@@ -335,26 +335,17 @@ fn cells(name: &str, figure: &Figure, cell: &Cell) -> Vec<String> {
         ),
         None => (dash(), dash()),
     };
-    let (ratio, surely) = match cell.to_first {
-        Some(ratio) => (two(ratio.middle), format!("[{} .. {}]", two(ratio.low), two(ratio.high))),
+    let (middle, surely) = match cell.to_first {
+        Some(to) => (ratio(to.middle), format!("[{} .. {}]", ratio(to.low), ratio(to.high))),
         None => (dash(), dash()),
     };
-    vec![name.to_owned(), median, range, ratio, surely]
-}
-
-/// Two decimals, but no more digits than mean something.
-fn two(ratio: f64) -> String {
-    match ratio {
-        0.0..0.0995 => format!("{ratio:.4}"),
-        ..100.0 => format!("{ratio:.2}"),
-        _ => format!("{ratio:.0}"),
-    }
+    vec![name.to_owned(), median, range, middle, surely]
 }
 
 /// `1.25 times as fast (surely 1.21 to 1.30)`, `0.80 times the P99 (surely ...)`.
 fn times(figure: &Figure, interval: &Interval) -> String {
     let words = |what: &str, middle: f64, low: f64, high: f64| {
-        format!("{} times {what} (surely {} to {})", two(middle), two(low), two(high))
+        format!("{} times {what} (surely {} to {})", ratio(middle), ratio(low), ratio(high))
     };
     let (low, middle, high) = (interval.low, interval.middle, interval.high);
     match figure {

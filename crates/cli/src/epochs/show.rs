@@ -2,7 +2,7 @@
 
 use super::{ClassNames, Record, Verdict, judge, judge_class, share, tail};
 use crate::output::{self, shown};
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{thousands, time};
 use lockwright_stats::{ClassStats, Epoch};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Write as _};
@@ -27,19 +27,6 @@ impl Display for Origin<'_> {
             None => f.write_str("real"),
         }
     }
-}
-
-/// `12,345`.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `P99`, `P99.9`.
@@ -140,11 +127,11 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
     }
     let processes = if record.processes == 1 { "process" } else { "processes" };
     let head = format!(
-        "\nepochs of '{program}', {}: lock {}, {} {processes}, {:.1} s",
+        "\nepochs of '{program}', {}: lock {}, {} {processes}, {}",
         Origin(record.emulated.as_deref()),
         shown(&record.lock),
         record.processes,
-        record.seconds,
+        time(record.seconds * 1e9),
     );
     let mut text = format!("{}\n{}", output::wrapped(&head), table(record, names));
     for (name, epoch) in record.epochs() {
@@ -309,7 +296,7 @@ mod tests {
         let text = table(&record, &names);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[0].starts_with("cores") && lines[0].contains("P99"), "{text}");
-        assert_eq!(lines[1], "get, SLO 200 us");
+        assert_eq!(lines[1], "get, SLO 200 µs");
         assert!(lines[2].contains("all") && lines[2].ends_with("infeasible"), "{text}");
         assert!(lines[3].contains(names.of(0)) && lines[3].ends_with("kept"), "{text}");
         assert_eq!(lines.len(), 5, "{text}");
@@ -362,7 +349,7 @@ mod tests {
         let (_, epoch) = record.epochs().next().unwrap();
         let text = explain(epoch, &names);
         assert!(text.starts_with("infeasible: of 1,100 executions"), "{text}");
-        assert!(text.contains("10.0 % took longer than 200 us (allowed: 1.0 %)"), "{text}");
+        assert!(text.contains("10.0 % took longer than 200 µs (allowed: 1.0 %)"), "{text}");
     }
 
     #[test]
@@ -375,10 +362,5 @@ mod tests {
         assert_eq!(rows[0][5], value["epochs"][0]["all"]["count"].to_string());
         assert_eq!((value["origin"].as_str(), rows[0][0].as_str()), (Some("emulated"), "emulated"));
         assert_eq!(rows[2][10], value["epochs"][0]["classes"][1]["at_percentile_ns"].to_string());
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,9 +1,8 @@
 //! The report of an observation, as text and JSON.
 
-use crate::epochs::thousands;
 use crate::output::{self, Lined, shown};
 use lockwright_kernel::{By, Cost, Group, Named, Profile, Sum, groups};
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{thousands, time};
 use lockwright_record::histogram;
 use serde_json::{Value, json};
 
@@ -53,7 +52,7 @@ impl Report<'_> {
         if groups.len() > self.top {
             let more = groups.len() - self.top;
             text += &format!(
-                "and {more} more, with less waiting time (--top {}, or --json)\n",
+                "and {more} more, with less waiting time (--top {}, or --format json)\n",
                 groups.len()
             );
         }

@@ -51,7 +51,7 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
     let folded = report::folded(std::slice::from_ref(outcome));
     let mut flames = Vec::new();
     if !folded.is_empty() {
-        flame::draw_still("Holders and waiters", "us", &folded, &mut flames)
+        flame::draw_still("Holders and waiters", "µs", &folded, &mut flames)
             .map_err(Failure::new)?;
     }
     let flames = String::from_utf8_lossy(&flames);

@@ -108,7 +108,7 @@ mod tests {
         assert!(lines[1].starts_with("1234567 a-hoarder-of-15"), "{text}");
         assert!(lines[1].ends_with("12.3 ms / 23.5 ms"), "{text}");
         assert!(lines[2].starts_with("others") && lines[2].contains("1.00 ms / -"), "{text}");
-        assert!(lines[3].contains("2.00 us / -") && lines[3].contains("500 ns / -"), "{text}");
+        assert!(lines[3].contains("2.00 µs / -") && lines[3].contains("500 ns / -"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let alone = Observed { locks: vec![with(&[part(7, 500, 0)])], ..Observed::default() };
         assert_eq!(super::text(&alone, 5), "");

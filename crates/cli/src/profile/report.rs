@@ -3,6 +3,7 @@
 use super::outcome::{LockSeen, SampledProfile, Site};
 use super::sample::End;
 use crate::output::{beside, shown};
+use lockwright_numbers::format::time;
 use lockwright_text::wrapped;
 
 /// Maximum number of locks and sites in the report; JSON has all.
@@ -60,7 +61,7 @@ fn head(outcome: &SampledProfile) -> String {
     };
     let threads = counted(*threads as u64, "thread");
     let samples = counted(*samples, "sample");
-    format!("process {pid} ({program}), up to {threads}: {samples} in {seconds:.1} s{end}")
+    format!("process {pid} ({program}), up to {threads}: {samples} in {}{end}", time(seconds * 1e9))
 }
 
 fn counted(count: u64, what: &str) -> String {

@@ -1,10 +1,9 @@
 //! A trace of `lockwright record` as a workload.
 
 use crate::cmd::record;
-use crate::epochs::thousands;
 use crate::hints::{Failure, warn};
 use crate::output::shown;
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::{si, thousands, time};
 use lockwright_sim::load::Workload;
 use lockwright_sim::workload::replay::{Step, Thread, workload};
 use lockwright_stats::trace::{self, Trace, TraceThread};

@@ -136,9 +136,7 @@ pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
         for cells in &body {
             table.add_row(chosen(cells));
         }
-        for column in table.column_iter_mut().skip(left) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
-        }
+        output::right(&mut table, left..header.len());
         table
     };
     let is_latency = |at: usize| at >= left && LATENCIES.iter().any(|l| header[at].starts_with(l));

@@ -125,7 +125,7 @@ fn epochs_have_their_slos_and_windows() {
         missed: 250,
     }];
     let screen = drawn(&view);
-    for words in ["50.0 k", "0.50 % missed", "100 us at P99", "by the program", "70.0 ns to 383 ns"]
+    for words in ["50.0 k", "0.50 % missed", "100 µs at P99", "by the program", "70.0 ns to 383 ns"]
     {
         assert!(screen.contains(words), "{words}:\n{screen}");
     }

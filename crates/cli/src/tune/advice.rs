@@ -2,7 +2,7 @@
 
 use super::{Curve, Point};
 use crate::epochs::Verdict;
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::{self, si, time};
 use lockwright_numbers::median;
 use lockwright_numbers::units::word;
 
@@ -30,7 +30,7 @@ pub(crate) struct Advice {
 
 /// `1.23 M/s`.
 pub(crate) fn rate(point: &Point) -> String {
-    format!("{}/s", si(point.rate.median))
+    format::rate(point.rate.median)
 }
 
 fn range(slos: &[u64]) -> String {
@@ -282,7 +282,7 @@ mod tests {
         let advice = advise(&curve);
         assert_eq!(advice.slo_ns, None);
         let expected = "none: throughput under slo is no lower, 160 k/s against 150 k/s, and P99 on little \
-                        cores is 80.0 us there, and 99.0 us with SLO 100us";
+                        cores is 80.0 µs there, and 99.0 µs with SLO 100us";
         assert_eq!(advice.reason, expected);
         // Higher throughput on average, but not in every round.
         curve.locks[1].1.rate = Spread::of(&[100e3, 140e3, 155e3]).unwrap();
@@ -325,7 +325,7 @@ mod tests {
         assert!(advice.notes[0].starts_with("all executions ended on one class"));
         let contradicted = notes(&[(100, 150e3, 99.0, Infeasible), (200, 200e3, 199.0, Kept)]);
         assert!(
-            contradicted.contains("is 60.0 us, which is lower: the runs vary"),
+            contradicted.contains("is 60.0 µs, which is lower: the runs vary"),
             "{contradicted}"
         );
     }

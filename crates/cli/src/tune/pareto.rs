@@ -5,7 +5,7 @@ use super::{Curve, Point, plot::range};
 use crate::output;
 use comfy_table::Table;
 use lockwright_numbers::Spread;
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::{self, si, time};
 use lockwright_numbers::units::word;
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style};
 
@@ -63,7 +63,7 @@ pub(crate) fn table(curve: &Curve, lock: &str, source: &str) -> Table {
         let point = choice.point;
         table.add_row([
             choice.name,
-            format!("{}/s", si(point.rate.median)),
+            format::rate(point.rate.median),
             time(point.slow.median),
             point.per_joule.map_or("-".into(), |spread| si(spread.median)),
             choice.beaten_by.unwrap_or("none *".into()),

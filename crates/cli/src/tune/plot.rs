@@ -112,8 +112,8 @@ mod tests {
             "infeasible",
             "Y = X",
             "recommended: 400us",
-            "fifo 60.0 us",
-            "barging 400 us",
+            "fifo 60.0 µs",
+            "barging 400 µs",
             "P99 on little cores",
             "prefers-color-scheme: dark",
         ];

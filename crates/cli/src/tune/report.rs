@@ -296,7 +296,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
         let of = |name: &str| text.lines().find(|line| line.contains(name)).expect("its line");
         let line = of("asl-max, SLO 1.23ms");
-        for cell in ["197 k/s", "[123 k .. 1.31 M]", "10.1 ms", "59.8 us", "12.34 %", "infeasible"]
+        for cell in ["197 k/s", "[123 k .. 1.31 M]", "10.1 ms", "59.8 µs", "12.34 %", "infeasible"]
         {
             assert!(line.contains(cell), "{text}");
         }

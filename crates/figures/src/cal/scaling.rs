@@ -104,7 +104,7 @@ impl Scaling {
                 self.fairness(lock, n)
             }),
             panel("throughput", "critical sections a microsecond", &throughput),
-            panel("latency", "P99 latency, us", &|lock, n| self.p99(lock, n)),
+            panel("latency", "P99 latency, µs", &|lock, n| self.p99(lock, n)),
         ]
     }
 }

@@ -171,7 +171,7 @@ pub(super) fn figure_8b(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plot = throughput_and_tails(
         "libasl-8b",
         "libasl-8b: Bench-1, the tail follows the SLO",
-        Axis::log("SLO, us"),
+        Axis::log("SLO, µs"),
         (Kind::Line, Kind::Line),
         &results,
         &points,

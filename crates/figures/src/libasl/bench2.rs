@@ -98,7 +98,7 @@ fn scatter(outcome: &Outcome, slo_us: f64, length: f64) -> Plot {
         name: "libasl-8d".to_owned(),
         title: "libasl-8d: Bench-2, one seed; a dot is the longest of its neighbours".to_owned(),
         x: Axis::linear("time, ms"),
-        left: Axis::log("latency of an epoch, us"),
+        left: Axis::log("latency of an epoch, µs"),
         right: None,
         series: vec![
             Series::new("little cores", Kind::Dots, dots(LITTLE)).of_operations(),

@@ -65,7 +65,7 @@ pub(super) fn figure_8c(context: &Context<'_>) -> Result<Measured, Error> {
     let best_at_half = ratio(&optimal, &results.throughput(mcs[half]));
     measured.plots.push(Plot {
         name: "libasl-8c".to_owned(),
-        title: "libasl-8c: Bench-3, SLO of 100 us".to_owned(),
+        title: "libasl-8c: Bench-3, SLO of 100 µs".to_owned(),
         x: Axis::linear("long epochs, %"),
         left: Axis::linear("throughput to that of MCS"),
         right: None,

@@ -120,6 +120,6 @@ pub(super) fn figure_8f(context: &Context<'_>) -> Result<Measured, Error> {
     measured
         .row("p99 asl-0-8/mcs-8", ratio(&scaling.results.p99(asl_0), &scaling.results.p99(mcs)));
     let tails = |results: &Results, key| results.p99(key);
-    measured.plots.push(scaling.plot("libasl-8f", "P99 latency, us", &[0, 1, 2], &tails));
+    measured.plots.push(scaling.plot("libasl-8f", "P99 latency, µs", &[0, 1, 2], &tails));
     Ok(measured)
 }

@@ -91,7 +91,7 @@ pub(super) fn figure_8i(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plot = throughput_and_tails(
         "libasl-8i",
         "libasl-8i: Bench-6, two threads a core, by SLO",
-        Axis::log("SLO, us"),
+        Axis::log("SLO, µs"),
         (Kind::Line, Kind::Line),
         &results,
         &points,

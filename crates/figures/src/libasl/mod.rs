@@ -89,7 +89,7 @@ fn throughput_and_tails(
         title: title.to_owned(),
         x,
         left: Axis::linear("million epochs a second"),
-        right: Some(Axis::log("P99 latency, us")),
+        right: Some(Axis::log("P99 latency, µs")),
         series: vec![
             Series::new("throughput", bars, of(&throughput)),
             tail("P99 little", &|key| results.p99_of(key, LITTLE)),

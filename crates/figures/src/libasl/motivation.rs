@@ -78,7 +78,7 @@ impl Scaling {
         let throughput = |key| self.results.of(key, |outcome| outcome.throughput / 1e6);
         vec![
             panel("throughput", "million critical sections a second", &throughput),
-            panel("latency", "P99 latency, us", &|key| self.results.p99(key)),
+            panel("latency", "P99 latency, µs", &|key| self.results.p99(key)),
         ]
     }
 }

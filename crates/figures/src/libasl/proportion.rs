@@ -34,7 +34,7 @@ pub(super) fn figure_5(context: &Context<'_>) -> Result<Measured, Error> {
         title: "libasl-5: throughput and tail, by proportion".to_owned(),
         x: Axis::linear("turns of big cores for one of a little core's"),
         left: Axis::linear("million critical sections a second"),
-        right: Some(Axis::linear("P99 latency, us")),
+        right: Some(Axis::linear("P99 latency, µs")),
         series: vec![
             Series::new("throughput", Kind::Line, curve(&throughput, 1e6)),
             Series::new("P99", Kind::Line, curve(&p99, 1.0)).on_the_right(),

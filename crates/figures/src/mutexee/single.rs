@@ -99,8 +99,8 @@ pub(super) fn figure_9(context: &Context<'_>) -> Result<Measured, Error> {
         measured.row(format!("p99.99 mutexee/glibc cs={cs}"), pair.ratio(cs, p9999));
     }
     measured.plots = vec![
-        pair.plot("mutexee-9-p95", "P95 of waiting, us", p95),
-        pair.plot("mutexee-9-p99.99", "P99.99 of waiting, us", p9999),
+        pair.plot("mutexee-9-p95", "P95 of waiting, µs", p95),
+        pair.plot("mutexee-9-p99.99", "P99.99 of waiting, µs", p9999),
     ];
     Ok(measured)
 }

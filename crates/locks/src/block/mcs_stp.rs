@@ -46,7 +46,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Arrival,
     stands_by: false,
     space: "8 B per lock, 16 B per waiter, on its stack",
-    wakes: "a waiter sleeps after spinning for 5 us; unlock wakes the next in line",
+    wakes: "a waiter sleeps after spinning for 5 µs; unlock wakes the next in line",
     delay: "each waiter, by those ahead of it, and by a wake-up for each of them that sleeps",
     advice: "strict order with more threads than CPUs, but slow: each hand-over then costs a wake-up; prefer fifo",
     options: &[],

@@ -45,7 +45,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Nothing,
     stands_by: false,
     space: "0.3 KB per lock (under the preload, only while in use), 128 B per waiter, on its stack",
-    wakes: "a waiter sleeps after spinning for 5 us; unlock wakes the thread it hands the lock to",
+    wakes: "a waiter sleeps after spinning for 5 µs; unlock wakes the thread it hands the lock to",
     delay: "a waiter set aside, by 1000 hand-overs for each one set aside before it, or until the queue is empty",
     advice: "to compare with mcs-stp when threads outnumber CPUs; in programs, use malthusian",
     options: &[],

@@ -36,7 +36,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Nothing,
     stands_by: true,
     space: "0 bytes beyond the mutex; 24 bytes per thread and epoch",
-    wakes: "a waiter sleeps at once, and unlock wakes one; a thread on standby wakes itself every 50 us to 1 ms",
+    wakes: "a waiter sleeps at once, and unlock wakes one; a thread on standby wakes itself every 50 µs to 1 ms",
     delay: "a thread on a little core, by its window (the epoch's; 100 ms outside epochs); then any waiter, by all later arrivals",
     advice: "to compare with the paper when threads outnumber CPUs; in programs, use asl",
     options: &[],

@@ -61,7 +61,7 @@ pub const ENTRY: Entry = Entry {
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 32 KiB per process for measurements",
     wakes: "unlock wakes a sleeping waiter; an acquirer never wakes anybody",
     delay: "each waiter, by those ahead of it and at most `bypass` overtakers; a small `bypass` nearly stalls a crowd",
-    advice: "unequal cores, if no thread may be slowed down more than another, and critical sections above 0.45 us (shorter ones are \
+    advice: "unequal cores, if no thread may be slowed down more than another, and critical sections above 0.45 µs (shorter ones are \
              served by arrival); slow with more threads than CPUs",
     options: &[tuning::SPIN, tuning::BYPASS.or(BYPASS)],
 };

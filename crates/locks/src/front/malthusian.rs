@@ -44,7 +44,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Bypass,
     stands_by: false,
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
-    wakes: "a passive head of the line wakes itself every 50 to 400 us; else as barging",
+    wakes: "a passive head of the line wakes itself every 50 to 400 µs; else as barging",
     delay: "each waiter, by those ahead of it, and by `bypass` overtakers for each of them; at most 100 ms per head of the line",
     advice: "many more threads than CPUs, if throughput matters and waits of milliseconds don't",
     options: &[tuning::SPIN, tuning::SPINNERS.or(SPINNERS), tuning::BYPASS.or(BYPASS)],

@@ -40,7 +40,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "4 B per lock, 0 B per waiter",
     wakes: "none: waiters spin and never sleep",
-    delay: "any waiter, without bound; the back-off starts at 50 ns and doubles after each lost race, up to 3.2 us",
+    delay: "any waiter, without bound; the back-off starts at 50 ns and doubles after each lost race, up to 3.2 µs",
     advice: "short critical sections, and no more threads than CPUs; unfair under load",
     options: &[],
 };

@@ -35,7 +35,7 @@ pub(super) static ENTRY: Workload = Workload {
         WINDOW,
         ParamSpec {
             key: "window_long_us",
-            meaning: "fixed reorder window of long epochs, us; negative: as short ones",
+            meaning: "fixed reorder window of long epochs, µs; negative: as short ones",
             default: -1.0,
             min: -1.0,
             max: 100_000.0,

@@ -16,7 +16,7 @@ pub(super) const GAP: ParamSpec = ParamSpec {
 /// The option `slo_us`.
 pub(super) const SLO: ParamSpec = ParamSpec {
     key: "slo_us",
-    meaning: "latency SLO of an operation (P99), us; 0: cannot be met; negative: none, the reorder window is 100 ms",
+    meaning: "latency SLO of an operation (P99), µs; 0: cannot be met; negative: none, the reorder window is 100 ms",
     default: -1.0,
     min: -1.0,
     max: 1e6,
@@ -25,7 +25,7 @@ pub(super) const SLO: ParamSpec = ParamSpec {
 /// The option `window_us`.
 pub(super) const WINDOW: ParamSpec = ParamSpec {
     key: "window_us",
-    meaning: "fixed reorder window, us; negative: by feedback from the SLO",
+    meaning: "fixed reorder window, µs; negative: by feedback from the SLO",
     default: -1.0,
     min: -1.0,
     max: 100_000.0,

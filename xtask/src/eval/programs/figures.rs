@@ -2,8 +2,9 @@
 
 use super::bench::{Sample, Tail};
 use super::list::Program;
-use crate::demo::stats::{spread, three_digits, time};
+use crate::demo::stats::spread;
 use lockwright_numbers::Spread;
+use lockwright_numbers::format::{self, si, time, with_range};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -114,11 +115,11 @@ impl Results {
     pub(super) fn cell(&self, metric: Metric, lock: usize) -> String {
         let text = if lock == 0 {
             self.value(metric, 0).map(|value| match metric {
-                Rate => rate(value.median),
-                _ => time(value.median as u64),
+                Rate => si(value.median),
+                _ => time(value.median),
             })
         } else {
-            self.ratio(metric, lock).map(|ratio| format!("{:.2}", ratio.median))
+            self.ratio(metric, lock).map(|ratio| format::ratio(ratio.median))
         };
         text.unwrap_or_else(|| "-".into())
     }
@@ -141,12 +142,10 @@ impl Results {
                     continue;
                 };
                 lines.push(format!(
-                    "{}: {} {:.2} [{:.2} .. {:.2}], wanted {} {bound:.2}",
+                    "{}: {} {}, wanted {} {bound:.2}",
                     self.program.id,
                     metric.name(),
-                    ratio.median,
-                    ratio.min,
-                    ratio.max,
+                    with_range(&Some(ratio)),
                     if lowest { "at least" } else { "at most" },
                 ));
             }
@@ -212,16 +211,6 @@ impl Results {
 /// Columns of [`Results::raw`]; times in ns.
 pub(super) const RAW: &str =
     "program,lock,round,ops_per_s,cpu_per_op_ns,p50_ns,p99_ns,p99.9_ns,longest_ns,joules_per_op\n";
-
-/// `1.23 M`, `350 k`, `12.3`.
-pub(super) fn rate(rate: f64) -> String {
-    let (value, unit) = match rate {
-        r if r >= 1e6 => (r / 1e6, " M"),
-        r if r >= 1e3 => (r / 1e3, " k"),
-        r => (r, ""),
-    };
-    format!("{}{unit}", three_digits(value))
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,13 @@
 //! The report: one self-contained HTML page, its plot as a file, and the figures behind it.
 
-use super::figures::{METRICS, Metric, RAW, Results, rate};
+use super::figures::{METRICS, Metric, RAW, Results};
 use super::{Evaluation, GLIBC};
 use crate::demo::chart::colour;
 use crate::demo::report::machine;
-use crate::demo::stats::{disturbed, ratio_digits, spread, time};
+use crate::demo::stats::{disturbed, spread};
 use crate::eval::{finish, save};
 use anyhow::{Context, Result};
+use lockwright_numbers::format::{self, si, time};
 use lockwright_plot::{
     Axis, Block, Cell, Column, Group, Head, Ink, Look, Mark, Row, Rows, Rule, Style, page,
 };
@@ -140,8 +141,8 @@ fn table(evaluation: &Evaluation, results: &Results) -> Markup {
     for (lock, name) in results.locks.iter().enumerate() {
         let value = |metric| match (results.value(metric, lock), metric) {
             (None, _) => html! { "–" },
-            (Some(value), Metric::Rate) => html! { (rate(value.median)) },
-            (Some(value), _) => html! { (time(value.median as u64)) },
+            (Some(value), Metric::Rate) => html! { (si(value.median)) },
+            (Some(value), _) => html! { (time(value.median)) },
         };
         let mut row = page::Row { first: true, ..page::Row::default() };
         row.cells = vec![html! { (page::chip(&colour(lock).css())) (name) }, html! { "median" }];
@@ -152,10 +153,10 @@ fn table(evaluation: &Evaluation, results: &Results) -> Markup {
         }
         let ratio = |metric| {
             let Some(ratio) = results.ratio(metric, lock) else { return html! { "–" } };
-            let median = format!("{:.2}", ratio.median);
+            let median = format::ratio(ratio.median);
             html! {
                 @if is_missed(evaluation, results, metric, lock) { b { "missed " (median) } } @else { (median) }
-                br; (format!("{:.2} to {:.2}", ratio.min, ratio.max))
+                br; (format!("{} to {}", format::ratio(ratio.min), format::ratio(ratio.max)))
             }
         };
         let mut row = page::Row::of([String::new(), format!("of {GLIBC}’s")]);
@@ -211,7 +212,7 @@ fn plot(results: &[Results]) -> String {
         let mut marks = vec![Mark::span(spread.min, spread.max, colour(lock))];
         marks.extend(ratios.into_iter().map(Mark::round));
         marks.push(Mark::dot(spread.median, 0, colour(lock)));
-        Cell { marks, words: vec![ratio_digits(spread.median)] }
+        Cell { marks, words: vec![format::ratio(spread.median)] }
     };
     let group = |results: &Results| {
         let row = |(lock, name): (usize, &String)| Row {
