@@ -35,6 +35,7 @@ fn rows_are_measured(id: &str) {
 
 macro_rules! figures {
     ($($test:ident: $id:literal,)*) => {
+        const TESTED: &[&str] = &[$($id),*];
         $(#[test]
         fn $test() {
             rows_are_measured($id);
@@ -65,4 +66,10 @@ figures! {
     mutexee_12: "mutexee-12",
     mutexee_t2: "mutexee-t2",
     rcl_micro: "rcl-micro",
+}
+
+#[test]
+fn every_figure_is_tested_here() {
+    let ids: Vec<&str> = targets::FIGURES.iter().map(|(id, _)| *id).collect();
+    assert_eq!(TESTED, ids, "each figure has a line in `figures!` of this file, in the same order");
 }

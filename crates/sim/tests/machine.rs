@@ -4,7 +4,9 @@ use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::GLIBC;
 use lockwright_sim::batch::run_all;
+use lockwright_sim::workload::WORKLOADS;
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -183,6 +185,36 @@ fn every_lock_runs_crowded_or_not_and_breaks_no_rule() {
             let outcome = run(lock, threads, 1, &[("gap", 500.0)]);
             assert_eq!(outcome.violation, None, "{lock}, {threads} threads");
             assert!(outcome.operations > 0, "{lock}, {threads} threads");
+        }
+    }
+}
+
+/// With its options as they are, and with each at its smallest: a loop that waits for more than a lock must still end.
+#[test]
+fn every_workload_runs_crowded_or_not_and_breaks_no_rule() {
+    for workload in WORKLOADS {
+        let smallest = workload.params.iter().map(|spec| Some((spec.key, spec.min)));
+        for option in iter::once(None).chain(smallest) {
+            let params: Vec<_> = option.into_iter().collect();
+            for (lock, threads) in [("mcs", 1), ("mcs", 8), ("auto", 3), ("auto", 20)] {
+                let run = plan("m1", lock, workload.id, threads, &params);
+                let outcome = Run { duration_ns: 300_000, ..run }.outcome();
+                let what = format!("{}, {params:?}, {lock}, {threads} threads", workload.id);
+                assert_eq!(outcome.violation, None, "{what}");
+                assert!(outcome.operations > 0, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_option_has_a_name_of_its_own_and_a_default_that_is_legal() {
+    for workload in WORKLOADS {
+        for (number, spec) in workload.params.iter().enumerate() {
+            let what = format!("{}: {}", workload.id, spec.key);
+            assert!((spec.min..=spec.max).contains(&spec.default), "{what}");
+            let again = workload.params[..number].iter().any(|other| other.key == spec.key);
+            assert!(!again && spec.key != "threads", "{what}: --sweep could mean something else");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::profile::{self, Origin};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 fn all() -> impl Iterator<Item = Figure> {
     FIGURES.iter().map(|(id, text)| {
@@ -24,6 +25,20 @@ fn every_figure_reads_and_names_machines_that_there_are() {
         let machines = figure.row.iter().filter_map(|row| row.machine.as_ref());
         for machine in machines.chain([&figure.machine]) {
             assert!(profile::builtin(machine).is_some(), "{}: {machine}", figure.figure);
+        }
+    }
+}
+
+/// A file that no list names is checked by nothing.
+#[test]
+fn every_file_is_in_the_list() {
+    for (folder, listed) in [("targets", FIGURES), ("profiles", profile::BUILTIN)] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let files = folder.read_dir().unwrap().map(|file| file.unwrap().path());
+        for file in files.filter(|file| file.extension().is_some_and(|end| end == "toml")) {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let known = name == "left-out" || listed.iter().any(|(id, _)| *id == name);
+            assert!(known, "{}: name it in `figures![...]` or `BUILTIN`", file.display());
         }
     }
 }
