@@ -276,7 +276,7 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Relaxed)
 }
 
-/// The command as typed, with the program's name but not its folder, which may be private.
+/// The command as a shell takes it, without folders: those are nobody's business.
 pub fn command_line() -> String {
     shown_command(std::env::args())
 }
@@ -286,11 +286,32 @@ pub fn shown_command(words: impl IntoIterator<Item = String>) -> String {
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or("lockwright").to_owned();
-    let shown = |word: String| match word.rsplit_once('/') {
-        Some((_, last)) => last.to_owned(),
-        None => word,
-    };
+    let shown =
+        |word: String| quoted(word.split(' ').map(without_folder).collect::<Vec<_>>().join(" "));
     std::iter::once(name).chain(words.map(shown)).collect::<Vec<_>>().join(" ")
+}
+
+/// The last part of a path, also of an option's (`--output=DIR`). What has other characters, such as a URL or a regular
+/// expression, stays as it is.
+fn without_folder(word: &str) -> String {
+    let (option, path) = match word.split_once('=') {
+        Some((option, path)) if option.starts_with("--") => (&word[..=option.len()], path),
+        _ => ("", word),
+    };
+    let is_path = path.chars().all(|c| c.is_alphanumeric() || "/._-+~@%,".contains(c));
+    match path.trim_end_matches('/').rsplit_once('/') {
+        Some((_, last)) if is_path => format!("{option}{last}"),
+        _ => word.to_owned(),
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: String) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+~@%,:=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word;
+    }
+    shlex::try_quote(&word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned())
 }
 
 /// The machine and the time, as in the head of every report.
@@ -409,6 +430,31 @@ mod tests {
         assert_eq!(busy_ticks(stat, &[0, 12]), Some(139), "an old kernel knows no stolen time");
         assert_eq!(busy_ticks(stat, &[0, 2]), None, "a CPU that is not there");
         assert_eq!(busy_ticks("", &[0]), None);
+    }
+
+    #[test]
+    fn a_shown_command_can_be_typed_again_and_names_no_folder() {
+        let of = |words: &[&str]| shown_command(words.iter().map(|word| (*word).to_owned()));
+        let words = [
+            "/opt/bin/lockwright",
+            "compare",
+            "--lock",
+            "glibc,fifo:spin=5us",
+            "--load",
+            "/opt/wrk -d5 http://localhost:8080/",
+            "--more",
+            "(?<rps>[0-9.]+)/s",
+            "--html=out/c.html",
+            "--",
+            "./server",
+            "/srv/data/",
+        ];
+        assert_eq!(
+            of(&words),
+            "lockwright compare --lock glibc,fifo:spin=5us --load 'wrk -d5 http://localhost:8080/' --more \
+             '(?<rps>[0-9.]+)/s' --html=c.html -- server data"
+        );
+        assert_eq!(of(&["lockwright", ""]), "lockwright ''");
     }
 
     #[test]
