@@ -118,7 +118,9 @@ impl Course {
         if self.slices.len() < 2 {
             return;
         }
-        let slice_ns = self.begun.elapsed().as_nanos() as u64 / self.slices.len() as u64;
+        // Until the last look: reading the segments and their symbols since then took time of its own.
+        let seen = self.looked.saturating_duration_since(self.begun);
+        let slice_ns = seen.as_nanos() as u64 / self.slices.len() as u64;
         for outcome in outcomes {
             outcome.slice_ns = slice_ns;
             for lock in &mut outcome.locks {
@@ -189,6 +191,18 @@ mod tests {
         assert_eq!(signs(&[0, 50, 100, 100], 100, 10), ("▁▅██".to_owned(), 1.0));
         assert_eq!(signs(&[0, 0, 300, 100, 200], 100, 3), ("▁██".to_owned(), 2.0));
         assert_eq!(signs(&[], 100, 3).0, "");
+    }
+
+    #[test]
+    fn what_happens_after_the_last_look_is_in_no_slice() {
+        let mut course = Course::begin();
+        course.looked = course.begun + Duration::from_secs(3);
+        course.begun -= Duration::from_secs(3);
+        course.slices = vec![BTreeMap::new(); 2];
+        let mut outcomes =
+            [Observed { pid: 7, locks: vec![lock(10, (1, 1, 1))], ..Observed::default() }];
+        course.tell(&mut outcomes);
+        assert_eq!(outcomes[0].slice_ns, 3_000_000_000);
     }
 
     #[test]
