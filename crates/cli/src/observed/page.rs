@@ -39,24 +39,10 @@ pub(crate) fn page(
     Ok(page::page(&shown(title), &body))
 }
 
-/// inferno writes a script even if told not to.
-fn without_script(svg: &str) -> String {
-    match (svg.find("<script"), svg.split_once("</script>")) {
-        (Some(start), Some((_, rest))) => format!("{}{rest}", &svg[..start]),
-        _ => svg.to_owned(),
-    }
-}
-
 fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
     let folded = report::folded(std::slice::from_ref(outcome));
-    let mut flames = Vec::new();
-    if !folded.is_empty() {
-        flame::draw_still("Holders and waiters", "µs", &folded, &mut flames)
-            .map_err(Failure::new)?;
-    }
-    let flames = String::from_utf8_lossy(&flames);
-    // Drop the XML header, which only a separate file needs.
-    let flames = flames.find("<svg").map(|at| without_script(&flames[at..]));
+    let draw = || flame::draw_still("Holders and waiters", "µs", &folded);
+    let flames = (!folded.is_empty()).then(draw).transpose().map_err(Failure::new)?;
     let advice = outcome.locks.first().and_then(|lock| lock.advice.as_ref());
     let elapsed = time(outcome.elapsed_ns as f64);
     Ok(html! {
@@ -80,9 +66,8 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
 fn table(outcome: &Observed, most: usize) -> Markup {
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     let short = |ns: u64| time(ns as f64);
-    let row = |(number, lock): (usize, &Ranked)| {
+    let row = |lock: &Ranked| {
         page::Row::of([
-            format!("{}", number + 1),
             shown(&lock.name).into(),
             format!("{:.1} %", 100.0 * lock.blocked_ns as f64 / elapsed),
             format!("{:.2}", lock.wait_ns as f64 / elapsed),
@@ -94,10 +79,9 @@ fn table(outcome: &Observed, most: usize) -> Markup {
             if lock.hold.count == 0 { "-".to_owned() } else { short(lock.hold.p50_ns) },
         ])
     };
-    let header =
-        ["", "lock", "blocked", "waiting", "waits", "slept", "P50", "P99", "max", "hold P50"];
+    let header = ["lock", "blocked", "waiting", "waits", "slept", "P50", "P99", "max", "hold P50"];
     html! {
-        (page::table(header, 2, false, outcome.locks.iter().take(most).enumerate().map(row)))
+        (page::table(header, 1, false, outcome.locks.iter().take(most).map(row)))
         p.soft {
             "Blocked: the share of time in which a thread waited for it. Waiting: how many threads did so on \
             average. P50 to max: waits. Hold: hold times of threads that had waited."

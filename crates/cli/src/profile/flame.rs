@@ -14,16 +14,31 @@ pub(crate) fn draw(title: &str, unit: &str, folded: &Folded, to: impl Write) -> 
     with(Options::default(), title, unit, folded, to)
 }
 
-/// Draws them without a script, for a page.
-pub(crate) fn draw_still(
-    title: &str,
-    unit: &str,
-    folded: &Folded,
-    to: impl Write,
-) -> io::Result<()> {
+/// Draws them for a page: without what belongs to a file of its own, without a script and the words that only a script
+/// makes work. Its style applies to it alone, not to the page's other pictures.
+pub(crate) fn draw_still(title: &str, unit: &str, folded: &Folded) -> io::Result<String> {
     let mut options = Options::default();
     options.no_javascript = true;
-    with(options, title, unit, folded, to)
+    let mut svg = Vec::new();
+    with(options, title, unit, folded, &mut svg)?;
+    let svg = String::from_utf8_lossy(&svg);
+    let svg = &svg[svg.find("<svg").unwrap_or(0)..];
+    // inferno writes a script even where it should not.
+    let svg = without(svg, "<script", "</script>");
+    let svg = svg.replacen("<style type=\"text/css\">", STYLE, 1);
+    let svg = svg.replacen("</style>", "}</style>", 1);
+    Ok(svg.replacen("<svg ", "<svg class=\"flames\" ", 1))
+}
+
+/// On the page's own paper, and in its ink.
+const STYLE: &str = "<style>.flames { > rect { fill:none; } > text { fill:currentColor; } #search { display:none; }";
+
+/// A text without its first part from `start` to `end`.
+fn without(text: &str, start: &str, end: &str) -> String {
+    match (text.find(start), text.split_once(end)) {
+        (Some(start), Some((_, rest))) => format!("{}{rest}", &text[..start]),
+        _ => text.to_owned(),
+    }
 }
 
 fn with(
@@ -64,5 +79,19 @@ mod tests {
         {
             assert!(svg.contains(part), "no '{part}'");
         }
+    }
+
+    #[test]
+    fn on_a_page_it_changes_no_other_picture() {
+        let folded = vec![(vec!["holders".to_owned(), "g_lock".to_owned()], 30)];
+        let svg = draw_still("locks", "us", &folded).unwrap();
+        assert!(svg.starts_with("<svg class=\"flames\" "), "{svg}");
+        assert!(!svg.contains("<script") && svg.trim_end().ends_with("</svg>"), "{svg}");
+        let style = svg.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+        let (open, closed) = (style.matches('{').count(), style.matches('}').count());
+        assert!(
+            style.starts_with(".flames {") && style.ends_with("}}") && open == closed,
+            "{style}"
+        );
     }
 }
