@@ -126,7 +126,7 @@ impl Curves {
             for (number, frame) in frames.iter().enumerate() {
                 let x = MARGIN + left + (number % columns) as f64 * (wide + GAP);
                 let y = placed.bottom + (number / columns) as f64 * tall + head;
-                frame.draw(canvas, (x, y), (x + room, y + self.height));
+                frame.draw(canvas, (x, y), (x + room, y + self.height), x - left);
             }
         })
     }
@@ -193,7 +193,8 @@ impl<'a> Frame<'a> {
         names + if self.panel.x.title().is_empty() { 12.0 } else { 30.0 }
     }
 
-    fn draw(&self, canvas: &Canvas<'_>, (left, top): At, (right, bottom): At) {
+    /// Draws it between two corners; its title begins at `from`.
+    fn draw(&self, canvas: &Canvas<'_>, (left, top): At, (right, bottom): At, from: f64) {
         let x = |value: f64| left + self.x.share(value) * (right - left);
         let up = |scale: &Scale<'_>, value: f64| bottom - scale.share(value) * (bottom - top);
         let y = |value: f64| up(&self.y, value);
@@ -202,7 +203,8 @@ impl<'a> Frame<'a> {
                 canvas.block((left, top), (x(*to), bottom), Ink::BAND);
             }
         }
-        self.axes(canvas, (left, top), (right, bottom));
+        self.axes(canvas, (left, top), (right, bottom), from);
+        let mut marks = Vec::new();
 
         for series in &self.panel.series {
             let scale = self.right.as_ref().filter(|_| series.right).unwrap_or(&self.y);
@@ -219,6 +221,8 @@ impl<'a> Frame<'a> {
                 Look::Line if dash > 0 => 3.0,
                 Look::Line => 4.0,
                 Look::Marks => 5.0,
+                // Few enough to tell their colours apart.
+                Look::Dots if series.dots.len() <= 300 => 2.0,
                 _ => 1.0,
             };
             for ((at, range), place) in known.zip(path) {
@@ -226,7 +230,11 @@ impl<'a> Frame<'a> {
                     Look::Bars => {
                         canvas.block((x(at - HALF), place.1), (x(at + HALF), bottom), ink);
                     }
-                    Look::Line | Look::Marks | Look::Dots => canvas.mark(shape, place, size, ink),
+                    Look::Line | Look::Marks => {
+                        canvas.mark(shape, place, size, ink);
+                        marks.push(around(place, size));
+                    }
+                    Look::Dots => canvas.mark(shape, place, size, ink),
                     Look::Curve | Look::Guide | Look::Nothing => {}
                 }
                 if range.low < range.high {
@@ -236,7 +244,7 @@ impl<'a> Frame<'a> {
             }
         }
 
-        let mut words = Words { taken: Vec::new(), from: (left, top), to: (right, bottom) };
+        let mut words = Words { taken: marks, from: (left, top), to: (right, bottom) };
         for note in &self.panel.notes {
             match note {
                 Note::Band(to, name) => {
@@ -263,11 +271,10 @@ impl<'a> Frame<'a> {
         }
     }
 
-    fn axes(&self, canvas: &Canvas<'_>, (left, top): At, (right, bottom): At) {
+    fn axes(&self, canvas: &Canvas<'_>, (left, top): At, (right, bottom): At, from: f64) {
         let panel = self.panel;
         let x = |value: f64| left + self.x.share(value) * (right - left);
         let up = |scale: &Scale<'_>, value: f64| bottom - scale.share(value) * (bottom - top);
-        let from = left - self.left();
         let names = top - 15.0;
         let title = names - if self.has_axis_names() { 17.0 } else { 0.0 };
         let heading = wrapped(&panel.title, NORMAL * 1.1, right - from);
@@ -327,7 +334,12 @@ fn spread_out(labels: &mut [(f64, &str)]) {
     }
 }
 
-/// Places words in a panel without overlaps.
+/// The square that a mark covers.
+fn around((x, y): At, half: f64) -> (At, At) {
+    ((x - half, y - half), (x + half, y + half))
+}
+
+/// Places words in a panel without overlaps, and beside the marks.
 struct Words {
     taken: Vec<(At, At)>,
     from: At,
@@ -452,6 +464,9 @@ mod tests {
         assert_eq!(labels.map(|(y, _)| y), [45.0, 59.0, 90.0]);
         let mut words = Words { taken: Vec::new(), from: (0.0, 0.0), to: (200.0, 100.0) };
         let places = [(); 4].map(|()| words.place((190.0, 50.0), 60.0));
+        let mark = around((90.0, 20.0), 4.0);
+        let mut beside = Words { taken: vec![mark], from: (0.0, 0.0), to: (200.0, 100.0) };
+        assert_eq!(beside.place((50.0, 20.0), 60.0), (59.0, 35.0), "a word hides a mark");
         for (n, (x, y)) in places.iter().enumerate() {
             assert!(*x >= 0.0 && x + 60.0 <= 200.0 && (7.0..=93.0).contains(y), "{places:?}");
             assert!(places[..n].iter().all(|(_, other)| (y - other).abs() >= 14.0), "{places:?}");

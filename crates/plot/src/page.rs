@@ -103,6 +103,12 @@ pub fn chip(colour: &str) -> Markup {
     html! { i.chip style={ "background:" (colour) } {} }
 }
 
+/// A command: a line breaks between its words, never at their hyphens.
+pub fn command(text: &str) -> Markup {
+    let words = text.split(' ').enumerate();
+    html! { code { @for (n, word) in words { @if n > 0 { " " } span.word { (word) } } } }
+}
+
 /// A sentence with code between backticks.
 pub fn marked(sentence: &str) -> Markup {
     html! {
@@ -126,6 +132,7 @@ mod tests {
             (table(["lock", "rate"], 1, false, rows))
             (list(["one"])) (list([] as [&str; 0]))
             (terms([("Rounds", marked("it's `x < y`"))]))
+            (command("run --lock <x>"))
         };
         let page = page("a & b", &body);
         for part in [
@@ -137,6 +144,7 @@ mod tests {
             "<td class=\"words\">a&lt;b</td><td>1</td>",
             "<tr class=\"chosen\"><td class=\"words\">c</td>",
             "<ul><li>one</li></ul>",
+            "<span class=\"word\">run</span> <span class=\"word\">--lock</span> <span",
             "<dt>Rounds</dt><dd>it’s <code>x &lt; y</code></dd>",
         ] {
             assert!(page.contains(part), "no '{part}' in {page}");
