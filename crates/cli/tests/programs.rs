@@ -761,7 +761,7 @@ fn tune_measures_a_program_and_recommends() -> Result<()> {
     for row in ["\nbarging ", "\nfifo, SLO 20us ", "\nfifo, SLO 200us ", "\nfifo, SLO 2ms "] {
         assert!(text.contains(row), "{row}: {text}");
     }
-    assert!(text.contains("\nrecommended for 'work': "), "{text}");
+    assert!(text.contains("recommended for 'work': "), "{text}");
     let value: serde_json::Value = serde_json::from_slice(&fs::read(out.join("tune.json"))?)?;
     let curve = &value["epochs"][0];
     let slos: Vec<_> = curve["by_slo_ns"].as_array().context("an array")?.iter().collect();

@@ -70,7 +70,11 @@ impl Sweep {
         });
         Plot {
             name: name.to_owned(),
-            title: format!("{name}: critical sections of {lines} lines, {} threads", self.threads),
+            title: format!(
+                "{name}: critical sections of {lines} line{}, {} threads",
+                if lines == 1.0 { "" } else { "s" },
+                self.threads
+            ),
             x: Axis::log("mean delay between two critical sections, cycles"),
             left: Axis::log("from the request to the release, µs"),
             right: None,

@@ -162,7 +162,7 @@ fn method(results: &Results, command: &str, date: &str) -> Markup {
         (page::terms([
             ("Machine", html! { (machine(&results.libc)) }),
             ("Date", html! { (date) }),
-            ("Command", html! { code { (command.trim()) } }),
+            ("Command", page::command(command.trim())),
             ("Rounds", html! { (rounds) ", of " (seconds) " s a run (on big and little cores the first third of it is \
                 not counted). Every round runs every lock once, in an order that rotates; a lock is compared with "
                 (GLIBC) " in the same round. Latencies are of all rounds together and include the wait for the lock." }),

@@ -220,7 +220,7 @@ fn method(evaluation: &Evaluation) -> Markup {
         (page::terms([
             ("Machine", html! { (machine(&evaluation.libc)) }),
             ("Date", html! { (evaluation.date) }),
-            ("Command", html! { code { (evaluation.command) } }),
+            ("Command", page::command(&evaluation.command)),
             (tag, slowness),
             ("Runs", html! { (evaluation.rounds) " rounds, each of " (evaluation.seconds) " s after "
                 (evaluation.warmup) " s of warm-up, " (evaluation.threads) " threads, each pinned to one CPU. Every \

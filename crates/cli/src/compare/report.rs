@@ -258,13 +258,13 @@ impl Report<'_> {
         let body = html! {
             h1 { (self.program) " by lock " (page::tag(origin, "")) }
             p.soft { (self.source()) }
-            @for sentence in self.verdict() { p.advice { (sentence) "." } }
+            @for sentence in self.verdict() { p.advice.sentence { (sentence) "." } }
             (page::list(self.notes()))
             @if let Some(svg) = self.plot() { (page::figure(&svg, "")) }
             (page::table(header, 2, false, rows))
             h2 { "How this was measured" }
             (page::terms([
-                ("Command", html! { code { (self.command) } }),
+                ("Command", page::command(&self.command)),
                 ("Rounds", html! { (self.extent()) ". Every round runs each setting once, in an order that rotates. \
                     What disturbs the machine for longer than a round disturbs all of them, and leaves their ratios." }),
                 (&to_base, html! { "the middle of the rounds’ ratios (Hodges and Lehmann), in times as good; "

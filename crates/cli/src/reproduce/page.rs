@@ -9,7 +9,7 @@ use maud::{Markup, html};
 pub(super) fn page(all: &[Done], command: &str, plots: &[(&str, &str, String)]) -> String {
     let body = html! {
         h1 { "The papers’ figures " (page::tag("simulated", "")) }
-        p.soft { code { (command) } }
+        p.soft { (page::command(command)) }
         pre { (super::summary(all)) }
         @for done in all { (figure(done, plots)) }
     };

@@ -254,7 +254,7 @@ fn report(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]
         @for note in notes(plan, rows) { p { "Note: " (note) } }
         h2 { "How this was simulated" }
         (page::terms([
-            ("Command", html! { code { (command) } }),
+            ("Command", page::command(command)),
             ("Runs", html! { (plan.runs.len()) ": a run for each seed; figures are medians over the seeds, bars \
                 their range. The same command gives the same figures." }),
             ("Figures", html! { "Throughput: the workload’s operations per second. Latency: of an operation, from \

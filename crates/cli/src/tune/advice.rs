@@ -22,10 +22,21 @@ const FEW: u64 = 1000;
 pub(crate) struct Advice {
     /// The SLO, ns; `None` if no SLO can be kept.
     pub(crate) slo_ns: Option<u64>,
-    /// The recommendation with its reason, in one sentence.
+    /// The SLO with its reason, or why none is recommended, in one sentence.
     pub(crate) reason: String,
     /// Further notes, one sentence each.
     pub(crate) notes: Vec<String>,
+}
+
+impl Advice {
+    /// The recommendation as a sentence; `epoch` is what it is for, if that isn't clear.
+    pub(crate) fn sentence(&self, epoch: Option<&str>) -> String {
+        let of = epoch.map_or(String::new(), |epoch| format!(" for '{epoch}'"));
+        match self.slo_ns {
+            Some(_) => format!("recommended{of}: {}", self.reason),
+            None => format!("no SLO is recommended{of}: {}", self.reason),
+        }
+    }
 }
 
 /// `1.23 M/s`.
@@ -88,8 +99,8 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
         _ if let Some(((slo, point), (lock, other))) = refused => {
             refusal(curve, (*slo, point), (lock.as_str(), other))
         }
-        _ if curve.classes.is_none() => "none: SLOs make no difference here".to_owned(),
-        _ => format!("none: no SLO from {} was kept", range(&[slos[0].0, slos[slos.len() - 1].0])),
+        _ if curve.classes.is_none() => "SLOs make no difference here".to_owned(),
+        _ => format!("no SLO from {} was kept", range(&[slos[0].0, slos[slos.len() - 1].0])),
     };
     let mut notes = Vec::new();
     if let Some((_, point)) = chosen {
@@ -140,13 +151,11 @@ fn refusal(curve: &Curve, (slo, point): (u64, &Point), (lock, other): (&str, &Po
     );
     if other.rate.median >= point.rate.median {
         let (more, less) = (rate(other), rate(point));
-        return format!(
-            "none: throughput under {lock} is no lower, {more} against {less}, and {tails}"
-        );
+        return format!("throughput under {lock} is no lower, {more} against {less}, and {tails}");
     }
     let range = |point: &Point| format!("{} to {}", si(point.rate.min), si(point.rate.max));
     format!(
-        "none: noise hides whether an SLO gives more throughput than {lock} ({} against {} a second in single \
+        "noise hides whether an SLO gives more throughput than {lock} ({} against {} a second in single \
          rounds), and {tails}",
         range(point),
         range(other)
@@ -200,8 +209,9 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
     }
     let all = slos.iter().map(|(_, point)| point).chain(curve.locks.iter().map(|(_, p)| p));
     if let Some(fewest) = all.map(|point| point.executions).min().filter(|&fewest| fewest < FEW) {
+        let fewest = if fewest == 0 { "none".to_owned() } else { format!("only {fewest}") };
         notes.push(format!(
-            "few executions: a run had only {fewest} on {cores}, so {at} is uncertain; let the program run longer"
+            "few executions: a run had {fewest} on {cores}, so {at} is uncertain; let the program run longer"
         ));
     }
     notes
@@ -224,6 +234,16 @@ mod tests {
             executions: 50_000,
             verdict,
         }
+    }
+
+    #[test]
+    fn a_recommendation_reads_as_a_sentence() {
+        let advice =
+            |slo_ns, reason: &str| Advice { slo_ns, reason: reason.into(), notes: Vec::new() };
+        let some = advice(Some(20_000), "SLO 20us: ...");
+        assert_eq!(some.sentence(Some("get")), "recommended for 'get': SLO 20us: ...");
+        let none = advice(None, "noise hides it");
+        assert_eq!(none.sentence(None), "no SLO is recommended: noise hides it");
     }
 
     fn curve(slos: &[(u64, f64, f64, Verdict)]) -> Curve {
@@ -272,7 +292,7 @@ mod tests {
         assert!(advice.notes.iter().any(|note| note.starts_with("missed: 200us:")));
         let advice = advise(&curve(&[(10, 1e3, 60.0, Infeasible), (20, 1e3, 60.0, Infeasible)]));
         assert_eq!(advice.slo_ns, None);
-        assert_eq!(advice.reason, "none: no SLO from 10us to 20us was kept");
+        assert_eq!(advice.reason, "no SLO from 10us to 20us was kept");
     }
 
     #[test]
@@ -281,13 +301,13 @@ mod tests {
         curve.locks.push(("slo".into(), point(160e3, 80.0, Kept)));
         let advice = advise(&curve);
         assert_eq!(advice.slo_ns, None);
-        let expected = "none: throughput under slo is no lower, 160 k/s against 150 k/s, and P99 on little \
+        let expected = "throughput under slo is no lower, 160 k/s against 150 k/s, and P99 on little \
                         cores is 80.0 µs there, and 99.0 µs with SLO 100us";
         assert_eq!(advice.reason, expected);
         // Higher throughput on average, but not in every round.
         curve.locks[1].1.rate = Spread::of(&[100e3, 140e3, 155e3]).unwrap();
         let reason = advise(&curve).reason;
-        assert!(reason.starts_with("none: noise hides whether an SLO gives more"), "{reason}");
+        assert!(reason.starts_with("noise hides whether an SLO gives more"), "{reason}");
         // The other lock has longer waits, so the choice is the user's.
         curve.locks[1].1.slow = Spread::of(&[120e3]).unwrap();
         assert_eq!(advise(&curve).slo_ns, Some(100_000));
@@ -318,10 +338,7 @@ mod tests {
         let mut one_class = curve(&[(100, 150e3, 99.0, Kept)]);
         one_class.classes = None;
         let advice = advise(&one_class);
-        assert_eq!(
-            (advice.slo_ns, &advice.reason[..]),
-            (None, "none: SLOs make no difference here")
-        );
+        assert_eq!((advice.slo_ns, &advice.reason[..]), (None, "SLOs make no difference here"));
         assert!(advice.notes[0].starts_with("all executions ended on one class"));
         let contradicted = notes(&[(100, 150e3, 99.0, Infeasible), (200, 200e3, 199.0, Kept)]);
         assert!(

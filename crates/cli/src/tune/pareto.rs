@@ -7,7 +7,7 @@ use comfy_table::Table;
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::{self, si, time};
 use lockwright_numbers::units::word;
-use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style};
+use lockwright_plot::{Axis, Curves, Head, Ink, Look, Note, Panel, Series, Style};
 
 /// A setting with its figures.
 pub(crate) struct Choice<'a> {
@@ -83,7 +83,7 @@ pub(crate) fn picture(curve: &Curve, lock: &str, source: &str, origin: &str) -> 
     }
     let number = |choice: &Choice<'_>| key.iter().position(|name| name == choice.lock);
     let best = Style::of(key.len(), Look::Marks);
-    let panel = |title: &str, name: String, of: &dyn Fn(&Point) -> Option<Spread>| {
+    let panel = |title: &str, axis: String, of: &dyn Fn(&Point) -> Option<Spread>| {
         let series = |choice: &Choice<'_>, style| {
             let dots = vec![(choice.point.slow.median, range(of(choice.point)?))];
             Some(Series { style, right: false, dots })
@@ -91,12 +91,18 @@ pub(crate) fn picture(curve: &Curve, lock: &str, source: &str, origin: &str) -> 
         let all = choices
             .iter()
             .filter_map(|choice| series(choice, Style::of(number(choice)?, Look::Marks)));
-        // A smaller mark on top of the other.
+        // A smaller mark on top of the other, and its name.
         let small = Style { look: Look::Line, ..best.dashed(1) };
         let unbeaten = choices.iter().filter(|choice| choice.beaten_by.is_none());
-        let unbeaten = unbeaten.filter_map(|choice| series(choice, small));
+        let at = |choice: &Choice<'_>| Some((choice.point.slow.median, of(choice.point)?.median));
+        let places = unbeaten.filter_map(|choice| Some((choice, at(choice)?)));
+        let name =
+            |(choice, (x, y)): (&Choice<'_>, _)| Note::Words(x, y, choice.name.clone(), Ink::TEXT);
+        let notes = places.clone().map(name).collect();
+        let unbeaten = places.map(|(_, place)| Series::exact(small, [place]));
         let x = Axis::log(format!("{}, {}", curve.percentile, curve.slow_cores()), time);
-        Panel::new(title, x, Axis::linear(name, si), all.chain(unbeaten).collect())
+        let panel = Panel::new(title, x, Axis::linear(axis, si), all.chain(unbeaten).collect());
+        Panel { notes, ..panel }
     };
     let panels = vec![
         panel("Throughput by latency", "executions per second".into(), &|point| Some(point.rate)),
@@ -164,9 +170,13 @@ mod tests {
     #[test]
     fn the_picture_has_both_panels_and_marks_the_best() {
         let svg = picture(&with_energy(), "asl", "rapl", "real: a machine");
-        for part in
-            ["executions per joule (rapl)", "executions per second", "beaten by none", "barging"]
-        {
+        for part in [
+            "executions per joule (rapl)",
+            "executions per second",
+            "beaten by none",
+            "barging",
+            ">asl, SLO 25us<",
+        ] {
             assert!(svg.contains(part), "no '{part}' in {svg}");
         }
     }

@@ -73,8 +73,8 @@ impl Report<'_> {
         for curve in self.curves {
             let _ = writeln!(text, "\nepoch '{}'\n{}", curve.epoch, table(curve, self.lock));
             let advice = advise(curve);
-            let reason = format!("recommended for '{}': {}", curve.epoch, advice.reason);
-            let _ = writeln!(text, "{}", output::wrapped(&reason));
+            let sentence = advice.sentence(Some(&curve.epoch));
+            let _ = writeln!(text, "{}", output::wrapped(&sentence));
             for note in &advice.notes {
                 text += &output::beside("  - ", note);
             }
@@ -112,8 +112,7 @@ impl Report<'_> {
             files.push((name, svg));
         }
         for (number, curve) in self.curves.iter().enumerate().filter(|_| self.pareto) {
-            let (source, origin) = (self.energy.kind().word(), self.source());
-            let svg = pareto::picture(curve, self.lock, source, &origin);
+            let svg = self.pareto_picture(curve);
             let number = if number == 0 { String::new() } else { format!("-{}", number + 1) };
             files.push((format!("tune-pareto{number}.svg"), svg));
         }
@@ -126,6 +125,10 @@ impl Report<'_> {
             Ok(path)
         };
         files.into_iter().map(write).collect()
+    }
+
+    fn pareto_picture(&self, curve: &Curve) -> String {
+        pareto::picture(curve, self.lock, self.energy.kind().word(), &self.source())
     }
 
     fn json(&self) -> Value {
@@ -188,17 +191,18 @@ impl Report<'_> {
             @if let Some(why) = self.incomplete { (page::warning(format!("Incomplete: {why}."))) }
             @for (curve, (advice, svg)) in self.curves.iter().zip(figures) {
                 h2 { "Epoch " (curve.epoch) }
-                p.advice { "Recommended: " (advice.reason) "." }
+                p.advice.sentence { (advice.sentence(None)) "." }
                 (page::list(&advice.notes))
                 (page::figure(svg, ""))
                 @let (header, rows) = cells(curve, self.lock);
                 (page::table(header, 1, true, rows.into_iter().map(|(slo, row)| page::Row {
                     chosen: slo.is_some() && slo == advice.slo_ns, ..page::Row::of(row)
                 })))
+                @if self.pareto { (page::figure(&self.pareto_picture(curve), NOT_BEATEN)) }
             }
             h2 { "How this was measured" }
             (page::terms([
-                ("Command", html! { code { (self.command) } }),
+                ("Command", page::command(&self.command)),
                 ("Runs", html! { (self.extent()) ". Every round runs each setting once, in an order that rotates; \
                     figures are medians over the rounds, bars their range." }),
                 ("Figures", html! { "Throughput: executions of the epoch per second. Latency: at the epoch’s \
@@ -214,6 +218,9 @@ impl Report<'_> {
         page::page(&format!("lockwright tune: {}", self.program), &body)
     }
 }
+
+/// What a setting is that is beaten by none.
+const NOT_BEATEN: &str = "Beaten by none, and named: no other setting is as good in throughput, latency and energy, and better in one of them.";
 
 /// A row of the table.
 type Cells = [String; 7];

@@ -173,7 +173,7 @@ fn method(evaluation: &Evaluation) -> Markup {
         (page::terms([
             ("Machine", html! { (machine(&evaluation.libc)) }),
             ("Date", html! { (evaluation.date) }),
-            ("Command", html! { code { (evaluation.command) } }),
+            ("Command", page::command(&evaluation.command)),
             ("Rounds", html! { (evaluation.rounds) ", of " (evaluation.seconds) " s a run; a first run of each program \
                 isn’t counted. Every round runs every lock once, in an order that rotates; a lock is compared with glibc \
                 in the same round." }),
