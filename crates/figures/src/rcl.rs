@@ -72,7 +72,7 @@ impl Sweep {
             name: name.to_owned(),
             title: format!(
                 "{name}: critical sections of {lines} line{}, {} threads",
-                if lines == 1.0 { "" } else { "s" },
+                if lines > 1.0 { "s" } else { "" },
                 self.threads
             ),
             x: Axis::log("mean delay between two critical sections, cycles"),
