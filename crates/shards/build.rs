@@ -9,7 +9,7 @@ use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 
 /// The first is there in the project alone.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 25] = [
     "../platform/src",
     "../locks/src",
     "../numbers/src",
@@ -31,6 +31,11 @@ const SOURCES: [&str; 20] = [
     "../observe/src",
     "../energy/src",
     "../bench/src",
+    "../demo/src",
+    "../../eval",
+    "../../tests/src",
+    "../../xtask/src/eval.rs",
+    "../../xtask/src/eval",
     "../../Cargo.lock",
 ];
 

@@ -143,7 +143,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     let results = measure_all(&program, &args)?;
     let out = args.out.clone().unwrap_or_else(|| target.join("demo"));
     fs::create_dir_all(&out).with_context(|| format!("cannot make '{}'", out.display()))?;
-    let command = format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" "));
+    let command = format!("cargo xtask {}", crate::shown_words().join(" "));
     for (name, text) in [
         ("report.html", report::report(&results, command.trim())?),
         ("picture.svg", picture::svg(&results, &report::machine(&results.libc))),
@@ -360,7 +360,11 @@ impl Rounds<'_> {
             Some(_) => "big and little".into(),
         };
         self.bar.set_message(format!("{}, {what}, {}", setting.name(), subject.name()));
-        let run = self.meter.watch(|| self.program.run(setting, subject, cores, round as u64));
+        let run = self.meter.watch(|| {
+            let run = self.program.run(setting, subject, cores, round as u64)?;
+            let ours = run.cpu_seconds;
+            Ok((run, ours))
+        });
         self.bar.inc(1);
         run.inspect_err(|_| self.bar.abandon())
     }

@@ -8,41 +8,36 @@
 mod chart;
 mod drivers;
 mod figures;
+mod kept;
 mod machine;
+mod measure;
 mod programs;
 mod report;
 
-use crate::demo::{self, measure::busy_seconds, stats::spread};
+use crate::No;
+use crate::demo;
 use crate::test::install_packages;
-use crate::{Interrupted, No};
 use anyhow::{Context, Result, ensure};
-use drivers::{Database, Driver, NO_LIMIT_NS, Subject};
-use figures::{Point, Results};
+use drivers::{Database, Driver};
+use figures::Results;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use kept::Place;
 use lockwright_bench::split;
 use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_shards::{Flags, Merge, Session};
 use lockwright_tests::target_dir;
 use lockwright_text::table::{plain, right, table};
 use machine::Machine;
+use measure::{Measured, Plan, measure};
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// The packages that the drivers need.
 const PACKAGES: [&str; 3] = ["build-essential", "libkyotocabinet-dev", "libleveldb-dev"];
-
-/// The lock whose epochs have SLOs.
-const ASL: &str = "asl";
-
-/// Number of preliminary runs of FIFO. Their median determines the SLOs.
-const LOOKS: usize = 3;
-
-/// SLOs as multiples of FIFO's P99 on little cores. There is also a run without a limit.
-const FACTORS: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
-const FACTORS_QUICK: [f64; 2] = [0.0, 4.0];
 
 /// Flags.
 #[derive(clap::Args)]
@@ -93,6 +88,14 @@ struct Databases {
     /// One round of 0.15 s: shows that everything works; no verdicts.
     #[arg(long, conflicts_with_all = ["time", "warmup", "rounds"])]
     quick: bool,
+    #[command(flatten)]
+    shards: Flags,
+}
+
+impl Databases {
+    fn threads(&self, machine: &Machine) -> usize {
+        self.threads.unwrap_or_else(|| machine.classes.iter().map(|class| class.cpus.len()).sum())
+    }
 }
 
 fn threads(text: &str) -> Result<usize, String> {
@@ -113,28 +116,34 @@ struct Evaluation {
     quick: bool,
     /// Did the program's operations have epochs?
     epochs: bool,
-    libc: String,
+    /// The machine that measured, in words.
+    host: String,
     command: String,
     date: String,
     /// Was it interrupted by Ctrl-C? Then some rounds or databases are missing.
     interrupted: bool,
     /// The share of the machine that other programs used, 0 to 1.
     disturbance: f64,
+    /// Which machine measured what, if more than one did.
+    notes: Vec<String>,
 }
 
-pub(crate) fn main(args: Args) -> Result<()> {
+/// `merged`: the shards whose report is to be made.
+pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<()> {
     match args.suite {
-        Suite::LibaslApps(args) => databases(args),
-        Suite::Programs(args) => programs::main(args),
+        Suite::LibaslApps(args) => databases(args, merged),
+        Suite::Programs(args) => programs::main(args, merged),
     }
 }
 
-fn databases(mut args: Databases) -> Result<()> {
+fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
     if args.quick {
         (args.time, args.warmup, args.rounds) = (0.15, 0.05, 1);
     }
     let machine = Machine::parse(&args.emulate)?;
-    machine.check_here()?;
+    if merged.is_none() {
+        machine.check_here()?;
+    }
     let mut databases: Vec<Database> = Vec::new();
     for id in &args.db {
         let database = Database::find(id)?;
@@ -144,17 +153,37 @@ fn databases(mut args: Databases) -> Result<()> {
     }
     args.lock = args.lock.iter().flat_map(|locks| split(locks)).collect();
     args.lock.iter().try_for_each(|lock| check_lock(lock))?;
-    install_packages(&PACKAGES)?;
-    let target = target_dir()?;
-    demo::build(&target)?;
-    let drivers = databases
-        .into_iter()
-        .map(|database| Driver::new(database, &args, &machine))
-        .collect::<Result<Vec<_>>>()?;
+    let plan = Plan {
+        databases,
+        locks: args.lock.clone(),
+        threads: args.threads(&machine),
+        machine,
+        seconds: args.time,
+        warmup: args.warmup,
+        rounds: args.rounds,
+        quick: args.quick,
+    };
+    let usual = || Ok(target_dir()?.join("eval/libasl-apps"));
+    let (output, whole) = (args.out.as_deref(), "a database");
+    let place = Place::open(&args.shards, output, merged, plan.inputs(), whole, usual)?;
+    let jobs = (0..plan.databases.len()).flat_map(|database| plan.jobs(database));
+    place.session.complete(&jobs.collect::<Vec<_>>())?;
+    let drivers = drivers(&plan, &args, &place.session)?;
 
-    let evaluation = measure(&drivers, &args, machine)?;
-    let out = args.out.clone().unwrap_or_else(|| target.join("eval/libasl-apps"));
-    let page = report::write(&evaluation, &out)?;
+    let interrupted = interruption()?;
+    let measured = measure(&plan, &drivers, &place.session, &interrupted)?;
+    if place.session.is_part() {
+        if measured.interrupted {
+            return Err(place.interrupted("the rounds that were complete are kept").into());
+        }
+        print!("{}", place.session.summary());
+        return Ok(());
+    }
+    if measured.results.is_empty() {
+        return Err(place.interrupted("no round was complete: nothing to report").into());
+    }
+    let evaluation = Evaluation::of(plan, measured, &place);
+    let page = place.report.as_deref().map(|out| report::write(&evaluation, out)).transpose()?;
 
     print!("{}", bars(&evaluation));
     println!(
@@ -162,18 +191,34 @@ fn databases(mut args: Databases) -> Result<()> {
         evaluation.machine.tag(),
         evaluation.machine.spec
     );
+    evaluation.notes.iter().for_each(|note| println!("{note}"));
     if let Some(warning) = demo::stats::disturbed(evaluation.disturbance) {
         eprintln!("warning: {warning}\nhint: run it again on a quiet machine");
     }
-    println!("report: {}", page.display());
+    if let Some(page) = page {
+        println!("report: {}", page.display());
+    }
     if evaluation.interrupted {
-        return Err(Interrupted("the report has the rounds that were complete").into());
+        return Err(place.interrupted("the report has the rounds that were complete").into());
     }
     let missed = evaluation.bars().iter().filter(|bar| bar.met == Some(false)).count();
     if missed > 0 && !args.quick {
         return Err(No(format!("{missed} bars missed: see the table")).into());
     }
     Ok(())
+}
+
+/// The drivers of those databases of which something is to be measured here.
+fn drivers(plan: &Plan, args: &Databases, session: &Session) -> Result<Vec<Option<Driver>>> {
+    let is_left = |place: &usize| plan.is_left(*place, session);
+    if (0..plan.databases.len()).any(|place| is_left(&place)) {
+        install_packages(&PACKAGES)?;
+        demo::build(&target_dir()?)?;
+    }
+    let driver = |(place, database): (usize, &Database)| {
+        is_left(&place).then(|| Driver::new(*database, args, &plan.machine)).transpose()
+    };
+    plan.databases.iter().enumerate().map(driver).collect()
 }
 
 /// Checks that the lock exists. The library checks its options.
@@ -188,6 +233,29 @@ fn check_lock(lock: &str) -> Result<()> {
 }
 
 impl Evaluation {
+    /// Of measurements of which a round is whole.
+    fn of(plan: Plan, measured: Measured, place: &Place) -> Self {
+        let Measured { results, circumstances, interrupted } = measured;
+        let names: Vec<String> =
+            plan.databases.iter().map(|database| database.name.to_owned()).collect();
+        Self {
+            epochs: results.iter().all(|one| one.points[0].runs[0].epochs),
+            results,
+            machine: plan.machine,
+            threads: plan.threads,
+            seconds: plan.seconds,
+            warmup: plan.warmup,
+            rounds: plan.rounds,
+            quick: plan.quick,
+            host: circumstances.machine,
+            command: place.command(),
+            date: circumstances.date,
+            interrupted,
+            disturbance: circumstances.disturbance.share(),
+            notes: place.session.shared_out(&names),
+        }
+    }
+
     fn bars(&self) -> Vec<figures::Bar> {
         self.results.iter().flat_map(Results::bars).collect()
     }
@@ -201,121 +269,6 @@ fn bars(evaluation: &Evaluation) -> String {
     }
     right(&mut table, 1..2);
     plain(&table)
-}
-
-/// The subjects for one database: the plain locks, and asl with its SLOs once FIFO's latency is known.
-fn subjects(locks: &[String], base_ns: u64, quick: bool) -> Vec<Subject> {
-    let factors: &[f64] = if quick { &FACTORS_QUICK } else { &FACTORS };
-    let mut subjects: Vec<Subject> = Vec::new();
-    for lock in locks {
-        if lock.split(':').next() != Some(ASL) {
-            subjects.push(Subject { lock: lock.clone(), slo_ns: None });
-            continue;
-        }
-        let slos = factors.iter().map(|factor| match factor {
-            0.0 => 0,
-            _ => figures::round(base_ns as f64 * factor),
-        });
-        for slo_ns in slos.chain([NO_LIMIT_NS]) {
-            subjects.push(Subject { lock: lock.clone(), slo_ns: Some(slo_ns) });
-        }
-    }
-    let mut unique = Vec::new();
-    for subject in subjects {
-        if !unique.contains(&subject) {
-            unique.push(subject);
-        }
-    }
-    unique
-}
-
-fn measure(drivers: &[Driver], args: &Databases, machine: Machine) -> Result<Evaluation> {
-    let looks = if args.quick { 1 } else { LOOKS };
-    let swept = args.lock.iter().filter(|lock| lock.split(':').next() == Some(ASL)).count();
-    let of_asl = if args.quick { FACTORS_QUICK.len() } else { FACTORS.len() };
-    let runs_each = (args.lock.len() + swept * of_asl) * args.rounds as usize + looks;
-    let total = (drivers.len() * runs_each) as u64;
-    let length = args.time + args.warmup;
-    eprintln!(
-        "measuring ({}): {total} runs of {length:.2} s, about {:.0} s in all",
-        machine.tag(),
-        total as f64 * (length + 0.4)
-    );
-    let bar = progress(total)?;
-    let interrupted = interruption()?;
-    let mut meter = Meter::start();
-    let mut run = |driver: &Driver, subject: &Subject, round: u32| {
-        bar.set_message(format!(
-            "{}, {}, {}",
-            driver.database.name,
-            subject.name(),
-            if round == 0 { "first look".into() } else { format!("round {round}") }
-        ));
-        let run = match round {
-            0 => driver.first_look(subject),
-            _ => driver.run(subject, u64::from(round)),
-        };
-        let run = run.inspect_err(|_| bar.abandon())?;
-        meter.ours += run.cpu_seconds;
-        bar.inc(1);
-        Ok::<_, anyhow::Error>(run)
-    };
-
-    let fifo = Subject { lock: "fifo".into(), slo_ns: None };
-    let mut results = Vec::new();
-    for driver in drivers {
-        let looks = (0..looks)
-            .map(|_| run(driver, &fifo, 0))
-            .map(|look| Ok(look?.classes[machine.little()].latency.quantile(0.99) as f64))
-            .collect::<Result<Vec<_>>>()?;
-        let base_ns = spread(&looks).median as u64;
-        let subjects = subjects(&args.lock, base_ns, args.quick);
-        let mut points: Vec<_> =
-            subjects.into_iter().map(|subject| Point { subject, runs: Vec::new() }).collect();
-        'rounds: for round in 0..args.rounds {
-            for turn in 0..points.len() {
-                if interrupted.load(Ordering::Relaxed) {
-                    break 'rounds;
-                }
-                let index = (turn + round as usize) % points.len();
-                let done = run(driver, &points[index].subject, round + 1)?;
-                points[index].runs.push(done);
-            }
-        }
-        // Only whole rounds, because comparisons are within rounds.
-        let rounds = points.iter().map(|point| point.runs.len()).min().unwrap_or(0);
-        points.iter_mut().for_each(|point| point.runs.truncate(rounds));
-        if rounds > 0 {
-            results.push(Results { database: driver.database, points, machine: machine.clone() });
-        }
-        if interrupted.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    bar.finish_and_clear();
-    let Some(first) = results.first().map(|results| &results.points[0].runs[0]) else {
-        return Err(Interrupted("no round was complete: nothing to report").into());
-    };
-    Ok(Evaluation {
-        libc: first.libc.clone(),
-        epochs: first.epochs,
-        results,
-        machine,
-        threads: drivers[0].threads,
-        seconds: args.time,
-        warmup: args.warmup,
-        rounds: args.rounds,
-        quick: args.quick,
-        command: command(),
-        date: demo::report::date()?,
-        interrupted: interrupted.load(Ordering::Relaxed),
-        disturbance: meter.share(),
-    })
-}
-
-/// Our command line.
-fn command() -> String {
-    format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" "))
 }
 
 /// A progress bar for this number of runs.
@@ -344,28 +297,6 @@ fn interruption() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// Measures how much of the machine other programs use.
-struct Meter {
-    busy: Option<f64>,
-    start: Instant,
-    /// CPU seconds of our own runs.
-    ours: f64,
-}
-
-impl Meter {
-    fn start() -> Meter {
-        Meter { busy: busy_seconds(), start: Instant::now(), ours: 0.0 }
-    }
-
-    /// 0 to 1.
-    fn share(&self) -> f64 {
-        let (Some(before), Some(after)) = (self.busy, busy_seconds()) else { return 0.0 };
-        let cpus = thread::available_parallelism().map_or(1, usize::from) as f64;
-        let machine = self.start.elapsed().as_secs_f64() * cpus;
-        ((after - before - self.ours) / machine).clamp(0.0, 1.0)
-    }
-}
-
 /// Writes the files that every report ends with; the answer is the page's path.
 fn finish(out: &Path, summary: &Value, readme: &str, page: &str) -> Result<PathBuf> {
     save(&out.join("summary.json"), &(serde_json::to_string_pretty(summary)? + "\n"))?;
@@ -381,19 +312,4 @@ pub(crate) fn save(path: &Path, text: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn asl_is_run_at_each_slo_and_others_once() {
-        let locks = ["fifo".to_owned(), "asl".into(), "asl-max".into(), "fifo".into()];
-        let of = |quick| {
-            let subjects = subjects(&locks, 1234, quick);
-            subjects.iter().map(|s| (s.lock.clone(), s.slo_ns)).collect::<Vec<_>>()
-        };
-        let slos: Vec<_> = of(false).iter().filter_map(|(_, slo)| *slo).collect();
-        assert_eq!(slos, [0, 620, 1200, 2500, 4900, 9900, NO_LIMIT_NS]);
-        assert_eq!(of(false).len(), 2 + slos.len());
-        assert_eq!(of(true).len(), 2 + 3);
-    }
-}
+mod tests;

@@ -69,7 +69,7 @@ enum Command {
     Weaken(weaken::Args),
     /// Compile the program that `lockwright kernel` loads into the kernel (needs clang), and compare it with the committed one.
     Bpf(bpf::Args),
-    /// Make one report of the shards of a fit.
+    /// Make one report of the shards of an evaluation or a fit.
     Merge(shards::Args),
     /// Fit a simulated machine's unpublished figures to the papers' results, and write them to its profile.
     Fit(fit::Args),
@@ -89,7 +89,7 @@ impl std::error::Error for No {}
 
 /// Ctrl-C was pressed, and the results so far are kept: exit code 130.
 #[derive(Debug)]
-struct Interrupted(&'static str);
+struct Interrupted(String);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,7 +100,7 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words = shown_words();
     let args = Args::try_parse().unwrap_or_else(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
@@ -127,6 +127,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// The words of this command, as far as they can be shown: not all paths are text.
+fn shown_words() -> Vec<String> {
+    let words = std::env::args_os().skip(1);
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Makes the report of shards, using the command that made them.
 fn merge(shards: Merge) -> anyhow::Result<()> {
     let words = std::iter::once("cargo xtask".to_owned()).chain(shards.words());
@@ -134,11 +140,9 @@ fn merge(shards: Merge) -> anyhow::Result<()> {
         anyhow::anyhow!("cargo xtask doesn't know the command that made the shards")
     })?;
     match args.command {
-        command @ Command::Fit(_) => run(command, Some(shards)),
+        command @ (Command::Eval(_) | Command::Fit(_)) => run(command, Some(shards)),
         // The files' author must not be able to choose any other command.
-        _ => anyhow::bail!(
-            "the shards are from a command that makes none\nhint: cargo xtask fit makes shards"
-        ),
+        _ => Err(shards::refused(&shards.words().join(" "))),
     }
 }
 
@@ -146,7 +150,7 @@ fn merge(shards: Merge) -> anyhow::Result<()> {
 fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
     match command {
         Command::Demo(args) => demo::main(args),
-        Command::Eval(args) => eval::main(args),
+        Command::Eval(args) => eval::main(args, shards),
         Command::Choosing(args) => choosing::main(args),
         Command::Test(args) => test::main(args),
         Command::Soak(args) => soak::main(args),

@@ -150,7 +150,8 @@ pub fn main(
             text += &format!("\n{}", report::bars(&plan, &verdicts));
         }
         let mut notes = report::notes(&plan, &measured);
-        notes.extend(machines(&plan, &session));
+        let points: Vec<String> = plan.rows.iter().map(|row| row.point.label()).collect();
+        notes.extend(session.shared_out(&points));
         text + &format!("\n{}\n", wrapped(&notes.join("\n")))
     };
     print!("{}", text(args.wide));
@@ -225,36 +226,10 @@ fn open(plan: &plan::Plan, args: &Args, merged: Option<Merge>) -> Result<Session
         return Ok(merged.session(&plan)?);
     }
     let here = Machine::here().host();
-    let plan = named(std::env::args().skip(1).collect());
+    let plan = named(lockwright_shards::words()?);
     let session = args.shards.open(&plan, args.out.as_deref(), || here.clone())?;
-    match session.machines().first() {
-        Some((shard, machine)) if *machine != here => bail!(
-            "shard {shard} was begun on another machine ({machine}); all rounds of a point need the same machine\n\
-             hint: go on there, or begin it here in another folder"
-        ),
-        _ => Ok(session),
-    }
-}
-
-/// Describes which machine measured which points, if there is more than one machine.
-fn machines(plan: &plan::Plan, session: &Session) -> Vec<String> {
-    let mut of: Vec<(&str, Vec<String>)> = Vec::new();
-    for (shard, machine) in session.machines() {
-        let owned = (0..plan.rows.len()).filter(|row| session.owner(*row) == shard);
-        let points = owned.map(|row| plan.rows[row].point.label());
-        match of.iter_mut().find(|(known, _)| *known == machine) {
-            Some((_, all)) => all.extend(points),
-            None => of.push((machine, points.collect())),
-        }
-    }
-    of.retain(|(_, points)| !points.is_empty());
-    if of.len() < 2 {
-        return Vec::new();
-    }
-    let line = |(machine, points): (&str, Vec<String>)| {
-        format!("machine: {machine}: it measured {}", points.join("; "))
-    };
-    of.into_iter().map(line).collect()
+    session.stays_on(&here, "a point")?;
+    Ok(session)
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {

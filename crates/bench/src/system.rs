@@ -2,7 +2,7 @@
 
 use crate::names::misspelt_class;
 use lockwright_native::topology::Topology;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -278,7 +278,12 @@ pub fn interrupted() -> bool {
 
 /// The command as a shell takes it, without folders: those are nobody's business.
 pub fn command_line() -> String {
-    shown_command(std::env::args())
+    shown_command(words_shown(std::env::args_os()))
+}
+
+/// Words as far as they can be shown: not all paths are text.
+fn words_shown(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
+    words.map(|word| word.to_string_lossy().into_owned())
 }
 
 /// A command's words for reports, starting with the program's name.

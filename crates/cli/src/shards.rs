@@ -38,7 +38,7 @@ pub(crate) fn session(
     if flags.are_unused() {
         return Ok(Session::transient()); // the inputs may be long
     }
-    let plan = Plan::new("lockwright", std::env::args().skip(1), inputs);
+    let plan = Plan::new("lockwright", lockwright_shards::words().map_err(failure)?, inputs);
     flags.open(&plan, output, || Machine::here().host()).map_err(failure)
 }
 

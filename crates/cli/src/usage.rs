@@ -17,7 +17,7 @@ pub(crate) fn parse<P: Parser + CommandFactory>() -> Result<P, Failure> {
 
 fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
     let name = P::command().get_name().to_owned();
-    let subcommand = std::env::args().nth(1).filter(|argument| {
+    let subcommand = first_word().filter(|argument| {
         P::command().get_subcommands().any(|known| known.get_name() == argument)
     });
     let help = subcommand.map_or(format!("{name} --help"), |word| format!("{name} {word} --help"));
@@ -37,6 +37,11 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
             None => failure.hint(help),
         },
     }
+}
+
+/// The subcommand, if it may be one: the first word, if it is text.
+fn first_word() -> Option<String> {
+    std::env::args_os().nth(1)?.into_string().ok()
 }
 
 /// The subcommand that the user meant: clap's own distance doesn't find `run` for `rnu`.
@@ -60,7 +65,7 @@ fn namesake<P: CommandFactory>(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let (command, word) = (P::command(), std::env::args().nth(1)?);
+    let (command, word) = (P::command(), first_word()?);
     let subcommand = command.get_subcommands().find(|known| known.get_name() == word)?;
     let has = |flag: &str| {
         subcommand

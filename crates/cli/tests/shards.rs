@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End, Outcome};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -349,4 +351,32 @@ fn shards_of_an_exploration_find_what_one_finds() -> Result<()> {
     // Found early: one that searches on may have looked at a few more schedules.
     let one = format!("explore ticket --mutant {found} --schedules 9000 --jobs 1 --json");
     explored(&one, &[])
+}
+
+/// Names of files are bytes. A report goes wherever it is told to; a shard's file names its command, as text.
+#[test]
+fn a_folder_whose_name_is_no_text_gets_a_report_and_no_shard() -> Result<()> {
+    let dir = TempDir::new()?;
+    let folder = OsStr::from_bytes(b"caf\xe9");
+    let sim = "sim --machine m1 --lock mcs --threads 2 --seeds 1 --duration 1ms --quiet --output";
+    let bench = "bench --lock std --threads 2 --time 2ms --rounds 1 --quiet --output";
+    for command in [sim, bench] {
+        let run = |more: &[&str]| {
+            let words = command.split(' ').map(OsStr::new).chain([folder]);
+            let words = words.chain(more.iter().map(OsStr::new));
+            Child::new(env!("CARGO_BIN_EXE_lockwright")).args(words).dir(dir.path()).run()
+        };
+        for flags in [&["--resume"][..], &["--shard", "1/2"]] {
+            let outcome = run(flags)?;
+            let told = "error: \"caf\\xE9\" is not UTF-8, and results are kept with their command, as text\n\
+                        hint: take another name, as in --output DIR\n";
+            ensure!(outcome.end == End::Code(2) && outcome.errors() == told, outcome.describe());
+            ensure!(!dir.path().join(folder).exists(), "{command}: it began");
+        }
+        let outcome = run(&[])?;
+        ensure!(outcome.end == End::Code(0), outcome.describe());
+        ensure!(dir.path().join(folder).join("README.md").exists(), outcome.describe());
+        fs::remove_dir_all(dir.path().join(folder))?;
+    }
+    Ok(())
 }

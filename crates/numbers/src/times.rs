@@ -1,6 +1,7 @@
 //! Distributions of times.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A histogram for recording times as they occur: 1 ns to 100 s, to three digits. All recorders have the same bounds,
@@ -10,7 +11,7 @@ pub fn recorder() -> Histogram<u64> {
 }
 
 /// How often each time occurred. It is as exact as its source: times from a histogram are the middles of its buckets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times(BTreeMap<u64, u64>);
 
 impl FromIterator<u64> for Times {

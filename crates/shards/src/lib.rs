@@ -22,7 +22,7 @@ mod words;
 pub use file::{Header, Plan};
 pub use merge::{Merge, Merger};
 pub use session::{Done, Job, Session};
-pub use words::{Flags, stripped};
+pub use words::{Flags, stripped, words};
 
 use std::fmt;
 use std::str::FromStr;

@@ -104,6 +104,45 @@ impl Session {
         self.headers.iter().map(|header| (header.shard(), header.machine.as_str())).collect()
     }
 
+    /// Was what is kept begun on this machine, `here` in words? `whole` is what must be measured on one machine.
+    ///
+    /// # Errors
+    /// It wasn't.
+    pub fn stays_on(&self, here: &str, whole: &str) -> Result<(), Error> {
+        let machines = self.machines();
+        match machines.first() {
+            Some((shard, machine)) if !self.is_merged() && *machine != here => Err(Error::new(
+                format!(
+                    "shard {shard} was begun on another machine ({machine}); all rounds of {whole} need the same machine"
+                ),
+                "go on there, or begin it here in another folder",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Which machine measured which jobs, if more than one machine did: a line each. `labels` name the jobs, in the order of
+    /// their numbers.
+    pub fn shared_out(&self, labels: &[String]) -> Vec<String> {
+        let mut of: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (shard, machine) in self.machines() {
+            let owned = labels.iter().enumerate().filter(|(job, _)| self.owner(*job) == shard);
+            let owned = owned.map(|(_, label)| label.as_str());
+            match of.iter_mut().find(|(known, _)| *known == machine) {
+                Some((_, all)) => all.extend(owned),
+                None => of.push((machine, owned.collect())),
+            }
+        }
+        of.retain(|(_, jobs)| !jobs.is_empty());
+        if of.len() < 2 {
+            return Vec::new();
+        }
+        let line = |(machine, jobs): (&str, Vec<&str>)| {
+            format!("machine: {machine}: it measured {}", jobs.join("; "))
+        };
+        of.into_iter().map(line).collect()
+    }
+
     /// The merged shard that owns the job.
     pub fn owner(&self, job: usize) -> Shard {
         Shard::owner(job, self.headers.first().map_or(1, |header| header.of))

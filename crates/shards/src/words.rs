@@ -1,6 +1,7 @@
 //! The command line: the flags that divide an experiment into shards, and the command without those flags.
 
 use crate::{Error, Header, Plan, Session, Shard};
+use std::ffi::OsString;
 use std::path::Path;
 
 /// How an experiment is divided into shards.
@@ -44,6 +45,26 @@ impl Flags {
         // Without --shard, this process also makes the report.
         Ok(if self.shard.is_some() { session.of_a_part() } else { session })
     }
+}
+
+/// This process's words, without the program's name. A shard's file, and the command that goes on with it, name them as text.
+///
+/// # Errors
+/// One is no text.
+pub fn words() -> Result<Vec<String>, Error> {
+    texts(std::env::args_os().skip(1))
+}
+
+fn texts(words: impl Iterator<Item = OsString>) -> Result<Vec<String>, Error> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| {
+            Error::new(
+                format!("{word:?} is not UTF-8, and results are kept with their command, as text"),
+                "take another name, as in --output DIR",
+            )
+        })
+    };
+    words.map(text).collect()
 }
 
 /// The flags that name the folder of the results. Their values differ from machine to machine.
@@ -121,6 +142,17 @@ mod tests {
         ] {
             assert_eq!(stripped(words(given)), words("sim --lock mcs --output a -q"));
         }
+    }
+
+    #[test]
+    fn a_word_that_is_no_text_is_refused() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let words = |last: &[u8]| {
+            texts(["sim".into(), "--output".into(), OsString::from_vec(last.to_vec())].into_iter())
+        };
+        assert_eq!(words("café".as_bytes()).unwrap(), ["sim", "--output", "café"]);
+        let why = words(b"caf\xe9").unwrap_err();
+        assert!(why.message().starts_with(r#""caf\xE9" is not UTF-8"#), "{why}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
 use lockwright_numbers::format::given;
 use lockwright_tests::{Child, End, Outcome};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 use std::{env, fs, thread};
@@ -252,34 +252,43 @@ pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
     }))
 }
 
-/// Measures how much of the machine other programs use during our runs.
-#[derive(Default)]
-pub(super) struct Disturbance {
+/// How much of the machine other programs took while ours ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Disturbance {
+    /// CPU seconds of others.
     others: f64,
+    /// CPU seconds that the machine had.
     machine: f64,
 }
 
 impl Disturbance {
-    pub(super) fn watch(&mut self, run: impl FnOnce() -> Result<Run>) -> Result<Run> {
+    /// Looks on while `run` runs programs of ours; its answer says how many CPU seconds they took.
+    pub(crate) fn watch<R>(&mut self, run: impl FnOnce() -> Result<(R, f64)>) -> Result<R> {
         let (busy, start) = (busy_seconds(), Instant::now());
-        let run = run()?;
+        let (answer, ours) = run()?;
         if let (Some(before), Some(after)) = (busy, busy_seconds()) {
             let cpus = thread::available_parallelism().map_or(1, usize::from);
-            self.others += after - before - run.cpu_seconds;
+            self.others += after - before - ours;
             self.machine += start.elapsed().as_secs_f64() * cpus as f64;
         }
-        Ok(run)
+        Ok(answer)
+    }
+
+    /// Adds what was seen at another time.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.others += other.others;
+        self.machine += other.machine;
     }
 
     /// 0 to 1.
-    pub(super) fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         if self.machine > 0.0 { (self.others / self.machine).clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
-/// The time that CPUs were not idle since boot, in seconds, summed over all CPUs.
-pub(crate) fn busy_seconds() -> Option<f64> {
-    /// /proc/stat counts in hundredths of a second, regardless of the kernel's tick.
+/// Seconds that all CPUs were not idle, since boot.
+fn busy_seconds() -> Option<f64> {
+    /// The kernel counts in hundredths of a second here, whatever its own tick is.
     const USER_HZ: f64 = 100.0;
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let fields: Vec<f64> =

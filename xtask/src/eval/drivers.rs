@@ -5,6 +5,7 @@ use crate::demo::measure::{OnCpu, Report, verdict};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
 use lockwright_tests::{Child, End, scratch, target_dir};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -126,7 +127,7 @@ impl Subject {
 }
 
 /// Operations of one class of cores in one run.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct ClassRun {
     pub(super) operations: u64,
     /// How many were above the run's SLO.
@@ -135,7 +136,7 @@ pub(super) struct ClassRun {
 }
 
 /// The result of one run.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Run {
     /// Operations per second, all cores.
     pub(super) rate: f64,
@@ -159,41 +160,35 @@ impl Run {
     }
 }
 
-/// The parameters of all runs.
-pub(super) struct Driver {
-    pub(super) database: Database,
-    program: PathBuf,
-    pub(super) library: PathBuf,
-    pub(super) machine: Machine,
-    pub(super) seconds: f64,
-    pub(super) warmup: f64,
-    pub(super) threads: usize,
-    pub(super) quick: bool,
+/// Runs a database under a lock.
+pub(super) trait Runs {
+    /// Runs it once. Every lock runs under the library, glibc's own algorithm too, because the library emulates the
+    /// little cores; every operation is an epoch under each of them.
+    fn run(&self, subject: &Subject, seed: u64) -> Result<Run>;
+
+    /// Runs it once, as [`run`](Self::run), and asks the library's own record whether it did what it was to do: a
+    /// library that knows nothing of emulation or of epochs would go unnoticed.
+    fn first_look(&self, subject: &Subject) -> Result<Run>;
 }
 
-impl Driver {
-    pub(super) fn new(
-        database: Database,
-        options: &super::Databases,
-        machine: &Machine,
-    ) -> Result<Driver> {
-        Ok(Driver {
-            database,
-            program: database.program()?,
-            library: lockwright_tests::library()?,
-            machine: machine.clone(),
-            seconds: options.time,
-            warmup: options.warmup,
-            threads: options
-                .threads
-                .unwrap_or_else(|| machine.classes.iter().map(|c| c.cpus.len()).sum()),
-            quick: options.quick,
-        })
+/// How all runs are done.
+pub(super) struct Driver {
+    database: Database,
+    program: PathBuf,
+    library: PathBuf,
+    machine: Machine,
+    seconds: f64,
+    warmup: f64,
+    threads: usize,
+    quick: bool,
+}
+
+impl Runs for Driver {
+    fn run(&self, subject: &Subject, seed: u64) -> Result<Run> {
+        self.run_with(subject, seed, None)
     }
 
-    /// Does one run, like [`run`](Self::run), and checks the library's own record. Otherwise a library without
-    /// emulation or epochs would go unnoticed.
-    pub(super) fn first_look(&self, subject: &Subject) -> Result<Run> {
+    fn first_look(&self, subject: &Subject) -> Result<Run> {
         let folder = scratch("eval")?.join("stats");
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -215,11 +210,24 @@ impl Driver {
         );
         Ok(run)
     }
+}
 
-    /// Does one run. Every lock runs in the library, including glibc's algorithm, because the library emulates the
-    /// little cores. Every operation is an epoch under every lock.
-    pub(super) fn run(&self, subject: &Subject, seed: u64) -> Result<Run> {
-        self.run_with(subject, seed, None)
+impl Driver {
+    pub(super) fn new(
+        database: Database,
+        options: &super::Databases,
+        machine: &Machine,
+    ) -> Result<Driver> {
+        Ok(Driver {
+            database,
+            program: database.program()?,
+            library: lockwright_tests::library()?,
+            machine: machine.clone(),
+            seconds: options.time,
+            warmup: options.warmup,
+            threads: options.threads(machine),
+            quick: options.quick,
+        })
     }
 
     /// A run in which a class did nothing proves nothing. If the machine stood still for that long, or the lock kept

@@ -7,24 +7,26 @@ mod bench;
 mod figures;
 mod list;
 mod load;
+mod measure;
 mod report;
 
-use super::{Meter, check_lock, interruption, progress};
+use super::kept::Place;
+use super::{check_lock, interruption};
+use crate::No;
 use crate::demo::{self, stats};
 use crate::test::install_packages;
-use crate::{Interrupted, No};
 use anyhow::{Context, Result, bail, ensure};
-use bench::{Bench, Sample};
 use figures::{METRICS, Metric, Results};
 use list::{PROGRAMS, Program};
 use lockwright_bench::split;
 use lockwright_energy::{Kind, Source, Watts};
 use lockwright_numbers::format::{self, joules, si};
 use lockwright_numbers::units;
+use lockwright_shards::{Flags, Merge, Session};
 use lockwright_tests::{library, target_dir};
 use lockwright_text::table::{plain, right, table};
+use measure::{Measured, Plan, measure};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, process};
 use tempfile::TempDir;
 
@@ -58,6 +60,8 @@ pub(super) struct Args {
     /// Print the programs.
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    shards: Flags,
 }
 
 /// Loads count in whole seconds, up to a minute.
@@ -78,7 +82,8 @@ struct Evaluation {
     seconds: u32,
     rounds: u32,
     quick: bool,
-    libc: String,
+    /// The machine that measured, in words.
+    host: String,
     command: String,
     date: String,
     /// Was it interrupted by Ctrl-C? Then some rounds or programs are missing.
@@ -87,6 +92,8 @@ struct Evaluation {
     disturbance: f64,
     /// The source of energy figures, or why there is none.
     energy: String,
+    /// Which machine measured what, if more than one did.
+    notes: Vec<String>,
 }
 
 /// The source of energy figures, if there is one, and a note about it. The model doesn't count, because its watts are
@@ -101,8 +108,11 @@ fn energy() -> (Option<Source>, String) {
     (Some(source), said)
 }
 
-pub(super) fn main(mut args: Args) -> Result<()> {
+pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
     if args.list {
+        if merged.is_some() {
+            return Err(crate::shards::refused("eval programs --list"));
+        }
         for program in PROGRAMS {
             println!("{:<15} {}", program.id, program.name);
         }
@@ -111,7 +121,6 @@ pub(super) fn main(mut args: Args) -> Result<()> {
     if args.quick {
         (args.time, args.rounds) = (1, 1);
     }
-    let programs = chosen(&args.only)?;
     let mut locks = vec![GLIBC.to_owned()];
     args.lock = args.lock.iter().flat_map(|locks| split(locks)).collect();
     for lock in &args.lock {
@@ -121,27 +130,34 @@ pub(super) fn main(mut args: Args) -> Result<()> {
         }
     }
     ensure!(locks.len() > 1, "--lock glibc: nothing to compare it with\nhint: --lock auto");
-    let mut skipped = Vec::new();
-    let mut ready = Vec::new();
-    for program in programs {
-        match install_packages(program.packages) {
-            Ok(()) => ready.push(program),
-            Err(error) => {
-                let why = crate::describe(&error, None);
-                eprintln!("skipped: {}: {why}", program.id);
-                skipped.push((program.id, why));
-            }
-        }
-    }
-    let target = target_dir()?;
-    demo::build_library(&target)?;
+    let (programs, seconds, rounds) = (chosen(&args.only)?, args.time, args.rounds);
+    let plan = Plan { programs, locks, seconds, rounds, quick: args.quick };
+    let usual = || Ok(target_dir()?.join("eval/programs"));
+    let (output, whole) = (args.out.as_deref(), "a program");
+    let place = Place::open(&args.shards, output, merged, plan.inputs(), whole, usual)?;
+    let session = &place.session;
+    let needed = (0..plan.programs.len()).map(|program| plan.needed(program, session));
+    session.complete(&needed.collect::<Result<Vec<_>>>()?.concat())?;
+    let (library, skipped) = prepare(&plan, session)?;
 
-    let evaluation = measure(&ready, skipped, &locks, &args)?;
-    let out = args.out.clone().unwrap_or_else(|| target.join("eval/programs"));
-    let page = report::write(&evaluation, &out)?;
-    tell(&evaluation, &page);
+    let interrupted = interruption()?;
+    let measured = measure(&plan, &library, skipped, session, &interrupted)?;
+    if session.is_part() {
+        if measured.interrupted {
+            return Err(place.interrupted("the rounds that were complete are kept").into());
+        }
+        lacks(&measured.skipped)?;
+        print!("{}", session.summary());
+        return Ok(());
+    }
+    if measured.interrupted && measured.results.is_empty() {
+        return Err(place.interrupted("no round was complete: nothing to report").into());
+    }
+    let evaluation = Evaluation::of(&plan, measured, &place);
+    let page = place.report.as_deref().map(|out| report::write(&evaluation, out)).transpose()?;
+    tell(&evaluation, page.as_deref());
     if evaluation.interrupted {
-        return Err(Interrupted("the report has the rounds that were complete").into());
+        return Err(place.interrupted("the report has the rounds that were complete").into());
     }
     if let Some((program, why)) = evaluation.failed.first() {
         return Err(No(format!("{program}: {why}")).into());
@@ -150,7 +166,35 @@ pub(super) fn main(mut args: Args) -> Result<()> {
     if missed > 0 && !args.quick {
         return Err(No(format!("{missed} bars missed")).into());
     }
-    let skipped: Vec<_> = evaluation.skipped.iter().map(|(program, _)| *program).collect();
+    lacks(&evaluation.skipped)
+}
+
+/// Makes ready what is to be measured here: the library's path. Programs whose packages can't be had are skipped: name and why.
+fn prepare(plan: &Plan, session: &Session) -> Result<(PathBuf, Vec<(&'static str, String)>)> {
+    let (mut skipped, mut is_any_ready) = (Vec::new(), false);
+    for (place, program) in plan.programs.iter().enumerate() {
+        if !plan.is_left(place, session)? {
+            continue;
+        }
+        match install_packages(program.packages) {
+            Ok(()) => is_any_ready = true,
+            Err(error) => {
+                let why = crate::describe(&error, None);
+                eprintln!("skipped: {}: {why}", program.id);
+                skipped.push((program.id, why));
+            }
+        }
+    }
+    if !is_any_ready {
+        return Ok((PathBuf::new(), skipped));
+    }
+    demo::build_library(&target_dir()?)?;
+    Ok((library()?, skipped))
+}
+
+/// Is an error if programs were skipped.
+fn lacks(skipped: &[(&'static str, String)]) -> Result<()> {
+    let skipped: Vec<_> = skipped.iter().map(|(program, _)| *program).collect();
     ensure!(
         skipped.is_empty(),
         "skipped, because packages are missing: {}\nhint: as root, or after apt-get install",
@@ -201,154 +245,29 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-fn measure(
-    programs: &[&'static Program],
-    skipped: Vec<(&'static str, String)>,
-    locks: &[String],
-    args: &Args,
-) -> Result<Evaluation> {
-    let runs_each = 1 + locks.len() * args.rounds as usize;
-    let total = (programs.len() * runs_each) as u64;
-    eprintln!(
-        "measuring (real): {total} runs of about {} s, about {:.0} min in all",
-        args.time,
-        (total as f64 * (f64::from(args.time) + 0.7) / 60.0).ceil()
-    );
-    let bar = progress(total)?;
-    let interrupted = interruption()?;
-    let library = library()?;
-    let scratch = scratch()?;
-    let (source, energy) = energy();
-    let (meter, before) = (Meter::start(), bench::cpu_seconds("self", bench::CHILDREN)?);
-    let mut results = Vec::new();
-    let mut failed = Vec::new();
-    for program in programs {
-        let shared = scratch.path().join(program.id);
-        fs::create_dir_all(&shared)?;
-        let mut runner = Runner {
-            program,
-            library: &library,
-            seconds: args.time,
-            rate: None,
-            shared: &shared,
-            energy: source.as_ref(),
-            dir: scratch.path().join("run"),
-            output: None,
-        };
-        let outcome = rounds(&mut runner, locks, args.rounds, &interrupted, &|lock, round| {
-            bar.set_message(format!("{}, {lock}, round {round}", program.id));
-            bar.inc(u64::from(round > 0));
-        });
-        match outcome {
-            Ok(runs) if runs[0].is_empty() => {}
-            Ok(runs) => results.push(Results { program, locks: locks.to_vec(), runs }),
-            Err(error) => {
-                let why = crate::describe(&error, None);
-                bar.suspend(|| eprintln!("failed: {}: {why}", program.id));
-                failed.push((program.id, why));
-            }
-        }
-        fs::remove_dir_all(&shared)?;
-        if interrupted.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    bar.finish_and_clear();
-    let interrupted = interrupted.load(Ordering::Relaxed);
-    if interrupted && results.is_empty() {
-        return Err(Interrupted("no round was complete: nothing to report").into());
-    }
-    let ours = bench::cpu_seconds("self", bench::CHILDREN)? - before;
-    Ok(Evaluation {
-        results,
-        skipped,
-        failed,
-        seconds: args.time,
-        rounds: args.rounds,
-        quick: args.quick,
-        libc: libc_version()?,
-        command: super::command(),
-        date: demo::report::date()?,
-        interrupted,
-        disturbance: Meter { ours, ..meter }.share(),
-        energy,
-    })
-}
-
-/// Everything that the runs of one program share.
-struct Runner<'a> {
-    program: &'static Program,
-    library: &'a Path,
-    seconds: u32,
-    /// Operations per second in the preliminary run.
-    rate: Option<f64>,
-    shared: &'a Path,
-    energy: Option<&'a Source>,
-    /// A new folder for each run.
-    dir: PathBuf,
-    /// The first output of a batch program.
-    output: Option<u64>,
-}
-
-impl Runner<'_> {
-    fn run(&mut self, lock: &str) -> Result<Sample> {
-        if self.dir.exists() {
-            fs::remove_dir_all(&self.dir)?;
-        }
-        fs::create_dir(&self.dir)?;
-        let bench = Bench {
-            lock: (lock != GLIBC).then_some(lock),
-            library: self.library,
-            seconds: self.seconds,
-            rate: self.rate,
-            dir: &self.dir,
-            shared: self.shared,
-            energy: self.energy,
-        };
-        let sample = (self.program.run)(&bench).with_context(|| format!("under {lock}"))?;
-        if self.output.is_some() && self.output != sample.output {
-            return Err(No(format!("under {lock}: its output differs from before")).into());
-        }
-        self.output = sample.output;
-        Ok(sample)
-    }
-}
-
-/// The runs of each lock. Only whole rounds, because comparisons are within rounds.
-fn rounds(
-    runner: &mut Runner,
-    locks: &[String],
-    rounds: u32,
-    interrupted: &AtomicBool,
-    tell: &dyn Fn(&str, u32),
-) -> Result<Vec<Vec<Sample>>> {
-    tell(GLIBC, 0);
-    // This run creates the inputs and warms the caches. It doesn't count.
-    runner.rate = Some(runner.run(GLIBC)?.rate);
-    let mut runs = vec![Vec::new(); locks.len()];
-    'rounds: for round in 0..rounds as usize {
-        for turn in 0..locks.len() {
-            if interrupted.load(Ordering::Relaxed) {
-                break 'rounds;
-            }
-            let index = (turn + round) % locks.len();
-            tell(&locks[index], round as u32 + 1);
-            runs[index].push(runner.run(&locks[index])?);
-        }
-    }
-    let whole = runs.iter().map(Vec::len).min().unwrap_or(0);
-    runs.iter_mut().for_each(|runs| runs.truncate(whole));
-    Ok(runs)
-}
-
-/// `glibc 2.36`.
-fn libc_version() -> Result<String> {
-    let outcome = lockwright_tests::Child::new("getconf").args(["GNU_LIBC_VERSION"]).run()?;
-    Ok(outcome.text().trim().to_owned())
-}
-
 impl Evaluation {
-    /// One line for each missed bar; none for a quick run.
+    fn of(plan: &Plan, measured: Measured, place: &Place) -> Self {
+        let Measured { results, skipped, failed, circumstances, interrupted, energy } = measured;
+        let names: Vec<String> =
+            plan.programs.iter().map(|program| program.id.to_owned()).collect();
+        Self {
+            results,
+            skipped,
+            failed,
+            seconds: plan.seconds,
+            rounds: plan.rounds,
+            quick: plan.quick,
+            host: circumstances.machine,
+            command: place.command(),
+            date: circumstances.date,
+            interrupted,
+            disturbance: circumstances.disturbance.share(),
+            energy,
+            notes: place.session.shared_out(&names),
+        }
+    }
+
+    /// One line for each bar that is missed; none of a quick run.
     fn missed(&self) -> Vec<String> {
         if self.quick {
             Vec::new()
@@ -358,7 +277,7 @@ impl Evaluation {
     }
 }
 
-fn tell(evaluation: &Evaluation, page: &Path) {
+fn tell(evaluation: &Evaluation, page: Option<&Path>) {
     if !evaluation.results.is_empty() {
         print!("{}", metrics_table(&evaluation.results));
         println!("real; glibc: medians; others: times glibc's of the same round, medians");
@@ -379,7 +298,10 @@ fn tell(evaluation: &Evaluation, page: &Path) {
     if let Some(warning) = stats::disturbed(evaluation.disturbance) {
         eprintln!("warning: {warning}\nhint: run it again on a quiet machine");
     }
-    println!("report: {}", page.display());
+    evaluation.notes.iter().for_each(|note| println!("{note}"));
+    if let Some(page) = page {
+        println!("report: {}", page.display());
+    }
 }
 
 /// Throughput per power and energy per operation, if there is a source of energy figures.

@@ -3,7 +3,6 @@
 use super::chart::{bars, cdfs, sweep};
 use super::figures::{self, Point, Results, VIOLATIONS};
 use super::{Evaluation, finish, save};
-use crate::demo::report::machine;
 use crate::demo::stats::disturbed;
 use anyhow::{Context, Result};
 use lockwright_numbers::format::{self, ns, si};
@@ -31,7 +30,8 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     save(&out.join("cdf.csv"), &cdf)?;
     let summary = json!({
         "figures": evaluation.machine.tag(),
-        "machine": machine(&evaluation.libc),
+        "machine": evaluation.host,
+        "notes": evaluation.notes,
         "classes": evaluation.machine.spec,
         "date": evaluation.date,
         "command": evaluation.command,
@@ -58,7 +58,7 @@ fn readme(evaluation: &Evaluation) -> String {
          | other programs | {:.1} % of the CPUs |\n\n\
          | bar | wanted | measured ({tag}) | |\n|---|---|---|---|\n",
         whence(evaluation),
-        machine(&evaluation.libc),
+        evaluation.host,
         evaluation.machine.spec,
         evaluation.date,
         evaluation.command,
@@ -74,6 +74,9 @@ fn readme(evaluation: &Evaluation) -> String {
     }
     if evaluation.interrupted {
         let _ = write!(text, "\n{INTERRUPTED}.\n");
+    }
+    for note in &evaluation.notes {
+        let _ = write!(text, "\n{note}.\n");
     }
     for results in &evaluation.results {
         for (name, _) in plots(results) {
@@ -112,6 +115,7 @@ fn report(evaluation: &Evaluation) -> String {
         warnings.push("The library offered no epochs: SLOs had no effect".to_owned());
     }
     warnings.extend(disturbed(evaluation.disturbance).map(|why| format!("Warning: {why}")));
+    warnings.extend(evaluation.notes.iter().cloned());
     let body = html! {
         h1 { "LibASL’s databases " (page::tag(tag, what)) }
         p.lead {
@@ -218,7 +222,7 @@ fn method(evaluation: &Evaluation) -> Markup {
     html! {
         h2 { "How this was measured" }
         (page::terms([
-            ("Machine", html! { (machine(&evaluation.libc)) }),
+            ("Machine", html! { (evaluation.host) }),
             ("Date", html! { (evaluation.date) }),
             ("Command", page::command(&evaluation.command)),
             (tag, slowness),

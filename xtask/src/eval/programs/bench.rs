@@ -6,6 +6,7 @@ use crate::demo::measure;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_energy::Source;
 use lockwright_tests::{Child, End, Outcome, Running};
+use serde::{Deserialize, Serialize};
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::Hasher;
@@ -60,7 +61,7 @@ impl Power {
 }
 
 /// The result of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sample {
     /// Operations per second.
     pub(super) rate: f64,
@@ -74,7 +75,7 @@ pub(super) struct Sample {
 }
 
 /// What is known about a run's slow operations.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Tail {
     Of(Tails),
     /// A batch program is a single operation, which took this long, ns.

@@ -96,14 +96,12 @@ impl Results {
     /// TPP relative to glibc's in the same round.
     pub(super) fn tpp_ratio(&self, lock: usize) -> Option<Spread> {
         let (own, base) = (self.joules(lock)?, self.joules(0)?);
-        Some(spread(&base.iter().zip(&own).map(|(base, own)| base / own).collect::<Vec<_>>()))
+        Some(spread(&base.iter().zip(&own).map(ratio).collect::<Vec<_>>()))
     }
 
-    /// Ratios to glibc's figure in the same round, one per round. If both are zero (CPU time below the resolution), the
-    /// ratio is one.
+    /// Ratios to glibc's figure in the same round, one per round.
     pub(super) fn ratios(&self, metric: Metric, lock: usize) -> Option<Vec<f64>> {
         let (own, base) = (self.values(metric, lock)?, self.values(metric, 0)?);
-        let ratio = |(own, base): (&f64, &f64)| if own == base { 1.0 } else { own / base };
         Some(own.iter().zip(&base).map(ratio).collect())
     }
 
@@ -206,6 +204,11 @@ impl Results {
             "locks": locks.collect::<Vec<_>>(),
         })
     }
+}
+
+/// Zero by zero (CPU time, or energy, below what is counted) is one.
+fn ratio((own, base): (&f64, &f64)) -> f64 {
+    if own == base { 1.0 } else { own / base }
 }
 
 /// Columns of [`Results::raw`]; times in ns.

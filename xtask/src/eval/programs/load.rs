@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 use lockwright_numbers::Times;
+use serde::{Deserialize, Serialize};
 
 /// Latencies of one run's operations, ns.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tails {
     pub(super) p50: f64,
     pub(super) p99: f64,

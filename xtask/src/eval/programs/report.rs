@@ -3,7 +3,6 @@
 use super::figures::{METRICS, Metric, RAW, Results};
 use super::{Evaluation, GLIBC};
 use crate::demo::chart::colour;
-use crate::demo::report::machine;
 use crate::demo::stats::{disturbed, spread};
 use crate::eval::{finish, save};
 use anyhow::{Context, Result};
@@ -30,7 +29,8 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     save(&out.join("runs.csv"), &raw)?;
     let summary = json!({
         "figures": "real",
-        "machine": machine(&evaluation.libc),
+        "machine": evaluation.host,
+        "notes": evaluation.notes,
         "date": evaluation.date,
         "command": evaluation.command,
         "seconds": evaluation.seconds,
@@ -59,6 +59,7 @@ fn warnings(evaluation: &Evaluation) -> Vec<String> {
             warnings.push(format!("{what}: {program}: {why}"));
         }
     }
+    warnings.extend(evaluation.notes.iter().cloned());
     warnings
 }
 
@@ -68,7 +69,7 @@ fn readme(evaluation: &Evaluation) -> String {
         "# Unmodified programs: real\n\nAll figures are *real*. `report.html` has all of it; docs/eval.md of the project \
          says what runs and how it is compared.\n\n| what | value |\n|---|---|\n| machine | {} |\n| date | {} |\n\
          | command | `{}` |\n| runs | {} rounds of {} s |\n| other programs | {:.1} % of the CPUs |\n\n",
-        machine(&evaluation.libc),
+        evaluation.host,
         evaluation.date,
         evaluation.command,
         evaluation.rounds,
@@ -171,7 +172,7 @@ fn method(evaluation: &Evaluation) -> Markup {
     html! {
         h2 { "How this was measured" }
         (page::terms([
-            ("Machine", html! { (machine(&evaluation.libc)) }),
+            ("Machine", html! { (evaluation.host) }),
             ("Date", html! { (evaluation.date) }),
             ("Command", page::command(&evaluation.command)),
             ("Rounds", html! { (evaluation.rounds) ", of " (evaluation.seconds) " s a run; a first run of each program \
@@ -249,12 +250,13 @@ mod tests {
             seconds: 1,
             rounds: 1,
             quick: false,
-            libc: "glibc".into(),
+            host: "a machine".into(),
             command: "cargo xtask eval programs".into(),
             date: "today".into(),
             interrupted: true,
             disturbance: 0.5,
             energy: "energy: unavailable (nothing measures here)".into(),
+            notes: Vec::new(),
         };
         let dir = tempfile::tempdir().unwrap();
         let page = fs::read_to_string(write(&evaluation, dir.path()).unwrap()).unwrap();
