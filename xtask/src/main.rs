@@ -11,6 +11,7 @@ mod deny;
 mod dist;
 mod eval;
 mod fit;
+mod guard;
 mod pool;
 mod release;
 mod shards;
@@ -69,6 +70,9 @@ enum Command {
     Weaken(weaken::Args),
     /// Compile the program that `lockwright kernel` loads into the kernel (needs clang), and compare it with the committed one.
     Bpf(bpf::Args),
+    /// Run a command that ends, with all that it started, when we do.
+    #[command(hide = true)]
+    Guard(guard::Args),
     /// Make one report of the shards of an evaluation or a fit.
     Merge(shards::Args),
     /// Fit a simulated machine's unpublished figures to the papers' results, and write them to its profile.
@@ -165,6 +169,7 @@ fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
         Command::Weaken(args) => weaken::main(args),
         Command::Bpf(args) => bpf::main(args),
         Command::Fit(args) => fit::main(args, shards),
+        Command::Guard(args) => guard::main(&args),
         Command::Merge(_) => anyhow::bail!("shards of shards\nhint: name all folders in one merge"),
     }
 }

@@ -4,6 +4,7 @@ mod times;
 
 pub(crate) use times::short;
 
+use crate::guard;
 use anyhow::{Context, Result, bail};
 use lockwright_tests::{Child, End, scratch};
 use lockwright_text::beside;
@@ -332,11 +333,11 @@ impl Step<'_> {
         log: &Path,
     ) -> Result<Count> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-        let cargo = || env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut child = match self.runner {
-            Cargo => Child::new(cargo()),
-            Xtask => Child::new(xtask),
+        let program = match self.runner {
+            Cargo => env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+            Xtask => xtask.into(),
         };
+        let mut child = Child::new(xtask).args(guard::words([program]));
         let target = scratch("")?;
         if self.args.starts_with("test ") {
             // Tests need unwinding. Use it for the programs that they start, too, so that common code is built only
