@@ -192,7 +192,8 @@ pub const VARIABLES: &[Variable] = &[
             "run", "doctor", "bench", "compare", "tune", "record", "profile", "attach",
         ]),
         values: "the path of liblockwright.so, without blanks and colons",
-        default: "beside the command, else in ../lib/lockwright or ../lib from there, else the copy that a release build carries",
+        default: "beside the command, else in ../lib/lockwright or ../lib from there (refused if others own it or may write to it), else the copy \
+                  that a release build carries",
         meaning: "The library that commands preload.",
         when: "at each command; --library has priority",
         set_by: "",
