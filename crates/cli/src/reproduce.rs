@@ -105,6 +105,10 @@ fn verdict(row: &ReportRow) -> String {
 
 /// Up to three significant digits.
 fn digits(value: f64) -> String {
+    if !value.is_finite() {
+        return lockwright_numbers::format::digits(value);
+    }
+    let value = value + 0.0; // zero has no sign
     let decimals = match value.abs() {
         100.0.. => 0,
         10.0.. => 1,

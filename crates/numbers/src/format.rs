@@ -4,13 +4,7 @@ use crate::Spread;
 
 /// Three significant digits and an SI prefix: `1.23 M`.
 pub fn si(value: f64) -> String {
-    for (limit, factor, prefix) in [(1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e3, " k")] {
-        // Otherwise 999.9 would be rounded to 1000.
-        if value.abs() >= limit * 0.9995 {
-            return format!("{}{prefix}", digits(value / factor));
-        }
-    }
-    digits(value)
+    scaled(value, &[(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")])
 }
 
 /// So many a second: `1.23 M/s`.
@@ -20,12 +14,7 @@ pub fn rate(a_second: f64) -> String {
 
 /// A time: `123 ns`, `4.56 µs`, `7.89 ms`, `1.23 s`.
 pub fn time(ns: f64) -> String {
-    for (limit, factor, unit) in [(1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "µs")] {
-        if ns >= limit * 0.9995 {
-            return format!("{} {unit}", digits(ns / factor));
-        }
-    }
-    format!("{} ns", digits(ns))
+    scaled(ns, &[(1e9, " s"), (1e6, " ms"), (1e3, " µs"), (1.0, " ns")])
 }
 
 /// A time in whole nanoseconds, as [`time`] writes it.
@@ -46,21 +35,31 @@ pub fn given(ns: u64) -> String {
 
 /// An energy: `12.3 nJ`, `4.56 µJ`.
 pub fn joules(value: f64) -> String {
-    for (limit, unit) in [(1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")] {
-        if value >= limit * 0.9995 {
-            return format!("{} {unit}", digits(value / limit));
-        }
-    }
-    format!("{} nJ", digits(value / 1e-9))
+    scaled(value, &[(1.0, " J"), (1e-3, " mJ"), (1e-6, " µJ"), (1e-9, " nJ")])
 }
 
-/// Three significant digits.
+/// In the first of these units, the largest first, of which it is at least one, else in the last. What is infinite or no number
+/// has none.
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    // Rounding must not make 1000 of 999.9.
+    let unit = units.iter().find(|(size, _)| value.abs() >= size * 0.9995).or(units.last());
+    match unit.filter(|_| value.is_finite()) {
+        Some((size, unit)) => format!("{}{unit}", digits(value / size)),
+        None => digits(value),
+    }
+}
+
+/// Three significant digits. No number (as zero by zero) is `-`, as is what is not there.
 pub fn digits(value: f64) -> String {
     match value.abs() {
-        v if !v.is_finite() => "inf".into(),
+        v if v.is_nan() => "-".into(),
+        v if v.is_infinite() => if value > 0.0 { "inf" } else { "-inf" }.into(),
         0.0 => "0".into(),
+        v if v >= 999_500.0 => format!("{value:.2e}"),
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
+        // Rounded to zero, it has no sign.
+        v if v < 0.005 => format!("{v:.2}"),
         _ => format!("{value:.2}"),
     }
 }
@@ -74,7 +73,11 @@ pub fn with_range(spread: &Option<Spread>) -> String {
 
 /// A ratio has two decimals, or more where these would both be zero.
 pub fn ratio(value: f64) -> String {
-    if value != 0.0 && value.abs() < 0.095 { format!("{value:.4}") } else { digits(value) }
+    match value.abs() {
+        v if v == 0.0 || v.is_nan() || v >= 0.095 => digits(value),
+        v if v >= 0.000_05 => format!("{value:.4}"),
+        _ => format!("{value:.2e}"),
+    }
 }
 
 /// A number that is counted, whole: `12,345`.
@@ -120,5 +123,37 @@ mod tests {
     #[test]
     fn thousands_are_set_apart() {
         assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn what_is_no_number_or_infinite_has_no_unit() {
+        for text in [si, time, joules, digits, ratio] {
+            assert_eq!(text(f64::NAN), "-");
+            assert_eq!(text(f64::INFINITY), "inf");
+            assert_eq!(text(f64::NEG_INFINITY), "-inf");
+        }
+        assert_eq!(with_range(&Spread::of(&[f64::NAN])), "-");
+        assert_eq!(with_range(&Spread::of(&[1.0, f64::INFINITY])), "inf [1.00 .. inf]");
+    }
+
+    #[test]
+    fn zero_has_no_sign_and_a_difference_has() {
+        assert_eq!(
+            [si, time, joules, digits, ratio].map(|text| text(-0.0)),
+            ["0", "0 ns", "0 nJ", "0", "0"]
+        );
+        assert_eq!([digits(-0.001), digits(-0.0), digits(-1.234)], ["0.00", "0", "-1.23"]);
+        assert_eq!([time(-1500.0), si(-2.5e6), joules(-0.5)], ["-1.50 µs", "-2.50 M", "-500 mJ"]);
+    }
+
+    #[test]
+    fn the_very_large_and_the_very_small_stay_short() {
+        assert_eq!([si(1.5e12), si(1.5e15), si(1.5e18)], ["1.50 T", "1500 T", "1.50e6 T"]);
+        assert_eq!([digits(999_499.0), digits(999_500.0)], ["999499", "1.00e6"]);
+        assert_eq!(
+            [ratio(1.25e300), ratio(1e-9), ratio(-1e-9)],
+            ["1.25e300", "1.00e-9", "-1.00e-9"]
+        );
+        assert_eq!([ratio(0.000_05), ratio(0.000_049)], ["0.0001", "4.90e-5"]);
     }
 }
