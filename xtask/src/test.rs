@@ -16,13 +16,14 @@ use std::time::Instant;
 use times::Times;
 
 /// The Debian packages that the steps need.
-pub(crate) const PACKAGES: [&str; 25] = [
+pub(crate) const PACKAGES: [&str; 26] = [
     "build-essential",
     "chromium",
     "chromium-sandbox",
     "dpkg-dev",
     "gdb",
     "git",
+    "jq",
     "libjemalloc2",
     "libkyotocabinet-dev",
     "libleveldb-dev",
@@ -146,7 +147,7 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "cli",
-        shows: "the command: its words, its exit codes",
+        shows: "the command: its words, its exit codes; every example of its help",
         runner: Cargo,
         args: "test --no-fail-fast -p lockwright-cli",
         limit: 1200,

@@ -68,7 +68,7 @@ const EXAMPLES: &str = "Examples:
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO suits them
   lockwright sim --machine m1 --lock mcs,asl    how locks do elsewhere
-  lockwright profile -- ./server                which locks it waits for, and why
+  lockwright profile -- ./server                which locks it waits for
   lockwright record -- ./server                 which locks it takes: a trace
   lockwright kernel --time 5s                   who waits inside the kernel
   lockwright merge shards                       one report of all shards

@@ -100,6 +100,8 @@ const EXITS: &[(&str, &[&str], &str)] = &[
     ("130", &["explore"], "Ctrl-C. The number of schedules that were explored is printed."),
     ("130", &["kernel"], "Ctrl-C before --time was over. What was observed so far is reported."),
     ("130", &["ctl"], "Ctrl-C with --guard. The old locks are back."),
+    ("130", &["top", "export"], "Ctrl-C."),
+    ("143", &["top", "export"], "SIGTERM."),
     ("other", &["run", "record", "profile", "kernel"], "The program's own."),
 ];
 

@@ -1,7 +1,11 @@
 //! Real programs through `run` and `doctor`: small ones in C, compiled here, and some of the system's.
 
+mod built;
+mod terminal;
+
 use anyhow::{Context, Result, ensure};
-use lockwright_tests::{Child, End, Outcome, compile, target_dir};
+use built::LIBRARY;
+use lockwright_tests::{Child, End, Outcome, compile};
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -46,24 +50,6 @@ mod top;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";
-
-/// `LOCKWRIGHT_LIBRARY`, else built here.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    if let Some(path) = env::var_os("LOCKWRIGHT_LIBRARY") {
-        return path.into();
-    }
-    let target = target_dir().expect("a target folder");
-    let outcome = Child::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "lockwright-preload", "--target-dir"])
-        .args([&target])
-        // It has no unwinder. (The gate gives other programs one, as the tests have: then both share what they link.)
-        .env("CARGO_PROFILE_DEV_PANIC", "abort")
-        .limit(600)
-        .run()
-        .expect("cargo starts");
-    assert_eq!(outcome.end, End::Code(0), "cannot build the library: {}", outcome.describe());
-    target.join("debug/liblockwright.so")
-});
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
 

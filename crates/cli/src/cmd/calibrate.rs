@@ -19,7 +19,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   lockwright calibrate                             20 to 60 s; writes here.toml
   lockwright calibrate --quick --output now.toml   takes seconds: fewer samples
-  lockwright calibrate --write                     and how long to spin
+  lockwright calibrate --force --write             and how long to spin
   lockwright calibrate --force --format json | jq '.figures[] | {path, kind}'
 
 Let nothing else run meanwhile. Figures are real, from this machine, unless

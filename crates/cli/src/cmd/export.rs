@@ -14,7 +14,7 @@ use std::time::Duration;
 /// while this runs. Without PID: all processes of this user that use our locks (as root: of all users).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright export                              on http://127.0.0.1:9464/metrics
+  lockwright export                        on http://127.0.0.1:9464/metrics
   lockwright export --output /var/lib/node_exporter/lockwright.prom
   lockwright export 4242 --output locks.prom --count 1")]
 pub(crate) struct Args {

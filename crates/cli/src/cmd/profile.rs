@@ -37,7 +37,7 @@ use std::time::Duration;
   lockwright profile --flame locks.svg -- ./server
   lockwright profile --order -- ./tests     which deadlocks can happen?
   lockwright profile -p $(pidof server) --time 30s --pprof locks.pb.gz
-  lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].holders[0]'
+  lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].name'
   lockwright profile -p 4242 --sample       a process not under our library
   lockwright profile --read locks.observe   a copy from `lockwright ctl`
 

@@ -1,9 +1,9 @@
 //! `lockwright profile` of programs under us: which lock, where, and who makes others wait.
 
 use super::top::Program;
-use super::{FOLDER, compiled, lockwright, target_dir};
+use super::{FOLDER, compiled, lockwright};
 use anyhow::{Context, Result, ensure};
-use lockwright_tests::{Child, End};
+use lockwright_tests::{Child, End, target_dir};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Read;

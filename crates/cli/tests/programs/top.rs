@@ -1,14 +1,12 @@
 //! `lockwright top` and `export`: a program with a lock that one thread holds for long.
 
-use super::{FOLDER, LIBRARY, compiled, lockwright};
+use super::{FOLDER, LIBRARY, compiled, lockwright, terminal};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_tests::End;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
@@ -229,29 +227,9 @@ fn what_is_no_terminal_gets_a_hint() -> Result<()> {
 
 /// `top` on a terminal of its own; and that terminal's other end.
 fn on_a_terminal(arguments: &[&str], hangup: libc::sighandler_t) -> Result<(Child, File)> {
-    // Not by `openpty`: other tests' children would inherit it.
-    let master = File::options().read(true).write(true).open("/dev/ptmx")?;
-    let (mut unlocked, mut number) = (0, 0);
-    // SAFETY: a number that is read, and one that is written.
-    let has_slave = unsafe {
-        libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &mut unlocked) == 0
-            && libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &mut number) == 0
-    };
-    ensure!(has_slave, "{}", std::io::Error::last_os_error());
-    let slave = File::options().read(true).write(true).open(format!("/dev/pts/{number}"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
     command.arg("top").args(arguments);
-    command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
-    // SAFETY: system calls only.
-    unsafe {
-        command.pre_exec(move || {
-            libc::setsid();
-            libc::ioctl(0, libc::TIOCSCTTY, 0);
-            libc::signal(libc::SIGHUP, hangup);
-            Ok(())
-        });
-    }
-    Ok((command.spawn()?, master))
+    terminal::on_a_terminal(command, hangup)
 }
 
 /// Its exit code.
