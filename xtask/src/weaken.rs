@@ -66,18 +66,18 @@ pub(crate) fn main(args: Args) -> Result<()> {
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
     let copy = target_dir(root).join("weaken");
     let sites = instrument(root, &copy)?;
-    let models = Models {
-        tests: build(&copy, &target_dir(root))?,
-        limit: Duration::from_secs_f64(args.limit),
-        ms: (1e3 * if args.quick { args.model.min(0.3) } else { args.model }) as u64,
-    };
-    let patient = Models { ms: 10 * models.ms, ..models.clone() };
     let mutants = chosen(&sites, &args);
     ensure!(
         !mutants.is_empty(),
         "--only '{}': no lock file of that name has an ordering or a wake to weaken\nhint: cargo xtask weaken --only front",
         args.only.as_deref().unwrap_or_default()
     );
+    let models = Models {
+        tests: build(&copy, &target_dir(root))?,
+        limit: Duration::from_secs_f64(args.limit),
+        ms: (1e3 * if args.quick { args.model.min(0.3) } else { args.model }) as u64,
+    };
+    let patient = Models { ms: 10 * models.ms, ..models.clone() };
     let jobs = thread::available_parallelism().map_or(1, usize::from);
     // A failure without a mutation would count as catching every mutant.
     let files: BTreeSet<_> = mutants.iter().map(|mutant| models_of(&mutant.site.file)).collect();
