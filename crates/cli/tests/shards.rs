@@ -375,7 +375,7 @@ fn a_folder_whose_name_is_no_text_gets_a_report_and_no_shard() -> Result<()> {
         }
         let outcome = run(&[])?;
         ensure!(outcome.end == End::Code(0), outcome.describe());
-        ensure!(dir.path().join(folder).join("README.md").exists(), outcome.describe());
+        ensure!(dir.path().join(folder).join("results.json").exists(), outcome.describe());
         fs::remove_dir_all(dir.path().join(folder))?;
     }
     Ok(())

@@ -138,7 +138,7 @@ fn plan() -> Plan {
 
 fn measured(plan: &Plan, process: &Process, session: &Session) -> Result<Measured> {
     let driver = |(place, database): (usize, &Database)| {
-        plan.is_left(place, session).then(|| Fake(process, *database))
+        plan.is_left(place, session).then_some(Fake(process, *database))
     };
     let drivers: Vec<_> = plan.databases.iter().enumerate().map(driver).collect();
     measure(plan, &drivers, session, &process.interrupted)

@@ -173,8 +173,10 @@ pub(super) fn measure(
     })
 }
 
-/// Runs of each lock, one a round, or why the program failed; and what measured joules. Whole rounds only: what is compared
-/// is of the same round. `None`: it is another shard's.
+/// Runs of each lock, one a round, or why the program failed; and what measured joules, if the first run came to its end.
+type Rounds = (Outcome<Vec<Vec<Sample>>>, Option<String>);
+
+/// The rounds of a program. Whole rounds only: what is compared is of the same round. `None`: it is another shard's.
 fn rounds(
     plan: &Plan,
     place: usize,
@@ -183,7 +185,7 @@ fn rounds(
     energy: &str,
     is_over: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&str, u32),
-) -> Result<Option<(Outcome<Vec<Vec<Sample>>>, Option<String>)>> {
+) -> Result<Option<Rounds>> {
     let jobs = plan.jobs(place);
     let locks = &plan.locks;
     let first: Option<Outcome<First>> = parts.get(&jobs[0], || {
