@@ -190,7 +190,7 @@ mod tests {
         let provenance = ledger.provenance();
         assert_eq!(
             provenance["memory.cold_ns"].source,
-            "flushed: median of 3 samples, 1.20 .. 2.80 ns (p10 .. p90)"
+            "flushed: median of 3 samples, 1.20 ns .. 2.80 ns (p10 .. p90)"
         );
         let latency = &provenance["memory.latency_ns"];
         assert_eq!(latency.kind, Origin::Assumed, "a matrix is measured if all of it is");

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(estimate.rejected, Rejected { changed: 3, other_regime: 0 });
         assert_eq!(
             estimate.words("ns", "the line transfer"),
-            "median of 17 samples, 2.60 .. 15.4 ns (p10 .. p90), 3 of 20 rejected (3: the line transfer changed)"
+            "median of 17 samples, 2.60 ns .. 15.4 ns (p10 .. p90), 3 of 20 rejected (3: the line transfer changed)"
         );
     }
 

@@ -262,7 +262,7 @@ fn a_replay_says_why_a_class_of_cores_finished_nothing() -> Result<()> {
     let late = TraceThread { start_ns: 300_000, steps, ..TraceThread::default() };
     let notes = notes_of(late, "asl")?;
     let [note] = &notes[..] else { anyhow::bail!("{notes:?}") };
-    ensure!(note.contains(" us before the end; --duration 4ms may show some"), "{note}");
+    ensure!(note.contains(" µs before the end; --duration 4ms may show some"), "{note}");
     ensure!(note.contains(" within 400 µs: the first started "), "{note}");
     Ok(())
 }

@@ -90,7 +90,7 @@ mod tests {
         let style = svg.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
         let (open, closed) = (style.matches('{').count(), style.matches('}').count());
         assert!(
-            style.starts_with(".flames {") && style.ends_with("}}") && open == closed,
+            style.starts_with(".flames {") && style.ends_with("}\n}") && open == closed,
             "{style}"
         );
     }

@@ -175,7 +175,7 @@ mod tests {
             "executions per second",
             "beaten by none",
             "barging",
-            ">asl, SLO 25us<",
+            "\nasl, SLO 25us\n",
         ] {
             assert!(svg.contains(part), "no '{part}' in {svg}");
         }
