@@ -32,6 +32,20 @@ pub(crate) struct Remote<'a> {
     attached: Option<u64>,
 }
 
+/// Where a process's mailbox is, as long as the process runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    at: u64,
+    attached: Option<u64>,
+}
+
+impl Place {
+    /// The mailbox there, for a process that was opened again.
+    pub(crate) fn of(self, process: &Process) -> Remote<'_> {
+        Remote { process, at: self.at, attached: self.attached }
+    }
+}
+
 impl<'a> Remote<'a> {
     /// Finds the mailbox of the preloaded library, or of the runtime that is linked into the program.
     pub(crate) fn find(process: &'a Process) -> Result<Self, Failure> {
@@ -45,9 +59,9 @@ impl<'a> Remote<'a> {
         Err(other_version(process))
     }
 
-    /// The same mailbox, for a process that was opened again.
-    pub(crate) fn of<'b>(&self, process: &'b Process) -> Remote<'b> {
-        Remote { process, at: self.at, attached: self.attached }
+    /// Where it is, since finding it again takes long.
+    pub(crate) fn place(&self) -> Place {
+        Place { at: self.at, attached: self.attached }
     }
 
     /// Have the program's calls been redirected to glibc again?

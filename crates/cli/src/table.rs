@@ -1,5 +1,6 @@
 //! A process's table of locks, as written to its mailbox: `LOCK`, a newline, `TARGET=LOCK;...`.
 
+use crate::ctl::target;
 use crate::hints::Failure;
 use crate::mailbox::{Remote, Said};
 use crate::process::Process;
@@ -82,8 +83,8 @@ impl Table {
     /// A description of the table: the process's default, and a line for each rule.
     pub(crate) fn describe(&self, process: &Process) -> String {
         let mut text = format!("{} ({}): {}\n", process.pid, process.name(), self.default);
-        for rule in &self.rules {
-            text.push_str(&format!("  {}: {}\n", rule.whose(), rule.lock));
+        for (whose, rule) in target::whose(process, self).iter().zip(&self.rules) {
+            text.push_str(&format!("  {whose}: {}\n", rule.lock));
         }
         text
     }

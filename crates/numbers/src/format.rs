@@ -7,6 +7,11 @@ pub fn si(value: f64) -> String {
     scaled(value, &[(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")])
 }
 
+/// How many: `3`, `1.23 M`.
+pub fn count(value: u64) -> String {
+    if value < 1000 { value.to_string() } else { si(value as f64) }
+}
+
 /// So many a second: `1.23 M/s`.
 pub fn rate(a_second: f64) -> String {
     si(a_second) + "/s"
@@ -107,6 +112,7 @@ mod tests {
         assert_eq!(si(1234.0), "1.23 k");
         assert_eq!(si(999_900.0), "1.00 M");
         assert_eq!(si(12.34), "12.3");
+        assert_eq!([count(3), count(999), count(1234)], ["3", "999", "1.23 k"]);
         assert_eq!(time(123.4), "123 ns");
         assert_eq!(time(14_000.0), "14.0 µs");
         assert_eq!(time(0.0), "0 ns");

@@ -13,7 +13,7 @@ pub fn wrapped(text: &str) -> String {
             out.push('\n');
         }
         let mut width = 0;
-        for (at, word) in line.split(' ').enumerate() {
+        for (at, word) in glued(line.split(' ')).enumerate() {
             let length = word.chars().count();
             if at > 0 && width + 1 + length > WIDTH {
                 out.push_str("\n  ");
@@ -22,11 +22,29 @@ pub fn wrapped(text: &str) -> String {
                 out.push(' ');
                 width += 1;
             }
-            out.push_str(word);
+            out.push_str(&word);
             width += length;
         }
     }
     out
+}
+
+/// Words, of which a number and its unit are one: `1.5 ms,`.
+fn glued<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = String> {
+    let is_unit = |word: &str| {
+        let word = word.trim_end_matches(|c: char| c.is_ascii_punctuation() && c != '%');
+        ["ns", "µs", "ms", "s", "%", "k", "M", "G"].contains(&word)
+    };
+    let mut words = words.peekable();
+    std::iter::from_fn(move || {
+        let mut word = words.next()?.to_owned();
+        while let Some(unit) =
+            words.next_if(|next| word.ends_with(|c: char| c.is_ascii_digit()) && is_unit(next))
+        {
+            word = format!("{word} {unit}");
+        }
+        Some(word)
+    })
 }
 
 /// `first`, followed by the text, which is broken where a line would be too long. Continuation lines align with the
@@ -34,7 +52,7 @@ pub fn wrapped(text: &str) -> String {
 pub fn beside(first: &str, text: &str) -> String {
     let indent = first.chars().count();
     let (mut lines, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
-    for word in text.split_whitespace() {
+    for word in glued(text.split_whitespace()) {
         let width = line.chars().count() + word.chars().count();
         if width + usize::from(!is_empty) > WIDTH && !is_empty {
             lines.push_str(&line);
@@ -44,7 +62,7 @@ pub fn beside(first: &str, text: &str) -> String {
         if !is_empty {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
         is_empty = false;
     }
     lines.push_str(line.trim_end());
@@ -81,6 +99,12 @@ mod tests {
         assert_eq!(wrapped("a short line\nand  another"), "a short line\nand  another");
         let (left, right) = ("x".repeat(60), "y".repeat(25));
         assert_eq!(wrapped(&format!("{left} {right} z")), format!("{left}\n  {right} z"));
+        let near = "x".repeat(77);
+        assert_eq!(
+            wrapped(&format!("{near} 10 ms.")),
+            format!("{near}\n  10 ms."),
+            "with its unit"
+        );
         assert_eq!(wrapped(&"w".repeat(99)), "w".repeat(99), "a word stays whole");
     }
 

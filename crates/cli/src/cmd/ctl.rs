@@ -249,7 +249,7 @@ fn change(
         process.unlock();
         let guard = Guard {
             pid: process.pid,
-            mailbox,
+            mailbox: mailbox.place(),
             epochs,
             old: &old,
             new: &new,

@@ -43,7 +43,9 @@ impl Figure {
     pub(crate) fn shown(&self, value: f64) -> String {
         match value {
             _ if self.is_time => time(value),
-            0.0 | 0.0995.. => si(value),
+            // How many: of context switches, for example.
+            0.0..1000.0 if value.fract() == 0.0 => format!("{value}"),
+            0.0995.. => si(value),
             small => format!("{small:.2e}"),
         }
     }

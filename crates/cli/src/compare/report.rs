@@ -336,16 +336,23 @@ fn cells(name: &str, figure: &Figure, cell: &Cell) -> Vec<String> {
         None => (dash(), dash()),
     };
     let (middle, surely) = match cell.to_first {
-        Some(to) => (ratio(to.middle), format!("[{} .. {}]", ratio(to.low), ratio(to.high))),
+        Some(to) => (ratio(to.middle), format!("[{} .. {}]", bound(to.low), bound(to.high))),
         None => (dash(), dash()),
     };
     vec![name.to_owned(), median, range, middle, surely]
 }
 
+/// An end of an interval. One near 1 keeps the digits that tell on which side of it the interval lies.
+pub(crate) fn bound(end: f64) -> String {
+    let near = (3..=6).filter(|_| (0.995..1.005).contains(&end) && end != 1.0);
+    let mut near = near.map(|digits| format!("{end:.digits$}"));
+    near.find(|text| text.parse() != Ok(1.0)).unwrap_or_else(|| ratio(end))
+}
+
 /// `1.25 times as fast (surely 1.21 to 1.30)`, `0.80 times the P99 (surely ...)`.
 fn times(figure: &Figure, interval: &Interval) -> String {
     let words = |what: &str, middle: f64, low: f64, high: f64| {
-        format!("{} times {what} (surely {} to {})", ratio(middle), ratio(low), ratio(high))
+        format!("{} times {what} (surely {} to {})", ratio(middle), bound(low), bound(high))
     };
     let (low, middle, high) = (interval.low, interval.middle, interval.high);
     match figure {
@@ -383,6 +390,7 @@ mod tests {
             times(&Figure::time("P99"), &interval),
             "0.80 times the P99 (surely 0.62 to 0.91)"
         );
+        assert_eq!([1.0, 1.0021, 0.9996, 1.01].map(bound), ["1.00", "1.002", "0.9996", "1.01"]);
         assert_eq!(percent(1.0 - 2.0 / 2048.0), "99.9 %");
         assert_eq!(percent(0.9375), "93.7 %");
     }

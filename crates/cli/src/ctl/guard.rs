@@ -13,7 +13,7 @@ use super::judge::{Judged, Slice, Waited, choose, judge};
 use super::list::lease;
 use super::target::Target;
 use crate::hints::Failure;
-use crate::mailbox::Remote;
+use crate::mailbox::Place;
 use crate::observed::watched::Watched;
 use crate::process::Process;
 use crate::table::{self, Table};
@@ -33,7 +33,7 @@ const SETTLE: u32 = 10;
 pub(crate) struct Guard<'a> {
     pub(crate) pid: libc::pid_t,
     /// Where the process has its table and its epochs. Finding them takes longer than everything else.
-    pub(crate) mailbox: Remote<'a>,
+    pub(crate) mailbox: Place,
     pub(crate) epochs: epochs::Remote,
     pub(crate) old: &'a Table,
     pub(crate) new: &'a Table,
@@ -74,7 +74,7 @@ impl Guarded {
             (End::RolledBack, _) => format!("worse: rolled back to {before}\n"),
             (End::Kept, Finding::Better) => format!("better: kept {after}\n"),
             (End::Kept, Finding::Same) => format!("no difference that counts: kept {after}\n"),
-            (End::Kept, _) => format!("no clear difference: kept {after}\n"),
+            (End::Kept, _) => format!("no clear difference: kept {after} ({before} until now)\n"),
         };
         judged.text() + &last
     }

@@ -1,6 +1,7 @@
 //! Evaluates the slices of `--guard`: which figures they have, and whether one of them is worse.
 
 use crate::compare::figure::Figure;
+use crate::compare::report::bound;
 use crate::observed::snapshot::Of;
 use crate::output::{plain, table};
 use lockwright_bench::{Finding, Interval};
@@ -150,8 +151,8 @@ impl Judged {
             };
             let [good, surely] = match row.interval {
                 Some(ratio) => [
-                    format!("{:.2}", ratio.middle),
-                    format!("{:.2} to {:.2}", ratio.low, ratio.high),
+                    lockwright_numbers::format::ratio(ratio.middle),
+                    format!("{} to {}", bound(ratio.low), bound(ratio.high)),
                 ],
                 None => ["-".to_owned(), "-".to_owned()],
             };
@@ -162,7 +163,7 @@ impl Judged {
         drawn.add_row(["P99 of waits".to_owned(), old, new, "-".to_owned(), "-".to_owned()]);
         let mut text = plain(&drawn);
         text.push_str(
-            "before, after: medians; times as good: within pairs of time slices, which see the same load\n",
+            "before, after: medians; times as good: within pairs of time slices, which see\n  the same load\n",
         );
         if !self.throughput_known {
             text.push_str(

@@ -1,6 +1,7 @@
 //! `lockwright ctl PID list`: the table, the level, contended locks and epochs.
 
 use super::epochs::{self, Epoch, Followed};
+use super::target;
 use crate::hints::Failure;
 use crate::mailbox::Remote;
 use crate::observed::live::Live;
@@ -22,12 +23,32 @@ pub(crate) fn lease(time: Duration) -> Duration {
     time + Duration::from_secs(3)
 }
 
+/// The rule that serves the lock.
+fn rule<'a>(table: &'a Table, lock: &Ranked) -> &'a str {
+    match lock.kind {
+        Kind::Mutex => table.lock_at(lock.place),
+        Kind::Semaphore => "glibc's",
+    }
+}
+
+/// Locks, each with its rule.
+pub(crate) fn ruled(locks: &[Ranked], table: &Table) -> Result<Vec<Value>, Failure> {
+    let with_rule = |lock: &Ranked| {
+        let mut value = serde_json::to_value(lock).map_err(Failure::new)?;
+        value["rule"] = json!(rule(table, lock));
+        Ok(value)
+    };
+    locks.iter().map(with_rule).collect()
+}
+
 /// A process's locks, and what they did in a period of time.
 pub(crate) struct List {
     pid: libc::pid_t,
     name: String,
     level: Level,
     table: Table,
+    /// Of each rule, for people.
+    whose: Vec<String>,
     posted: Option<Table>,
     /// `None`: no thread has ever had to wait.
     outcome: Option<Observed>,
@@ -61,11 +82,13 @@ impl List {
         let process = Process::open(pid)?;
         let mailbox = Remote::find(&process)?;
         let epochs = followed.look(&process)?;
+        let table = mailbox.table()?;
         Ok(Self {
             pid: process.pid,
             name: process.name(),
             level,
-            table: mailbox.table()?,
+            whose: target::whose(&process, &table),
+            table,
             posted: mailbox.posted()?,
             outcome,
             epochs,
@@ -76,8 +99,8 @@ impl List {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{} ({}): {}", self.pid, shown(&self.name), self.table.default);
         text.push_str(&format!("; counts: {}\n", self.level.name()));
-        for rule in &self.table.rules {
-            text.push_str(&format!("  {}: {}\n", shown(&rule.whose()), rule.lock));
+        for (whose, rule) in self.whose.iter().zip(&self.table.rules) {
+            text.push_str(&format!("  {whose}: {}\n", rule.lock));
         }
         if let Some(posted) = &self.posted {
             text.push_str(&format!(
@@ -101,14 +124,6 @@ impl List {
         text
     }
 
-    /// The rule that serves the lock.
-    fn rule(&self, lock: &Ranked) -> &str {
-        match lock.kind {
-            Kind::Mutex => self.table.lock_at(lock.place),
-            Kind::Semaphore => "glibc's",
-        }
-    }
-
     fn locks(&self, locks: &[Ranked]) -> String {
         let seconds = self.elapsed.as_secs_f64();
         let mut drawn = table(&["lock", "waits/s", "waiting", "P99 wait", "rule"]);
@@ -118,7 +133,7 @@ impl List {
                 si(lock.contended as f64 / seconds),
                 format!("{:.2}", lock.wait_ns as f64 / seconds / 1e9),
                 if lock.wait.count == 0 { "-".to_owned() } else { time(lock.wait.p99_ns as f64) },
-                self.rule(lock).to_owned(),
+                rule(&self.table, lock).to_owned(),
             ]);
         }
         plain(&drawn)
@@ -127,11 +142,6 @@ impl List {
     pub(crate) fn json(&self) -> Result<Value, Failure> {
         let seconds = self.elapsed.as_secs_f64();
         let locks = self.outcome.as_ref().map_or(&[][..], |outcome| &outcome.locks);
-        let lock = |lock: &Ranked| -> Result<Value, Failure> {
-            let mut value = serde_json::to_value(lock).map_err(Failure::new)?;
-            value["rule"] = json!(self.rule(lock));
-            Ok(value)
-        };
         Ok(json!({
             "pid": self.pid,
             "program": self.name,
@@ -140,7 +150,7 @@ impl List {
             "default": self.table.default,
             "rules": self.table.rules,
             "posted": self.posted,
-            "locks": locks.iter().map(lock).collect::<Result<Vec<_>, _>>()?,
+            "locks": ruled(locks, &self.table)?,
             "epochs": epochs::json(&self.epochs, seconds)?,
         }))
     }

@@ -3,9 +3,10 @@
 use crate::elf::ObjectFile;
 use crate::hints::{Failure, nearest};
 use crate::observed::snapshot::{Lock, Of};
+use crate::output::shown;
 use crate::process::{Process, mappings};
 use crate::rules::{MUTEX_SIZE, named, written};
-use crate::table::Table;
+use crate::table::{Rule, Table};
 use lockwright_symbols::Symboliser;
 use std::collections::BTreeSet;
 
@@ -35,7 +36,7 @@ impl Target {
         if let Some(address) = address(text) {
             return at(process, text, address).map(Self::Rules);
         }
-        let objects = objects(process)?;
+        let objects = objects(process, |_| true)?;
         if objects.iter().any(|object| object.name == text) && !text.contains([';', '=']) {
             return Ok(Self::Rules(vec![format!("lib:{text}")]));
         }
@@ -142,8 +143,45 @@ fn inside(objects: &[ObjectFile], variable: &str, offset: &str) -> Option<Vec<St
     parts.filter(|parts| !parts.is_empty())
 }
 
-/// The program and its loaded libraries.
-fn objects(process: &Process) -> Result<Vec<ObjectFile>, Failure> {
+/// Whose locks the rules of a table are, for people: `mutex g_lock (server+0x4080)`, `library libfoo.so`.
+pub(crate) fn whose(process: &Process, table: &Table) -> Vec<String> {
+    let parts: Vec<_> = table.rules.iter().map(|rule| part(&rule.target)).collect();
+    let is_named = |name: &str| parts.iter().flatten().any(|(_, file, _)| *file == name);
+    // Without its symbols a rule is shown by its address.
+    let objects = match parts.iter().any(Option::is_some) {
+        true => objects(process, is_named).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let named = |part: &Option<(&str, &str, u64)>| {
+        let (what, file, offset) = (*part)?;
+        let object = objects.iter().find(|object| object.name == file)?;
+        let (what, name) = match what {
+            "call" => ("caller", function(object, offset)?),
+            _ => (what, object.variable(offset)?),
+        };
+        Some(format!("{what} {} ({}+{offset:#x})", shown(&name), shown(file)))
+    };
+    let whose =
+        |(rule, part): (&Rule, _)| named(part).unwrap_or_else(|| shown(&rule.whose()).into_owned());
+    table.rules.iter().zip(&parts).map(whose).collect()
+}
+
+/// The function that begins at this offset from the load base.
+fn function(object: &ObjectFile, offset: u64) -> Option<String> {
+    let mut functions = object.symbols.iter().filter(|symbol| symbol.is_function);
+    functions.find(|known| known.offset == offset).map(|known| written(&known.name))
+}
+
+/// `mutex`, `server` and 0x4080 of `mutex:server+0x4080-0x40a8`.
+fn part(target: &str) -> Option<(&str, &str, u64)> {
+    let (what, range) = target.split_once(':')?;
+    let (file, range) = range.rsplit_once("+0x")?;
+    let (low, _) = range.split_once('-')?;
+    Some((what, file, u64::from_str_radix(low, 16).ok()?)).filter(|_| !file.is_empty())
+}
+
+/// The program and its loaded libraries, as far as their names are `wanted`.
+fn objects(process: &Process, wanted: impl Fn(&str) -> bool) -> Result<Vec<ObjectFile>, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     let mut seen = BTreeSet::new();
     let program = process.program();
@@ -152,7 +190,10 @@ fn objects(process: &Process) -> Result<Vec<ObjectFile>, Failure> {
     for map in maps.iter().filter(|map| map.is_file() && is_code(&map.path)) {
         let name = map.path.file_name().unwrap_or_default().display().to_string();
         // Our own functions don't call locks.
-        if !seen.insert(map.path.clone()) || name.contains("lockwright") && map.path != program {
+        if !wanted(&name)
+            || !seen.insert(map.path.clone())
+            || name.contains("lockwright") && map.path != program
+        {
             continue;
         }
         // A file that no longer exists can't be read.
@@ -214,6 +255,13 @@ mod tests {
         ] {
             assert_eq!(address(text), found, "{text}");
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_range_are_read() {
+        assert_eq!(part("mutex:a+b+0x4080-0x40a8"), Some(("mutex", "a+b", 0x4080)));
+        assert_eq!(part("call:server+0x10-0x20"), Some(("call", "server", 0x10)));
+        assert_eq!([part("lib:libfoo.so"), part("mutex:+0x10-0x38")], [None, None]);
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
             let all = epoch.all();
             format!(
                 "infeasible: of {} executions that were served first come, first served, {:.1} % took longer than \
-                 {slo} (allowed: {:.1} %): no reordering can keep it",
+                 {slo} (allowed: {:.1} %): no smaller window can keep it; another lock may",
                 thousands(all.at_fifo),
                 100.0 * all.at_fifo_violations as f64 / all.at_fifo.max(1) as f64,
                 100.0 * (1.0 - share(epoch)),

@@ -128,7 +128,7 @@ fn advice(
         (Rule::Little, text, String::new())
     } else if let Some(site) = slow {
         let text = format!(
-            "shorten {}: others wait {} for it at a time. If that exceeds a wake-up ({} here), another lock helps little",
+            "shorten {}: others wait {} for it at a time, longer than a wake-up takes ({} here), so another lock helps little",
             site.function,
             time(mean(&site) as f64),
             time(wake_up_ns as f64)

@@ -364,13 +364,14 @@ fn called_at(at: At, stack: &[u64], symbols: &mut Symboliser) -> (String, String
 
 /// Is it a linked-in function that programs call to lock or unlock?
 fn is_lock_function(symbol: &str) -> bool {
-    ["pthread_", "__pthread_", "mtx_"].iter().any(|start| symbol.starts_with(start))
+    ["pthread_", "__pthread_", "mtx_", "lw_mutex_"].iter().any(|start| symbol.starts_with(start))
         || symbol.contains("lockwright")
 }
 
 /// Is it a function of the lock's own interface?
 pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
-    const OURS: [&str; 12] = [
+    const OURS: [&str; 13] = [
+        "lockwright::",
         "lockwright_sync::",
         "lockwright_runtime::",
         "lock_api::",
@@ -385,7 +386,8 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
         "__gthread_",
     ];
     // If debug information has only line numbers, function names have no paths. Go by the file.
-    const FILES: [&str; 6] = [
+    const FILES: [&str; 7] = [
+        "/lockwright.hpp",
         "/lock_api-",
         "/lockwright-",
         "crates/sync/src/",
@@ -403,5 +405,21 @@ fn spot(at: At, symbols: &mut Symboliser) -> String {
     match called_at(at, &[], symbols) {
         (name, place) if place.is_empty() => name,
         (name, place) => format!("{name} ({place})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_of_a_lock_are_nobodys_section() {
+        let is_of_a_lock = |name: &str| {
+            super::is_of_a_lock(&Frame { function: Some(name.to_owned()), ..Frame::default() })
+        };
+        assert!(
+            is_of_a_lock("lockwright::mutex::unlock") && is_of_a_lock("std::unique_lock<T>::lock")
+        );
+        assert!(!is_of_a_lock("bounded<long>::put") && !is_of_a_lock("lockwrights::turn"));
     }
 }

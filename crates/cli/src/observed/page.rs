@@ -7,7 +7,7 @@ use crate::observed::report;
 use crate::order::outcome::{self as order, Risk};
 use crate::output::shown;
 use crate::profile::flame;
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::{count, si, time};
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style, page};
 use maud::{Markup, html};
 
@@ -71,7 +71,7 @@ fn table(outcome: &Observed, most: usize) -> Markup {
             shown(&lock.name).into(),
             format!("{:.1} %", 100.0 * lock.blocked_ns as f64 / elapsed),
             format!("{:.2}", lock.wait_ns as f64 / elapsed),
-            si(lock.contended as f64),
+            count(lock.contended),
             format!("{:.0} %", 100.0 * lock.slept as f64 / lock.contended.max(1) as f64),
             short(lock.wait.p50_ns),
             short(lock.wait.p99_ns),

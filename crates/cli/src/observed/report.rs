@@ -7,7 +7,7 @@ use super::snapshot::{Kind, Signals};
 use super::threads;
 use crate::output::{beside, plain, shown, table};
 use crate::profile::outcome::Folded;
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::{count, time};
 use lockwright_text::wrapped;
 
 /// Number of locks with details.
@@ -30,8 +30,8 @@ pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
         text.push('\n');
     }
     text.push_str(&wrapped(
-        "blocked: share of the time in which a thread waited and a holder was to blame; waiting: threads that \
-         waited, on average; P50 to max: waits; hold: hold times of threads that had waited.",
+        "blocked: share of the time in which a thread waited and a holder was to blame (far too low where waits are \
+         short); waiting: threads that waited, on average; P50 to max: waits; hold: hold times of threads that had waited.",
     ));
     text + "\n"
 }
@@ -77,7 +77,7 @@ fn text(outcome: &Observed, most: usize) -> String {
             format!("{}", number + 1),
             format!("{:.1} %", 100.0 * lock.blocked_ns as f64 / elapsed),
             format!("{:.2}", lock.wait_ns as f64 / elapsed),
-            si(lock.contended as f64),
+            count(lock.contended),
             format!("{:.0} %", 100.0 * lock.slept as f64 / lock.contended.max(1) as f64),
             timed(lock.wait.p50_ns),
             timed(lock.wait.p99_ns),
@@ -135,17 +135,17 @@ fn text(outcome: &Observed, most: usize) -> String {
 }
 
 /// The events in a lock's critical sections; empty: they can't be counted.
-fn events(total: &Total, count: u64) -> String {
+fn events(total: &Total, events: u64) -> String {
     if total.unavailable.is_some() {
         return String::new();
     }
-    let part = 100.0 * count as f64 / total.count.max(1) as f64;
-    let count = match total.event {
-        Event::CpuClock => time(count as f64),
-        Event::CacheMisses | Event::PageFaults => si(count as f64),
+    let part = 100.0 * events as f64 / total.count.max(1) as f64;
+    let events = match total.event {
+        Event::CpuClock => time(events as f64),
+        Event::CacheMisses | Event::PageFaults => count(events),
     };
     let line = format!(
-        "{} in functions that hold it: {count}, {part:.0} % of the program's",
+        "{} in functions that hold it: {events}, {part:.0} % of the program's",
         total.event.name()
     );
     beside("   events    ", &line)
@@ -196,28 +196,23 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
 
 /// How often, and the longest time.
 pub(crate) fn times(site: &Site) -> String {
-    let (count, longest) = (si(site.count as f64), duration(site.max_ns));
+    let (entered, longest) = (count(site.count), duration(site.max_ns));
     match site.samples {
-        None => format!("{count} times, longest {longest}"),
+        None => format!("{entered} times, longest {longest}"),
         Some(samples) if site.max_ns == 0 => {
-            format!("about {} times, by {} samples", few(site.count), few(samples))
+            format!("about {entered} times, by {} samples", count(samples))
         }
         Some(samples) => {
-            let (count, samples) = (few(site.count), few(samples));
-            format!("about {count} times, longest seen {longest}, by {samples} samples")
+            let samples = count(samples);
+            format!("about {entered} times, longest seen {longest}, by {samples} samples")
         }
     }
-}
-
-/// A number, written out exactly if it is small.
-fn few(count: u64) -> String {
-    if count < 1000 { count.to_string() } else { si(count as f64) }
 }
 
 fn percentiles(of: &Percentiles) -> String {
     format!(
         "{} waits: P50 {}, P99 {}, P99.9 {}, max {}",
-        si(of.count as f64),
+        count(of.count),
         duration(of.p50_ns),
         duration(of.p99_ns),
         duration(of.p999_ns),
@@ -229,7 +224,7 @@ fn percentiles(of: &Percentiles) -> String {
 fn lost(outcome: &Observed) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();
-    for (count, what) in [
+    for (number, what) in [
         (lost.unplaced, "waits found no room and count under \"other locks\""),
         (
             lost.evicted,
@@ -238,8 +233,8 @@ fn lost(outcome: &Observed) -> String {
         (lost.stacks, "stacks found no room"),
         (lost.memory, "operations were not counted: there was no shared memory"),
     ] {
-        if count > 0 {
-            text.push_str(&(wrapped(&format!("{} {what}", si(count as f64))) + "\n"));
+        if number > 0 {
+            text.push_str(&(wrapped(&format!("{} {what}", count(number))) + "\n"));
         }
     }
     if outcome.signals.waits > 0 {
@@ -251,7 +246,7 @@ fn lost(outcome: &Observed) -> String {
             } else {
                 format!("{semaphores} semaphores")
             },
-            few(waits),
+            count(waits),
             duration(wait_ns)
         );
         text.push_str(&(wrapped(&line) + "\n"));

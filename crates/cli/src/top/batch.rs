@@ -3,7 +3,9 @@
 use super::lease;
 use super::list::List;
 use crate::ctl::epochs::{self, Followed};
+use crate::ctl::list::ruled;
 use crate::hints::Failure;
+use crate::mailbox::{Place, Remote};
 use crate::observed::snapshot::Lock;
 use crate::observed::watched::Watched;
 use crate::output;
@@ -25,8 +27,10 @@ pub(crate) fn run(
     let mut subject = match pid {
         Some(pid) => {
             let watched = Watched::open(pid, Level::Counters, lease(interval))?;
-            let followed = Followed::begin(&Process::open(watched.pid)?).ok();
-            Subject::Process(Box::new(watched), followed)
+            let process = Process::open(watched.pid)?;
+            let followed = Followed::begin(&process).ok();
+            let mailbox = Remote::find(&process)?.place();
+            Subject::Process(Box::new(watched), followed, mailbox)
         }
         None => Subject::All(List::new()),
     };
@@ -61,7 +65,7 @@ pub(crate) fn wait(signals: &Watch, until: Instant) -> Option<i32> {
 }
 
 enum Subject {
-    Process(Box<Watched>, Option<Followed>),
+    Process(Box<Watched>, Option<Followed>, Place),
     All(List),
 }
 
@@ -70,12 +74,19 @@ impl Subject {
     fn look(&mut self, most: usize) -> Result<(Value, bool), Failure> {
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         match self {
-            Self::Process(watched, followed) => {
+            Self::Process(watched, followed, mailbox) => {
                 let look = watched.look()?;
                 let locks = match &look.since {
                     Some(since) => {
                         let outcome = watched.named(since, &look, most, Lock::rank);
-                        serde_json::to_value(outcome).map_err(Failure::new)?
+                        // It may end at any moment: then no rule is known.
+                        let process = Process::open(watched.pid);
+                        let table = process.and_then(|process| mailbox.of(&process).table());
+                        let mut value = serde_json::to_value(&outcome).map_err(Failure::new)?;
+                        if let Ok(table) = table {
+                            value["locks"] = json!(ruled(&outcome.locks, &table)?);
+                        }
+                        value
                     }
                     None => {
                         json!({ "pid": watched.pid, "elapsed_ns": look.elapsed.as_nanos() as u64, "locks": [] })
