@@ -12,7 +12,7 @@ pub fn count(value: u64) -> String {
     if value < 1000 { value.to_string() } else { si(value as f64) }
 }
 
-/// So many a second: `1.23 M/s`.
+/// A rate: `1.23 M/s`.
 pub fn rate(a_second: f64) -> String {
     si(a_second) + "/s"
 }

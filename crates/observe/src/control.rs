@@ -33,7 +33,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampling {
     /// When a wait was last timed, ns.
-    pub last_ns: u64,
+    last_ns: u64,
     /// Waits since then that no timed wait has counted for.
     waits: u32,
     /// When `waits` reaches this number, the next wait is timed.
@@ -87,6 +87,35 @@ impl Sampling {
         let most = (span_ns / ns.max(1)).clamp(1, counts.max(1).into()) as u32;
         self.waits += counts.saturating_sub(most);
         counts.min(most)
+    }
+}
+
+/// Until when a thread's waits are accounted for, ns. Each counted wait moves it forward by the time that it and the waits that
+/// it stands for may take at most. So a thread's waits never add up to more than the time that has passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settled(u64);
+
+impl Settled {
+    /// Until when they are before a wait that began at `since_ns`. Nothing before `begun_ns`, when counting began, is
+    /// accounted for any more. The first wait has none before it.
+    #[inline]
+    pub fn until(self, since_ns: u64, begun_ns: u64) -> u64 {
+        if self.0 == 0 { since_ns } else { self.0.max(begun_ns).min(since_ns) }
+    }
+
+    /// A wait of `ns` counts only for itself. The time of others, before it, may still be accounted for. Returns the span for
+    /// [`Sampling::cap`]: none.
+    #[inline]
+    pub fn alone(&mut self, until_ns: u64, ns: u64) -> u64 {
+        self.0 = until_ns + ns;
+        0
+    }
+
+    /// A wait that has ended now counts for others, too. Returns the span in which all of them took place.
+    #[inline]
+    pub fn all(&mut self, until_ns: u64, now_ns: u64) -> u64 {
+        self.0 = now_ns;
+        now_ns.saturating_sub(until_ns)
     }
 }
 
@@ -261,6 +290,51 @@ mod tests {
         assert_eq!((sampling.cap(64, 1_000_000, 6_400), sampling.waits), (1, 122));
         assert_eq!((sampling.cap(64, 0, 0), sampling.waits), (1, 185));
         assert_eq!((sampling.cap(0, 100, 0), sampling.waits), (0, 185));
+    }
+
+    #[test]
+    fn a_threads_waits_add_up_to_no_more_than_the_time_that_has_passed() {
+        let begin = 1_000_000_000;
+        let (mut sampling, mut settled) = (Sampling::default(), Settled::default());
+        let (mut now, mut total, mut random) = (begin, 0, 1_u64);
+        for wait in 0..100_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Short ones, some in which the thread lost its CPU, and some with a sleep.
+            let slept = (random >> 40).is_multiple_of(5);
+            let ns = if slept || (random >> 50).is_multiple_of(10) { 3_000_000 } else { 100 };
+            let counts = if sampling.wants_clock() || slept { sampling.next(now) } else { 0 };
+            let since = now;
+            now += ns;
+            if counts != 0 || slept {
+                let before = settled.until(since, begin);
+                let span = match slept {
+                    true => settled.alone(before, ns),
+                    false => settled.all(before, now),
+                };
+                let counts = sampling.cap(counts, ns, span);
+                total += ns * if slept { 1 } else { u64::from(counts) };
+            }
+            assert!(total <= now - begin, "wait {wait}: {total} ns in {} ns", now - begin);
+            now += 50;
+        }
+        // Nothing is lost either, but for what nobody has timed.
+        assert!(total > (now - begin) / 2, "{total} ns in {} ns", now - begin);
+    }
+
+    #[test]
+    fn the_time_of_a_sleep_is_accounted_for_once() {
+        let mut settled = Settled::default();
+        let before = settled.until(1_000, 0);
+        assert_eq!((before, settled.all(before, 2_000)), (1_000, 1_000), "the first wait");
+        let before = settled.until(2_500, 0);
+        assert_eq!(
+            (before, settled.alone(before, 4_000)),
+            (2_000, 0),
+            "a sleep from 2,500 to 6,500"
+        );
+        let before = settled.until(6_600, 0);
+        assert_eq!(settled.all(before, 7_000), 1_000, "5,000 less the sleep");
+        assert_eq!(settled.until(9_000, 8_000), 8_000, "counting began again");
     }
 
     #[test]

@@ -34,7 +34,7 @@ use lockwright_locks::front::side;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_observe::control::{Control, Level, NONE, OPEN, Sampling};
+use lockwright_observe::control::{Control, Level, NONE, OPEN, Sampling, Settled};
 use lockwright_observe::{Blame, Segment, Wait};
 use lockwright_platform::Word;
 use open::open;
@@ -57,7 +57,9 @@ pub(crate) struct Account {
     lock: Cell<u64>,
     /// Since when, ns; 0: it hasn't read the clock.
     since_ns: Cell<u64>,
-    /// When the wait before this one was timed, ns.
+    /// Its waits up to now are accounted for until then.
+    settled: Cell<Settled>,
+    /// Until when its waits before the last counted one were, ns.
     before_ns: Cell<u64>,
     /// The call that asked for the lock.
     at: Cell<Call>,
@@ -82,7 +84,7 @@ pub(crate) struct Account {
 }
 
 /// Bytes of an [`Account`].
-pub(crate) const ACCOUNT: usize = 168;
+pub(crate) const ACCOUNT: usize = 176;
 const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
@@ -136,7 +138,7 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     // wait. So this touches them only now and then. But a thread that has slept will probably sleep again.
     let slept = account.slept.replace(false);
     let mut sampling = account.sampling.get();
-    let (before_ns, mut now, mut counts) = (sampling.last_ns, 0, 0);
+    let (mut now, mut counts) = (0, 0);
     if sampling.wants_clock() || slept {
         now = futex::now(Clock::Monotonic);
         lockwright_observe.expire(now);
@@ -149,7 +151,6 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     arrives(account, &segment, mutex, now, counts != 0);
     account.lock.set(lock);
     account.since_ns.set(now);
-    account.before_ns.set(before_ns);
     let call = account.call.take();
     account.at.set(if caller == 0 { call } else { Call { from: caller, ..call } });
     account.counts.set(counts);
@@ -232,11 +233,15 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         since => since,
     };
     let ns = now.saturating_sub(since);
-    let mut sampling = account.sampling.get();
-    // Waits with a sleep are all timed, so such a wait stands only for itself.
-    let span = if slept { 0 } else { now.saturating_sub(account.before_ns.get()) };
+    let (mut sampling, mut settled) = (account.sampling.get(), account.settled.get());
+    // Waits with a sleep are all timed, so such a wait stands only for itself. So does one that gave up.
+    let before = settled.until(since, begun());
+    let span =
+        if slept || !acquired { settled.alone(before, ns) } else { settled.all(before, now) };
     let counts = sampling.cap(counts, ns, span);
     account.sampling.set(sampling);
+    account.settled.set(settled);
+    account.before_ns.set(before);
     let wait = Wait {
         lock,
         site: at.from as u64,
@@ -294,8 +299,8 @@ pub(crate) fn released(address: usize, release: u64) {
         count(account, &segment);
         if since != 0 {
             let held = now.saturating_sub(since);
-            // The holds that this one stands for all happened since the wait before, so together they can't have lasted longer
-            // than that.
+            // The holds that this one stands for all happened after the waits that were accounted for before, so together they
+            // can't have lasted longer than that.
             let most = now.saturating_sub(account.before_ns.get()) / held.max(1);
             let weight = ended.weight.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
             segment.held(lock, held, weight, blame);

@@ -31,7 +31,7 @@ pub(crate) struct Thread {
     /// The trace's account. Own thread only.
     pub(crate) traced: Room<32>,
     /// The observation's account. Own thread only.
-    pub(crate) observed: Room<168>,
+    pub(crate) observed: Room<176>,
     /// The account of the watcher of lock orders. Own thread only.
     pub(crate) ordered: Room<24>,
 }

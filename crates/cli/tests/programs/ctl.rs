@@ -112,7 +112,7 @@ fn each_lock_gets_the_rule_that_it_is_given() -> Result<()> {
     program.comes_to_run("g_lock", "auto")?;
     program.comes_to_run(&heap, "auto")?;
     let said = program.ok(&["switch", "g_lock", "fifo"])?;
-    ensure!(said.contains("  mutex ctl+0x") && said.ends_with(": fifo\n"), "{said}");
+    ensure!(said.contains("  mutex g_lock (ctl+0x") && said.ends_with(": fifo\n"), "{said}");
     program.comes_to_run("g_lock", "fifo")?;
     program.comes_to_run(&heap, "auto")?;
     // As the list names it.
