@@ -56,6 +56,7 @@ figures! {
     libasl_8g: "libasl-8g",
     libasl_8h: "libasl-8h",
     libasl_8i: "libasl-8i",
+    libasl_platforms: "libasl-platforms",
     cal_3: "cal-3",
     cal_7: "cal-7",
     cal_8: "cal-8",

@@ -57,9 +57,9 @@ pub(crate) struct Account {
     lock: Cell<u64>,
     /// Since when, ns; 0: it hasn't read the clock.
     since_ns: Cell<u64>,
-    /// Its waits up to now are accounted for until then.
+    /// Until when its waits are accounted for.
     settled: Cell<Settled>,
-    /// Until when its waits before the last counted one were, ns.
+    /// The same before its last counted wait, ns.
     before_ns: Cell<u64>,
     /// The call that asked for the lock.
     at: Cell<Call>,

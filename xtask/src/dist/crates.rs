@@ -46,20 +46,12 @@ pub(super) fn package(root: &Path, dist: &Path) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// A program that uses `lockwright-sync`, like the first example in README.
-const SYNC: &str = r#"//! Uses the published crate.
-use lockwright_sync::Mutex;
-
-fn main() {
-    let count = Mutex::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| (0..10_000).for_each(|_| *count.lock() += 1));
-        }
-    });
-    println!("{}", *count.lock());
+/// The program of the Rust quick start, which is on its page alone.
+fn quick_start() -> Result<String> {
+    let page = fs::read_to_string(super::source().join("docs/start-rust.md"))?;
+    let block = page.split_once("```rust\n").and_then(|(_, rest)| rest.split_once("```"));
+    Ok(block.context("docs/start-rust.md has no program")?.0.to_owned())
 }
-"#;
 
 /// A program that writes the library embedded in the published crate to a folder.
 const LIBRARY: &str = r#"//! Uses the published crate.
@@ -81,7 +73,7 @@ pub(super) fn check(crates: &[PathBuf], dist: &Path, install: bool) -> Result<()
     };
     timed("lockwright-sync from its crate: a program runs", || {
         let said = cargo(&["run", "--release", "--package", "uses-sync"])?;
-        ensure!(said == "40000\n", "it printed '{said}'");
+        ensure!(said == "4000000\n", "it printed '{said}'");
         Ok(())
     })?;
     timed("lockwright-library from its crate: a program has our locks", || {
@@ -130,7 +122,7 @@ fn unpack(crates: &[PathBuf], folder: &Path) -> Result<()> {
         let _ = writeln!(manifest, "{name} = {{ path = '{directory}' }}");
     }
     stage::write(&folder.join("Cargo.toml"), &manifest)?;
-    for (name, main) in [("sync", SYNC), ("library", LIBRARY)] {
+    for (name, main) in [("sync", &*quick_start()?), ("library", LIBRARY)] {
         let program = folder.join(format!("uses-{name}"));
         stage::write(&program.join("src/main.rs"), main)?;
         let manifest = format!(
