@@ -27,7 +27,7 @@ from distributed import Client, LocalCluster, as_completed, get_worker
 PATIENCE = 10
 
 #: What lockwright says of a file that it can't go on with: such as one of `cargo xtask`, whose build has no file to compare.
-STALE = ("was made by another build", "is of another plan")
+STALE = ("was made by another build", "belongs to another plan")
 
 
 def parse(arguments=None):
