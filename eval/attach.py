@@ -339,7 +339,10 @@ def do(command, pid, *options):
     outcome = subprocess.run([COMMAND, command, str(pid), *options], capture_output=True, text=True)
     if outcome.returncode and os.path.exists(f"/proc/{pid}/exe"):
         raise RuntimeError(outcome.stderr.split("\n")[0])
-    return [float(ms) for ms in re.findall(r"stood still for ([0-9.]+) ms", outcome.stdout)]
+    told = re.findall(r"were stopped for ([0-9.]+) (µs|ms|s)", outcome.stdout)
+    if not told and outcome.returncode == 0:
+        raise RuntimeError(f"no time in: {outcome.stdout}")
+    return [float(number) * {"µs": 0.001, "ms": 1, "s": 1000}[unit] for number, unit in told]
 
 
 def measure(name):
