@@ -268,6 +268,25 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     posix::ask(mutex); // asks our own unlock to come by the slow path
 }
 
+/// A wait since `since`, which took `ns`, counts only for itself: waits that stand for others don't count its time again.
+fn alone(since: u64, ns: u64) {
+    let settled = &account().settled;
+    let mut until = settled.get();
+    until.alone(until.until(since, begun()), ns);
+    settled.set(until);
+}
+
+/// The calling thread is in a child process: what it has yet to count was in the parent.
+fn forget() {
+    let account = account();
+    account.settled.take();
+    account.ended.take();
+    account.held_since_ns.set(0);
+    account.sampling.take();
+    account.uncounted_lock.set(0);
+    account.uncounted.set(0);
+}
+
 /// Counts the wait that has ended, if any.
 fn count(account: &Account, segment: &Segment) {
     // Looked at before it is taken: most threads have nothing to count.

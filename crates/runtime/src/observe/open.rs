@@ -186,4 +186,5 @@ fn in_child() {
     // Relaxed: there is one thread.
     lockwright_observe.base.store(0, Relaxed);
     lockwright_observe.state.store(NONE, Relaxed);
+    super::forget();
 }

@@ -6,7 +6,7 @@
 //!
 //! `sem_post` may be called in signal handlers, so it uses only atomics, and the thread's id.
 
-use super::{begun, is_full, lockwright_observe, maps, opened, segment, stack};
+use super::{alone, begun, is_full, lockwright_observe, maps, opened, segment, stack};
 use crate::caller::Call;
 use crate::layout::Semaphore;
 use crate::{fork, thread};
@@ -91,6 +91,7 @@ pub(crate) fn has_waited(s: &Semaphore, since: u64, acquired: bool, call: Call) 
         segment.follow(lock, tid, here.cpu, true);
     }
     let (site, ns) = (call.from as u64, now.saturating_sub(since));
+    alone(since, ns);
     let wants = is_full() && segment.wants_stack(lock, site, ns);
     segment.waited(&Wait {
         lock,

@@ -60,7 +60,7 @@ pub(super) fn spawn<W: 'static>(
     }
 }
 
-/// A thread has ended. For the last of so many: who it is, with all that the others did behind it.
+/// A thread has ended. If it is the last of `threads`, returns its id; what the others did then happened before it.
 pub(super) fn is_last(finished: &Cell<u32>, threads: u32) -> Option<Tid> {
     finished.set(finished.get() + 1);
     (finished.get() == threads).then(|| {
