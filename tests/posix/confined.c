@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 
+#ifndef SYS_readlink // ARM has only the other
+#define SYS_readlink SYS_readlinkat
+#endif
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool go, stop;
 

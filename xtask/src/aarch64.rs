@@ -20,7 +20,12 @@ const EMULATOR: &str = "qemu-aarch64-static";
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 
 /// Programs that need features the emulator lacks.
-const UNABLE: [(&str, &str); 1] = [("atfork", "the emulator has no MADV_WIPEONFORK")];
+const UNABLE: [(&str, &str); 4] = [
+    ("atfork", "the emulator has no MADV_WIPEONFORK"),
+    ("decided", "the emulator can't execute /proc/self/exe"),
+    ("fork_condvar", "the emulator has no MADV_WIPEONFORK"),
+    ("mutex_robust", "the emulator has no robust mutexes"),
+];
 
 /// Flags.
 #[derive(clap::Args)]

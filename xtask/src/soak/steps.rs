@@ -77,6 +77,12 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
             "conformance".into(),
         ),
     ];
+    steps.push(plan(
+        "aarch64".into(),
+        "POSIX programs on 64-bit ARM, emulated",
+        Runner::Xtask,
+        "aarch64".into(),
+    ));
     let mut stress =
         test("stress", "a minute under each lock", "-p lockwright-tests --test stress");
     stress.variables.push(("LOCKWRIGHT_STRESS_MS", STRESS_MS.to_string()));

@@ -8,6 +8,8 @@ use crate::probes::note;
 use core::ffi::c_int;
 #[cfg(not(target_arch = "x86_64"))]
 use core::sync::atomic::Ordering::Relaxed;
+#[cfg(not(target_arch = "x86_64"))]
+use lockwright_platform::{Ptr as _, Word as _};
 
 /// Is it of the plain kind? Its cache line is read now and written soon: fetched for writing at once, it moves between cores
 /// once, not twice. (This takes as many instructions as Rust's own load, test and jump.)
@@ -33,7 +35,7 @@ pub(super) fn is_plain(m: &Mutex) -> bool {
 /// Is it of the plain kind?
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn is_plain(m: &Mutex) -> bool {
+pub(super) fn is_plain(m: &Mutex) -> bool {
     m.kind.load(Relaxed) == 0
 }
 
@@ -62,7 +64,7 @@ pub(super) fn nobody_queues_and_say(m: &Mutex) -> bool {
 /// Is the line empty? And the probe `mutex_entry`.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn nobody_queues_and_say(m: &Mutex) -> bool {
+pub(super) fn nobody_queues_and_say(m: &Mutex) -> bool {
     fire!(mutex_entry, m);
     m.tail.load(Relaxed).is_null()
 }
@@ -87,7 +89,7 @@ pub(super) fn released(m: *mut Mutex) -> c_int {
 /// The answer 0, and the probe `mutex_release`.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn released(m: *mut Mutex) -> c_int {
+pub(super) fn released(m: *mut Mutex) -> c_int {
     fire!(mutex_release, m);
     0
 }
@@ -113,7 +115,7 @@ pub(super) fn own_and_say(m: &Mutex, id: u32) {
 /// Notes the holder.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn own_and_say(m: &Mutex, id: u32) {
+pub(super) fn own_and_say(m: &Mutex, id: u32) {
     m.owner.store(id, Relaxed);
     fire!(mutex_acquired, m);
 }
