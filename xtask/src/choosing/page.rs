@@ -51,8 +51,9 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
         &format!(
             "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much. Each figure is a \
          lock's throughput relative to the best lock's at the same point: the geometric mean over all simulated machines of \
-         that kind (1.00: the best everywhere). The best is sought among all locks, but the two tables below name only those that we recommend for programs: so even the best of them may be below 1.00. *No wait over {}* \
-         means that no thread waited longer at any point.",
+         that kind (1.00: the best everywhere). \"The best lock\" means the best of all locks, but the two tables below \
+         name only locks that we recommend for programs. So even the best of these may be below 1.00. *No wait over {}* means that no thread \
+         waited longer at any point.",
             given(SHORT_NS),
         ),
     );
@@ -67,8 +68,8 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "`{AUTO}` has at least {GOOD} of the best lock's throughput at {} of {total} points; without textbook \
-         locks, at {}.{}{}",
+            "`{AUTO}` has at least {GOOD} of the best lock's throughput at {} of {total} points; of the best lock for programs, \
+         at {}.{}{}",
             tables::good(&all),
             all.iter().filter(|point| to_front(point) >= GOOD).count(),
             worst(part),
@@ -111,12 +112,12 @@ fn crowded(part: &Part) -> String {
         let threads = match crowd {
             Crowd::Fewer => "fewer threads than CPUs",
             Crowd::Each => "one a CPU",
-            Crowd::More => "more",
+            Crowd::More => "more threads than CPUs",
         };
         (all > 0).then(|| format!("{good} of {all} with {threads}"))
     };
     let all: Vec<String> = Crowd::ALL.into_iter().filter_map(share).collect();
-    format!(" By number of threads: {}.", all.join(", "))
+    format!(" By number of threads: at {}.", all.join(", "))
 }
 
 /// Which locks keep an SLO, and how often.
@@ -142,8 +143,9 @@ fn slos(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "Which lock keeps the SLO that a program states ([epochs.md](epochs.md)), on big and little cores? Of {} simulated \
-         points, each lock kept it at (P99 on the slowest class): {}. Throughput is in the machines' tables.",
+            "Which lock keeps the SLO that a program states ([epochs.md](epochs.md)), on big and little cores? There are {} simulated \
+         points. Each lock kept the SLO (P99 on the slowest class) at this many of them: {}. Throughput is in the machines' \
+         tables.",
             points().count(),
             each.join(", "),
         ),
@@ -154,8 +156,8 @@ fn other_locks(page: &mut String) {
     page.push_str("## Where `auto` is not the best\n\n");
     paragraph(
         page,
-        "Find your machine and number of threads below, then try the lock that is named there on your own \
-        program. What the program does with its locks decides:",
+        "Find your machine and number of threads below, then try the lock that is named there on your own program: what the \
+        program does with its locks decides.",
     );
     page.push_str(
         "    lockwright run --lock fifo -- ./server       # another lock for all mutexes\n    \
@@ -163,14 +165,14 @@ fn other_locks(page: &mut String) {
          lockwright run --lock auto:budget=1ms -- ./server   # shorter waits\n    \
          lockwright run --config locks.toml -- ./server          # for one mutex alone\n    \
          lockwright switch 4242 fifo                  # while it runs\n    \
-         lockwright record --output server.bin -- ./server       # what it does, and\n    \
-         lockwright sim --machine m1 --lock auto,fifo,glibc --trace server.bin\n\n",
+         lockwright record --output server.bin -- ./server       # record it, then\n    \
+         lockwright sim --machine m1 --lock auto,fifo,glibc --trace server.bin   # simulate it\n\n",
     );
     paragraph(
         page,
-        "Compare throughput and tail in turns, several times each; a difference of 3 % is noise. Textbook \
-        locks (`tas`, `mcs` and the like) are in the tables to show what is possible. They are not for programs: with more \
-        threads than CPUs some of them stop for a time slice at each hand-over, others never let some threads in.",
+        "Compare throughput and tail several times, in turns; a difference of 3 % is noise. Textbook locks (`tas`, `mcs` and the \
+        like) are in the tables to show what is possible. They are not for programs: with more threads than CPUs, some of \
+        them stop for a time slice at each hand-over, and others starve some threads.",
     );
 }
 
@@ -180,37 +182,41 @@ fn how_it_picks(page: &mut String) {
     let budget = budget.and_then(|option| option.default).unwrap_or_default() / 1_000_000;
     paragraph(
         page,
-        "It decides at each lock, by the core that asks and by what it sees of the lock. The program need not say \
-        anything:",
+        "It decides at each lock, by the core of the thread that asks, and by what it sees of the lock. The program need not say \
+        anything.",
     );
     let mut rule = |text: String| {
         page.push_str(wrapped(&format!("- {text}")).trim_end());
         page.push('\n');
     };
     rule(format!(
-        "Up to 4 CPUs, a core of the fastest class (equal cores all are): `{}`, {}.",
+        "Up to 4 CPUs, on a core of the fastest class (as equal cores all are): `{}` ({}).",
         barging::ENTRY.id,
         barging::ENTRY.idea
     ));
     rule(format!(
-        "More CPUs, or a core of a slower class: `{}`, {}. Waiters stand in line, and are handed the lock. A slower core \
-        lets others go first, for a quarter of the budget at most, or for the window of the epoch that it is in.",
+        "More CPUs, or a core of a slower class: `{}` ({}). Waiters stand in line, and are handed the lock. A thread on a slower \
+        core lets others go first, for a quarter of the budget at most, or for the window of its epoch.",
         slo::ENTRY.id,
         slo::ENTRY.idea
     ));
     rule(format!(
-        "The last holder comes back sooner than the lock could be handed over, which is measured: the lock is \
-        *saturated* and stays on that core for a turn. Turns share three quarters of the budget, {budget} ms \
-        (`{AUTO}:budget=NS`; 0: never)."
+        "If the last holder comes back sooner than the lock could be handed over, as measured, the lock is *saturated*, and stays \
+        on that core for a turn. Turns share three quarters of the budget of {budget} ms (`{AUTO}:budget=TIME`; with 0 there \
+        are no turns)."
     ));
-    rule("More than four CPUs, and more waiters than CPUs: `barging` on all cores. The holder has lost its CPU: waiters stay awake \
-        for a shorter time, or not at all. One CPU (affinity, or a container's quota): nobody spins, and nothing is left to another core.".into());
+    rule("More than four CPUs, and more waiters than CPUs: `barging` on all cores.".into());
+    rule(
+        "If the holder has lost its CPU, waiters stay awake for a shorter time, or not at all."
+            .into(),
+    );
+    rule("One CPU (affinity, or a container's quota): nobody spins, and no lock is left to another core.".into());
     page.push('\n');
     paragraph(
         page,
         &format!(
-            "The code: `crates/locks/src/front/auto.rs`, `barging.rs`, `slo.rs` ([slo.md](slo.md)) and \
-        `rounds.rs`, where saturation is learnt; `lockwright explain {AUTO}` has the options."
+            "The code is in `crates/locks/src/front/auto.rs`, `barging.rs`, `slo.rs` ([slo.md](slo.md)) and `rounds.rs`, which \
+        learns saturation. `lockwright explain {AUTO}` has the options."
         ),
     );
 }
@@ -220,8 +226,8 @@ fn overview(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "Throughput to the best lock of the whole family, textbook locks included: geometric mean and \
-        worst, by number of threads; at how many points at least {GOOD}."
+            "Throughput to the best of all locks, textbook locks included: geometric mean and worst, by number of threads. The last \
+        column says at how many points it is at least {GOOD}."
         ),
     );
     page.push_str(&tables::overview(part));
@@ -233,42 +239,44 @@ fn reading(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "*Which lock*: the lock with the most throughput: of all; of those for programs; of those under which nobody \
-        waited for more than {} (the budget of `{AUTO}`, and wake-ups); and for more than {}. `{AUTO}` stands beside it.",
+            "*Which lock* names the lock with the most throughput: of all locks; of those for programs; of those under which nobody \
+        waited for more than {} (the budget of `{AUTO}`, and wake-ups), or for more than {}. `{AUTO}` is below, to compare.",
             given(LONG_NS),
             given(SHORT_NS)
         ),
     );
     paragraph(
         page,
-        "*Every lock*: `fewer`, `each`, `more`: throughput relative to the best lock's (geometric mean) with fewer \
-        threads than CPUs, one a CPU, and more; `worst`: the smallest at any point. `P99` (of an operation: asking for the lock, and the \
-        section), `CPU` and `J` (CPU time and energy of an operation) are geometric means of the ratio to glibc's; `longest` is \
-        the longest wait for the lock at any point. With more threads than CPUs time slices of some ms are in it.",
+        "*Every lock*: `fewer`, `each` and `more` are the throughput relative to the best lock's (geometric mean) with fewer \
+        threads than CPUs, one a CPU, and more; `worst` is the smallest at any point. `P99` (of an operation: the wait and the \
+        section), `CPU` and `J` (CPU time and energy of an operation) are geometric means of the ratio to glibc's. `longest` is \
+        the longest wait for the lock at any point. With more threads than CPUs it includes time slices of some ms.",
     );
     paragraph(
         page,
         &format!(
-            "A wait of {:.0} ms+ is as long as the run, or longer: a thread got nothing. Energy is the simulator's: \
-        watts of each class of cores and of the package, from the machine's profile, some of them assumed ([sim.md](sim.md)).",
+            "A wait of {:.0} ms+ lasted for the whole run: that thread never got the lock. Energy is the simulator's: it adds up the \
+        watts of each class of cores and of the package, from the machine's profile. Some of those are assumed \
+        ([sim.md](sim.md)).",
             part.run_ms
         ),
     );
     paragraph(
         page,
         &format!(
-            "*`{AUTO}` at each point*: its throughput relative to the best lock's. Points are named by the nanoseconds in the \
-        section and out of it, `100/400`; a section also modifies two shared cache lines. Below the table is each \
-        point with less than {GOOD}, listed under the lock that is the best there."
+            "*`{AUTO}` at each point*: its throughput relative to the best lock's. A point's name has the nanoseconds inside the \
+        section and outside it, `100/400`; a section also modifies two shared cache lines. Below the table are the points with \
+        less than {GOOD}, by the lock that is the best there."
         ),
     );
     paragraph(
         page,
         &format!(
-            "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU, {EPOCHS_RUN_MS} ms a run; gap in NOPs. An SLO \
-        is kept if P99 on the slowest cores is at most 1.05 times it. *best*: the fastest lock that keeps it, among the front locks, glibc's, and a textbook \
-        one that knows SLOs. *front*: the fastest front lock that keeps it, and its throughput relative to the best's. *{AUTO}*: the same of `{AUTO}`, whether \
-        or not it keeps the SLO (`P99/SLO` tells). *longest*: its longest wait."
+            "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU, {EPOCHS_RUN_MS} ms a run; the gap \
+        is in NOPs. A lock keeps an SLO if its P99 on the slowest cores is at most 1.05 times the SLO. *best* is the fastest \
+        lock that keeps it, among the front locks, glibc's, and a textbook lock that knows SLOs. *front* is the fastest front \
+        lock that keeps it, with its throughput relative to the best's. *{AUTO}* is the throughput of `{AUTO}`, again relative \
+        to the best's, whether or not `{AUTO}` keeps the SLO (`P99/SLO` says that). *longest* is its longest wait."
         ),
     );
 }
@@ -287,8 +295,12 @@ fn one(page: &mut String, part: &Part, machine: &Machine) {
     page.push_str(&tables::points(machine));
     let behind = tables::behind(machine);
     let _ = match behind.is_empty() {
-        true => writeln!(page, "\nNowhere below {GOOD} of the best.\n"),
-        false => writeln!(page, "\nBelow {GOOD} of the best, which is\n\n{}", wrapped(&behind)),
+        true => writeln!(page, "\nIt is nowhere below {GOOD} of the best.\n"),
+        false => writeln!(
+            page,
+            "\nWhere it is below {GOOD} of the best, by the best lock:\n\n{}",
+            wrapped(&behind)
+        ),
     };
     if machine.points.iter().any(|point| point.slo_us.is_some()) {
         page.push_str("Epochs with an SLO:\n\n");
@@ -319,18 +331,18 @@ fn real(page: &mut String, part: Option<&Part>) {
     }
     paragraph(
         page,
-        "On a real machine `P99` is that of the wait for the lock, ratios are medians of the rounds' ratios to glibc, \
-        lengths are drawn exponentially, a section modifies no shared lines, and threads are not bound to CPUs.",
+        "On a real machine `P99` is that of the wait for the lock, and ratios are medians of the rounds' ratios to glibc. Lengths \
+        are drawn from an exponential distribution. A section modifies no shared lines, and threads are not bound to CPUs.",
     );
 }
 
 fn sources<'a>(page: &mut String, parts: impl Iterator<Item = &'a Part>, file: &str) {
-    page.push_str("## Again\n\n");
+    page.push_str("## Measure again\n\n");
     paragraph(
         page,
         &format!(
-            "All figures, with rates, P99, longest waits, CPU time and energy in plain units: [{file}](../{file}). \
-        Simulated ones are the same, to the last digit, for the same source and seed."
+            "[{file}](../{file}) has all figures, with rates, P99, longest waits, CPU time and energy in plain units. The same source and \
+        seed give the same simulated figures, to the last digit."
         ),
     );
     for part in parts {
