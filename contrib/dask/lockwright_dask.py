@@ -23,10 +23,11 @@ from pathlib import Path
 
 from distributed import Client, LocalCluster, as_completed, get_worker
 
-#: How long a shard waits for a process that is being killed to let go of its file, s.
+#: How long a shard waits until a process that is being killed has released its file, s.
 PATIENCE = 10
 
-#: What lockwright says of a file that it can't go on with: such as one of `cargo xtask`, whose build has no file to compare.
+#: What lockwright says of a file that it can't continue, such as one of another build of `cargo xtask`. (`scratch` can't tell its
+#: builds apart.)
 STALE = ("was made by another build", "belongs to another plan")
 
 
@@ -38,7 +39,7 @@ def parse(arguments=None):
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the report's folder")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask cluster")
-    where.add_argument("--workers", type=int, metavar="N", help="start so many on this machine")
+    where.add_argument("--workers", type=int, metavar="N", help="start N workers on this machine")
     parser.add_argument("--tries", type=int, default=4, metavar="N", help="of each shard [default: 4]")
     parser.add_argument(
         "--scratch", type=Path, metavar="DIR",
@@ -52,8 +53,8 @@ def parse(arguments=None):
 
 
 def scratch(command, shards):
-    """On a worker: the folder of this command, this build and these input files. Another of them has another folder, and the same
-    goes on where it was."""
+    """On a worker: the folder of this command, this build and these input files. If one of them differs, so does the folder. If all
+    are the same, a run continues the one before."""
     digest = hashlib.sha256(repr((command, shards)).encode())
     # Machines and traces are words, or parts of words.
     parts = [part for word in command[1:] for part in re.split("[=,]", word)]
@@ -63,7 +64,7 @@ def scratch(command, shards):
 
 
 def own(folder):
-    """Makes the folder. Others may write to the one above, so what is there may be theirs: then it is refused."""
+    """Makes the folder. Others may write to its parent, so an existing folder may be theirs. Then it is refused."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
@@ -76,7 +77,7 @@ def own(folder):
 
 
 def clean(command, shards):
-    """On a worker: removes its results; they are with the client."""
+    """On a worker: removes its results; the client has them."""
     shutil.rmtree(scratch(command, shards), ignore_errors=True)
 
 
@@ -94,7 +95,7 @@ def run_shard(command, number, shards, folder):
     file = folder / f"shard-{number}-of-{shards}.jsonl"
     words = [*command, "--output", str(folder), "--shard", f"{number}/{shards}", "--resume"]
     if shutil.which("setpriv"):
-        # A worker that dies takes the process with it: else it would hold the shard's file.
+        # If the worker dies, so does the process. Otherwise it would still hold the shard's file.
         words = ["setpriv", "--pdeathsig", "KILL", "--", *words]
     end = time.monotonic() + PATIENCE
     while True:
@@ -111,7 +112,7 @@ def run_shard(command, number, shards, folder):
 
 
 def run(client, command, shards, folder, tries=4, keep=None, say=print):
-    """Does all shards on the client's cluster; their files are in `folder` then."""
+    """Does all shards on the client's cluster. Afterwards their files are in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     keep = str(keep) if keep else None
 
@@ -162,7 +163,7 @@ def main(arguments=None):
         client = Client(cluster)
     try:
         say = lambda text: print(text, file=sys.stderr, flush=True)
-        # With another number of shards, those of before must not be among them.
+        # A folder for each number of shards, so that those of an earlier run don't get mixed in.
         folder = args.output / "shards" / str(args.shards)
         run(client, args.command, args.shards, folder, args.tries, args.scratch, say)
         if not args.scratch:

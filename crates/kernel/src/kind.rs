@@ -105,6 +105,6 @@ mod tests {
         assert_eq!(Kind(MUTEX).to_string(), "mutex");
         assert_eq!(Kind(PERCPU | READ).to_string(), "percpu-rwsem:R");
         assert_eq!(kinds_of(["mutex", "rwsem"]), Ok(1 << MUTEX | 1 << READ | 1 << WRITE));
-        assert_eq!(kinds_of(["futex"]).unwrap_err().name, "futex", "it is no lock of the kernel");
+        assert_eq!(kinds_of(["futex"]).unwrap_err().name, "futex", "futexes are not kernel locks");
     }
 }
