@@ -1,6 +1,6 @@
 //! The catalogue: the only list of locks. The command, the docs, the tests, the models and the runtime
 //! iterate over it; a new lock takes a file of its own and one line below. A preset is another lock with other
-//! defaults, or over another base: it has no file, only an entry here.
+//! defaults, or over another base. It has only an entry here (auto has a file, too, since it chooses).
 
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
