@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// Print each step: what it took, and at which commit it has passed.
     #[arg(long, conflicts_with_all = ["again", "record"])]
     list: bool,
-    /// Write the whole run that has just ended to bench/soak.toml.
-    #[arg(long, conflicts_with = "again")]
+    /// Add to bench/soak.toml what has passed here.
+    #[arg(long, conflicts_with_all = ["again", "only"])]
     record: bool,
     /// Run only the steps whose names start with one of these, separated by commas.
     #[arg(long, value_name = "STEPS", value_delimiter = ',')]
@@ -75,11 +75,10 @@ pub(crate) fn main(args: Args) -> Result<()> {
         print!("{}", list(&meant, &notes, &commit));
         return Ok(());
     }
-    let commit = commit()?;
     if args.record {
-        ensure!(args.only.is_empty(), "a part is not a whole run\nhint: cargo xtask soak --record");
-        return record::write(&all, &notes, &commit);
+        return record::write(&all, &notes);
     }
+    let commit = commit()?;
     install_packages(&PACKAGES)?;
     let until = args.hours.map(|hours| Instant::now() + Duration::from_secs_f64(3600.0 * hours));
     run(&meant, notes, &commit, until, &folder)

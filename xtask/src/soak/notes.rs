@@ -17,7 +17,8 @@ pub(super) struct Note {
     /// Number of models that completed, and of those that the time limit stopped.
     pub(super) complete: u64,
     pub(super) partial: u64,
-    key: String,
+    /// What it ran, and with which variables.
+    pub(super) key: String,
 }
 
 impl Note {
