@@ -145,7 +145,7 @@ impl<P: Platform> Combining<P> {
     }
 }
 
-const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_secs(2), draws: 300 };
+const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_millis(1400), draws: 300 };
 
 fn all<C: Checker>(threads: usize) {
     type Of<C> = Combining<Machine<C, 0>>;

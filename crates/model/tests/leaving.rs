@@ -78,7 +78,7 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Chooser
     fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
         if entry.preset_of.is_none() && R::AHEAD > 0 {
             let own: Own<C, SPINS, R> = lock::<C, SPINS, Lock<C, SPINS, R>>;
-            let budget = Budget { preemptions: 2, time: Duration::from_millis(1_500), draws: 300 };
+            let budget = Budget { preemptions: 2, time: Duration::from_millis(1_000), draws: 300 };
             let name = format!("{}, 6 threads lock, spins {SPINS}", entry.id);
             exclusion::<C, SPINS, Lock<C, SPINS, R>>(&name, budget, vec![own; 6], false);
         }
@@ -88,7 +88,7 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Chooser
 /// What all rules have in common is explored for a long time with one rule: the others differ only before and after it.
 fn all<C: Checker, const SPINS: usize>() {
     let brief = Budget { preemptions: 2, time: Duration::from_millis(400), draws: 200 };
-    let long = Budget { time: Duration::from_millis(1_700), ..brief };
+    let long = Budget { time: Duration::from_millis(1_200), ..brief };
     visit_front::<Machine<C, SPINS>>(&mut All(brief));
     model::<C, SPINS, Backwards>("backwards", long);
     for threads in [3, 4] {

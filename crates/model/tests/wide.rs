@@ -21,8 +21,8 @@ fn run<C: Checker>(threads: usize, budget: Budget) {
     destruction::<C, 0, Lock<C>>(&name("lock, the last destroys"), budget, 2);
 }
 
-const TWO: Budget = Budget { preemptions: 4, time: Duration::from_secs(2), draws: 300 };
-const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(1300), draws: 300 };
+const TWO: Budget = Budget { preemptions: 4, time: Duration::from_millis(1400), draws: 300 };
+const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(900), draws: 300 };
 
 #[test]
 fn what_is_asked_for_is_there() {
