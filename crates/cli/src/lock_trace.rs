@@ -81,8 +81,10 @@ fn table(trace: &Trace, summary: &Summary) -> String {
         "waited",
     ];
     let mut whole = output::table(&[&["lock", "where"][..], &FIGURES].concat());
-    let mut places = output::table(&["lock", "where"]);
-    let mut figures = output::table(&[&["lock"][..], &FIGURES].concat());
+    let mut places = output::table(&["lock", "where"]).all_by("--format json");
+    let mut figures = output::table(&[&["lock"][..], &FIGURES].concat())
+        .least(&["gap P50", "gap P99", "threads", "hold P99", "wait P50"])
+        .all_by("--format json");
     locks.truncate(SHOWN);
     let is_short = locks.iter().any(|(_, (_, lock))| lock.hold.quantile(0.5) == 0);
     for (number, (info, lock)) in locks {

@@ -5,7 +5,6 @@
 
 use crate::hints::{Failure, cause, warn};
 use crate::{launch, output};
-use comfy_table::Table;
 use lockwright_calibrate::{Calibration, Waits, waits};
 use lockwright_energy::Watts;
 use lockwright_locks::entry::OptionSpec;
@@ -69,8 +68,9 @@ impl Machine {
     }
 
     /// A table for people.
-    pub(crate) fn table(&self) -> Table {
-        let mut table = output::table(&["class", "spin", "wait after unlock", "mutex mode"]);
+    pub(crate) fn table(&self) -> output::Table {
+        let mut table = output::table(&["class", "spin", "wait after unlock", "mutex mode"])
+            .all_by("--format json");
         for class in &self.class {
             table.add_row([
                 class.name.clone(),

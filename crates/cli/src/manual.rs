@@ -132,7 +132,11 @@ const STARTERS: &[&str] = &["run", "record", "profile", "compare", "tune", "doct
 
 /// Foreign variables, and the subcommands that read them (none listed: all).
 const FOREIGN: &[(&str, &[&str], &str)] = &[
-    ("COLUMNS", &[], "How wide tables may be where there is no terminal; at least 80."),
+    (
+        "COLUMNS",
+        &[],
+        "How wide tables may be where there is no terminal; 80 if unset, at least 20.",
+    ),
     (
         "XDG_CONFIG_HOME, HOME",
         &["run", "switch", "ctl", "bench", "compare", "tune", "calibrate", "topology"],

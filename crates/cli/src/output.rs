@@ -5,8 +5,7 @@
 //! that belongs on one line passes through [`shown`] where it is inserted.
 
 use crate::hints::{Failure, cause};
-use comfy_table::Table;
-pub(crate) use lockwright_text::table::{Lined, blocks, fits, plain, right, table};
+pub(crate) use lockwright_text::table::{Table, blocks, fits, plain, right, table};
 pub(crate) use lockwright_text::{WIDTH, beside, wrapped};
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -131,7 +131,7 @@ pub(crate) fn text(done: &Done) -> String {
     let figure = &done.figure;
     let head = format!("{}: {}\n{}", figure.figure, figure.title, done.source());
     let mut text = output::wrapped(&head) + "\n\n";
-    let mut table = output::table(&HEADER);
+    let mut table = output::table(&HEADER).least(&["kind", "[of seeds]"]).all_by("--format json");
     for row in done.cells() {
         table.add_row(row);
     }
@@ -263,12 +263,14 @@ pub(crate) fn list(as_json: bool) -> Result<(), Failure> {
         let left_out = targets::left_out().into_iter().map(left_out);
         return output::print_json(&all.map(object).chain(left_out).collect());
     }
-    let mut table = output::table(&["figure", "machine", "rows", "what"]);
+    let mut table = output::table(&["figure", "machine", "rows", "what"])
+        .least(&["rows", "machine"])
+        .all_by("--format json");
     for figure in all {
         table.add_row([figure.figure, figure.machine, figure.row.len().to_string(), figure.title]);
     }
     output::print_table(&table)?;
-    let mut table = output::table(&["left out", "what", "why"]);
+    let mut table = output::table(&["left out", "what", "why"]).all_by("--format json");
     for LeftOut { figure, what, reason, .. } in targets::left_out() {
         table.add_row([figure, what, reason]);
     }

@@ -89,6 +89,43 @@ fn every_help_and_every_listing_fits() -> Result<()> {
     fits(&["explain", "glibc"])
 }
 
+/// A narrow terminal has whole words: sentences go below their rows, then columns are left out.
+#[test]
+fn narrow_tables_say_what_they_leave_out() -> Result<()> {
+    let run = |words: &[&str], columns: &str| -> Result<String> {
+        let child = Child::new(env!("CARGO_BIN_EXE_lockwright")).args(words);
+        Ok(child.env("COLUMNS", columns).run()?.text())
+    };
+    for (words, gone) in
+        [(&["topology"][..], "left out: from"), (&["list"], ""), (&["reproduce", "--list"], "")]
+    {
+        let first = |text: &str| -> Vec<String> {
+            text.lines().take_while(|line| !line.is_empty()).map(str::to_owned).collect()
+        };
+        let wide = run(words, "300")?;
+        let known: Vec<_> = wide.split_whitespace().collect();
+        for width in [60, 40] {
+            let text = run(words, &width.to_string())?;
+            let lines = first(&text);
+            let long = lines.iter().find(|line| line.chars().count() > width);
+            ensure!(long.is_none(), "{words:?} is wider than {width} columns: {long:?}");
+            let at = lines.iter().position(|line| line.starts_with("left out: "));
+            let (cells, told) = lines.split_at(at.unwrap_or(lines.len()));
+            let broken = cells.iter().flat_map(|line| line.split_whitespace());
+            let is_known =
+                |word: &str| known.contains(&word) || known.contains(&word.trim_end_matches(':'));
+            let broken = broken.into_iter().find(|word| !is_known(word));
+            ensure!(broken.is_none(), "{words:?}, {width} columns: a broken word: {broken:?}");
+            let told =
+                told.iter().flat_map(|line| line.split_whitespace()).collect::<Vec<_>>().join(" ");
+            ensure!(width > 40 || told.starts_with(gone), "{words:?}: {text}");
+            ensure!(told.is_empty() || told.contains("--format json"), "{words:?}: {text}");
+        }
+        ensure!(!wide.contains("left out: "), "{words:?}: {wide}");
+    }
+    Ok(())
+}
+
 #[test]
 fn every_table_of_results_fits() -> Result<()> {
     let short = ["--seeds", "2", "--duration", "50us", "--warmup", "10us"];

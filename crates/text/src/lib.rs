@@ -2,11 +2,18 @@
 
 pub mod table;
 
+use unicode_width::UnicodeWidthStr;
+
 /// Width of a terminal, in columns.
 pub const WIDTH: usize = 80;
 
 /// Breaks lines between words where they are too long for a terminal, and indents the continuation lines.
 pub fn wrapped(text: &str) -> String {
+    wrapped_to(text, WIDTH)
+}
+
+/// Breaks lines as [`wrapped`] does, for a terminal with this many columns.
+pub(crate) fn wrapped_to(text: &str, columns: usize) -> String {
     let mut out = String::new();
     for (at, line) in text.lines().enumerate() {
         if at > 0 {
@@ -14,8 +21,8 @@ pub fn wrapped(text: &str) -> String {
         }
         let mut width = 0;
         for (at, word) in glued(line.split(' ')).enumerate() {
-            let length = word.chars().count();
-            if at > 0 && width + 1 + length > WIDTH {
+            let length = word.width();
+            if at > 0 && width + 1 + length > columns {
                 out.push_str("\n  ");
                 width = 2;
             } else if at > 0 {

@@ -3,7 +3,7 @@
 use super::stats::{Figure, Group, Panel, ROUNDS, Summary, Verdict};
 use super::{ASL, FIFO, OURS};
 use lockwright_numbers::format::{given, ns, ratio, si, time, with_range};
-use lockwright_text::table::{Lined, right};
+use lockwright_text::table::{plain, right, table as new};
 use std::fmt::Write as _;
 
 /// Columns of a terminal.
@@ -240,16 +240,16 @@ fn table(panel: &Panel) -> String {
         Some(_) => ["P99", "P99.9", "longest", "of SLO", ""],
     });
     header.retain(|name| !name.is_empty());
-    let mut drawn = Lined::new(&header);
+    let mut drawn = new(&header);
     for group in &panel.groups {
         let slo = group.slo_ns.map_or(String::new(), |ns| format!(", SLO {}", given(ns)));
-        drawn.line(panel.label(group.setting) + &slo);
+        drawn.line(&(panel.label(group.setting) + &slo));
         for (n, own) in group.summaries.iter().enumerate() {
-            drawn.table.add_row(cells(panel, group, own, n == 0));
+            drawn.add_row(cells(panel, group, own, n == 0));
         }
     }
-    right(&mut drawn.table, 1..header.len());
-    drawn.plain()
+    right(&mut drawn, 1..header.len());
+    plain(&drawn)
 }
 
 fn cells(panel: &Panel, group: &Group, own: &Summary, is_first: bool) -> Vec<String> {

@@ -7,7 +7,7 @@ use crate::spec::Percentiles;
 use crate::suite::Verdict;
 use crate::summary::{Ceiling, Summary};
 use lockwright_numbers::format::{self, digits, joules, option, ratio, si, time, with_range};
-use lockwright_text::table::{Lined, right};
+use lockwright_text::table::{plain, right, table};
 use lockwright_text::wrapped;
 
 /// The lines of a table: the row of the grid that each line belongs to, and its cells.
@@ -207,23 +207,27 @@ fn name(plan: &Plan, s: &Summary) -> String {
     plan.subjects[s.subject].name.clone()
 }
 
+/// The columns that a narrow terminal lacks first.
+const LEAST: [&str; 8] =
+    ["CPU/op", "of the ceiling", "P99.9", "beyond grace", "bypass P99.9", "max", "wait P50", "P50"];
+
 /// A table in blocks, each headed by its point.
 fn blocks(plan: &Plan, header: &[&str], lines: Lines, wide: bool) -> String {
-    let mut drawn = Lined::new(header);
+    let mut drawn = table(header).least(&LEAST).all_by("--wide");
     if wide {
         drawn.wide();
     }
     let mut last = None;
     for (row, mut cells) in lines {
         if last.replace(row) != Some(row) {
-            drawn.line(wrapped(&plan.rows[row].point.label()));
+            drawn.line(&plan.rows[row].point.label());
         }
         cells[0].insert_str(0, "  ");
         cells.resize(header.len(), String::new());
-        drawn.table.add_row(cells);
+        drawn.add_row(cells);
     }
-    right(&mut drawn.table, 1..header.len());
-    drawn.plain()
+    right(&mut drawn, 1..header.len());
+    plain(&drawn)
 }
 
 /// The bars with their measured values, point by point, and how many bars were met.

@@ -165,7 +165,9 @@ fn table(figures: &[Figure]) -> String {
             _ => blocks.push((of.to_owned(), vec![cells])),
         }
     }
-    output::blocks(&["figure", "value", "unit", "p10 .. p90", "samples", "kind"], &blocks)
+    let header = ["figure", "value", "unit", "p10 .. p90", "samples", "kind"];
+    let table = output::blocks(&header, &blocks).least(&["samples", "p10 .. p90", "kind"]);
+    output::plain(&table.all_by("--format json"))
 }
 
 fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {

@@ -27,13 +27,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         let options = |entry: &Entry| {
             entry.options.iter().map(|option| option.key).collect::<Vec<_>>().join(", ")
         };
-        let mut table = output::table(&["lock", "kind", "idea", "options"]);
+        let mut table = output::table(&["lock", "kind", "idea", "options"]).all_by("--format json");
         for entry in CATALOG {
             table.add_row([entry.id, kind(entry.kind), entry.idea, &options(entry)]);
         }
         output::print_table(&table)?;
         output::print("\nfront: for programs; textbook: for study\n\n")?;
-        let mut table = output::table(&["readers-writer lock", "idea", "options"]);
+        let mut table =
+            output::table(&["readers-writer lock", "idea", "options"]).all_by("--format json");
         for entry in READ_WRITE {
             table.add_row([entry.id, entry.idea, &options(entry)]);
         }

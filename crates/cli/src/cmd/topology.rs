@@ -126,7 +126,8 @@ fn example(online: &[usize]) -> String {
 
 fn print_table(topology: &Topology, usable: Usable, set: Option<&str>) -> Result<(), Failure> {
     let header = ["cpu", "class", "from", "capacity", "from", "sibling", "node", "domain", "from"];
-    let mut table = output::table(&header);
+    let mut table =
+        output::table(&header).least(&["from", "domain", "node"]).all_by("--format json");
     for (number, cpu) in topology.online() {
         table.add_row([
             number.to_string(),

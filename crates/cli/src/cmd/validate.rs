@@ -158,10 +158,8 @@ fn table(rows: &[Row]) -> String {
             None => blocks.push((row.load.clone(), vec![cells])),
         }
     }
-    output::blocks(
-        &["lock", "threads", "real", "p10 .. p90", "simulated", "simulated / real"],
-        &blocks,
-    )
+    let header = ["lock", "threads", "real", "p10 .. p90", "simulated", "simulated / real"];
+    output::plain(&output::blocks(&header, &blocks).least(&["p10 .. p90"]).all_by("--format json"))
 }
 
 fn in_words(profile: &Profile, validation: &Validation) -> String {

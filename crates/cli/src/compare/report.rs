@@ -83,7 +83,10 @@ impl Report<'_> {
         let mut text = output::wrapped(&format!("{}\n{}", self.source(), self.extent())) + "\n\n";
         let header = ["", "median", "[min .. max]", &format!("to {}", self.base()), "surely"];
         let blocks: Vec<_> = self.outcome.rows.iter().map(|row| self.block(row)).collect();
-        text += &output::blocks(&header, &blocks);
+        let table = output::blocks(&header, &blocks)
+            .least(&["[min .. max]", "median"])
+            .all_by("--json FILE");
+        text += &output::plain(&table);
         text += "\n";
         for sentence in self.verdict() {
             let _ = writeln!(text, "{}", output::wrapped(&sentence));

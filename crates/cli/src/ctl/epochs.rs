@@ -107,7 +107,8 @@ impl Followed {
 
 /// A table of what the epochs did in this time.
 pub(crate) fn text(epochs: &[Epoch], seconds: f64) -> String {
-    let mut drawn = table(&["epoch", "ended/s", "missed", "SLO", "set", "windows"]);
+    let mut drawn =
+        table(&["epoch", "ended/s", "missed", "SLO", "set", "windows"]).all_by("--format json");
     for epoch in epochs {
         let percent = format!("{:.4}", 100.0 * epoch.percentile);
         let percent = percent.trim_end_matches('0').trim_end_matches('.');

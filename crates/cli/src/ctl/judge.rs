@@ -143,7 +143,9 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
 }
 impl Judged {
     pub(super) fn text(&self) -> String {
-        let mut drawn = table(&["", "before", "after", "times as good", "surely"]);
+        let mut drawn = table(&["", "before", "after", "times as good", "surely"])
+            .least(&["before", "after"])
+            .all_by("--format json");
         for row in &self.rows {
             let shown = |which: usize| {
                 let spread = Spread::of(&row.values[which]);

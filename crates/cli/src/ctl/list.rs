@@ -126,7 +126,9 @@ impl List {
 
     fn locks(&self, locks: &[Ranked]) -> String {
         let seconds = self.elapsed.as_secs_f64();
-        let mut drawn = table(&["lock", "waits/s", "waiting", "P99 wait", "rule"]);
+        let mut drawn = table(&["lock", "waits/s", "waiting", "P99 wait", "rule"])
+            .least(&["P99 wait", "waits/s"])
+            .all_by("--format json");
         for lock in locks {
             drawn.add_row([
                 shown(&lock.name).into_owned(),

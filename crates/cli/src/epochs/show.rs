@@ -84,7 +84,8 @@ pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
         };
         blocks.push((format!("{}, SLO {}", shown(&name), time(epoch.slo_ns as f64)), rows));
     }
-    output::blocks(&header, &blocks)
+    let table = output::blocks(&header, &blocks).least(&["window now", "P50", "count"]);
+    output::plain(&table.all_by("--format json"))
 }
 
 /// The reason for the verdict.

@@ -1,6 +1,6 @@
 //! The report of an observation, as text and JSON.
 
-use crate::output::{self, Lined, shown};
+use crate::output::{self, shown};
 use lockwright_kernel::{By, Cost, Group, Named, Profile, Sum, groups};
 use lockwright_numbers::format::{thousands, time};
 use lockwright_record::histogram;
@@ -65,23 +65,25 @@ impl Report<'_> {
             By::Caller => "caller, locks",
             By::Type => "type, locks",
         };
-        let mut table = Lined::new(&["waits", "total", "P50", "P99", "max", "type", what]);
+        let mut table = output::table(&["waits", "total", "P50", "P99", "max", "type", what])
+            .least(&["type", "max", "P50", "P99"])
+            .all_by("--format json");
         for group in groups.iter().take(self.top) {
-            table.table.add_row(row(group, &shown(&group.name)));
+            table.add_row(row(group, &shown(&group.name)));
             if self.with_histograms {
-                table.line(bars(&group.sum).trim_end().to_owned());
+                table.line(bars(&group.sum).trim_end());
             }
             for part in group.parts.iter().take(PARTS) {
-                table.table.add_row(row(part, &format!("\u{2514} {}", shown(&part.name))));
+                table.add_row(row(part, &format!("\u{2514} {}", shown(&part.name))));
                 if let Some(chain) = chain(part, self.with_stacks) {
-                    table.line(chain);
+                    table.line(&chain);
                 }
             }
             if group.parts.len() > PARTS {
-                table.line(format!("{:8}and {} more", "", group.parts.len() - PARTS));
+                table.line(&format!("{:8}and {} more", "", group.parts.len() - PARTS));
             }
         }
-        table.plain()
+        output::plain(&table)
     }
 
     /// What is missing, and the cost of the observation.

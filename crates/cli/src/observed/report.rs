@@ -68,7 +68,9 @@ fn text(outcome: &Observed, most: usize) -> String {
     text.push('\n');
     let mut drawn = table(&[
         "", "blocked", "waiting", "waits", "slept", "P50", "P99", "P99.9", "max", "hold P50",
-    ]);
+    ])
+    .least(&["hold P50", "P99.9", "slept", "max", "P50"])
+    .all_by("--format json");
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     for (number, lock) in outcome.locks.iter().take(most).enumerate() {
         // A quiet lock has few waits. Perhaps none of them was timed.

@@ -62,7 +62,7 @@ pub(super) fn text(outcome: &Observed, most: usize) -> String {
     rows.sort_by_key(|(_, (waited, blamed, _))| std::cmp::Reverse(waited + blamed));
     let heads: Vec<String> = locks.iter().map(|(number, _)| format!("lock {number}")).collect();
     let heads = ["thread", ""].into_iter().chain(heads.iter().map(String::as_str));
-    let mut drawn = table(&heads.collect::<Vec<_>>());
+    let mut drawn = table(&heads.collect::<Vec<_>>()).all_by("--format json");
     for (tid, (.., name)) in rows.iter().take(ROWS) {
         let cell = |lock: &Ranked| {
             let part = lock.threads.iter().find(|thread| thread.tid == **tid);

@@ -32,7 +32,8 @@ pub(crate) fn print(named: &[String], workloads: &[String], as_json: bool) -> Re
         }));
     }
     if all {
-        let mut table = output::table(&["machine", "CPUs", "classes", "what"]);
+        let mut table =
+            output::table(&["machine", "CPUs", "classes", "what"]).all_by("--format json");
         for profile in &profiles {
             let cpus = profile.cpus().to_string();
             table.add_row([profile.name.clone(), cpus, summary(profile), profile.title.clone()]);
@@ -90,7 +91,8 @@ fn print_machine(profile: &Profile) -> Result<(), Failure> {
     let title = format!("{}: {}", profile.name, profile.title);
     output::print(&format!("{}\n\n", output::wrapped(&title)))?;
     let mut table =
-        output::table(&["CPUs", "class", "cluster", "node", "hardware threads of a core"]);
+        output::table(&["CPUs", "class", "cluster", "node", "hardware threads of a core"])
+            .all_by("--format json");
     for (number, cpus) in cpus(profile).iter().enumerate() {
         let range = match cpus.first == cpus.last {
             true => cpus.first.to_string(),
@@ -108,7 +110,7 @@ fn print_machine(profile: &Profile) -> Result<(), Failure> {
     output::print(
         "\nThe CPUs of a cluster share a cache. Figures, by the names that --sweep takes:\n\n",
     )?;
-    let mut table = output::table(&["figure", "value", "from", "source"]);
+    let mut table = output::table(&["figure", "value", "from", "source"]).all_by("--format json");
     for (path, values) in figures(profile) {
         let from = profile.provenance_of(&path);
         let mut source = from.map_or(String::new(), |from| from.source.clone());
@@ -150,7 +152,9 @@ fn figures(profile: &Profile) -> Vec<(String, Vec<f64>)> {
 fn print_workload(what: &Workload) -> Result<(), Failure> {
     let head = format!("{}: {}\n  from {}", what.id, what.idea, what.source);
     output::print(&format!("{}\n", output::wrapped(&head)))?;
-    let mut table = output::table(&["  option", "default", "range", "meaning"]);
+    let mut table = output::table(&["  option", "default", "range", "meaning"])
+        .least(&["range"])
+        .all_by("--format json");
     for spec in what.params {
         table.add_row([
             format!("  {}", spec.key),

@@ -132,7 +132,9 @@ pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
             shown.map(|(_, cell)| cell.clone()).collect()
         };
         let mut table =
-            output::table(&chosen(&header).iter().map(String::as_str).collect::<Vec<_>>());
+            output::table(&chosen(&header).iter().map(String::as_str).collect::<Vec<_>>())
+                .least(&["[min .. max]", "op/J", "max", "P50"])
+                .all_by("--format json");
         for cells in &body {
             table.add_row(chosen(cells));
         }

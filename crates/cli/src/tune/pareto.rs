@@ -3,7 +3,6 @@
 
 use super::{Curve, Point, plot::range};
 use crate::output;
-use comfy_table::Table;
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::{self, si, time};
 use lockwright_numbers::units::word;
@@ -55,10 +54,12 @@ fn beats(one: [f64; 3], other: [f64; 3]) -> bool {
 }
 
 /// A table for the terminal. `source` is the source of the energy figures.
-pub(crate) fn table(curve: &Curve, lock: &str, source: &str) -> Table {
+pub(crate) fn table(curve: &Curve, lock: &str, source: &str) -> output::Table {
     let (latency, energy) =
         (format!("{} {}", curve.percentile, curve.slow_cores()), format!("op/J ({source})"));
-    let mut table = output::table(&["setting", "throughput", &latency, &energy, "beaten by"]);
+    let mut table = output::table(&["setting", "throughput", &latency, &energy, "beaten by"])
+        .least(&[&energy, "throughput"])
+        .all_by("tune.json");
     for choice in choices(curve, lock) {
         let point = choice.point;
         table.add_row([

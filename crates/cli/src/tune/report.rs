@@ -228,7 +228,10 @@ type Cells = [String; 7];
 /// The table of an epoch, for a terminal.
 fn table(curve: &Curve, lock: &str) -> String {
     let (header, rows) = cells(curve, lock);
-    let mut table = output::table(&header.each_ref().map(String::as_str));
+    let [.., overall, _, _] = &header;
+    let least = ["[min .. max]", overall, "rate"];
+    let mut table =
+        output::table(&header.each_ref().map(String::as_str)).least(&least).all_by("tune.json");
     for (_, row) in rows {
         table.add_row(row);
     }
