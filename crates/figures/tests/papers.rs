@@ -1,7 +1,9 @@
 //! Every figure measures exactly the rows whose locks exist.
 
 use lockwright_figures::{Context, Measured, evaluate, find};
+use lockwright_sim::targets::Kind;
 use lockwright_sim::{profile, targets};
+use std::path::Path;
 use std::sync::Arc;
 
 /// One seed, a fiftieth of the time.
@@ -73,4 +75,26 @@ figures! {
 fn every_figure_is_tested_here() {
     let ids: Vec<&str> = targets::FIGURES.iter().map(|(id, _)| *id).collect();
     assert_eq!(TESTED, ids, "each figure has a line in `figures!` of this file, in the same order");
+}
+
+/// A figure that docs/reproduce.md doesn't name, or whose rows its results don't count, would go unnoticed.
+#[test]
+fn the_docs_name_each_figure_and_count_each_row() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reproduce.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let figures: Vec<_> = targets::FIGURES.iter().map(|(id, _)| *id).collect();
+    for id in &figures {
+        assert!(page.contains(&format!("`{id}`")), "docs/reproduce.md doesn't say what {id} shows");
+    }
+    let rows: Vec<_> = figures.iter().flat_map(|id| targets::figure(id).unwrap().row).collect();
+    for (kind, name) in
+        [(Kind::Number, "numbers"), (Kind::Direction, "directions"), (Kind::Identity, "identities")]
+    {
+        let is_judged = |row: &&targets::Row| row.missing().is_empty() && !row.held_out;
+        let count = rows.iter().filter(|row| row.kind == kind).filter(is_judged).count();
+        let line = page.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap();
+        let again =
+            "lockwright reproduce all --seeds 5, and write what came out into docs/reproduce.md";
+        assert!(line.contains(&format!(" of {count}")), "{count} {name}, not '{line}': {again}");
+    }
 }

@@ -388,6 +388,7 @@ fn collect(value: &toml::Value, path: String, all: &mut Vec<(String, f64)>) {
 pub const BUILTIN: &[(&str, &str)] = &[
     ("m1", include_str!("../profiles/m1.toml")),
     ("i5-13400", include_str!("../profiles/i5-13400.toml")),
+    ("i5-13600k", include_str!("../profiles/i5-13600k.toml")),
     ("hikey970", include_str!("../profiles/hikey970.toml")),
     ("xeon-2x10", include_str!("../profiles/xeon-2x10.toml")),
     ("opteron-4x12", include_str!("../profiles/opteron-4x12.toml")),

@@ -7,6 +7,7 @@ use super::tables::{self, brief, lengths};
 use crate::demo::words::wrapped;
 use lockwright_locks::front::{auto, barging, slo};
 use lockwright_numbers::format::given;
+use lockwright_sim::profile::BUILTIN;
 use std::fmt::Write as _;
 
 /// The whole page. `file` is the path of the results.
@@ -231,7 +232,23 @@ fn overview(page: &mut String, part: &Part) {
         ),
     );
     page.push_str(&tables::overview(part));
+    page.push_str(&missing(part));
     let _ = writeln!(page, "\n![`auto` to the best lock at each point, simulated](choosing.svg)\n");
+}
+
+/// The built-in machines that came after these results.
+fn missing(part: &Part) -> String {
+    let is_new = |name: &&str| !part.quick && part.machines.iter().all(|one| one.name != **name);
+    let new: Vec<String> = BUILTIN
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(is_new)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    match &*new {
+        [] => String::new(),
+        new => format!("\nNot measured yet: {}.\n", new.join(", ")),
+    }
 }
 
 fn reading(page: &mut String, part: &Part) {
@@ -373,6 +390,7 @@ mod tests {
             "## m0 (simulated)",
             "Simulated, lockwright 0.0.0, seed 7",
             "Epochs with an SLO:",
+            "Not measured yet: `m1`, `i5-13400`",
         ] {
             assert!(text.contains(said), "no '{said}' in {text}");
         }

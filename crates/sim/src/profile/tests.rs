@@ -37,6 +37,26 @@ fn every_figure_of_every_profile_says_where_it_comes_from() {
     }
 }
 
+/// What a copied profile gets wrong without any other test seeing it: the order of the classes, and figures with defaults.
+#[test]
+fn classes_are_in_order_and_siblings_are_as_far_apart_as_can_be() {
+    for (name, text) in BUILTIN {
+        let profile = Profile::parse(text).unwrap();
+        let compute: Vec<f64> = profile.class.iter().map(|class| class.compute).collect();
+        assert!(compute[0] == 1.0 && compute.is_sorted(), "{name}: fastest first: {compute:?}");
+        let has_siblings = profile.class.iter().any(|class| class.smt > 1);
+        assert_eq!(profile.memory.sibling_ns > 0.0, has_siblings, "{name}: memory.sibling_ns");
+        for class in &profile.class {
+            assert_eq!(
+                class.smt_speed < 1.0,
+                class.smt > 1,
+                "{name}: class.{}.smt_speed",
+                class.name
+            );
+        }
+    }
+}
+
 #[test]
 fn a_profile_survives_being_written() {
     for (_, text) in BUILTIN {
