@@ -403,20 +403,27 @@ fn the_books_server_notes_each_change_once() -> Result<()> {
 fn programs_of_the_quick_starts_run_under_us() -> Result<()> {
     let docs = source_dir().parent().context("a workspace")?.join("docs");
     let folder = TempDir::new()?;
-    for (page, language, ending, said) in [
-        ("start-c.md", "c", "c", "4000000\n"),
-        ("start-cpp.md", "cpp", "cpp", "1000\n"),
-        ("start-python.md", "python", "py", "800000\n"),
+    for (page, language, file, said) in [
+        ("start-c.md", "c", "hits.c", "4000000\n"),
+        ("start-cpp.md", "cpp", "hits.cpp", "1000\n"),
+        ("start-python.md", "python", "hits.py", "800000\n"),
+        ("start-java.md", "java", "Hits.java", "2000000\n"),
     ] {
         let text = fs::read_to_string(docs.join(page))?;
         let block = text
             .split_once(&format!("```{language}\n"))
             .and_then(|(_, rest)| rest.split_once("```"));
         let (program, _) = block.with_context(|| format!("{page} has no program"))?;
-        let source = folder.path().join(format!("hits.{ending}"));
+        let source = folder.path().join(file);
         fs::write(&source, program)?;
-        let child = match ending {
-            "py" => Child::new("python3").args([&source]),
+        let child = match language {
+            "python" => Child::new("python3").args([&source]),
+            "java" => {
+                let compiled =
+                    Child::new("javac").args([file]).dir(folder.path()).limit(120).run()?;
+                ensure!(compiled.end == End::Code(0), "cannot compile: {}", compiled.describe());
+                Child::new("java").args(["Hits"]).dir(folder.path())
+            }
             _ => Child::new(build(&source, page, &[])?),
         };
         let outcome = child.lock(Some("fifo"), library()?.as_os_str()).limit(120).run()?;

@@ -16,7 +16,7 @@ use std::time::Instant;
 use times::Times;
 
 /// The Debian packages that the steps need.
-pub(crate) const PACKAGES: [&str; 26] = [
+pub(crate) const PACKAGES: [&str; 27] = [
     "build-essential",
     "chromium",
     "chromium-sandbox",
@@ -33,6 +33,7 @@ pub(crate) const PACKAGES: [&str; 26] = [
     "libtcmalloc-minimal4",
     "memcached",
     "mmdebstrap",
+    "openjdk-17-jdk-headless",
     "pkg-config",
     "procps",
     "python3",
@@ -433,6 +434,8 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
         }
         Ok(())
     };
+    // Slim images leave out the manual's folders. Without this one, the JDK's package can't be configured.
+    fs::create_dir_all("/usr/share/man/man1")?;
     apt(&["update"])?;
     apt(&[&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat())
 }
