@@ -3,8 +3,10 @@
 //! stronger. The models check those.
 
 use crate::No;
+use crate::eval::progress;
 use crate::pool::parallel;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::ProgressBar;
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::Kind;
 use lockwright_tests::{Child, End, Outcome, scratch, source_dir};
@@ -39,36 +41,64 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let library = build_library()?;
     let programs = compile_programs(&args.part)?;
     let locks: Vec<_> = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id).collect();
+    let able = programs.iter().filter(|program| unable(program).is_none()).count();
+    let bar = progress((able * (1 + locks.len())) as u64)?;
     let rows = parallel(2, &programs, |program| -> Result<Vec<String>> {
-        if let Some((_, why)) = UNABLE.iter().find(|(unable, _)| *unable == name(program)) {
-            return Ok(vec![format!("not run: {why}")]);
-        }
-        let plain = run(program, None, &library)?;
-        if plain.end != End::Code(0) {
-            return Ok(vec![format!("{} without us", plain.end)]);
-        }
-        let verdict = |lock: &&str| -> Result<String> {
-            let ours = run(program, Some(lock), &library)?;
-            Ok(match ours.end {
-                End::Code(0) if ours.stdout == plain.stdout => "ok".into(),
-                End::Code(0) => format!("{lock}: FAILED: other output"),
-                end => format!("{lock}: FAILED: {end}"),
-            })
-        };
-        locks.iter().map(verdict).collect()
+        let verdicts = verdicts(program, &locks, &library, &bar)?;
+        bar.suspend(|| println!("{:<22} {}", name(program), verdicts.join(", ")));
+        Ok(verdicts)
     });
+    bar.finish_and_clear();
     let (mut passed, mut failed) = (0, 0);
-    for (program, verdicts) in programs.iter().zip(rows) {
+    for verdicts in rows {
         let verdicts = verdicts?;
         passed += verdicts.iter().filter(|verdict| *verdict == "ok").count();
         failed += verdicts.iter().filter(|verdict| verdict.contains("FAILED")).count();
-        println!("{:<22} {}", name(program), verdicts.join(", "));
     }
     println!("aarch64, emulated: {passed} passed, {failed} failed");
     if failed > 0 {
         bail!(No(format!("{failed} runs differ from glibc's")));
     }
     Ok(())
+}
+
+/// Runs a program without us and under each lock: a verdict for each lock, or one that says why there is none. `bar` has a
+/// step for each run.
+fn verdicts(
+    program: &Path,
+    locks: &[&str],
+    library: &Path,
+    bar: &ProgressBar,
+) -> Result<Vec<String>> {
+    if let Some(why) = unable(program) {
+        return Ok(vec![format!("not run: {why}")]);
+    }
+    let run = |lock: Option<&str>| {
+        bar.set_message(format!("{}, {}", name(program), lock.unwrap_or("without us")));
+        let outcome = run(program, lock, library);
+        bar.inc(1);
+        outcome
+    };
+    let plain = run(None)?;
+    if plain.end != End::Code(0) {
+        bar.inc(locks.len() as u64);
+        return Ok(vec![format!("{} without us", plain.end)]);
+    }
+    let verdict = |lock: &&str| -> Result<String> {
+        let ours = run(Some(lock))?;
+        Ok(match ours.end {
+            End::Code(0) if ours.stdout == plain.stdout => "ok".into(),
+            End::Code(0) => format!("{lock}: FAILED: other output"),
+            end => format!("{lock}: FAILED: {end}"),
+        })
+    };
+    locks.iter().map(verdict).collect()
+}
+
+/// Why the emulator can't run this program.
+fn unable(program: &Path) -> Option<&'static str> {
+    let name = name(program);
+    UNABLE.iter().find(|(unable, _)| *unable == name).map(|(_, why)| *why)
 }
 
 fn name(program: &Path) -> String {
@@ -117,6 +147,10 @@ fn compile_programs(part: &str) -> Result<Vec<PathBuf>> {
         }
         programs.push(program);
     }
+    ensure!(
+        !programs.is_empty(),
+        "no program's name contains '{part}'\nhint: cargo xtask aarch64 mutex"
+    );
     programs.sort();
     Ok(programs)
 }
