@@ -13,20 +13,21 @@ mod machine;
 mod measure;
 mod programs;
 mod report;
+mod scratch;
 
 use crate::No;
 use crate::demo;
 use crate::test::install_packages;
 use anyhow::{Context, Result, ensure};
 use drivers::{Database, Driver};
-use figures::Results;
+use figures::{Bar, Results};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use kept::Place;
 use lockwright_bench::split;
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_shards::{Flags, Merge, Session};
 use lockwright_tests::target_dir;
-use lockwright_text::table::{plain, right, table};
+use lockwright_text::table::{plain, table};
 use machine::Machine;
 use measure::{Measured, Plan, measure};
 use serde_json::Value;
@@ -185,7 +186,8 @@ fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
     let evaluation = Evaluation::of(plan, measured, &place);
     let page = place.report.as_deref().map(|out| report::write(&evaluation, out)).transpose()?;
 
-    print!("{}", bars(&evaluation));
+    print!("{}", verdicts(&evaluation.bars(), evaluation.quick));
+    println!("violations: of the SLO, on little cores; -: not judged (the report says why)");
     println!(
         "{}: {}; of all rounds together; medians of ratios within each round",
         evaluation.machine.tag(),
@@ -203,7 +205,7 @@ fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
     }
     let missed = evaluation.bars().iter().filter(|bar| bar.met == Some(false)).count();
     if missed > 0 && !args.quick {
-        return Err(No(format!("{missed} bars missed: see the table")).into());
+        return Err(No(format!("{missed} {} missed: see the table", bars(missed))).into());
     }
     Ok(())
 }
@@ -256,19 +258,24 @@ impl Evaluation {
         }
     }
 
-    fn bars(&self) -> Vec<figures::Bar> {
+    fn bars(&self) -> Vec<Bar> {
         self.results.iter().flat_map(Results::bars).collect()
     }
 }
 
-fn bars(evaluation: &Evaluation) -> String {
+/// The bars, for a terminal.
+fn verdicts(bars: &[Bar], quick: bool) -> String {
     let mut table = table(&["bar", "wanted", "measured", ""]);
-    for bar in evaluation.bars() {
-        let verdict = if evaluation.quick { "too short" } else { bar.verdict() };
-        table.add_row([&*bar.what, &*bar.wanted, &*bar.measured, verdict]);
+    for bar in bars {
+        let verdict = bar.met.filter(|_| !quick).map_or("-".into(), |_| bar.verdict());
+        table.add_row([&*bar.what, &*bar.wanted, &*bar.measured, &*verdict]);
     }
-    right(&mut table, 1..2);
     plain(&table)
+}
+
+/// The word for this many bars.
+fn bars(number: usize) -> &'static str {
+    if number == 1 { "bar" } else { "bars" }
 }
 
 /// A progress bar for this number of runs.

@@ -1,6 +1,7 @@
 //! The databases' drivers: builds them, runs them, and parses their output.
 
 use super::machine::Machine;
+use super::scratch::Scratch;
 use crate::demo::measure::{OnCpu, Report, verdict};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
@@ -176,6 +177,8 @@ pub(super) struct Driver {
     database: Database,
     program: PathBuf,
     library: PathBuf,
+    /// For the databases, and for what the library records.
+    scratch: Scratch,
     machine: Machine,
     seconds: f64,
     warmup: f64,
@@ -189,11 +192,7 @@ impl Runs for Driver {
     }
 
     fn first_look(&self, subject: &Subject) -> Result<Run> {
-        let folder = scratch("eval")?.join("stats");
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
-        fs::create_dir_all(&folder)?;
+        let folder = self.empty("stats")?;
         let run = self.run_with(subject, 0, Some(&folder))?;
         let context = format!("'{}' was asked to record what it does", self.library.display());
         let processes = lockwright_stats::read_dir(&folder).context(context.clone())?;
@@ -222,12 +221,23 @@ impl Driver {
             database,
             program: database.program()?,
             library: lockwright_tests::library()?,
+            scratch: Scratch::new(&scratch("eval")?)?,
             machine: machine.clone(),
             seconds: options.time,
             warmup: options.warmup,
             threads: options.threads(machine),
             quick: options.quick,
         })
+    }
+
+    /// An empty folder of this name.
+    fn empty(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.scratch.path().join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?; // the run before has left it
+        }
+        fs::create_dir(&folder)?;
+        Ok(folder)
     }
 
     /// A run in which a class did nothing proves nothing. If the machine stood still for that long, or the lock kept
@@ -255,11 +265,7 @@ impl Driver {
         seed: u64,
         stats: Option<&Path>,
     ) -> Result<Run> {
-        let data = scratch("eval")?.join("data");
-        if data.exists() {
-            fs::remove_dir_all(&data)?; // a killed run may have left it
-        }
-        fs::create_dir_all(&data)?;
+        let data = self.empty("data")?;
         let (variable, spec) = self.machine.variable();
         let mut child = Child::new(&self.program);
         if let Some(folder) = stats {

@@ -11,11 +11,12 @@ mod measure;
 mod report;
 
 use super::kept::Place;
-use super::{check_lock, interruption};
+use super::scratch::Scratch;
+use super::{bars, check_lock, interruption};
 use crate::No;
 use crate::demo::{self, stats};
 use crate::test::install_packages;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use figures::{METRICS, Metric, Results};
 use list::{PROGRAMS, Program};
 use lockwright_bench::split;
@@ -26,15 +27,12 @@ use lockwright_shards::{Flags, Merge, Session};
 use lockwright_tests::{library, target_dir};
 use lockwright_text::table::{plain, right, table};
 use measure::{Measured, Plan, measure};
+use rustix::fs::StatVfsMountFlags;
+use std::env;
 use std::path::{Path, PathBuf};
-use std::{env, fs, process};
-use tempfile::TempDir;
 
 /// The reference for all locks: nothing is preloaded.
 const GLIBC: &str = "glibc";
-
-/// The prefix of our folders' names; the process's id follows.
-const SCRATCH: &str = "lockwright-eval-";
 
 /// Flags.
 #[derive(clap::Args)]
@@ -164,7 +162,7 @@ pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
     }
     let missed = evaluation.missed().len();
     if missed > 0 && !args.quick {
-        return Err(No(format!("{missed} bars missed")).into());
+        return Err(No(format!("{missed} {} missed", bars(missed))).into());
     }
     lacks(&evaluation.skipped)
 }
@@ -218,31 +216,14 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Program>> {
 }
 
 /// A folder for programs' data. It is in memory if there is room, because disks are not the subject.
-fn scratch() -> Result<TempDir> {
+fn scratch() -> Result<Scratch> {
     const ROOM: u64 = 4 << 30;
     let memory = Path::new("/dev/shm");
-    let is_large = rustix::fs::statvfs(memory).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= ROOM);
-    let parent = if is_large { memory.to_owned() } else { env::temp_dir() };
-    remove_stale(&parent);
-    tempfile::Builder::new()
-        .prefix(&format!("{SCRATCH}{}-", process::id()))
-        .tempdir_in(&parent)
-        .with_context(|| format!("cannot make a folder in '{}'", parent.display()))
-}
-
-/// Removes the data of killed evaluations, which takes up memory.
-fn remove_stale(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(SCRATCH)) else {
-            continue;
-        };
-        let pid = rest.split('-').next().unwrap_or_default();
-        if pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists() {
-            // Ignores errors: another user's folder can't be removed.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
+    let is_fit = rustix::fs::statvfs(memory).is_ok_and(|fs| {
+        let is_written = !fs.f_flag.contains(StatVfsMountFlags::RDONLY);
+        is_written && fs.f_bavail * fs.f_frsize >= ROOM
+    });
+    Scratch::new(&if is_fit { memory.to_owned() } else { env::temp_dir() })
 }
 
 impl Evaluation {
@@ -367,19 +348,6 @@ mod tests {
         );
         assert_eq!(ids(&[]).unwrap().len(), PROGRAMS.len());
         assert!(ids(&["oracle"]).is_err());
-    }
-
-    #[test]
-    fn folders_of_the_dead_are_removed() {
-        let parent = tempfile::tempdir().unwrap();
-        // No process can have this id (PID_MAX_LIMIT is 2^22).
-        let folders = [process::id(), 1 << 23].map(|pid| {
-            let folder = parent.path().join(format!("{SCRATCH}{pid}-x"));
-            fs::create_dir(&folder).unwrap();
-            folder
-        });
-        remove_stale(parent.path());
-        assert_eq!(folders.map(|folder| folder.exists()), [true, false]);
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn readme(evaluation: &Evaluation) -> String {
         evaluation.disturbance * 100.0,
     );
     for bar in evaluation.bars() {
-        let verdict = if evaluation.quick { "too short" } else { bar.verdict() };
+        let verdict = if evaluation.quick { "too short".into() } else { bar.verdict() };
         let _ = writeln!(text, "| {} | {} | {} | {verdict} |", bar.what, bar.wanted, bar.measured);
     }
     if evaluation.interrupted {
@@ -134,9 +134,9 @@ fn report(evaluation: &Evaluation) -> String {
 fn verdicts(evaluation: &Evaluation) -> Markup {
     let measured = format!("measured ({})", evaluation.machine.tag());
     let rows = evaluation.bars().into_iter().map(|bar| {
-        let verdict = if evaluation.quick { "too short" } else { bar.verdict() };
+        let verdict = if evaluation.quick { "too short".into() } else { bar.verdict() };
         let mut row = page::Row::of([&*bar.what, &*bar.wanted, &*bar.measured]);
-        row.cells.push(match verdict {
+        row.cells.push(match &*verdict {
             "missed" => html! { b { "missed" } },
             other => html! { (other) },
         });

@@ -236,3 +236,25 @@ fn what_decides_the_results_is_the_plan() {
     let other = Plan { machine: Machine::parse("big:0,little:1x3").unwrap(), ..plan() };
     assert_ne!(plan().inputs(), other.inputs());
 }
+
+#[test]
+fn the_table_fits_eighty_columns() {
+    let bar = |what: &str, wanted: &str, measured: &str, met| Bar {
+        what: format!("Kyoto Cabinet, {what}"),
+        wanted: wanted.to_owned(),
+        measured: measured.to_owned(),
+        met,
+        why: "infeasible, since fifo itself violates it in 100.0 %".to_owned(),
+    };
+    let bars = [
+        bar("asl max", "at least 1.00 of fifo", "25.0 [1.61 .. 48.4]", Some(true)),
+        bar("SLO 720 µs", "at most 1.5 % violations", "100.00 %", None),
+        bar("SLO 1.4 ms", "at most 1.5 % violations", "1.52 %", Some(false)),
+    ];
+    let table = verdicts(&bars, false);
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    assert_eq!(table.lines().count(), 1 + bars.len(), "no cell is broken: {table}");
+    let ends: Vec<_> = table.lines().map(|line| line.split(' ').next_back().unwrap()).collect();
+    assert_eq!(ends, ["measured", "met", "-", "missed"]);
+    assert!(!verdicts(&bars, true).contains("missed"), "a quick run judges nothing");
+}
