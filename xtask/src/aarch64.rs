@@ -38,8 +38,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> Result<()> {
-    let library = build_library()?;
     let programs = compile_programs(&args.part)?;
+    let library = build_library()?;
     let locks: Vec<_> = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id).collect();
     let able = programs.iter().filter(|program| unable(program).is_none()).count();
     let bar = progress((able * (1 + locks.len())) as u64)?;
