@@ -3,7 +3,8 @@
 use crate::checker::{Budget, Checker, Data};
 use crate::machine::{self, Deadline, Machine};
 use lockwright_platform::{Sections, TimedLock, TryLock};
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, UnsafeCell};
+use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -69,11 +70,13 @@ where
 
 /// Explores the model called `name`; prints what it covered, and on failure what happened.
 ///
-/// `LOCKWRIGHT_MODEL` selects models: those whose names begin with one of its words, up to the first comma. `cargo xtask weaken` only
-/// needs the first one that fails.
+/// `LOCKWRIGHT_MODEL` selects models: see [`is_asked_for`]. `cargo xtask weaken` only needs the first one that fails.
 pub fn explore<C: Checker>(name: &str, budget: Budget, body: impl Fn() + Send + Sync + 'static) {
-    let wanted = std::env::var("LOCKWRIGHT_MODEL");
-    if wanted.is_ok_and(|only| !only.split(',').any(|one| name.split(',').next() == Some(one))) {
+    let word = name.split(',').next().unwrap_or_default();
+    let is_listed = LISTED.with_borrow_mut(|listed| {
+        listed.as_mut().map(|listed| listed.insert(word.to_owned())).is_some()
+    });
+    if is_listed || !is_asked_for(word) {
         return;
     }
     println!("{}: {name}", C::NAME);
@@ -92,17 +95,38 @@ pub fn explore<C: Checker>(name: &str, budget: Budget, body: impl Fn() + Send + 
     }
 }
 
-/// Fails if `LOCKWRIGHT_MODEL` has a word that is none of `known`, the models of one file: a run that checks nothing must not pass.
-pub fn only_known_models_are_asked_for<'a>(known: impl IntoIterator<Item = &'a str>) {
+/// The words of `LOCKWRIGHT_MODEL`.
+fn asked() -> Vec<String> {
     let asked = std::env::var("LOCKWRIGHT_MODEL").unwrap_or_default();
-    let known: Vec<_> = known.into_iter().collect();
-    for word in asked.split(',').filter(|word| !word.is_empty()) {
+    asked.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// Does `LOCKWRIGHT_MODEL` select the models whose names begin with this word, up to the first comma? Without words it selects all.
+pub fn is_asked_for(word: &str) -> bool {
+    let asked = asked();
+    asked.is_empty() || asked.iter().any(|one| one == word)
+}
+
+thread_local! {
+    /// While this thread only lists models: the words that select them.
+    static LISTED: RefCell<Option<BTreeSet<String>>> = const { RefCell::new(None) };
+}
+
+/// Fails if `LOCKWRIGHT_MODEL` has a word that selects none of the models that `all` explores, those of one file: a run that checks
+/// nothing must not pass. Explores none itself; returns the words that select some.
+pub fn only_known_models_are_asked_for(all: impl FnOnce()) -> BTreeSet<String> {
+    LISTED.set(Some(BTreeSet::new()));
+    all();
+    let known = LISTED.take().expect("nobody else takes it");
+    assert!(!known.is_empty(), "this file has no model");
+    for word in asked() {
         assert!(
             known.contains(&word),
             "LOCKWRIGHT_MODEL: no model of this file is called '{word}'\nhint: it has {}",
-            known.join(", ")
+            known.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
         );
     }
+    known
 }
 
 struct Shared<C: Checker, L> {

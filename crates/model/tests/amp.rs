@@ -5,7 +5,9 @@ use lockwright_locks::amp::standby::Waiting;
 use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, asl, pb10};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
-use lockwright_model::scenario::{Way, exclusion, lock, lock_until, try_lock};
+use lockwright_model::scenario::{
+    Way, exclusion, lock, lock_until, only_known_models_are_asked_for, try_lock,
+};
 use std::time::Duration;
 
 /// A front lock with a tuning of its own.
@@ -81,6 +83,11 @@ fn all<C: Checker, const SPINS: usize>() {
     variant::<C, SPINS, asl::Lock, Asleep>();
     variant::<C, SPINS, asl::Lock, Crowded>();
     variant::<C, SPINS, pb10::Lock, OneToOne>();
+}
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(all::<Shuttle, 0>);
 }
 
 #[test]

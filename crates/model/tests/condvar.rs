@@ -6,7 +6,7 @@ use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{self, Alone, By, Rule, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
-use lockwright_model::scenario::explore;
+use lockwright_model::scenario::{explore, only_known_models_are_asked_for};
 use lockwright_platform::{Platform, Ptr, RawLock, Sections, TryLock, Word};
 use std::cell::Cell;
 use std::cell::UnsafeCell;
@@ -428,6 +428,11 @@ fn all<C: Checker, const SPINS: usize>() {
             visit_front::<Machine<C, SPINS>>(&mut Others { broadcast, holding });
         }
     }
+}
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(all::<Shuttle, 0>);
 }
 
 #[test]

@@ -7,7 +7,9 @@
 
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
-use lockwright_model::scenario::{self, Way, destruction, explore, lock};
+use lockwright_model::scenario::{
+    self, Way, destruction, explore, is_asked_for, lock, only_known_models_are_asked_for,
+};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Sections, Word};
 use std::cell::Cell;
@@ -159,11 +161,19 @@ fn all<C: Checker>(threads: usize) {
 }
 
 #[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(|| {
+        all::<Shuttle>(2);
+        panics::<Shuttle>();
+    });
+}
+
+#[test]
 fn sections_that_others_run_exclude_each_other() {
     all::<Loom>(2);
     all::<Loom>(3);
     all::<Shuttle>(4);
-    if looked() {
+    if is_asked_for("delegation") {
         assert_ne!(CARRIED.load(Relaxed), 0, "no section was run by another thread");
     }
 }
@@ -221,10 +231,8 @@ fn a_lock_that_excludes_nobody_is_noticed() {
     };
     let cause = catch_unwind(run).err();
     let cause = cause.as_ref().and_then(|cause| cause.downcast_ref::<String>());
-    assert_eq!(cause.is_some_and(|cause| cause.contains("Causality violation")), looked());
-}
-
-/// Models can be chosen by name: `LOCKWRIGHT_MODEL`.
-fn looked() -> bool {
-    std::env::var_os("LOCKWRIGHT_MODEL").is_none()
+    assert_eq!(
+        cause.is_some_and(|cause| cause.contains("Causality violation")),
+        is_asked_for("open")
+    );
 }

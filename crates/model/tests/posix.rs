@@ -7,7 +7,9 @@ use lockwright_locks::front::{FREE, Rule, Tuning, WAITED};
 use lockwright_locks::posix::{self, Environment, Front, Held, How, Mutex, Policy};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine};
-use lockwright_model::scenario::{Section, Way, exclusion, lock, try_lock};
+use lockwright_model::scenario::{
+    Section, Way, exclusion, lock, only_known_models_are_asked_for, try_lock,
+};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, Sections, TryLock, Word, held_sections};
 use std::cell::RefCell;
@@ -154,6 +156,11 @@ fn all<C: Checker, const SPINS: usize>() {
     model::<C, SPINS, 1>();
     model::<C, SPINS, 2>();
     model::<C, SPINS, 3>();
+}
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(all::<Shuttle, 0>);
 }
 
 #[test]

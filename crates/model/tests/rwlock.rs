@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelWord};
-use lockwright_model::scenario::explore;
+use lockwright_model::scenario::{explore, only_known_models_are_asked_for};
 use lockwright_platform::{Platform, Word};
 
 /// What one thread does, once.
@@ -265,6 +265,11 @@ fn three_threads<const SPINS: usize>() {
             destruction::<Loom, SPINS>(THREE, prefer, &steps);
         }
     }
+}
+
+#[test]
+fn what_is_asked_for_is_there() {
+    only_known_models_are_asked_for(two_threads::<0>);
 }
 
 #[test]

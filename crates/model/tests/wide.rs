@@ -26,7 +26,7 @@ const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(900),
 
 #[test]
 fn what_is_asked_for_is_there() {
-    only_known_models_are_asked_for(["wide"]);
+    only_known_models_are_asked_for(|| run::<Shuttle>(2, TWO));
 }
 
 #[test]
