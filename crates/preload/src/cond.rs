@@ -5,8 +5,9 @@
 use crate::mutex::thrd;
 use core::ffi::c_int;
 use libc::{CLOCK_REALTIME, clockid_t, timespec};
-use lockwright_runtime::cond::{self, By};
+use lockwright_runtime::cond;
 use lockwright_runtime::layout::{Cond, Mutex};
+use lockwright_runtime::with_frame;
 
 export! {
     wait as pthread_cond_wait: cond;
@@ -82,26 +83,15 @@ mod before_2_3_2 {
 #[cfg(all(versions, target_arch = "x86_64"))]
 pub(crate) use before_2_3_2::resolve as resolve_oldest;
 
-/// Defines `$name`, which calls the runtime's `$to`. The fifth and sixth argument say what it needs to know about the program's call.
-/// (In a naked function the program's registers are unchanged.)
-macro_rules! with_caller {
-    ($($name:ident($($argument:ident: $kind:ty),*) = $to:ident;)*) => { $(
-        #[unsafe(naked)]
-        unsafe extern "C-unwind" fn $name(
-            cond: *mut Cond, lock: *mut Mutex $(, $argument: $kind)*
-        ) -> c_int {
-            #[cfg(target_arch = "x86_64")]
-            core::arch::naked_asm!("mov r8, rbp", "lea r9, [rsp + 8]", "jmp {}", sym cond::$to);
-            #[cfg(target_arch = "aarch64")] // untested
-            core::arch::naked_asm!("mov x4, x30", "mov x5, sp", "b {}", sym cond::$to);
-        }
-    )* };
-}
-
-with_caller! {
-    wait() = wait_from;
-    timedwait(until: *const timespec) = timedwait_from;
-    clockwait(clock: clockid_t, until: *const timespec) = clockwait_from;
+with_frame! {
+    "C-unwind" wait(cond: *mut Cond, lock: *mut Mutex) = cond::wait_from;
+    "C-unwind" timedwait(cond: *mut Cond, lock: *mut Mutex, until: *const timespec)
+        = cond::timedwait_from;
+    "C-unwind" clockwait(cond: *mut Cond, lock: *mut Mutex, clock: clockid_t, until: *const timespec)
+        = cond::clockwait_from;
+    "C-unwind" cnd_wait(cond: *mut Cond, lock: *mut Mutex) = cnd_wait_from;
+    "C-unwind" cnd_timedwait(cond: *mut Cond, lock: *mut Mutex, until: *const timespec)
+        = cnd_timedwait_from;
 }
 
 unsafe extern "C-unwind" fn signal(cond: *mut Cond) -> c_int {
@@ -119,18 +109,28 @@ unsafe extern "C-unwind" fn destroy(cond: *mut Cond) -> c_int {
     unsafe { cond::destroy(cond) }
 }
 
-unsafe extern "C-unwind" fn cnd_wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
+unsafe extern "C-unwind" fn cnd_wait_from(
+    cond: *mut Cond,
+    lock: *mut Mutex,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
     // SAFETY: as above.
-    thrd(unsafe { cond::wait(cond, lock, None) })
+    thrd(unsafe { cond::wait_from(cond, lock, 0, 0, frame, stack) })
 }
 
-unsafe extern "C-unwind" fn cnd_timedwait(
+unsafe extern "C-unwind" fn cnd_timedwait_from(
     cond: *mut Cond,
     lock: *mut Mutex,
     until: *const timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
 ) -> c_int {
     // SAFETY: as above. C11's times are by the realtime clock.
-    thrd(unsafe { cond::wait(cond, lock, Some((By::Clock(CLOCK_REALTIME), until))) })
+    thrd(unsafe { cond::clockwait_from(cond, lock, CLOCK_REALTIME, until, frame, stack) })
 }
 
 unsafe extern "C" fn cnd_signal(cond: *mut Cond) -> c_int {

@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use libc::{CLOCK_REALTIME, EBUSY, ETIMEDOUT, clockid_t, timespec};
 use lockwright_runtime::layout::Mutex;
-use lockwright_runtime::{mutex, real};
+use lockwright_runtime::{mutex, real, with_frame};
 
 export! {
     lock as pthread_mutex_lock: base;
@@ -65,27 +65,43 @@ unsafe extern "C" fn trylock(lock: *mut Mutex) -> c_int {
     unsafe { mutex::try_lock(lock) }
 }
 
-unsafe extern "C" fn timedlock(lock: *mut Mutex, until: *const timespec) -> c_int {
+with_frame! {
+    "C" timedlock(lock: *mut Mutex, until: *const timespec) = timedlock_from;
+    "C" clocklock(lock: *mut Mutex, clock: clockid_t, until: *const timespec) = clocklock_from;
+    "C" mtx_timedlock(lock: *mut Mutex, until: *const timespec) = mtx_timedlock_from;
+}
+
+unsafe extern "C" fn timedlock_from(
+    lock: *mut Mutex,
+    until: *const timespec,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
     // SAFETY: as above.
     unsafe {
         if mutex::is_foreign(lock) {
             return real::pthread_mutex_timedlock(lock.cast(), until);
         }
-        mutex::lock_until(lock, CLOCK_REALTIME, until)
+        mutex::lock_until_from(lock, CLOCK_REALTIME, until, 0, frame, stack)
     }
 }
 
-unsafe extern "C" fn clocklock(
+unsafe extern "C" fn clocklock_from(
     lock: *mut Mutex,
     clock: clockid_t,
     until: *const timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
         if mutex::is_foreign(lock) {
             return real::pthread_mutex_clocklock(lock.cast(), clock, until);
         }
-        mutex::lock_until(lock, clock, until)
+        mutex::lock_until_from(lock, clock, until, 0, frame, stack)
     }
 }
 
@@ -115,9 +131,16 @@ unsafe extern "C" fn mtx_trylock(lock: *mut Mutex) -> c_int {
     thrd(unsafe { mutex::try_lock(lock) })
 }
 
-unsafe extern "C" fn mtx_timedlock(lock: *mut Mutex, until: *const timespec) -> c_int {
+unsafe extern "C" fn mtx_timedlock_from(
+    lock: *mut Mutex,
+    until: *const timespec,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
     // SAFETY: as above.
-    thrd(unsafe { timedlock(lock, until) })
+    thrd(unsafe { timedlock_from(lock, until, 0, 0, frame, stack) })
 }
 
 unsafe extern "C" fn mtx_unlock(lock: *mut Mutex) -> c_int {

@@ -108,3 +108,22 @@ macro_rules! with_caller {
     )* };
 }
 pub(crate) use with_caller;
+
+/// Defines `$name`, which calls `$to` with its own arguments, four at most, and with two more as the fifth and the sixth: what
+/// [`Call::of_naked`] asks for. (In a naked function the program's registers are unchanged.)
+#[macro_export]
+macro_rules! with_frame {
+    ($(
+        $(#[$doc:meta])*
+        $abi:literal $seen:vis $name:ident($($argument:ident: $kind:ty),*) = $to:path;
+    )*) => { $(
+        $(#[$doc])*
+        #[unsafe(naked)]
+        $seen unsafe extern $abi fn $name($($argument: $kind),*) -> core::ffi::c_int {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::naked_asm!("mov r8, rbp", "lea r9, [rsp + 8]", "jmp {}", sym $to);
+            #[cfg(target_arch = "aarch64")] // untested
+            core::arch::naked_asm!("mov x4, x30", "mov x5, sp", "b {}", sym $to);
+        }
+    )* };
+}

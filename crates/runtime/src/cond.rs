@@ -13,7 +13,8 @@ use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
 use crate::probes::fire;
 use crate::watch::{self, Who};
-use crate::{attached, config, fork, mutex, observe, real, thread};
+use crate::with_frame;
+use crate::{attached, config, fork, mutex, observe, real, sync, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
@@ -90,20 +91,10 @@ pub unsafe extern "C-unwind" fn clockwait_from(
     unsafe { wait_called(cond, mutex, until, Call::of_naked(frame, stack)) }
 }
 
-/// Waits, with or without a deadline.
+/// Waits, with or without a deadline, for a call from `call`.
 ///
 /// # Safety
 /// The objects are valid and initialised, the caller holds the mutex, and `until`, if given, points to a timespec.
-pub unsafe fn wait(
-    cond: *mut Cond,
-    mutex: *mut Mutex,
-    until: Option<(By, *const libc::timespec)>,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { wait_called(cond, mutex, until, Call::UNKNOWN) }
-}
-
-/// The same, for a call from `call`.
 unsafe fn wait_called(
     cond: *mut Cond,
     mutex: *mut Mutex,
@@ -298,22 +289,42 @@ unsafe fn wait_guarded(
     Ok((error, outcome))
 }
 
-/// Waits as [`wait`] does, but isn't a cancellation point, and returns EINVAL if others wait with another
-/// mutex. We don't trust the program here, since we look at the waiters' mutex.
-///
-/// # Safety
-/// Both exist until it returns; the caller holds `mutex`, which is of the plain kind.
-pub(crate) unsafe fn wait_plainly(
-    c: &Cond,
-    mutex: *mut Mutex,
-    deadline: Option<Deadline>,
-) -> c_int {
-    let waiting = Waiting::new(c, mutex, None, Call::UNKNOWN);
-    // SAFETY: the caller's promise.
-    leave::guarded(&waiting, || unsafe { wait_plainly_guarded(&waiting, deadline) })
+with_frame! {
+    /// Waits as [`wait_from`] does, but isn't a cancellation point, and returns EINVAL if others wait with another
+    /// mutex. We don't trust the program here, since we look at the waiters' mutex. No deadline if `until` is null.
+    ///
+    /// # Safety
+    /// Both exist until it returns; the caller holds `mutex`, which is of the plain kind; `until` is null or readable.
+    "C" pub(crate) wait_linked(
+        cond: *mut Cond, mutex: *mut Mutex, clock: libc::clockid_t, until: *const libc::timespec
+    ) = wait_linked_from;
 }
 
-unsafe fn wait_plainly_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>) -> c_int {
+unsafe extern "C" fn wait_linked_from(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: the naked function's promise.
+    let call = unsafe { Call::of_naked(frame, stack) };
+    // SAFETY: the caller's promise.
+    let Ok(deadline) = (unsafe { sync::deadline(clock, until) }) else { return libc::EINVAL };
+    let by = if until.is_null() { None } else { Some((By::Clock(clock), until)) };
+    // SAFETY: the caller's promise.
+    let glibc = move || unsafe { wait_by_glibc(cond, mutex, by) };
+    let ours = move || {
+        // SAFETY: the caller's promise.
+        let waiting = Waiting::new(unsafe { &*cond }, mutex, None, call);
+        // SAFETY: the caller's promise.
+        leave::guarded(&waiting, || unsafe { wait_linked_guarded(&waiting, deadline) })
+    };
+    watch::operation_or(glibc, ours)
+}
+
+unsafe fn wait_linked_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>) -> c_int {
     let (c, mutex) = (waiting.cond, waiting.mutex);
     let may = |is_first: bool| {
         if is_first {
@@ -329,10 +340,11 @@ unsafe fn wait_plainly_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>
     }
     waiting.has_come_to(stage::WAITS);
     // SAFETY: the caller's promise.
-    unsafe { mutex::unlock(mutex) };
+    observe::within(waiting.call, || unsafe { mutex::unlock(mutex) });
     let outcome = waiting.sleep(deadline);
     // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex.
-    unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    observe::within(waiting.call, lock);
     waiting.uncount();
     if outcome == Outcome::TimedOut { libc::ETIMEDOUT } else { 0 }
 }
@@ -363,7 +375,7 @@ unsafe fn wait_in_glibc(
 /// Calls glibc's function.
 ///
 /// # Safety
-/// As [`wait`].
+/// As [`wait_from`].
 pub(crate) unsafe fn wait_by_glibc(
     cond: *mut Cond,
     mutex: *mut Mutex,

@@ -17,7 +17,7 @@ use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
 use crate::watch::{self, How, Taking, Who};
-use crate::{attached, observe, real, thread};
+use crate::{attached, observe, real, thread, with_frame};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use fast::{is_plain, nobody_queues_and_say, own_and_say, released};
@@ -252,15 +252,29 @@ unsafe fn try_lock_here(mutex: *mut Mutex) -> c_int {
     errno(posix::try_lock(m))
 }
 
-/// Locks, or gives up when `clock` reads `until`.
+with_frame! {
+    /// Locks, or gives up when `clock` reads `until`.
+    ///
+    /// # Safety
+    /// As [`lock`], and `until` points to a timespec.
+    "C" pub lock_until(mutex: *mut Mutex, clock: libc::clockid_t, until: *const libc::timespec)
+        = lock_until_from;
+}
+
+/// As [`lock_until`], behind a naked function of the caller's: see [`Call::of_naked`].
 ///
 /// # Safety
-/// As [`lock`], and `until` points to a timespec.
-pub unsafe fn lock_until(
+/// As [`lock_until`], and as that says.
+pub unsafe extern "C" fn lock_until_from(
     mutex: *mut Mutex,
     clock: libc::clockid_t,
     until: *const libc::timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
 ) -> c_int {
+    // SAFETY: the naked function's promise.
+    let call = unsafe { Call::of_naked(frame, stack) };
     // SAFETY: the caller's promise.
     let glibc = move || unsafe {
         match clock {
@@ -269,9 +283,9 @@ pub unsafe fn lock_until(
         }
     };
     // SAFETY: as above.
-    let ours = move || unsafe { lock_until_here(mutex, clock, until) };
+    let ours = move || unsafe { lock_until_here(mutex, clock, until, call) };
     // SAFETY: as above.
-    let taking = || taking(unsafe { &*mutex }, MUTEX.trying(), Call::UNKNOWN);
+    let taking = || taking(unsafe { &*mutex }, MUTEX.trying(), call);
     watch::acquisition(What::Acquired, taking, mutex, glibc, ours)
 }
 
@@ -280,13 +294,14 @@ unsafe fn lock_until_here(
     mutex: *mut Mutex,
     clock: libc::clockid_t,
     until: *const libc::timespec,
+    call: Call,
 ) -> c_int {
     // SAFETY: the caller's promise.
     let (m, at) = unsafe { (&*mutex, *until) };
     let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
     fire!(mutex_timedlock_entry, mutex, until);
     if observe::is_on() {
-        observe::called(Call::UNKNOWN);
+        observe::called(call);
     }
     let is_time = (0..1_000_000_000).contains(&at.tv_nsec);
     let answer = posix::lock_until(m, is_time.then_some(Deadline { clock, at }));

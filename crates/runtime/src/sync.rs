@@ -123,12 +123,7 @@ table! {
     /// Both exist until this returns; the calling thread holds `lock`; `until` is null or readable.
     fn cond_wait(cond: *mut Cond, lock: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int {
         // SAFETY: the caller's promise.
-        let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
-        let by = if until.is_null() { None } else { Some((cond::By::Clock(clock), until)) };
-        // SAFETY: the caller's promise.
-        let glibc = move || unsafe { cond::wait_by_glibc(cond, lock, by) };
-        // SAFETY: the caller's promise.
-        watch::operation_or(glibc, move || unsafe { cond::wait_plainly(&*cond, lock, deadline) })
+        unsafe { cond::wait_linked(cond, lock, clock, until) }
     }
 
     /// Wakes the waiter that came first. Always 0.
@@ -269,7 +264,10 @@ table! {
 ///
 /// # Safety
 /// `until` is null or readable.
-unsafe fn deadline(clock: clockid_t, until: *const timespec) -> Result<Option<Deadline>, ()> {
+pub(crate) unsafe fn deadline(
+    clock: clockid_t,
+    until: *const timespec,
+) -> Result<Option<Deadline>, ()> {
     if until.is_null() {
         return Ok(None);
     }

@@ -364,7 +364,7 @@ fn called_at(at: At, stack: &[u64], symbols: &mut Symboliser) -> (String, String
 
 /// Is it a linked-in function that programs call to lock or unlock?
 fn is_lock_function(symbol: &str) -> bool {
-    ["pthread_", "__pthread_", "mtx_", "lw_mutex_"].iter().any(|start| symbol.starts_with(start))
+    ["pthread_", "__pthread_", "mtx_", "cnd_", "lw_"].iter().any(|start| symbol.starts_with(start))
         || symbol.contains("lockwright")
 }
 

@@ -5,14 +5,15 @@ use std::env;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// `LOCKWRIGHT_LIBRARY`, else built here.
+/// `LOCKWRIGHT_LIBRARY`, else built here. `liblockwright_static.a` lies beside it.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     if let Some(path) = env::var_os("LOCKWRIGHT_LIBRARY") {
         return path.into();
     }
     let target = target_dir().expect("a target folder");
     let outcome = Child::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "lockwright-preload", "--target-dir"])
+        .args(["build", "--quiet", "--package", "lockwright-preload"])
+        .args(["--package", "lockwright-static", "--target-dir"])
         .args([&target])
         // It has no unwinder. (The gate gives other programs one, as the tests have: then both share what they link.)
         .env("CARGO_PROFILE_DEV_PANIC", "abort")

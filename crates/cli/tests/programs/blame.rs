@@ -1,9 +1,9 @@
 //! `lockwright profile` of programs under us: which lock, where, and who makes others wait.
 
 use super::top::Program;
-use super::{FOLDER, compiled, lockwright};
+use super::{FOLDER, LIBRARY, compiled, lockwright};
 use anyhow::{Context, Result, ensure};
-use lockwright_tests::{Child, End, target_dir};
+use lockwright_tests::{Child, End, executable, target_dir};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Read;
@@ -320,15 +320,28 @@ fn an_event_is_told_for_the_sections_in_which_it_happens() -> Result<()> {
 /// A section ends in a wait for a condition, and begins anew after it: that is the program's call, and none of ours.
 #[test]
 fn a_section_that_waits_for_a_condition_is_the_programs() -> Result<()> {
-    let program = compiled("handed", "handed.c", &["-O1"]);
-    let path = program.to_str().context("a path in UTF-8")?;
-    for level in ["counters", "full"] {
-        let report = profile("handed", &["--level", level], &[path], "done\n")?;
-        let first = report.pointer("/processes/0/locks/0").context("a lock")?;
-        assert_eq!(text(first, "/name"), "table+0x10000", "{report:#}");
-        for side in ["holders", "waiters"] {
-            for site in first[side].as_array().context("places")? {
-                assert_eq!(text(site, "/function"), "take_turn", "{level}, {side}: {first:#}");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+    let include = format!("-I{}", include.display());
+    let archive = LIBRARY.with_file_name("liblockwright_static.a").display().to_string();
+    // C11's unlock translates the answer, so its place is our own function.
+    let both = &["holders", "waiters"][..];
+    for (name, sides, locks) in [
+        ("handed", both, &[][..]),
+        ("handed-c11", &["waiters"], &["-DC11"]),
+        ("handed-linked", both, &["-DLINKED", &include, &archive]),
+    ] {
+        for timed in ["-DTIMED=0", "-DTIMED=1"] {
+            let flags = [&["-O1", timed], locks].concat();
+            let program = compiled(&[name, timed].concat(), "handed.c", &flags);
+            let path = program.to_str().context("a path in UTF-8")?;
+            for level in ["counters", "full"] {
+                let report = profile("handed", &["--level", level], &[path], "done\n")?;
+                let first = report.pointer("/processes/0/locks/0").context("a lock")?;
+                assert_eq!(text(first, "/name"), "table+0x10000", "{report:#}");
+                for site in sides.iter().flat_map(|side| first[side].as_array()).flatten() {
+                    let function = text(site, "/function");
+                    assert_eq!(function, "take_turn", "{name} {timed} {level}: {first:#}");
+                }
             }
         }
     }
@@ -347,7 +360,7 @@ fn a_program_that_gives_up_its_rights_is_seen() -> Result<()> {
     let folder = tempfile::tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     let program = folder.path().join("handed");
-    fs::copy(compiled("handed", "handed.c", &["-O1"]), &program)?;
+    executable(&program, fs::read(compiled("handed", "handed.c", &["-O1"]))?)?;
     let path = program.to_str().context("a path in UTF-8")?;
     let report = profile("dropped", &[], &[path, "dropped"], "done\n")?;
     assert_eq!(text(&report, "/processes/0/locks/0/name"), "table+0x10000", "{report:#}");
