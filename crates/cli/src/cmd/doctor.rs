@@ -26,10 +26,11 @@ use std::time::Duration;
   lockwright doctor ./script.py
   lockwright doctor --run --limit 10s ./server --port 8080
 
-With --run the program runs under our library. Every futex wait of the program
-and its children is counted by origin: our locks, those of Rust's std, abseil
-and others, or glibc. Their shares decide the verdict. The program's output goes
-to standard error.")]
+With --run the program runs under our library. The futex waits of the program and
+its children are counted by origin: our locks, those of Rust's std, abseil and
+others, or glibc. Their shares decide the verdict. Counting stops the program at
+each system call, for some 20 us, so only the first 10000 waits are counted:
+after them it runs at its own speed. Its output goes to standard error.")]
 pub(crate) struct Args {
     /// Run the program and count whose locks it sleeps on
     #[arg(long)]
@@ -399,7 +400,12 @@ impl Report {
             return;
         }
         let (total, ours) = (waits.total, waits.share(waits.ours));
-        self.fact("waits", format!("{total} futex waits{joins}, {ours:.1} % of them in our locks"));
+        // All that were counted: there may have been more.
+        let first = if total + trace.joins < trace::MOST { "" } else { "the first " };
+        self.fact(
+            "waits",
+            format!("{first}{total} futex waits{joins}, {ours:.1} % of them in our locks"),
+        );
         for (object, whose, count) in &waits.by_place {
             let whose = whose.map(|whose| format!(": {whose}")).unwrap_or_default();
             let share = waits.share(*count);
