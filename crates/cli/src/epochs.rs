@@ -6,6 +6,7 @@ mod show;
 pub(crate) use show::{Origin, csv_header, csv_rows, json, percentile, report, write};
 
 use crate::hints::Failure;
+use crate::process::proc_text;
 use lockwright_native::topology::{Class, Topology};
 use lockwright_stats::{ClassStats, Epoch, Process};
 use std::path::Path;
@@ -106,7 +107,7 @@ pub(crate) fn is_running(pid: u32) -> bool {
 
 /// When a running process started, in clock ticks since boot; `None`: it doesn't run.
 pub(crate) fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = proc_text(format!("/proc/{pid}/stat")).ok()?;
     // The state follows the name, which is in parentheses. The start time is field 22. A process whose first thread has
     // ended looks like a zombie.
     let threads =
@@ -119,6 +120,8 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
 /// Whether an SLO was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
+    /// There were fewer executions than a verdict needs: see [`needed`].
+    TooFew,
     /// The percentile is within the SLO.
     Kept,
     /// The percentile isn't, and a smaller window would have helped.
@@ -131,6 +134,7 @@ impl Verdict {
     /// The verdict in one word.
     pub(crate) fn word(self) -> &'static str {
         match self {
+            Verdict::TooFew => "too few",
             Verdict::Kept => "kept",
             Verdict::Missed => "missed",
             Verdict::Infeasible => "infeasible",
@@ -151,9 +155,18 @@ pub(crate) fn tail(epoch: &Epoch, class: &ClassStats) -> u64 {
     class.quantile(share(epoch))
 }
 
+/// How many executions a class needs for a verdict: 100 (as for "infeasible"), and so many that the percentile allows one of them to
+/// exceed the SLO. Otherwise a single execution would decide.
+pub(crate) fn needed(epoch: &Epoch) -> u64 {
+    100.max((1.0 / (1.0 - share(epoch))).round() as u64)
+}
+
 /// Does this class meet the epoch's SLO? This counts only the class's own executions. "Infeasible" is a verdict only on
 /// the whole epoch.
 pub(crate) fn judge_class(epoch: &Epoch, class: &ClassStats) -> Verdict {
+    if class.count < needed(epoch) {
+        return Verdict::TooFew;
+    }
     let allowed = (1.0 - share(epoch)) * class.count as f64;
     let kept = class.violations as f64 <= allowed
         || tail(epoch, class) as f64 <= epoch.slo_ns as f64 * GRACE;
@@ -164,10 +177,10 @@ pub(crate) fn judge_class(epoch: &Epoch, class: &ClassStats) -> Verdict {
     }
 }
 
-/// An epoch meets its SLO if each class of cores does.
+/// An epoch meets its SLO if each class of cores does that executed it often enough.
 pub(crate) fn judge(epoch: &Epoch) -> Verdict {
     let executed = epoch.classes.iter().filter(|class| class.count > 0);
-    executed.map(|class| judge_class(epoch, class)).max().unwrap_or(Verdict::Kept)
+    executed.map(|class| judge_class(epoch, class)).max().unwrap_or(Verdict::TooFew)
 }
 
 /// Names of the classes of cores in a topology (or in an emulated machine: classes with factors).
@@ -256,6 +269,26 @@ pub(crate) mod tests {
         assert_eq!(judge(&with(11, true)), Verdict::Infeasible);
         // Violations that first come, first served allows don't count.
         assert_eq!(judge(&with(10, true)), Verdict::Kept);
+    }
+
+    #[test]
+    fn one_execution_decides_nothing() {
+        let slow = |count: usize| class(1, 100_000, &vec![300_000; count], false);
+        let fast = |count: usize| class(0, 100_000, &vec![10_000; count], false);
+        let with = |classes| epoch("get", 100_000, classes);
+        assert_eq!(judge(&with(vec![slow(1)])), Verdict::TooFew);
+        assert_eq!(judge(&with(vec![slow(99)])), Verdict::TooFew);
+        assert_eq!(judge(&with(vec![slow(100)])), Verdict::Missed);
+        assert_eq!(judge(&with(vec![fast(1)])), Verdict::TooFew);
+        // The others decide.
+        assert_eq!(judge(&with(vec![fast(100), slow(1)])), Verdict::Kept);
+        assert_eq!(judge_class(&with(vec![]), &slow(1)), Verdict::TooFew);
+        // P99.9 allows none of 100 to be slow.
+        let mut rare = with(vec![slow(999)]);
+        rare.percentile = 99.9;
+        assert_eq!((needed(&rare), judge(&rare)), (1000, Verdict::TooFew));
+        rare.percentile = 50.0;
+        assert_eq!((needed(&rare), judge(&rare)), (100, Verdict::Missed));
     }
 
     #[test]

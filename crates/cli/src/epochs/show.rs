@@ -1,6 +1,6 @@
 //! Epochs as a table, JSON and CSV.
 
-use super::{ClassNames, Record, Verdict, judge, judge_class, share, tail};
+use super::{ClassNames, Record, Verdict, judge, judge_class, needed, share, tail};
 use crate::output::{self, shown};
 use lockwright_numbers::format::{thousands, time};
 use lockwright_stats::{ClassStats, Epoch};
@@ -91,12 +91,17 @@ pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
 /// The reason for the verdict.
 pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
     let (slo, at) = (time(epoch.slo_ns as f64), percentile(epoch));
-    let worst = executed(epoch).into_iter().max_by_key(|class| (tail(epoch, class), class.class));
-    let Some(worst) = worst else { return "not executed".to_owned() };
+    // Classes with too few executions have no say.
+    let judged = |class: &&ClassStats| judge_class(epoch, class) != Verdict::TooFew;
+    let judged = executed(epoch).into_iter().filter(judged);
+    let Some(worst) = judged.max_by_key(|class| (tail(epoch, class), class.class)) else {
+        let needed = thousands(needed(epoch));
+        return format!("too few: a verdict on {at} needs {needed} executions on a class of cores");
+    };
     let (cores, over) = (names.of(worst.class), tail(epoch, worst) as f64);
     let reached = time(over);
     match judge(epoch) {
-        Verdict::Kept => {
+        Verdict::TooFew | Verdict::Kept => {
             format!("kept: the longest {at}, on {cores} cores, is {reached}; the SLO is {slo}")
         }
         Verdict::Missed => format!(
@@ -351,6 +356,19 @@ mod tests {
         let text = explain(epoch, &names);
         assert!(text.starts_with("infeasible: of 1,100 executions"), "{text}");
         assert!(text.contains("10.0 % took longer than 200 µs (allowed: 1.0 %)"), "{text}");
+    }
+
+    #[test]
+    fn too_few_executions_are_no_reason() {
+        let few = class(1, 200_000, &[400_000], false);
+        let text = |classes| explain(&epoch("get", 200_000, classes), &ClassNames::new(None));
+        let needs = "too few: a verdict on P99 needs 100 executions on a class of cores";
+        assert_eq!(text(vec![few.clone()]), needs);
+        let kept = text(vec![class(0, 200_000, &[10_000; 100], false), few]);
+        assert!(
+            kept.starts_with("kept: the longest P99, on ") && kept.contains(" is 10.0 µs;"),
+            "{kept}"
+        );
     }
 
     #[test]

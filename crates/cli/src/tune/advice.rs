@@ -126,6 +126,10 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
         let which = if lowest { range(&infeasible) } else { listed(&infeasible) };
         notes.push(format!("infeasible: {which}: even first come, first served exceeds it{fifo}"));
     }
+    let few = with(Verdict::TooFew);
+    if !few.is_empty() {
+        notes.push(format!("too few executions for a verdict: {}; run it longer", listed(&few)));
+    }
     if !missed.is_empty() {
         let list = listed(&missed);
         notes.push(format!("missed: {list}: {at} on {cores} is above the SLO there"));
