@@ -12,20 +12,26 @@ use lockwright_numbers::units;
 use lockwright_shards::{Flags, Merge, Session};
 use lockwright_sim::LockSpec;
 use lockwright_sim::explore::{
-    Exploration, Hit, Mutant, RUNTIME, Search, Strategy, Subject, Tally,
+    Exploration, Hit, MOST_USUAL, Mutant, RUNTIME, Search, Strategy, Subject, THREADS, Tally,
 };
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+fn about() -> String {
+    format!(
+        "Search a lock for schedules that break a rule
+
+2 to {MOST_USUAL} threads (up to {THREADS} if the lock's rule chooses the next waiter), on big and little cores, take the lock a few \
+times in every way it offers. At each operation, the next thread to run is drawn at random. Checks mutual exclusion, \
+happens-before, lost wake-ups, livelocks, order and bypass bounds, and use after destruction."
+    )
+}
+
 /// Search a lock for schedules that break a rule
-///
-/// Two to four threads, on big and little cores, take the lock a few times in every way it offers. At each operation, the
-/// next thread to run is drawn at random. Checks mutual exclusion, happens-before, lost wake-ups, livelocks, order and
-/// bypass bounds, and use after destruction.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(long_about = about(), after_help = "Examples:
   lockwright explore mcs               ten seconds of schedules
   lockwright explore fifo:bypass=1 --time 60
   lockwright explore all --time 1

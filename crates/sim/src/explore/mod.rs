@@ -37,8 +37,14 @@ use subject::{Make, What};
 pub use subject::{RUNTIME, Subject};
 pub use survivors::why_it_survives;
 
-/// The maximal number of threads of one schedule.
-pub(crate) const THREADS: usize = 7;
+/// The maximal number of threads of one schedule. As many take a lock whose rule chooses who is next.
+pub const THREADS: usize = 7;
+
+/// How many threads take any other lock, drawn from these.
+const USUAL: [u32; 5] = [2, 2, 3, 3, 4];
+
+/// The most of them.
+pub const MOST_USUAL: u32 = USUAL[USUAL.len() - 1];
 
 /// How the next thread is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,7 +196,7 @@ impl Exploration {
         let mut rng = fastrand::Rng::with_seed(seed);
         let threads = match &self.subject.0 {
             What::Lock { crowd: true, .. } => rng.u32(2..=THREADS as u32),
-            _ => [2, 2, 3, 3, 4][rng.usize(0..5)],
+            _ => USUAL[rng.usize(0..USUAL.len())],
         };
         let cpus = [1, 2, 4, 8][rng.usize(0..4)];
         let classes = (0..threads).map(|_| [0, 0, 1, 1, 2][rng.usize(0..5)]).collect();
