@@ -375,7 +375,9 @@ fn members(session: u32) -> Vec<Pid> {
         .flatten()
         .filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // A process's name may be any bytes.
+            let stat = fs::read(entry.path().join("stat")).ok()?;
+            let stat = String::from_utf8_lossy(&stat);
             // "pid (name) state ppid pgrp session ..."; the name may hold anything.
             let (_, rest) = stat.rsplit_once(") ")?;
             let mut fields = rest.split(' ');

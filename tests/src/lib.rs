@@ -6,5 +6,5 @@ mod place;
 mod turn;
 
 pub use child::{Child, End, Outcome, Running};
-pub use place::{compile, library, preload_list, scratch, source_dir, target_dir};
+pub use place::{compile, executable, library, preload_list, scratch, source_dir, target_dir};
 pub use turn::{SOAK, first_and_in_turn, in_turn, is_soak};

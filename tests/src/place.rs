@@ -83,3 +83,53 @@ pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<()> {
     );
     fs::rename(&ours, output).with_context(|| format!("cannot write '{}'", output.display()))
 }
+
+/// Writes a program, such as a script, that may be run at once.
+///
+/// A child writes it. While we had it open ourselves, any child that another thread forks would have it open, too, until its exec,
+/// and the kernel runs no file that somebody may still write to (ETXTBSY).
+pub fn executable(path: &Path, contents: impl Into<Vec<u8>>) -> Result<()> {
+    let outcome = Child::new("install")
+        .args(["-m", "755", "/dev/stdin"])
+        .args([path])
+        .input(contents)
+        .limit(60)
+        .run()?;
+    let (path, said) = (path.display(), outcome.describe());
+    ensure!(outcome.end == End::Code(0), "cannot write '{path}': {said}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    #[test]
+    fn what_was_just_written_runs_while_others_fork() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        // With a hook, so that it forks.
+                        Child::new("true").run().expect("it starts");
+                    }
+                });
+            }
+            let run = |number: u32| {
+                let path = folder.path().join(number.to_string());
+                executable(&path, format!("#!/bin/sh\nexit {number}\n"))?;
+                let code = Command::new(&path).status()?.code();
+                ensure!(code == Some(number as i32), "{code:?}");
+                Ok(())
+            };
+            let ran = (0..30).try_for_each(run);
+            done.store(true, Relaxed);
+            ran
+        })
+    }
+}

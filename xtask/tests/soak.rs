@@ -1,10 +1,10 @@
 //! A soak that a signal ends leaves nothing behind, and goes on where it was. Its cargo is a script, so it takes seconds.
 
 use anyhow::{Context, Result, bail, ensure};
+use lockwright_tests::executable;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -39,13 +39,11 @@ impl Place {
         let (xtask, own) =
             (Path::new(env!("CARGO_BIN_EXE_xtask")), place.path("target/debug/xtask"));
         if fs::hard_link(xtask, &own).is_err() {
-            fs::copy(xtask, &own)?;
+            executable(&own, fs::read(xtask)?)?;
         }
         fs::create_dir(place.path("bin"))?;
         for (name, text) in [("cargo", CARGO), ("dpkg-query", DPKG_QUERY)] {
-            let file = place.path("bin").join(name);
-            fs::write(&file, text)?;
-            fs::set_permissions(&file, Permissions::from_mode(0o755))?;
+            executable(&place.path("bin").join(name), text)?;
         }
         fs::create_dir(place.path("source"))?;
         fs::write(place.path("source/file"), "")?;

@@ -12,7 +12,7 @@ mod terminal;
 
 use anyhow::{Context, Result, bail, ensure};
 use built::LIBRARY;
-use lockwright_tests::{Child, End, Outcome, compile};
+use lockwright_tests::{Child, End, Outcome, compile, executable};
 use read::{Section, sections};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -111,7 +111,7 @@ impl Shop {
         compile(&sources.join("server.c"), &at("server"), &flags)?;
         fs::create_dir(at("bin"))?;
         for (name, text, _) in STAND_INS {
-            script(&at("bin").join(name), text)?;
+            executable(&at("bin").join(name), *text)?;
         }
         symlink(env!("CARGO_BIN_EXE_lockwright"), at("bin/lockwright"))?;
         // Before there are threads whose children could inherit what it opens.
@@ -122,11 +122,6 @@ impl Shop {
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
-}
-
-fn script(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text)?;
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
 /// The examples of one help, one after the other, as somebody tries them who has a folder and two processes.
@@ -256,7 +251,7 @@ impl<'a> Session<'a> {
             self.used(name);
             let path = self.at(name.rsplit(' ').next().unwrap_or(name));
             if !path.exists() {
-                script(&path, text)?;
+                executable(&path, *text)?;
             }
         }
         for word in [line, "./server"].join(" ").split_whitespace() {

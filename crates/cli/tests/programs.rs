@@ -5,7 +5,7 @@ mod terminal;
 
 use anyhow::{Context, Result, ensure};
 use built::LIBRARY;
-use lockwright_tests::{Child, End, Outcome, compile};
+use lockwright_tests::{Child, End, Outcome, compile, executable};
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -173,9 +173,9 @@ fn program_inherits_signals_as_from_our_parent() -> Result<()> {
 
 #[test]
 fn text_without_an_interpreter_line_is_the_shells() -> Result<()> {
-    let script = file("plain-script", "exit 11\n");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    assert_eq!(run(&["--", &script])?.end, End::Code(11));
+    let script = FOLDER.path().join("plain-script");
+    executable(&script, "exit 11\n")?;
+    assert_eq!(run(&["--", script.to_str().context("a path in UTF-8")?])?.end, End::Code(11));
     Ok(())
 }
 
@@ -479,8 +479,7 @@ fn forged(name: &str, change: impl FnOnce(&mut Vec<u8>)) -> Result<String> {
     let mut data = fs::read(&*CONTEND)?;
     change(&mut data);
     let path = FOLDER.path().join(name);
-    fs::write(&path, data)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    executable(&path, data)?;
     Ok(path.to_str().context("a path in UTF-8")?.to_owned())
 }
 

@@ -11,9 +11,9 @@ fn traced(program: &Path) -> Result<Outcome> {
 }
 
 fn script(name: &str, text: &str) -> String {
-    let script = file(name, text);
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a file of ours");
-    script
+    let path = FOLDER.path().join(name);
+    executable(&path, text).expect("the temporary folder takes files");
+    path.to_str().expect("a path in UTF-8").to_owned()
 }
 
 #[test]
@@ -66,6 +66,18 @@ fn who_calls_the_system_call_waits() -> Result<()> {
     let outcome = traced(Path::new(&script))?;
     assert_eq!(outcome.end, End::Code(1), "{}", outcome.describe());
     assert!(outcome.text().contains(" 20  100.0 %  raw\n"), "{}", outcome.describe());
+    Ok(())
+}
+
+/// Counting slows a program down, so it ends.
+#[test]
+fn a_great_many_waits_are_not_all_counted() -> Result<()> {
+    let outcome = traced(&compiled("raw-many", "raw.c", &["-DWAITS=12000", "-DNS=0"]))?;
+    let text = outcome.text();
+    assert!(text.contains("run       exit code 0\n"), "{}", outcome.describe());
+    let waits = "waits     the first 10000 futex waits, 0.0 % of them in our locks\n";
+    assert!(text.contains(waits), "{text}");
+    assert!(text.contains(" 10000  100.0 %  raw-many\n"), "{text}");
     Ok(())
 }
 
