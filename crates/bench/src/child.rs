@@ -130,7 +130,9 @@ fn threads_of(id: u32) -> String {
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
     let mut threads = Vec::new();
     for task in tasks.flatten() {
-        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // A thread's name may be any bytes.
+        let stat = std::fs::read(task.path().join("stat")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
         // Fields follow the name in parentheses: state is field 3, user and system time are 14 and 15.
         let fields: Vec<&str> =
             stat.rsplit(") ").next().unwrap_or_default().split_whitespace().collect();

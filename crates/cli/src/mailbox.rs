@@ -1,6 +1,6 @@
 //! The locks of a running process: reads its table from the memory in which our library keeps it, and posts new tables.
 
-use crate::elf::ObjectFile;
+use crate::elf::{self, ObjectFile, Obstacle};
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
 use crate::table::Table;
@@ -193,6 +193,9 @@ impl<'a> Remote<'a> {
 /// The address of a symbol of ours in a process, in the preloaded library or in the program's own runtime.
 pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+    if maps.is_empty() {
+        return Err(process.ended());
+    }
     let file = |map: &&Mapping| map.is_file() && map.offset == 0;
     let is_ours = |map: &&Mapping| {
         map.path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.contains("lockwright"))
@@ -210,6 +213,8 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
         match read(symbol) {
             Ok(Some(offset)) => return Ok(map.start + offset),
             Ok(None) => is_old |= read(SYMBOL).is_ok_and(|other| other.is_some()),
+            // A program for other processors can't have it.
+            Err(_) if map.path == program && is_foreign(&mapped, &process.sees(&map.path)) => {}
             Err(_) => {
                 return Err(Failure::new(format!(
                     "process {} runs with '{}', but that file is gone",
@@ -239,6 +244,12 @@ pub(crate) fn other_version(process: &Process) -> Failure {
         process.pid
     ))
     .hint("lockwright --version; or restart it")
+}
+
+/// Is one of these a program that isn't ours to read, since it is built for other processors?
+fn is_foreign(mapped: &str, named: &Path) -> bool {
+    let program = elf::inspect(Path::new(mapped)).or_else(|_| elf::inspect(named));
+    program.is_ok_and(|program| matches!(program.obstacle(), Some(Obstacle::OtherArchitecture(_))))
 }
 
 /// The offset of a symbol from the file's load base.

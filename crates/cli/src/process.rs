@@ -1,7 +1,8 @@
 //! A running process, through its files under `/proc`.
 
 use crate::hints::{Failure, cause};
-pub(crate) use lockwright_symbols::{Mapping, mappings};
+use crate::output::shown;
+pub(crate) use lockwright_symbols::{Mapping, mappings, proc_text};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -31,7 +32,7 @@ impl Process {
             .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
             // The process has no memory.
             _ if error.raw_os_error() == Some(libc::ESRCH) => {
-                let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                let status = proc_text(format!("/proc/{pid}/status")).unwrap_or_default();
                 let why = match status.contains("\nState:\tZ") {
                     true => "has ended, but its parent has not reaped it yet",
                     false => "is a kernel thread",
@@ -42,7 +43,7 @@ impl Process {
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };
         // A thread's id is accepted, too: threads share the process's memory.
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(fail)?;
+        let status = proc_text(format!("/proc/{pid}/status")).map_err(fail)?;
         let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
         let pid = group.unwrap_or(pid);
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
@@ -63,10 +64,10 @@ impl Process {
         let _ = self.folder.unlock(); // on failure, they wait until this command ends
     }
 
-    /// Its name, for messages.
+    /// Its name, for messages: it stays within a line.
     pub(crate) fn name(&self) -> String {
-        let name = fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
-        String::from_utf8_lossy(&name).trim_end().to_owned()
+        let name = proc_text(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        shown(name.strip_suffix('\n').unwrap_or(&name)).into_owned()
     }
 
     /// The path of the program's file.
@@ -103,7 +104,7 @@ impl Process {
     /// Reads the file `name` of a thread under `/proc`.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn of_thread(&self, thread: libc::pid_t, name: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/task/{thread}/{name}", self.pid)).unwrap_or_default()
+        proc_text(format!("/proc/{}/task/{thread}/{name}", self.pid)).unwrap_or_default()
     }
 
     /// The line `field` of a thread's `status`; empty if there is none.
@@ -121,6 +122,21 @@ impl Process {
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
+    /// This failure, unless the process has ended meanwhile, which explains every other.
+    pub(crate) fn unless_ended(&self, failure: Failure) -> Failure {
+        // Its memory goes first.
+        match mappings(self.pid).is_ok_and(|maps| !maps.is_empty()) {
+            true => failure,
+            false => self.ended(),
+        }
+    }
+
+    /// The error for a process that has ended since it was opened.
+    pub(crate) fn ended(&self) -> Failure {
+        Failure::new(format!("process {} has ended meanwhile", self.pid))
+            .hint(format!("is it still there? ps -p {}", self.pid))
+    }
+
     /// The error for a process that can no longer be read or written.
     pub(crate) fn gone(&self, error: &io::Error) -> Failure {
         // Reading memory that no longer exists looks like the end of a file.
@@ -132,5 +148,31 @@ impl Process {
         };
         Failure::new(format!("cannot look into process {}: {why}", self.pid))
             .hint(format!("is it still there? ps -p {}", self.pid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::symbol_in;
+    use std::process::Command;
+
+    #[test]
+    fn the_end_of_a_process_explains_what_fails() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let process = Process::open(child.id() as libc::pid_t).unwrap();
+        let other = || Failure::new("its libc is odd");
+        assert_eq!(process.unless_ended(other()).message(), "its libc is odd");
+        let why = symbol_in(&process, "lockwright_observe").unwrap_err();
+        assert!(why.message().ends_with("(sleep) runs without lockwright"), "{why}");
+        child.kill().unwrap();
+        let ended = format!("process {} has ended meanwhile", process.pid);
+        // It's a zombie until its parent asks, and for a moment less than that.
+        while process.unless_ended(other()).message() != ended {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(symbol_in(&process, "lockwright_observe").unwrap_err().message(), ended);
+        child.wait().unwrap();
+        assert_eq!(process.unless_ended(other()).message(), ended);
     }
 }

@@ -15,6 +15,7 @@ use crate::signals::{Event, Watch};
 use keys::After;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
+use std::env;
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -30,7 +31,9 @@ pub(crate) fn lease(interval: Duration) -> Duration {
 
 /// Runs the interactive screen.
 pub(crate) fn run(pid: Option<libc::pid_t>, interval: Duration) -> Result<ExitCode, Failure> {
-    if !stdin().is_terminal() || !stdout().is_terminal() {
+    // A dumb terminal, such as an editor's, only appends text.
+    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if !stdin().is_terminal() || !stdout().is_terminal() || is_dumb {
         let pid = pid.map_or_else(String::new, |pid| format!("{pid} "));
         return Err(Failure::new("top needs a terminal to draw on")
             .hint(format!("lines of JSON: lockwright top {pid}--batch")));

@@ -127,3 +127,4 @@ macro_rules! with_frame {
         }
     )* };
 }
+pub(crate) use with_frame;

@@ -8,13 +8,12 @@
 //! of its wait. It leaves the list, passes its signal on, and acquires the mutex again. The node lies on the waiter's
 //! stack, so a signal handler that interrupts a wait may itself wait for another condvar.
 
-use crate::caller::Call;
+use crate::caller::{Call, with_frame};
 use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
 use crate::probes::fire;
 use crate::watch::{self, Who};
-use crate::with_frame;
-use crate::{attached, config, fork, mutex, observe, real, sync, thread};
+use crate::{attached, config, fork, mutex, observe, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
@@ -131,16 +130,22 @@ unsafe fn wait_any(
                 By::Own if flags & MONOTONIC != 0 => Some(Clock::Monotonic),
                 By::Own => Some(Clock::Realtime),
             };
-            let Some(clock) = clock else { return libc::EINVAL };
-            if !(0..1_000_000_000).contains(&at.tv_nsec) {
+            let deadline = deadline(clock, at);
+            if deadline.is_none() {
                 return libc::EINVAL;
             }
-            Some(Deadline { clock, at })
+            deadline
         }
     };
     fire!(cond_wait, cond, mutex);
     // SAFETY: the caller's promise.
     unsafe { wait_here(c, mutex, deadline, call) }
+}
+
+/// `None`: there is no such clock, or no such time.
+fn deadline(clock: Option<Clock>, at: libc::timespec) -> Option<Deadline> {
+    let is_time = (0..1_000_000_000).contains(&at.tv_nsec);
+    clock.filter(|_| is_time).map(|clock| Deadline { clock, at })
 }
 
 /// How far a wait has come. A stage is written before the first step of the next stage, so that no step counts as done too early.
@@ -311,8 +316,12 @@ unsafe extern "C" fn wait_linked_from(
     // SAFETY: the naked function's promise.
     let call = unsafe { Call::of_naked(frame, stack) };
     // SAFETY: the caller's promise.
-    let Ok(deadline) = (unsafe { sync::deadline(clock, until) }) else { return libc::EINVAL };
-    let by = if until.is_null() { None } else { Some((By::Clock(clock), until)) };
+    let at = unsafe { until.as_ref() };
+    let deadline = at.and_then(|at| deadline(Clock::from_id(clock), *at));
+    if at.is_some() && deadline.is_none() {
+        return libc::EINVAL;
+    }
+    let by = at.map(|_| (By::Clock(clock), until));
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { wait_by_glibc(cond, mutex, by) };
     let ours = move || {

@@ -11,13 +11,13 @@ mod rehearse;
 pub(crate) use again::{is_held_by_me, lock_again, taking_again};
 pub(crate) use rehearse::{rehearse, rehearse_recorded};
 
-use crate::caller::{Call, with_caller};
+use crate::caller::{Call, with_caller, with_frame};
 use crate::environment::{fast_give, fast_take, take_word, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
 use crate::watch::{self, How, Taking, Who};
-use crate::{attached, observe, real, thread, with_frame};
+use crate::{attached, observe, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use fast::{is_plain, nobody_queues_and_say, own_and_say, released};

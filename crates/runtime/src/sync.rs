@@ -264,10 +264,7 @@ table! {
 ///
 /// # Safety
 /// `until` is null or readable.
-pub(crate) unsafe fn deadline(
-    clock: clockid_t,
-    until: *const timespec,
-) -> Result<Option<Deadline>, ()> {
+unsafe fn deadline(clock: clockid_t, until: *const timespec) -> Result<Option<Deadline>, ()> {
     if until.is_null() {
         return Ok(None);
     }

@@ -1,5 +1,6 @@
 //! Functions that were compiled while the program ran, from its runtime's list: `/tmp/perf-PID.map`.
 
+use crate::space::proc_text;
 use std::fs;
 
 pub(crate) struct JitMap {
@@ -10,7 +11,7 @@ pub(crate) struct JitMap {
 impl JitMap {
     /// The list of a process, in its own container and with its own id there.
     pub(crate) fn of_process(pid: libc::pid_t) -> Self {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = proc_text(format!("/proc/{pid}/status")).unwrap_or_default();
         let inner =
             status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split('\t').next_back());
         let inner = inner.map_or_else(|| pid.to_string(), str::to_owned);

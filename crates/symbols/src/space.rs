@@ -2,7 +2,7 @@
 
 use crate::thread;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// A piece of a file, or of memory without a file, in a process.
@@ -46,8 +46,16 @@ impl Mapping {
 ///
 /// There is no such process, or we may not look at its memory.
 pub fn mappings(pid: libc::pid_t) -> io::Result<Vec<Mapping>> {
-    let text = fs::read(format!("/proc/{pid}/maps"))?;
-    Ok(mappings_in(&String::from_utf8_lossy(&text)))
+    Ok(mappings_in(&proc_text(format!("/proc/{pid}/maps"))?))
+}
+
+/// A text under `/proc`. It may contain the name of a process or a thread, which is any bytes: what isn't UTF-8 is replaced.
+///
+/// # Errors
+///
+/// The file can't be read.
+pub fn proc_text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// The mappings in a text like `/proc/PID/maps`. Other lines are left out.

@@ -45,7 +45,8 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
         Some(path) => From::Inside(path),
         None => From::Here(library::find(args.library.as_deref())?),
     };
-    let (done, lock) = attach::attach(&process, &from, args.lock.as_deref())?;
+    let attached = attach::attach(&process, &from, args.lock.as_deref());
+    let (done, lock) = attached.map_err(|failure| process.unless_ended(failure))?;
     if let Some(lock) = &args.lock {
         let instead = format!("lockwright switch {} auto", args.pid);
         catalog::warn_of_textbook([lock.as_str()], &instead);

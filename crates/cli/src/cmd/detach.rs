@@ -21,6 +21,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let process = Process::open(args.pid)?;
-    attach::detach(&process)?.print(&process, "detached", "glibc's locks again")?;
+    let done = attach::detach(&process).map_err(|failure| process.unless_ended(failure))?;
+    done.print(&process, "detached", "glibc's locks again")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use crate::interrupt::INTERRUPTED;
 use crate::kernel::names::{Names, has_function, is_lock};
 use crate::kernel::observe;
 use crate::kernel::report::Report;
+use crate::process::proc_text;
 use crate::{find, launch, output, signals};
 use lockwright_bench::split;
 use lockwright_kernel::{By, Chosen, Named, Observer, UnknownType, What, kinds_of};
@@ -203,7 +204,7 @@ fn what(args: &Args) -> Result<What, Failure> {
 
 /// The process with this id, or the process of the thread with this id.
 fn process(pid: u32) -> Result<u32, Failure> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+    let status = proc_text(format!("/proc/{pid}/status"))
         .map_err(|_| Failure::new(format!("no process {pid}")).hint("pgrep --list-name SERVER"))?;
     let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
     Ok(group.unwrap_or(pid))

@@ -275,6 +275,9 @@ pub(crate) fn process(
         None => now,
     };
     let mut outcomes = [outcome(&seen, &mut symbols, elapsed_ns, threads)];
+    course.tell(&mut outcomes);
+    // In a container it counts under another id, by which the course knows it.
+    outcomes[0].pid = live.pid as u32;
     // The segment stores only the lock that was in force when counting began.
     let table = Process::open(pid).and_then(|process| Remote::find(&process)?.table());
     if let Ok(table) = table {
@@ -285,7 +288,6 @@ pub(crate) fn process(
     }
     samplers.tell(&mut outcomes);
     advise(&mut outcomes, computes - computed, wake_up_ns(), &Target::Process(pid));
-    course.tell(&mut outcomes);
     let [outcome] = outcomes;
     Ok(outcome)
 }

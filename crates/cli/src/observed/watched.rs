@@ -172,7 +172,9 @@ impl Watched {
         key: impl Fn(&Lock) -> K,
     ) -> Observed {
         let elapsed_ns = look.elapsed.as_nanos() as u64;
-        busiest(snapshot, &mut self.symbols, elapsed_ns, look.threads, most, key)
+        let seen = busiest(snapshot, &mut self.symbols, elapsed_ns, look.threads, most, key);
+        // In a container it counts under another id.
+        Observed { pid: self.pid as u32, ..seen }
     }
 }
 

@@ -6,9 +6,8 @@ use super::target::{Target, field};
 use super::wait::{self, Wait};
 use indicatif::ProgressBar;
 use lockwright_bench::{catch_interrupts, interrupted};
-use lockwright_symbols::{Blocked, Registers, Unwinder, blocked, threads};
+use lockwright_symbols::{Blocked, Registers, Unwinder, blocked, proc_text, threads};
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -180,7 +179,7 @@ impl Sampler<'_> {
         let known: HashSet<_> = self.outer.values().copied().collect();
         for &tid in ids.difference(&known) {
             let path = format!("/proc/{}/task/{tid}/status", self.target.pid);
-            let status = fs::read_to_string(path).unwrap_or_default();
+            let status = proc_text(path).unwrap_or_default();
             let inner = field(&status, "NSpid:").and_then(|ids| ids.split_whitespace().next_back());
             let inner = inner.and_then(|id| id.parse().ok()).unwrap_or(tid.cast_unsigned());
             self.outer.insert(inner, tid);

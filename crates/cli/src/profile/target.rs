@@ -1,7 +1,7 @@
 //! The process to sample, and why it may not be possible.
 
 use crate::hints::{Failure, cause};
-use lockwright_symbols::{Symboliser, blocked, mappings};
+use lockwright_symbols::{Symboliser, blocked, mappings, proc_text};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Target {
             ErrorKind::NotFound => no_process(id),
             _ => refused(id, &error),
         };
-        let status = fs::read_to_string(format!("/proc/{id}/status")).map_err(fail)?;
+        let status = proc_text(format!("/proc/{id}/status")).map_err(fail)?;
         let pid = field(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(id);
         let name = field(&status, "Name:").unwrap_or_default().to_owned();
         if field(&status, "State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
@@ -61,7 +61,7 @@ fn refused(id: libc::pid_t, error: &io::Error) -> Failure {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     // SAFETY: the call has no preconditions and can't fail.
     let user = unsafe { libc::geteuid() };
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let status = proc_text(format!("/proc/{id}/status")).unwrap_or_default();
     let is_own = field(&status, "Uid:").and_then(|ids| ids.split_whitespace().next())
         == Some(user.to_string().as_str());
     failure.hint(match scope.trim() {

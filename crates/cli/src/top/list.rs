@@ -24,8 +24,10 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// What it counts: off, counters, full.
     pub(crate) level: &'static str,
-    /// The lock algorithm; empty: not known yet.
-    pub(crate) lock: String,
+    /// The lock algorithm.
+    pub(crate) lock: Option<String>,
+    /// Why that isn't known; `None` if it is, or if the process can't be observed.
+    pub(crate) lock_unknown: Option<&'static str>,
     /// Length of the last interval, ns.
     pub(crate) elapsed_ns: u64,
     /// Time in the interval during which threads waited, summed over all locks, ns; `None`: it isn't counting.
@@ -57,6 +59,9 @@ impl List {
     }
 }
 
+/// A process tells its lock where it counts, once a thread has had to wait.
+const NO_COUNTS: &str = "it doesn't count yet: see lockwright top PID";
+
 /// `None`: it has ended.
 fn row(pid: libc::pid_t, watched: &mut Result<Watched, String>) -> Option<Row> {
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -64,7 +69,8 @@ fn row(pid: libc::pid_t, watched: &mut Result<Watched, String>) -> Option<Row> {
         pid,
         name: String::from_utf8_lossy(&name).trim_end().to_owned(),
         level: Level::Off.name(),
-        lock: String::new(),
+        lock: None,
+        lock_unknown: None,
         elapsed_ns: 0,
         blocked_ns: None,
         contended: None,
@@ -82,7 +88,8 @@ fn row(pid: libc::pid_t, watched: &mut Result<Watched, String>) -> Option<Row> {
         Ok(look) => {
             row.level = watched.level.name();
             row.elapsed_ns = look.elapsed.as_nanos() as u64;
-            row.lock = look.total.map_or_else(String::new, |total| total.lock);
+            row.lock = look.total.map(|total| total.lock).filter(|lock| !lock.is_empty());
+            row.lock_unknown = row.lock.is_none().then_some(NO_COUNTS);
             if let Some(since) = look.since.filter(|_| watched.level > Level::Off) {
                 row.blocked_ns = Some(since.locks.iter().map(|lock| lock.blocked_ns).sum());
                 row.contended = Some(since.locks.iter().map(|lock| lock.arrived).sum());

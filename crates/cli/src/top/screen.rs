@@ -97,7 +97,7 @@ fn processes(frame: &mut Frame<'_>, area: Rect, view: &View) {
             number(row.contended, &|count| si(count * 1e9 / elapsed)),
             Cell::from(match &row.refused {
                 Some(why) => shown(why).into_owned(),
-                None => shown(&row.lock).into_owned(),
+                None => row.lock.as_ref().map_or("-".into(), |lock| shown(lock).into_owned()),
             }),
         ])
     });

@@ -1,8 +1,8 @@
 //! `lockwright attach` and `detach`: programs that run already.
 
-use super::{compiled, lockwright};
+use super::{FOLDER, compiled, lockwright};
 use anyhow::{Context, Result, ensure};
-use lockwright_tests::{End, Outcome};
+use lockwright_tests::{End, Outcome, executable};
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
@@ -269,4 +269,43 @@ fn a_thread_that_must_not_be_disturbed_is_not() -> Result<()> {
         ];
         all.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
     })
+}
+
+/// A program for 32 bits can't have our library. It only sleeps.
+#[test]
+fn a_program_for_other_processors_runs_without_us() -> Result<()> {
+    const BASE: u32 = 0x0804_8000;
+    let code = [0xb8, 0x1d, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7]; // pause(), over and over
+    let half = |number: u16| number.to_le_bytes().to_vec();
+    let word = |number: u32| number.to_le_bytes().to_vec();
+    let mut file = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    // An executable for the 80386, of version 1, that begins right after the headers: of 52 bytes, and one of 32.
+    file.extend([half(2), half(3), word(1), word(BASE + 84), word(52), word(0), word(0)].concat());
+    file.extend([half(52), half(32), half(1), half(40), half(0), half(0)].concat());
+    // All of it is loaded, to be read and executed.
+    let length = 84 + code.len() as u32;
+    file.extend([1, 0, BASE, BASE, length, length, 5, 4096].map(u32::to_le_bytes).concat());
+    file.extend(code);
+    let path = FOLDER.path().join("pause32");
+    executable(&path, file)?;
+    let mut child = match Command::new(&path).spawn() {
+        Ok(child) => child,
+        Err(why) => {
+            println!("skipped: no 32-bit programs here: {why}");
+            return Ok(());
+        }
+    };
+    let pid = child.id().to_string();
+    let all = [&["attach", &pid][..], &["ctl", &pid], &["top", &pid, "--batch", "--count=1"]];
+    let said = all.map(|words| lockwright().args(words).run());
+    child.kill()?;
+    child.wait()?;
+    for (outcome, why) in
+        said.into_iter().zip(["32 bits", "without lockwright", "without lockwright"])
+    {
+        let outcome = outcome?;
+        ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+        ensure!(outcome.errors().contains(why), "{}", outcome.describe());
+    }
+    Ok(())
 }

@@ -2,6 +2,10 @@
 
 use super::*;
 use lockwright_stats::trace::{LockInfo, Meta, Step, Trace, TraceThread};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
 
 /// Sets a terminal's title, its colour (in two ways), and turns what follows around.
 const HOSTILE: &str = "x\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}31m\u{202e}";
@@ -59,10 +63,40 @@ fn traces_are_only_text() -> Result<()> {
     Ok(())
 }
 
+/// A process's name is any bytes but zero: every command finds it, and shows it in one line.
+#[test]
+fn a_process_may_have_any_name() -> Result<()> {
+    let program = FOLDER.path().join(OsStr::from_bytes(b"od\xff\nd"));
+    symlink("/bin/sleep", &program)?;
+    let running =
+        lockwright().args(["run", "--"]).args([&program]).args(["600"]).limit(600).start()?;
+    let pid = running.pid().to_string();
+    let named = |words: &[&str]| lockwright().args(words).run();
+    // It begins as this command.
+    let begun = Instant::now();
+    let switch = loop {
+        let outcome = named(&["switch", &pid])?;
+        if outcome.end == End::Code(0) || begun.elapsed() > Duration::from_secs(120) {
+            break outcome;
+        }
+    };
+    ensure!(switch.text() == format!("{pid} (od\u{fffd}\\nd): auto\n"), "{}", switch.describe());
+    for words in [
+        &["ctl", &pid][..],
+        &["top", &pid, "--batch", "--count=1", "--interval=100ms"],
+        &["profile", "-q", "-p", &pid, "--time=100ms"],
+        &["profile", "-q", "-p", &pid, "--time=100ms", "--sample"],
+    ] {
+        let outcome = named(words)?;
+        ensure!(outcome.end == End::Code(0), "{words:?}: {}", outcome.describe());
+    }
+    Ok(())
+}
+
 #[test]
 fn names_of_programs_are_only_text() -> Result<()> {
     let program = FOLDER.path().join(HOSTILE);
-    fs::copy(&*CONTEND, &program)?;
+    executable(&program, fs::read(&*CONTEND)?)?;
     let name = |command: &[&str]| lockwright().args(command).args([&program]).run();
     check(&name(&["doctor"])?, SHOWN);
     check(&name(&["run", "--stats", "--"])?, SHOWN);

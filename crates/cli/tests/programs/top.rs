@@ -19,9 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The program. It ends with its input, so it can't outlive us.
 pub(super) struct Program(Child);
 
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("planted", "top.c", &["-g"]));
+
 impl Program {
     pub(super) fn start() -> Result<Self> {
-        static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("planted", "top.c", &["-g"]));
         let mut command = Command::new(&*PROGRAM);
         command.env("LD_PRELOAD", &*LIBRARY).stdin(Stdio::piped());
         let program = Self(command.spawn()?);
@@ -63,14 +64,19 @@ fn start(arguments: &[&str]) -> Result<Child> {
     Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
 
-/// What the list of processes says that it counts.
-fn level(pid: &str) -> Result<String> {
+/// What the list of processes says of it.
+fn listed(pid: &str) -> Result<Value> {
     let outcome = lockwright().args(["top", "--batch", "--count=1", "--interval=100ms"]).run()?;
     let said: Value = serde_json::from_str(&outcome.text()).with_context(|| outcome.describe())?;
     let all = said["processes"].as_array().context("processes")?;
     let own =
         all.iter().find(|process| process["pid"].as_u64() == pid.parse().ok()).context("ours")?;
-    Ok(own["level"].as_str().context("a level")?.to_owned())
+    Ok(own.clone())
+}
+
+/// What the list of processes says that it counts.
+fn level(pid: &str) -> Result<String> {
+    Ok(listed(pid)?["level"].as_str().context("a level")?.to_owned())
 }
 
 /// Waits until it counts that, as it must some time.
@@ -222,7 +228,60 @@ fn what_is_no_terminal_gets_a_hint() -> Result<()> {
     let outcome = lockwright().args(["top"]).run()?;
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
     ensure!(outcome.errors().ends_with("hint: lines of JSON: lockwright top --batch\n"));
+    // Nor does it draw on one that only appends.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
+    command.arg("top").env("TERM", "dumb");
+    let (child, _end) = terminal::on_a_terminal(command, libc::SIG_DFL)?;
+    ensure!(ends(child)? == Some(2));
     Ok(())
+}
+
+/// A process that nobody watches doesn't count (unless another test watches all), and tells its lock only where it counts.
+#[test]
+fn a_lock_that_is_not_known_is_none_and_why_is_said() -> Result<()> {
+    let program = Program::start()?;
+    let row = listed(&program.pid())?;
+    match &row["lock"] {
+        Value::String(lock) => ensure!(!lock.is_empty() && row["lock_unknown"].is_null(), "{row}"),
+        lock => ensure!(lock.is_null() && row["lock_unknown"].is_string(), "{row}"),
+    }
+    program.end()
+}
+
+/// In a container it has another id, which means another process here.
+#[test]
+fn a_process_in_a_container_goes_by_the_id_that_was_asked_for() -> Result<()> {
+    let apart = ["--pid", "--fork"];
+    let may = Command::new("unshare").args(apart).arg("true").stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        println!("skipped: no right to a namespace of process ids");
+        return Ok(());
+    }
+    let mut command = Command::new("unshare");
+    command.args(apart).arg(&*PROGRAM).env("LD_PRELOAD", &*LIBRARY).stdin(Stdio::piped());
+    let program = Program(command.spawn()?);
+    let children = format!("/proc/{0}/task/{0}/children", program.pid());
+    let begun = Instant::now();
+    loop {
+        ensure!(begun.elapsed() < PATIENCE, "nothing is seen of it");
+        sleep(Duration::from_millis(50));
+        let Some(pid) = fs::read_to_string(&children)?.split(' ').next().map(str::to_owned) else {
+            continue;
+        };
+        let words = ["profile", "-q", "--time", "300ms", "--format", "json", "-p", &pid];
+        let profile = lockwright().args(words).run()?;
+        let top = lockwright().args(["top", &pid, "--batch", "--count=2"]).run()?;
+        let profile = serde_json::from_str::<Value>(&profile.text());
+        let top = serde_json::from_str::<Value>(top.text().lines().last().unwrap_or_default());
+        let (Ok(profile), Ok(top)) = (profile, top) else { continue }; // it has hardly begun
+        let profile = &profile["processes"][0];
+        if [profile, &top].iter().all(|seen| seen["locks"].get(0).is_some()) {
+            for seen in [profile, &top] {
+                ensure!(seen["pid"].as_u64() == pid.parse().ok(), "{pid}: {seen:#}");
+            }
+            return program.end();
+        }
+    }
 }
 
 /// `top` on a terminal of its own; and that terminal's other end.
