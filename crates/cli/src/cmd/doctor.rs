@@ -17,20 +17,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Check whether lockwright can reach a program, and what share of its waits we control
-///
-/// For a script, it checks the interpreter. Exit code 0: reachable; 1: not reachable, or (--run) less than a tenth of its waits are.
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
+fn examples() -> String {
+    format!(
+        "Examples:
   lockwright doctor /usr/bin/memcached
   lockwright doctor ./script.py
   lockwright doctor --run --limit 10s ./server --port 8080
 
-With --run the program runs under our library. The futex waits of the program and
-its children are counted by origin: our locks, those of Rust's std, abseil and
-others, or glibc. Their shares decide the verdict. Counting stops the program at
-each system call, for some 20 us, so only the first 10000 waits are counted:
-after them it runs at its own speed. Its output goes to standard error.")]
+With --run the program runs under our library. The futex waits of the program
+and its children are counted by origin: our locks, those of Rust's std, abseil
+and others, or glibc. Their shares decide the verdict. Counting stops the
+program at each system call, for some 20 us, so only the first {} waits are
+counted: after them it runs at its own speed. The program's output goes to
+standard error.",
+        trace::MOST
+    )
+}
+
+/// Check whether lockwright can reach a program, and what share of its waits we control
+///
+/// For a script, it checks the interpreter. Exit code 0: reachable; 1: not reachable, or (--run) less than a tenth of its waits are.
+#[derive(clap::Args)]
+#[command(after_help = examples())]
 pub(crate) struct Args {
     /// Run the program and count whose locks it sleeps on
     #[arg(long)]
