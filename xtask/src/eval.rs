@@ -22,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 use drivers::{Database, Driver};
 use figures::{Bar, Results};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use kept::Place;
+use kept::{Conditions, Place};
 use lockwright_bench::split;
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_shards::{Flags, Merge, Session};
@@ -113,20 +113,9 @@ struct Evaluation {
     threads: usize,
     seconds: f64,
     warmup: f64,
-    rounds: u32,
-    quick: bool,
     /// Did the program's operations have epochs?
     epochs: bool,
-    /// The machine that measured, in words.
-    host: String,
-    command: String,
-    date: String,
-    /// Was it interrupted by Ctrl-C? Then some rounds or databases are missing.
-    interrupted: bool,
-    /// The share of the machine that other programs used, 0 to 1.
-    disturbance: f64,
-    /// Which machine measured what, if more than one did.
-    notes: Vec<String>,
+    conditions: Conditions,
 }
 
 /// `merged`: the shards whose report is to be made.
@@ -186,21 +175,21 @@ fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
     let evaluation = Evaluation::of(plan, measured, &place);
     let page = place.report.as_deref().map(|out| report::write(&evaluation, out)).transpose()?;
 
-    print!("{}", verdicts(&evaluation.bars(), evaluation.quick));
+    print!("{}", verdicts(&evaluation.bars(), evaluation.conditions.quick));
     println!("violations: of the SLO, on little cores; -: not judged (the report says why)");
     println!(
         "{}: {}; of all rounds together; medians of ratios within each round",
         evaluation.machine.tag(),
         evaluation.machine.spec
     );
-    evaluation.notes.iter().for_each(|note| println!("{note}"));
-    if let Some(warning) = demo::stats::disturbed(evaluation.disturbance) {
+    evaluation.conditions.notes.iter().for_each(|note| println!("{note}"));
+    if let Some(warning) = demo::stats::disturbed(evaluation.conditions.disturbance) {
         eprintln!("warning: {warning}\nhint: run it again on a quiet machine");
     }
     if let Some(page) = page {
         println!("report: {}", page.display());
     }
-    if evaluation.interrupted {
+    if evaluation.conditions.interrupted {
         return Err(place.interrupted("the report has the rounds that were complete").into());
     }
     let missed = evaluation.bars().iter().filter(|bar| bar.met == Some(false)).count();
@@ -247,14 +236,12 @@ impl Evaluation {
             threads: plan.threads,
             seconds: plan.seconds,
             warmup: plan.warmup,
-            rounds: plan.rounds,
-            quick: plan.quick,
-            host: circumstances.machine,
-            command: place.command(),
-            date: circumstances.date,
-            interrupted,
-            disturbance: circumstances.disturbance.share(),
-            notes: place.session.shared_out(&names),
+            conditions: Conditions::of(
+                (plan.rounds, plan.quick),
+                (circumstances, interrupted),
+                place,
+                &names,
+            ),
         }
     }
 

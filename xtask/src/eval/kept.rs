@@ -125,6 +125,43 @@ impl Place {
     }
 }
 
+/// Under which conditions an evaluation was made, as its report says.
+pub(super) struct Conditions {
+    pub(super) rounds: u32,
+    pub(super) quick: bool,
+    /// The machine that measured, in words.
+    pub(super) host: String,
+    pub(super) command: String,
+    pub(super) date: String,
+    /// Was it interrupted by Ctrl-C? Then some rounds, databases or programs are missing.
+    pub(super) interrupted: bool,
+    /// The share of the machine that other programs used, 0 to 1.
+    pub(super) disturbance: f64,
+    /// Which machine measured what, if more than one did.
+    pub(super) notes: Vec<String>,
+}
+
+impl Conditions {
+    /// Of an evaluation that has all its parts; `names` are those of what it measured.
+    pub(super) fn of(
+        (rounds, quick): (u32, bool),
+        (circumstances, interrupted): (Circumstances, bool),
+        place: &Place,
+        names: &[String],
+    ) -> Self {
+        Self {
+            rounds,
+            quick,
+            host: circumstances.machine,
+            command: place.command(),
+            date: circumstances.date,
+            interrupted,
+            disturbance: circumstances.disturbance.share(),
+            notes: place.session.shared_out(names),
+        }
+    }
+}
+
 /// A job for each of its keys: parts of the thing at this place, which belong together.
 pub(super) fn jobs(
     number: usize,

@@ -10,7 +10,7 @@ mod load;
 mod measure;
 mod report;
 
-use super::kept::Place;
+use super::kept::{Conditions, Place};
 use super::scratch::Scratch;
 use super::{bars, check_lock, interruption};
 use crate::No;
@@ -78,20 +78,9 @@ struct Evaluation {
     skipped: Vec<(&'static str, String)>,
     failed: Vec<(&'static str, String)>,
     seconds: u32,
-    rounds: u32,
-    quick: bool,
-    /// The machine that measured, in words.
-    host: String,
-    command: String,
-    date: String,
-    /// Was it interrupted by Ctrl-C? Then some rounds or programs are missing.
-    interrupted: bool,
-    /// The share of the machine that other programs used, 0 to 1.
-    disturbance: f64,
     /// The source of energy figures, or why there is none.
     energy: String,
-    /// Which machine measured what, if more than one did.
-    notes: Vec<String>,
+    conditions: Conditions,
 }
 
 /// The source of energy figures, if there is one, and a note about it. The model doesn't count, because its watts are
@@ -154,7 +143,7 @@ pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
     let evaluation = Evaluation::of(&plan, measured, &place);
     let page = place.report.as_deref().map(|out| report::write(&evaluation, out)).transpose()?;
     tell(&evaluation, page.as_deref());
-    if evaluation.interrupted {
+    if evaluation.conditions.interrupted {
         return Err(place.interrupted("the report has the rounds that were complete").into());
     }
     if let Some((program, why)) = evaluation.failed.first() {
@@ -236,21 +225,19 @@ impl Evaluation {
             skipped,
             failed,
             seconds: plan.seconds,
-            rounds: plan.rounds,
-            quick: plan.quick,
-            host: circumstances.machine,
-            command: place.command(),
-            date: circumstances.date,
-            interrupted,
-            disturbance: circumstances.disturbance.share(),
             energy,
-            notes: place.session.shared_out(&names),
+            conditions: Conditions::of(
+                (plan.rounds, plan.quick),
+                (circumstances, interrupted),
+                place,
+                &names,
+            ),
         }
     }
 
     /// One line for each bar that is missed; none of a quick run.
     fn missed(&self) -> Vec<String> {
-        if self.quick {
+        if self.conditions.quick {
             Vec::new()
         } else {
             self.results.iter().flat_map(Results::missed).collect()
@@ -267,7 +254,7 @@ fn tell(evaluation: &Evaluation, page: Option<&Path>) {
         }
         println!("{}", evaluation.energy);
     }
-    if evaluation.quick {
+    if evaluation.conditions.quick {
         println!("a quick run: it shows that everything works, the figures mean nothing");
     }
     for line in evaluation.missed() {
@@ -276,10 +263,10 @@ fn tell(evaluation: &Evaluation, page: Option<&Path>) {
     for (program, why) in &evaluation.skipped {
         println!("skipped: {program}: {}", why.lines().next().unwrap_or_default());
     }
-    if let Some(warning) = stats::disturbed(evaluation.disturbance) {
+    if let Some(warning) = stats::disturbed(evaluation.conditions.disturbance) {
         eprintln!("warning: {warning}\nhint: run it again on a quiet machine");
     }
-    evaluation.notes.iter().for_each(|note| println!("{note}"));
+    evaluation.conditions.notes.iter().for_each(|note| println!("{note}"));
     if let Some(page) = page {
         println!("report: {}", page.display());
     }

@@ -30,19 +30,19 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     save(&out.join("cdf.csv"), &cdf)?;
     let summary = json!({
         "figures": evaluation.machine.tag(),
-        "machine": evaluation.host,
-        "notes": evaluation.notes,
+        "machine": evaluation.conditions.host,
+        "notes": evaluation.conditions.notes,
         "classes": evaluation.machine.spec,
-        "date": evaluation.date,
-        "command": evaluation.command,
+        "date": evaluation.conditions.date,
+        "command": evaluation.conditions.command,
         "threads": evaluation.threads,
         "seconds": evaluation.seconds,
         "warmup_seconds": evaluation.warmup,
-        "rounds": evaluation.rounds,
-        "interrupted": evaluation.interrupted,
+        "rounds": evaluation.conditions.rounds,
+        "interrupted": evaluation.conditions.interrupted,
         "epochs": evaluation.epochs,
-        "others_share": evaluation.disturbance,
-        "databases": evaluation.results.iter().map(|r| r.summary(!evaluation.quick)).collect::<Vec<_>>(),
+        "others_share": evaluation.conditions.disturbance,
+        "databases": evaluation.results.iter().map(|r| r.summary(!evaluation.conditions.quick)).collect::<Vec<_>>(),
     });
     finish(out, &summary, &readme(evaluation), &report(evaluation))
 }
@@ -58,24 +58,24 @@ fn readme(evaluation: &Evaluation) -> String {
          | other programs | {:.1} % of the CPUs |\n\n\
          | bar | wanted | measured ({tag}) | |\n|---|---|---|---|\n",
         whence(evaluation),
-        evaluation.host,
+        evaluation.conditions.host,
         evaluation.machine.spec,
-        evaluation.date,
-        evaluation.command,
-        evaluation.rounds,
+        evaluation.conditions.date,
+        evaluation.conditions.command,
+        evaluation.conditions.rounds,
         evaluation.seconds,
         evaluation.warmup,
         evaluation.threads,
-        evaluation.disturbance * 100.0,
+        evaluation.conditions.disturbance * 100.0,
     );
     for bar in evaluation.bars() {
-        let verdict = if evaluation.quick { "too short".into() } else { bar.verdict() };
+        let verdict = if evaluation.conditions.quick { "too short".into() } else { bar.verdict() };
         let _ = writeln!(text, "| {} | {} | {} | {verdict} |", bar.what, bar.wanted, bar.measured);
     }
-    if evaluation.interrupted {
+    if evaluation.conditions.interrupted {
         let _ = write!(text, "\n{INTERRUPTED}.\n");
     }
-    for note in &evaluation.notes {
+    for note in &evaluation.conditions.notes {
         let _ = write!(text, "\n{note}.\n");
     }
     for results in &evaluation.results {
@@ -106,16 +106,17 @@ fn plots(results: &Results) -> Vec<(&'static str, String)> {
 fn report(evaluation: &Evaluation) -> String {
     let (tag, what) = (evaluation.machine.tag(), whence(evaluation));
     let mut warnings = Vec::new();
-    if evaluation.quick {
+    if evaluation.conditions.quick {
         let quick = "A quick run: it only shows that everything works. The figures mean nothing";
         warnings.push(quick.to_owned());
     }
-    warnings.extend(evaluation.interrupted.then(|| INTERRUPTED.to_owned()));
+    warnings.extend(evaluation.conditions.interrupted.then(|| INTERRUPTED.to_owned()));
     if !evaluation.epochs {
         warnings.push("The library offered no epochs: SLOs had no effect".to_owned());
     }
-    warnings.extend(disturbed(evaluation.disturbance).map(|why| format!("Warning: {why}")));
-    warnings.extend(evaluation.notes.iter().cloned());
+    warnings
+        .extend(disturbed(evaluation.conditions.disturbance).map(|why| format!("Warning: {why}")));
+    warnings.extend(evaluation.conditions.notes.iter().cloned());
     let body = html! {
         h1 { "LibASL’s databases " (page::tag(tag, what)) }
         p.lead {
@@ -134,7 +135,7 @@ fn report(evaluation: &Evaluation) -> String {
 fn verdicts(evaluation: &Evaluation) -> Markup {
     let measured = format!("measured ({})", evaluation.machine.tag());
     let rows = evaluation.bars().into_iter().map(|bar| {
-        let verdict = if evaluation.quick { "too short".into() } else { bar.verdict() };
+        let verdict = if evaluation.conditions.quick { "too short".into() } else { bar.verdict() };
         let mut row = page::Row::of([&*bar.what, &*bar.wanted, &*bar.measured]);
         row.cells.push(match &*verdict {
             "missed" => html! { b { "missed" } },
@@ -222,18 +223,18 @@ fn method(evaluation: &Evaluation) -> Markup {
     html! {
         h2 { "How this was measured" }
         (page::terms([
-            ("Machine", html! { (evaluation.host) }),
-            ("Date", html! { (evaluation.date) }),
-            ("Command", page::command(&evaluation.command)),
+            ("Machine", html! { (evaluation.conditions.host) }),
+            ("Date", html! { (evaluation.conditions.date) }),
+            ("Command", page::command(&evaluation.conditions.command)),
             (tag, slowness),
-            ("Runs", html! { (evaluation.rounds) " rounds, each of " (evaluation.seconds) " s after "
+            ("Runs", html! { (evaluation.conditions.rounds) " rounds, each of " (evaluation.seconds) " s after "
                 (evaluation.warmup) " s of warm-up, " (evaluation.threads) " threads, each pinned to one CPU. Every \
                 round runs every lock once, in an order that rotates; ratios are of the same round. Latencies are of all \
                 rounds together." }),
             ("Epochs", html! { "every operation is an epoch, under each lock; only asl uses its SLO. SLOs are 0, ½, 1, \
                 2, 4 and 8 times the P99 that FIFO had on little cores in first runs (their median), and none." }),
             ("glibc", html! { "its algorithm, run by the library, because the library emulates the cores." }),
-            ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.disturbance * 100.0))
+            ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.conditions.disturbance * 100.0))
                 " % of the CPUs during the measurement." }),
             ("Correctness", html! { "the drivers checked every answer and, at the end, the whole database: all runs \
                 were right (else there would be no report)." }),

@@ -29,18 +29,18 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     save(&out.join("runs.csv"), &raw)?;
     let summary = json!({
         "figures": "real",
-        "machine": evaluation.host,
-        "notes": evaluation.notes,
-        "date": evaluation.date,
-        "command": evaluation.command,
+        "machine": evaluation.conditions.host,
+        "notes": evaluation.conditions.notes,
+        "date": evaluation.conditions.date,
+        "command": evaluation.conditions.command,
         "seconds": evaluation.seconds,
-        "rounds": evaluation.rounds,
-        "interrupted": evaluation.interrupted,
-        "others_share": evaluation.disturbance,
+        "rounds": evaluation.conditions.rounds,
+        "interrupted": evaluation.conditions.interrupted,
+        "others_share": evaluation.conditions.disturbance,
         "energy": evaluation.energy,
         "skipped": evaluation.skipped,
         "failed": evaluation.failed,
-        "programs": evaluation.results.iter().map(|r| r.summary(!evaluation.quick)).collect::<Vec<_>>(),
+        "programs": evaluation.results.iter().map(|r| r.summary(!evaluation.conditions.quick)).collect::<Vec<_>>(),
     });
     let plot = plot(&evaluation.results);
     save(&out.join("programs.svg"), &plot)?;
@@ -50,16 +50,17 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
 /// Warnings that readers of the figures must see.
 fn warnings(evaluation: &Evaluation) -> Vec<String> {
     let mut warnings = Vec::new();
-    warnings.extend(evaluation.quick.then(|| QUICK.to_owned()));
-    warnings.extend(evaluation.interrupted.then(|| INTERRUPTED.to_owned()));
-    warnings.extend(disturbed(evaluation.disturbance).map(|why| format!("Warning: {why}")));
+    warnings.extend(evaluation.conditions.quick.then(|| QUICK.to_owned()));
+    warnings.extend(evaluation.conditions.interrupted.then(|| INTERRUPTED.to_owned()));
+    warnings
+        .extend(disturbed(evaluation.conditions.disturbance).map(|why| format!("Warning: {why}")));
     for (what, programs) in [("Skipped", &evaluation.skipped), ("Failed", &evaluation.failed)] {
         for (program, why) in programs {
             let why = why.lines().next().unwrap_or_default();
             warnings.push(format!("{what}: {program}: {why}"));
         }
     }
-    warnings.extend(evaluation.notes.iter().cloned());
+    warnings.extend(evaluation.conditions.notes.iter().cloned());
     warnings
 }
 
@@ -69,12 +70,12 @@ fn readme(evaluation: &Evaluation) -> String {
         "# Unmodified programs: real\n\nAll figures are *real*. `report.html` has all of it; docs/eval.md of the project \
          says what runs and how it is compared.\n\n| what | value |\n|---|---|\n| machine | {} |\n| date | {} |\n\
          | command | `{}` |\n| runs | {} rounds of {} s |\n| other programs | {:.1} % of the CPUs |\n\n",
-        evaluation.host,
-        evaluation.date,
-        evaluation.command,
-        evaluation.rounds,
+        evaluation.conditions.host,
+        evaluation.conditions.date,
+        evaluation.conditions.command,
+        evaluation.conditions.rounds,
         evaluation.seconds,
-        evaluation.disturbance * 100.0,
+        evaluation.conditions.disturbance * 100.0,
     );
     for warning in warnings(evaluation) {
         let _ = writeln!(text, "{warning}.\n");
@@ -116,7 +117,7 @@ fn readme(evaluation: &Evaluation) -> String {
 }
 
 fn is_missed(evaluation: &Evaluation, results: &Results, metric: Metric, lock: usize) -> bool {
-    !evaluation.quick && results.is_met(metric, lock) == Some(false)
+    !evaluation.conditions.quick && results.is_met(metric, lock) == Some(false)
 }
 
 fn report(evaluation: &Evaluation, plot: &str) -> String {
@@ -172,10 +173,10 @@ fn method(evaluation: &Evaluation) -> Markup {
     html! {
         h2 { "How this was measured" }
         (page::terms([
-            ("Machine", html! { (evaluation.host) }),
-            ("Date", html! { (evaluation.date) }),
-            ("Command", page::command(&evaluation.command)),
-            ("Rounds", html! { (evaluation.rounds) ", of " (evaluation.seconds) " s a run; a first run of each program \
+            ("Machine", html! { (evaluation.conditions.host) }),
+            ("Date", html! { (evaluation.conditions.date) }),
+            ("Command", page::command(&evaluation.conditions.command)),
+            ("Rounds", html! { (evaluation.conditions.rounds) ", of " (evaluation.seconds) " s a run; a first run of each program \
                 isn’t counted. Every round runs every lock once, in an order that rotates; a lock is compared with glibc \
                 in the same round." }),
             ("glibc", html! { "nothing preloaded." }),
@@ -189,7 +190,7 @@ fn method(evaluation: &Evaluation) -> Markup {
                 run. What they wrote was the same in all runs." }),
             ("Bars", html! { "of auto: throughput at least 0.98, P99 at most 1.05, longest at most 1.10 of glibc’s, \
                 medians." }),
-            ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.disturbance * 100.0))
+            ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.conditions.disturbance * 100.0))
                 " % of the CPUs during the measurement." }),
             ("Files", html! { code { "runs.csv" } ": each run; " code { "summary.json" } ": medians and verdicts." }),
         ]))
@@ -238,6 +239,7 @@ fn plot(results: &[Results]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::kept::Conditions;
     use super::super::list::PROGRAMS;
     use super::*;
 
@@ -248,15 +250,17 @@ mod tests {
             skipped: vec![("nginx", "no packages\nhint: be root".into())],
             failed: vec![("redis", "it <died>".into())],
             seconds: 1,
-            rounds: 1,
-            quick: false,
-            host: "a machine".into(),
-            command: "cargo xtask eval programs".into(),
-            date: "today".into(),
-            interrupted: true,
-            disturbance: 0.5,
             energy: "energy: unavailable (nothing measures here)".into(),
-            notes: Vec::new(),
+            conditions: Conditions {
+                rounds: 1,
+                quick: false,
+                host: "a machine".into(),
+                command: "cargo xtask eval programs".into(),
+                date: "today".into(),
+                interrupted: true,
+                disturbance: 0.5,
+                notes: Vec::new(),
+            },
         };
         let dir = tempfile::tempdir().unwrap();
         let page = fs::read_to_string(write(&evaluation, dir.path()).unwrap()).unwrap();
