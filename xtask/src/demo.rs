@@ -101,7 +101,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// All results, for the tables and the report.
-struct Results {
+struct DemoResults {
     panels: Vec<Panel>,
     engines: Vec<(&'static str, String)>,
     libc: String,
@@ -234,7 +234,7 @@ fn pair_subjects(slo_ns: u64) -> Vec<Subject> {
     subjects
 }
 
-fn measure_all(program: &Program, args: &Args) -> Result<Results> {
+fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
     let databases = ["sqlite", "lmdb"];
     let setting = |database, threads| Setting { database, threads };
     let own: Vec<_> = databases
@@ -298,7 +298,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<Results> {
         panels.push(Panel { cores: Some(cores), groups });
     }
     rounds.bar.finish_and_clear();
-    Ok(Results {
+    Ok(DemoResults {
         panels,
         engines,
         libc,

@@ -22,14 +22,14 @@ use anyhow::{Context, Result, ensure};
 use drivers::{Database, Driver};
 use figures::{Bar, Results};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use kept::{Conditions, Place};
+use kept::{Conditions, ResultsPlace};
 use lockwright_bench::split;
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_shards::{Flags, Merge, Session};
 use lockwright_tests::target_dir;
 use lockwright_text::table::{plain, table};
 use machine::Machine;
-use measure::{Measured, Plan, measure};
+use measure::{DatabasePlan, Measured, measure};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,7 @@ fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
     }
     args.lock = args.lock.iter().flat_map(|locks| split(locks)).collect();
     args.lock.iter().try_for_each(|lock| check_lock(lock))?;
-    let plan = Plan {
+    let plan = DatabasePlan {
         databases,
         locks: args.lock.clone(),
         threads: args.threads(&machine),
@@ -155,7 +155,7 @@ fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
     };
     let usual = || Ok(target_dir()?.join("eval/libasl-apps"));
     let (output, whole) = (args.out.as_deref(), "a database");
-    let place = Place::open(&args.shards, output, merged, plan.inputs(), whole, usual)?;
+    let place = ResultsPlace::open(&args.shards, output, merged, plan.inputs(), whole, usual)?;
     let jobs = (0..plan.databases.len()).flat_map(|database| plan.jobs(database));
     place.session.complete(&jobs.collect::<Vec<_>>())?;
     let drivers = drivers(&plan, &args, &place.session)?;
@@ -200,7 +200,11 @@ fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
 }
 
 /// The drivers of those databases of which something is to be measured here.
-fn drivers(plan: &Plan, args: &Databases, session: &Session) -> Result<Vec<Option<Driver>>> {
+fn drivers(
+    plan: &DatabasePlan,
+    args: &Databases,
+    session: &Session,
+) -> Result<Vec<Option<Driver>>> {
     let is_left = |place: &usize| plan.is_left(*place, session);
     if (0..plan.databases.len()).any(|place| is_left(&place)) {
         install_packages(&PACKAGES)?;
@@ -225,7 +229,7 @@ fn check_lock(lock: &str) -> Result<()> {
 
 impl Evaluation {
     /// Of measurements of which a round is whole.
-    fn of(plan: Plan, measured: Measured, place: &Place) -> Self {
+    fn of(plan: DatabasePlan, measured: Measured, place: &ResultsPlace) -> Self {
         let Measured { results, circumstances, interrupted } = measured;
         let names: Vec<String> =
             plan.databases.iter().map(|database| database.name.to_owned()).collect();

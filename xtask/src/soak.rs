@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use steps::{Plan, Sizes};
+use steps::{Sizes, SoakStep};
 
 /// Flags.
 #[derive(clap::Args)]
@@ -68,8 +68,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
         anyhow::bail!("no step begins with '{name}'\nhint: cargo xtask soak --list");
     }
     let is_meant =
-        |step: &&Plan| args.only.is_empty() || args.only.iter().any(|only| step.is(only));
-    let meant: Vec<&Plan> = all.iter().filter(is_meant).collect();
+        |step: &&SoakStep| args.only.is_empty() || args.only.iter().any(|only| step.is(only));
+    let meant: Vec<&SoakStep> = all.iter().filter(is_meant).collect();
     if args.list {
         let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
         print!("{}", list(&meant, &notes, &commit));
@@ -86,7 +86,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
 
 /// Runs the steps that haven't passed at this commit.
 fn run(
-    steps: &[&Plan],
+    steps: &[&SoakStep],
     mut notes: Notes,
     commit: &str,
     until: Option<Instant>,
@@ -134,7 +134,7 @@ fn run(
 }
 
 /// The steps, with how long each took and where it passed.
-fn list(steps: &[&Plan], notes: &Notes, commit: &str) -> String {
+fn list(steps: &[&SoakStep], notes: &Notes, commit: &str) -> String {
     let mut out = String::new();
     let (mut here, mut seconds) = (0, 0);
     for plan in steps {
@@ -179,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut notes = Notes::read(&folder.path().join("passed.tsv")).unwrap();
         let all = steps::all(&Sizes { explore_s: 1, model_hours: 1.0 });
-        let steps: Vec<&Plan> = all.iter().collect();
+        let steps: Vec<&SoakStep> = all.iter().collect();
         let text = list(&steps, &notes, "abc");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(text.matches("not yet run").count(), steps.len());

@@ -1,6 +1,7 @@
 //! Checks the project's conventions, beyond what the compiler and clippy know. Each complaint says what to do instead.
 
 mod arrows;
+mod commons;
 mod environment;
 
 use crate::{No, book};
@@ -24,11 +25,13 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let root = root();
     let mut complaints = Vec::new();
     let mut variables = environment::Seen::default();
+    let mut types = commons::Names::default();
     for path in sources(&root)? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         let file = File { path: &path, text: &text };
         words(&file, &mut complaints);
         variables.look(&path, &text);
+        types.look(&path, &text);
         match path.extension().and_then(|end| end.to_str()) {
             Some("rs") => rust(&file, &mut complaints),
             Some("md") => markdown(&file, &mut complaints),
@@ -41,6 +44,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     arrows::check(&root, &mut complaints);
     crate::soak::check(&root, &mut complaints);
     variables.complain(VARIABLES, &mut complaints);
+    types.complain(&mut complaints);
     complaints.extend(book::unlisted(&root)?);
     let locks = Generated { what: "locks", page: root.join("docs/locks.md"), text: table() };
     locks.check(args.write, &mut complaints)?;

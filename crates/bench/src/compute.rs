@@ -63,14 +63,14 @@ pub(crate) struct Step {
 
 /// A thread's lengths. They are computed before the start, and used cyclically.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct LengthPlan {
     steps: Vec<Step>,
     at: usize,
 }
 
-impl Plan {
+impl LengthPlan {
     /// The lengths of thread `thread`. They are the same for every lock with this seed.
-    pub(crate) fn of(spec: &Spec, thread: u32) -> Plan {
+    pub(crate) fn of(spec: &Spec, thread: u32) -> LengthPlan {
         let (point, turns_per_ns) = (&spec.point, spec.turns_per_ns);
         let mut random = Random(spec.seed ^ (u64::from(thread) << 32));
         random.next();
@@ -81,7 +81,7 @@ impl Plan {
             .zip(gap)
             .map(|(cs, gap)| Step { cs, gap, permille: (random.next() % 1000) as u16 })
             .collect();
-        Plan { steps, at: 0 }
+        LengthPlan { steps, at: 0 }
     }
 
     /// The next operation.

@@ -3,7 +3,7 @@
 use crate::plan::Plan;
 use crate::spec::Answer;
 use crate::subject::Role;
-use lockwright_energy::{Kind, Source, Watts};
+use lockwright_energy::{Source, SourceKind, Watts};
 use lockwright_numbers::Spread;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub(crate) struct Sample {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Energy {
     /// The kind of source.
-    pub source: Kind,
+    pub source: SourceKind,
     /// Details: the files read, or the assumed watts.
     pub what: String,
     /// Why there is no better source.

@@ -6,7 +6,7 @@ use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
 use lockwright_numbers::format::{self, si, time};
 use lockwright_plot::{
-    Axis, Block, Cell, Column, Group, Head, Ink, Look, Mark, Row as Line, Rows, Rule, Style,
+    Axis, Block, Cell, Column, ColumnLine, Group, Head, Ink, Look, Mark, Row as Line, Rows, Style,
 };
 
 fn colour(role: Role) -> Ink {
@@ -77,7 +77,7 @@ pub(crate) fn throughput(
     let name = format!("ratio to {first}'s throughput (more is better)");
     // One extreme repetition must not squeeze the others together.
     let mut column = Column::new("", Axis::linear(name, si).within(0.0, max), &["ratio", "rate"]);
-    column.rules = vec![Rule { at: 1.0, name: String::new(), ink: Ink::TEXT }];
+    column.rules = vec![ColumnLine { at: 1.0, name: String::new(), ink: Ink::TEXT }];
     let title = format!(
         "Throughput, ratio to {first} in the same group (median; line: smallest to largest repetition)"
     );

@@ -26,7 +26,7 @@ const MEMORY_REPS: u32 = 3;
 
 /// One round of a point: all locks, one after the other. Sharding and storage work in these units.
 #[derive(Debug, Serialize, Deserialize)]
-struct Group {
+struct PointRound {
     measured: Measured,
     machine: Machine,
 }
@@ -124,8 +124,8 @@ pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> 
     let mut out = vec![vec![false; plan.subjects.len()]; plan.rows.len()];
 
     for (row, rep, job) in groups {
-        let group = match session.known::<Group>(&job.key)? {
-            Some(Group { measured: known, machine: its }) => {
+        let group = match session.known::<PointRound>(&job.key)? {
+            Some(PointRound { measured: known, machine: its }) => {
                 if measured.samples.is_empty() {
                     (measured.turns_per_ns, measured.energy) =
                         (known.turns_per_ns, known.energy.clone());
@@ -144,7 +144,7 @@ pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> 
                 };
                 if session.keeps() {
                     made.others_cpus = others_cpus(); // until now
-                    let group = Group { measured: made, machine: Machine::here() };
+                    let group = PointRound { measured: made, machine: Machine::here() };
                     session.keep(&job.key, &group)?;
                     made = Measured { others_cpus: None, ..group.measured };
                 }

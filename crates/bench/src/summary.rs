@@ -63,12 +63,12 @@ pub(crate) struct Summary {
     /// Bytes per thread and epoch.
     pub bytes_per_epoch: Option<Spread>,
     /// Per class of cores.
-    pub classes: Vec<Class>,
+    pub classes: Vec<ClassSummary>,
 }
 
 /// The results of threads that ended on one class of cores: medians over the repetitions.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Class {
+pub(crate) struct ClassSummary {
     /// 0 is the fastest.
     pub class: u8,
     /// Operations per second and thread.
@@ -207,7 +207,11 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                             let seconds = a.elapsed_ns.max(1) as f64 / 1e9;
                             Some(c.ops as f64 / seconds / f64::from(c.threads.max(1)))
                         })?;
-                        Some(Class { class, rate, wait: times(&|a| in_class(a, class)?.wait) })
+                        Some(ClassSummary {
+                            class,
+                            rate,
+                            wait: times(&|a| in_class(a, class)?.wait),
+                        })
                     })
                     .collect(),
             });

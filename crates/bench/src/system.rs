@@ -217,8 +217,8 @@ pub(crate) fn line_transfer_ns() -> Option<f64> {
 pub fn line_transfer_between(first: usize, last: usize, time: Duration) -> Option<f64> {
     const ROUNDS: u64 = 100;
     #[repr(align(128))]
-    struct Line(AtomicU64);
-    let ball = Line(AtomicU64::new(0));
+    struct Ball(AtomicU64);
+    let ball = Ball(AtomicU64::new(0));
     let over = AtomicBool::new(false);
     let (ball, over) = (&ball, &over);
     // Two new threads keep the caller's affinity unchanged.

@@ -7,7 +7,7 @@ use std::time::Instant;
 /// Two cache lines each, because some processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
-struct Line {
+struct ChainLine {
     /// Lower half: the line to visit next. Upper half: counts visits, so that visiting is writing.
     next: AtomicU32,
     /// Data for a critical section to change.
@@ -17,7 +17,7 @@ struct Line {
 /// A ring of lines.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    lines: Vec<Line>,
+    lines: Vec<ChainLine>,
 }
 
 impl Chain {
@@ -30,7 +30,8 @@ impl Chain {
         for (from, to) in ring().zip(ring().skip(1)).take(order.len()) {
             next[usize::from(from)] = to;
         }
-        let line = |next| Line { next: AtomicU32::new(u32::from(next)), data: AtomicU32::new(0) };
+        let line =
+            |next| ChainLine { next: AtomicU32::new(u32::from(next)), data: AtomicU32::new(0) };
         Self { lines: next.into_iter().map(line).collect() }
     }
 

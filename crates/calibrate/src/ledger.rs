@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// One figure of the profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
+pub struct ProfileFigure {
     /// Its path in the profile: `memory.occupancy`.
     pub path: String,
     /// The figure.
@@ -49,7 +49,7 @@ impl Probe {
 
 /// The figures, in the order in which they were obtained.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(Vec<Figure>);
+pub(crate) struct Ledger(Vec<ProfileFigure>);
 
 impl Ledger {
     /// Enters a measured figure, and returns it.
@@ -63,7 +63,7 @@ impl Ledger {
         let unit = unit(path);
         let source = format!("{how}: {}", estimate.words(unit, probe.name()));
         let value = round(estimate.median.max(0.0));
-        self.0.push(Figure {
+        self.0.push(ProfileFigure {
             path: path.into(),
             value,
             unit,
@@ -115,7 +115,7 @@ impl Ledger {
     }
 
     fn enter(&mut self, path: &str, value: f64, kind: Origin, source: &str) -> f64 {
-        let figure = Figure {
+        let figure = ProfileFigure {
             path: path.into(),
             value: round(value),
             unit: unit(path),
@@ -130,7 +130,7 @@ impl Ledger {
         round(value)
     }
 
-    pub(crate) fn figures(self) -> Vec<Figure> {
+    pub(crate) fn figures(self) -> Vec<ProfileFigure> {
         self.0
     }
 

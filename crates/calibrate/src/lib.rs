@@ -28,7 +28,7 @@ mod together;
 pub mod validate;
 mod waits;
 
-pub use ledger::Figure;
+pub use ledger::ProfileFigure;
 pub use lockwright_sim::profile::Origin;
 pub use stats::{Regime, Rejected, Wanted};
 pub use waits::{Waits, waits, watts};
@@ -55,7 +55,7 @@ pub struct Calibration {
     /// The profile, with its provenance.
     pub profile: Profile,
     /// Every figure, in the order in which it was obtained.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ProfileFigure>,
     /// The regimes of line transfers that were seen, the most frequent first (one-way time of a ping-pong, ns).
     pub regimes: Vec<Regime>,
     /// The regime that the profile describes. `None`: all of them, or there are no two cores.
@@ -181,7 +181,7 @@ pub fn wake_up() -> Option<Duration> {
 fn notes(
     layout: &Layout,
     machine: &Machine,
-    figures: &[Figure],
+    figures: &[ProfileFigure],
     lines: &memory::Lines,
     quick: bool,
 ) -> Vec<String> {

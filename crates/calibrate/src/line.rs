@@ -11,6 +11,10 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
+/// A value on a cache line of its own: two lines, because some processors fetch lines in pairs.
+#[repr(align(128))]
+pub(crate) struct Line<T>(pub(crate) T);
+
 /// Lines of a chain: they fill a third of the smallest first-level cache.
 const LINES: u16 = 64;
 /// One sample is the median of this many transfers of a whole chain.
@@ -77,8 +81,6 @@ impl Pair {
         const TIMES: u32 = 200;
         /// Cycles between seeing the other's store and making its own.
         const WORK: u32 = 256;
-        #[repr(align(128))]
-        struct Line(AtomicU32);
         let flags = [Line(AtomicU32::new(0)), Line(AtomicU32::new(0))];
         let one_way = together(&[self.to, self.from], |who| {
             let work = per_turn(TIMES, || (0..TIMES).for_each(|_| adds(WORK)));
@@ -156,8 +158,6 @@ pub(crate) struct Hammered {
 /// Every one of `cpus` writes its number into one line, over and over, with `gap` turns of waiting in between, for
 /// about a millisecond.
 pub(crate) fn hammer(cpus: &[usize], gap: u32) -> Hammered {
-    #[repr(align(128))]
-    struct Line(AtomicU32);
     let line = Line(AtomicU32::new(u32::MAX));
     let over = AtomicBool::new(false);
     let results = together(cpus, |who| {
@@ -189,10 +189,8 @@ pub(crate) fn hammer(cpus: &[usize], gap: u32) -> Hammered {
 /// median over a few hundred writes. Needs three CPUs.
 pub(crate) fn share(cpus: &[usize]) -> f64 {
     const WRITES: u64 = 201;
-    #[repr(align(128))]
-    struct Line(AtomicU64);
     let line = Line(AtomicU64::new(0));
-    let ready: Vec<Line> = cpus.iter().map(|_| Line(AtomicU64::new(0))).collect();
+    let ready: Vec<Line<AtomicU64>> = cpus.iter().map(|_| Line(AtomicU64::new(0))).collect();
     let seen = together(cpus, |who| {
         let mut seen = Vec::new();
         for write in 1..=WRITES {

@@ -1,7 +1,7 @@
 //! A few quick comparisons. CI machines are noisy, so check only that each says what was done, not the results.
 
 use lockwright_calibrate::Error;
-use lockwright_calibrate::validate::{Verdict, validate};
+use lockwright_calibrate::validate::{PassVerdict, validate};
 use lockwright_sim::profile::builtin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -21,11 +21,11 @@ fn each_pass_has_a_verdict_and_each_row_its_passes() {
         steps.fetch_add(1, Relaxed);
     })
     .unwrap();
-    let counts = |row: &lockwright_calibrate::validate::Row| {
+    let counts = |row: &lockwright_calibrate::validate::RealAndSimulated| {
         let same = made.raw.iter().filter(|raw| {
             (raw.lock, &raw.load, raw.threads) == (row.lock.as_str(), &row.load, row.threads)
         });
-        same.filter(|raw| raw.verdict == Verdict::Counts).count()
+        same.filter(|raw| raw.verdict == PassVerdict::Counts).count()
     };
     for row in &made.rows {
         assert!(counts(row) >= 3, "{row:?}");
@@ -33,7 +33,7 @@ fn each_pass_has_a_verdict_and_each_row_its_passes() {
     }
     assert_eq!(made.summary.alone + made.summary.two, made.rows.len());
     assert!(made.raw.iter().all(|raw| raw.ns > 0.0));
-    assert_eq!(made.count(Verdict::Counts) > 0, steps.into_inner() > 0);
+    assert_eq!(made.count(PassVerdict::Counts) > 0, steps.into_inner() > 0);
     let threads = made.raw.iter().map(|raw| raw.threads).max();
     assert!(threads <= Some(2));
 }

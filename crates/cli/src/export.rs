@@ -48,7 +48,7 @@ impl Page {
 
 /// Takes samples until a signal or `count` ends it.
 pub(crate) fn run(
-    mut subject: Subject,
+    mut subject: ObservedProcesses,
     sink: Sink,
     interval: Duration,
     count: Option<u64>,
@@ -108,7 +108,7 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The processes to observe.
-pub(crate) struct Subject {
+pub(crate) struct ObservedProcesses {
     /// `None`: all processes that use our locks.
     named: Option<Vec<libc::pid_t>>,
     finder: Finder,
@@ -119,7 +119,7 @@ pub(crate) struct Subject {
     most: usize,
 }
 
-impl Subject {
+impl ObservedProcesses {
     pub(crate) fn new(pids: Vec<libc::pid_t>, interval: Duration, most: usize) -> Self {
         Self {
             named: (!pids.is_empty()).then_some(pids),

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 /// The contents of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Machine {
+pub(crate) struct MachineFile {
     /// The processor that was measured: home folders may be shared between machines, and programs move.
     pub(crate) cpu: String,
     /// The instruction with which waiters pause, if a user wrote one into the file: `pause`, `mfence`, ...
@@ -47,7 +47,7 @@ pub(crate) fn file() -> Result<PathBuf, Failure> {
     })
 }
 
-impl Machine {
+impl MachineFile {
     /// The file's contents from a calibration.
     pub(crate) fn of(calibration: &Calibration) -> Self {
         let class = waits(&calibration.profile);
@@ -90,7 +90,7 @@ impl Machine {
 
     /// The data for this machine, if the file has any. A file that can't be read causes one warning.
     pub(crate) fn here() -> Option<Self> {
-        static HERE: OnceLock<Option<Machine>> = OnceLock::new();
+        static HERE: OnceLock<Option<MachineFile>> = OnceLock::new();
         HERE.get_or_init(Self::read).clone()
     }
 
@@ -168,12 +168,12 @@ impl Machine {
 
 /// The lock with the options for this machine.
 pub(crate) fn tuned(spec: &str) -> String {
-    Machine::here().map_or_else(|| spec.to_owned(), |machine| machine.tuned(spec))
+    MachineFile::here().map_or_else(|| spec.to_owned(), |machine| machine.tuned(spec))
 }
 
 /// The power that this machine draws, for use when nothing measures it: from the file, else assumed.
 pub(crate) fn watts() -> Watts {
-    Machine::here().and_then(|machine| machine.power).unwrap_or_else(Watts::assumed)
+    MachineFile::here().and_then(|machine| machine.power).unwrap_or_else(Watts::assumed)
 }
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
             notes: Vec::new(),
             pauses: vec![("mfence".to_owned(), 12.5)],
         };
-        let machine = Machine::of(&calibration);
+        let machine = MachineFile::of(&calibration);
         let [big, little] = &machine.class[..] else { panic!("two classes") };
         assert_eq!(machine.pause_ns["mfence"].to_bits(), 12.5_f64.to_bits());
         assert_eq!(machine.lock["mutexee"]["spin"], little.spin_ns.max(big.spin_ns));
@@ -203,7 +203,7 @@ mod tests {
         let file = dir.path().join("lockwright/machine.toml");
         machine.write_to(&file).map_err(|failure| failure.to_string()).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
-        assert_eq!(toml::from_str::<Machine>(&text).unwrap(), machine);
+        assert_eq!(toml::from_str::<MachineFile>(&text).unwrap(), machine);
 
         let mistyped = "pause = mfence";
         std::fs::write(&file, mistyped).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     fn locks_get_the_machines_options_where_nothing_else_is_asked_for() {
         let options = [("spin", 6300), ("bypass", 100_000), ("wings", 2)];
         let options = options.map(|(key, value)| (key.to_owned(), value));
-        let machine = Machine {
+        let machine = MachineFile {
             cpu: "x".into(),
             pause: None,
             pause_ns: BTreeMap::new(),

@@ -34,12 +34,12 @@ pub(crate) struct Remote<'a> {
 
 /// Where a process's mailbox is, as long as the process runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct MailboxPlace {
     at: u64,
     attached: Option<u64>,
 }
 
-impl Place {
+impl MailboxPlace {
     /// The mailbox there, for a process that was opened again.
     pub(crate) fn of(self, process: &Process) -> Remote<'_> {
         Remote { process, at: self.at, attached: self.attached }
@@ -60,8 +60,8 @@ impl<'a> Remote<'a> {
     }
 
     /// Where it is, since finding it again takes long.
-    pub(crate) fn place(&self) -> Place {
-        Place { at: self.at, attached: self.attached }
+    pub(crate) fn place(&self) -> MailboxPlace {
+        MailboxPlace { at: self.at, attached: self.attached }
     }
 
     /// Have the program's calls been redirected to glibc again?

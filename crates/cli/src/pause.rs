@@ -35,7 +35,7 @@ pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<Pause>, Failure> {
     if let Some(name) = env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
         return checked(&name.to_string_lossy(), VARIABLE).map(Some);
     }
-    let Some(name) = machine::Machine::here().and_then(|machine| machine.pause) else {
+    let Some(name) = machine::MachineFile::here().and_then(|machine| machine.pause) else {
         return Ok(None);
     };
     // Home folders may be shared between machines, so a file that doesn't fit only causes a warning.

@@ -6,7 +6,7 @@ pub(crate) mod runs;
 
 use crate::hints::{Failure, cause};
 use crate::output;
-use lockwright_figures::{Count, Measured, Report, ReportRow, Tally, experiments, median};
+use lockwright_figures::{Count, FigureReport, Measured, ReportRow, Tally, experiments, median};
 use lockwright_sim::targets::{self, Figure, Kind, LeftOut};
 use serde_json::{Value, json as value};
 use std::fmt::Write as _;
@@ -17,13 +17,13 @@ use std::path::Path;
 pub(crate) struct Done {
     pub(crate) figure: Figure,
     pub(crate) measured: Measured,
-    pub(crate) report: Report,
+    pub(crate) report: FigureReport,
 }
 
 impl Done {
     /// The origin of the results.
     fn source(&self) -> String {
-        let Report { machine, seeds, quick, .. } = &self.report;
+        let FigureReport { machine, seeds, quick, .. } = &self.report;
         let rough = if *quick { ", --quick: rough" } else { "" };
         let elsewhere = match self.is_elsewhere() {
             true => format!("; the paper's machine is {}", self.figure.machine),

@@ -5,7 +5,7 @@
 use crate::catalog;
 use crate::elf::{ObjectFile, Program, Symbol};
 use crate::hints::{Failure, cause, nearest, warn};
-use crate::machine::Machine;
+use crate::machine::MachineFile;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -70,7 +70,7 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     if let Some(default) = &file.default {
         source.check("default", default)?;
     }
-    if let Some(machine) = (!file.lock.is_empty()).then(Machine::here).flatten() {
+    if let Some(machine) = (!file.lock.is_empty()).then(MachineFile::here).flatten() {
         for rule in &mut file.lock {
             let lock = rule.as_mut().lock.as_mut();
             *lock = machine.tuned(lock);

@@ -140,7 +140,7 @@ impl Watch {
 
     /// Starts a program in its own process group: the terminal's signals don't reach it. It ends when this process
     /// does.
-    pub(crate) fn spawn_group(&self, command: &mut Command) -> io::Result<Group> {
+    pub(crate) fn spawn_group(&self, command: &mut Command) -> io::Result<ProcessGroup> {
         adopt_orphans();
         command.process_group(0);
         let tie = || {
@@ -152,7 +152,7 @@ impl Watch {
         };
         // SAFETY: the closure makes a system call, nothing else.
         unsafe { command.pre_exec(tie) };
-        self.spawn(command).map(|child| Group { child, cleared: false })
+        self.spawn(command).map(|child| ProcessGroup { child, cleared: false })
     }
 
     /// Waits for the next event, forever if `limit` is `None`.
@@ -234,12 +234,12 @@ pub(crate) fn end_strays() -> usize {
 }
 
 /// A program and all processes in its process group. None of them outlives this.
-pub(crate) struct Group {
+pub(crate) struct ProcessGroup {
     child: Child,
     cleared: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Has the program itself ended? This doesn't reap it, so that its id stays reserved.
     pub(crate) fn has_ended(&self) -> bool {
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -307,7 +307,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.cleared {
             let _ = self.clear(Duration::ZERO);

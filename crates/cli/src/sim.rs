@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// One lock at one point of the grid, with one run per seed.
-pub(crate) struct Row<'a> {
+pub(crate) struct SeedRuns<'a> {
     pub(crate) plan: &'a Plan,
     /// Its number, in the order of the command line.
     pub(crate) number: usize,
@@ -38,11 +38,11 @@ fn class<'o>(outcome: &'o Outcome, name: &str) -> Option<&'o ClassOutcome> {
     outcome.classes.iter().find(|class| class.class == name)
 }
 
-impl<'a> Row<'a> {
+impl<'a> SeedRuns<'a> {
     /// All rows, made from the outcomes of all points.
-    pub(crate) fn all(plan: &'a Plan, outcomes: &'a [Outcome]) -> Vec<Row<'a>> {
+    pub(crate) fn all(plan: &'a Plan, outcomes: &'a [Outcome]) -> Vec<SeedRuns<'a>> {
         let of = outcomes.chunks(plan.seeds.len()).enumerate();
-        of.map(|(number, outcomes)| Row { plan, number, outcomes }).collect()
+        of.map(|(number, outcomes)| SeedRuns { plan, number, outcomes }).collect()
     }
 
     /// Its runs, which differ only in their seeds.
@@ -107,7 +107,7 @@ pub(crate) fn source(plan: &Plan) -> String {
 }
 
 /// What distinguishes this point from the others, except the lock and `x`: names and values of everything that varies.
-pub(crate) fn place(row: &Row<'_>, x: Option<&Across>) -> Vec<(String, String)> {
+pub(crate) fn place(row: &SeedRuns<'_>, x: Option<&Across>) -> Vec<(String, String)> {
     let (plan, at) = (row.plan, row.at());
     let mut all = Vec::new();
     if plan.machines.len() > 1 {

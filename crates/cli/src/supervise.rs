@@ -2,7 +2,7 @@
 //!
 //! The program has its own process group, so only this command gets Ctrl-C. Nothing of the group is left behind.
 
-use crate::signals::{Event, Group, Watch};
+use crate::signals::{Event, ProcessGroup, Watch};
 use indicatif::ProgressBar;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -45,7 +45,7 @@ pub(crate) struct Ended {
 
 /// A running program. Dropping this ends it.
 pub(crate) struct Running {
-    group: Group,
+    group: ProcessGroup,
     started: Instant,
     grace: Duration,
 }

@@ -67,7 +67,7 @@ struct Tracer<'a> {
     wrappers: HashMap<PathBuf, Option<Range<u64>>>,
     trace: Trace,
     /// Waits by calling place. Names are added at the end, because the program stands still while we work.
-    places: HashMap<Place, u64>,
+    places: HashMap<FilePlace, u64>,
     /// How many more waits to count.
     left: u64,
     threads: Vec<libc::pid_t>,
@@ -77,12 +77,12 @@ struct Tracer<'a> {
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct FilePlace {
     path: PathBuf,
     offset: u64,
 }
 
-impl Place {
+impl FilePlace {
     fn object(&self) -> String {
         object(&self.path)
     }
@@ -172,7 +172,7 @@ impl Tracer<'_> {
     }
 
     /// The calling place. If that is libc's function `syscall`, its caller.
-    fn owner(&mut self, thread: libc::pid_t, call: &Entry) -> Place {
+    fn owner(&mut self, thread: libc::pid_t, call: &Entry) -> FilePlace {
         let place = self.place(thread, call.instruction);
         let wrapper = self.wrappers.entry(place.path.clone());
         let wrapper = wrapper.or_insert_with_key(|path| whose::syscall_function(path));
@@ -188,13 +188,13 @@ impl Tracer<'_> {
         !is_private && self.seen.contains(&(call.value as libc::pid_t))
     }
 
-    fn place(&mut self, thread: libc::pid_t, address: u64) -> Place {
+    fn place(&mut self, thread: libc::pid_t, address: u64) -> FilePlace {
         let find = |maps: &[Mapping]| {
             let within = |map: &&Mapping| map.is_code && (map.start..map.end).contains(&address);
             let map = maps.iter().find(within)?;
             let is_file = !map.path.as_os_str().is_empty();
             let path = if is_file { map.path.clone() } else { "generated code".into() };
-            Some(Place { path, offset: address - map.start + map.offset })
+            Some(FilePlace { path, offset: address - map.start + map.offset })
         };
         if let Some(place) = self.maps.get(&thread).and_then(|maps| find(maps)) {
             return place;
@@ -203,7 +203,7 @@ impl Tracer<'_> {
         let maps = mappings(thread).unwrap_or_default();
         let place = find(&maps);
         self.maps.insert(thread, maps);
-        place.unwrap_or_else(|| Place { path: "unknown".into(), offset: 0 })
+        place.unwrap_or_else(|| FilePlace { path: "unknown".into(), offset: 0 })
     }
 
     /// The result, with names instead of places.

@@ -54,7 +54,7 @@ pub(crate) fn steps(low: u64, high: u64, steps: u32) -> Vec<u64> {
 
 /// A completed run.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct TuneRun {
     pub(crate) setting: usize,
     /// 1, 2, ...
     pub(crate) round: u32,
@@ -114,7 +114,7 @@ impl Curve {
 }
 
 /// One curve per epoch, the one with the most executions first.
-pub(crate) fn curves(settings: &[Setting], runs: &[Run], names: &ClassNames) -> Vec<Curve> {
+pub(crate) fn curves(settings: &[Setting], runs: &[TuneRun], names: &ClassNames) -> Vec<Curve> {
     let mut epochs: Vec<(String, u64)> = Vec::new();
     for (name, epoch) in runs.iter().flat_map(|run| run.record.epochs()) {
         match epochs.iter_mut().find(|(known, _)| *known == name) {
@@ -126,11 +126,12 @@ pub(crate) fn curves(settings: &[Setting], runs: &[Run], names: &ClassNames) -> 
     epochs.iter().map(|(name, _)| curve(name, settings, runs, names)).collect()
 }
 
-fn curve(name: &str, settings: &[Setting], runs: &[Run], names: &ClassNames) -> Curve {
-    let of = |run: &Run| -> Option<Epoch> {
+fn curve(name: &str, settings: &[Setting], runs: &[TuneRun], names: &ClassNames) -> Curve {
+    let of = |run: &TuneRun| -> Option<Epoch> {
         run.record.epochs().find(|(other, _)| other == name).map(|(_, epoch)| epoch.clone())
     };
-    let known: Vec<(&Run, Epoch)> = runs.iter().filter_map(|run| Some((run, of(run)?))).collect();
+    let known: Vec<(&TuneRun, Epoch)> =
+        runs.iter().filter_map(|run| Some((run, of(run)?))).collect();
     let executed = |epoch: &Epoch| -> Vec<u8> {
         epoch.classes.iter().filter(|class| class.count > 0).map(|class| class.class).collect()
     };
@@ -155,11 +156,11 @@ fn curve(name: &str, settings: &[Setting], runs: &[Run], names: &ClassNames) -> 
     curve
 }
 
-fn point(runs: &[&(&Run, Epoch)], fast: u8, slow: u8) -> Option<Point> {
+fn point(runs: &[&(&TuneRun, Epoch)], fast: u8, slow: u8) -> Option<Point> {
     let of_class = |epoch: &Epoch, number: u8| -> Option<ClassStats> {
         epoch.classes.iter().find(|class| class.class == number && class.count > 0).cloned()
     };
-    let spread = |figure: &dyn Fn(&Run, &Epoch) -> Option<f64>| {
+    let spread = |figure: &dyn Fn(&TuneRun, &Epoch) -> Option<f64>| {
         let values: Vec<_> = runs.iter().filter_map(|(run, epoch)| figure(run, epoch)).collect();
         Spread::of(&values)
     };
@@ -253,7 +254,7 @@ pub(crate) mod tests {
                 class(1, 100_000, &[slow_ns; 100], false),
             ];
             let record = record(vec![epoch("get", 100_000, classes)]);
-            Run { setting, round, record, joules: Some(0.5) }
+            TuneRun { setting, round, record, joules: Some(0.5) }
         };
         let runs = [run(0, 1, 300, 90_000), run(0, 2, 500, 99_000), run(0, 3, 400, 140_000)];
         let names = ClassNames::new(None);

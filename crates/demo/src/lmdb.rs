@@ -58,8 +58,8 @@ pub(crate) struct Lmdb {
     env: *mut ffi::MDB_env,
     dbi: ffi::MDB_dbi,
     keys: u64,
-    writer: Mutex,
-    slots: Mutex,
+    writer: PthreadMutex,
+    slots: PthreadMutex,
     /// Signalled under `slots` when the last reader of the old snapshot leaves.
     drained: Condition,
     readers: UnsafeCell<Readers>,
@@ -85,8 +85,8 @@ impl Lmdb {
             env: ptr::null_mut(),
             dbi: 0,
             keys,
-            writer: Mutex::new(),
-            slots: Mutex::new(),
+            writer: PthreadMutex::new(),
+            slots: PthreadMutex::new(),
             drained: Condition::new(),
             readers: UnsafeCell::default(),
         });
@@ -306,14 +306,14 @@ fn check(rc: c_int) -> Result<(), Failure> {
 }
 
 /// A `pthread_mutex_t` of the default kind. std's mutex would do, but isn't a pthread mutex.
-struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+struct PthreadMutex(UnsafeCell<libc::pthread_mutex_t>);
 
 /// Unlocks when dropped.
-struct Guard<'a>(&'a Mutex);
+struct Guard<'a>(&'a PthreadMutex);
 
-impl Mutex {
-    fn new() -> Mutex {
-        Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+impl PthreadMutex {
+    fn new() -> PthreadMutex {
+        PthreadMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
     }
 
     fn lock(&self) -> Guard<'_> {

@@ -340,9 +340,9 @@ impl Statement<'_> {
     }
 
     /// Runs a query that returns one row, and shows it to `read`.
-    fn row(&self, read: impl FnOnce(Row<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn row(&self, read: impl FnOnce(CurrentRow<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         self.step(ffi::SQLITE_ROW)?;
-        let outcome = read(Row(self));
+        let outcome = read(CurrentRow(self));
         self.reset()?;
         outcome
     }
@@ -370,9 +370,9 @@ impl Drop for Statement<'_> {
 }
 
 /// The row on which a statement stands.
-struct Row<'a>(&'a Statement<'a>);
+struct CurrentRow<'a>(&'a Statement<'a>);
 
-impl Row<'_> {
+impl CurrentRow<'_> {
     fn integer(&self, column: c_int) -> u64 {
         // SAFETY: the statement stands on a row.
         unsafe { ffi::sqlite3_column_int64(self.0.handle, column) as u64 }

@@ -31,7 +31,7 @@ pub const VARIABLE: &str = "LOCKWRIGHT_ENERGY_SYS";
 /// Where joules come from, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum SourceKind {
     /// The processor's energy counters, by Linux's powercap files.
     Rapl,
     /// The same counters, by perf events.
@@ -44,7 +44,7 @@ pub enum Kind {
     Model,
 }
 
-impl Kind {
+impl SourceKind {
     /// `rapl`.
     pub fn word(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ enum Found {
 /// The source of joules on this machine.
 #[derive(Debug)]
 pub struct Source {
-    kind: Kind,
+    kind: SourceKind,
     gauges: Arc<Vec<Gauge>>,
     what: String,
     notes: Vec<String>,
@@ -86,11 +86,11 @@ impl Source {
     /// The same under `root`.
     pub fn find(root: &Path, watts: Watts) -> Self {
         type Probe = fn(&Path) -> Found;
-        let probes: [(Kind, Probe); 4] = [
-            (Kind::Rapl, rapl::find),
-            (Kind::Perf, perf::find),
-            (Kind::Hwmon, hwmon::find),
-            (Kind::Battery, battery::find),
+        let probes: [(SourceKind, Probe); 4] = [
+            (SourceKind::Rapl, rapl::find),
+            (SourceKind::Perf, perf::find),
+            (SourceKind::Hwmon, hwmon::find),
+            (SourceKind::Battery, battery::find),
         ];
         let mut notes = Vec::new();
         for (kind, probe) in probes {
@@ -109,17 +109,17 @@ impl Source {
             notes.push(model::why_nothing_measures().to_owned());
         }
         let (what, gauges) = (watts.words(), Arc::default());
-        Self { kind: Kind::Model, gauges, what, notes, watts }
+        Self { kind: SourceKind::Model, gauges, what, notes, watts }
     }
 
     /// Which it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SourceKind {
         self.kind
     }
 
     /// Is it the processor's own counter?
     pub fn is_counter(&self) -> bool {
-        matches!(self.kind, Kind::Rapl | Kind::Perf)
+        matches!(self.kind, SourceKind::Rapl | SourceKind::Perf)
     }
 
     /// The tag of each figure: `joules (rapl)`.
@@ -157,7 +157,7 @@ impl Source {
             };
             std::thread::Builder::new().name("energy".into()).spawn(sample).ok()
         });
-        let watts = (self.kind == Kind::Model).then(|| self.watts.clone());
+        let watts = (self.kind == SourceKind::Model).then(|| self.watts.clone());
         Running {
             shared,
             sampler: thread.map(|thread| (stop, thread)),

@@ -1,6 +1,6 @@
 //! Sources on trees like `/sys`.
 
-use lockwright_energy::{Kind, Source, Watts};
+use lockwright_energy::{Source, SourceKind, Watts};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ fn close(joules: Option<f64>, wanted: f64) {
 fn rapl_adds_the_packages_up_and_survives_their_wrapping() {
     let tree = rapl();
     let source = tree.source();
-    assert_eq!((source.kind(), source.what()), (Kind::Rapl, "intel-rapl:0, intel-rapl:1"));
+    assert_eq!((source.kind(), source.what()), (SourceKind::Rapl, "intel-rapl:0, intel-rapl:1"));
     assert_eq!(source.tag(), "joules (rapl)");
     assert!(source.is_counter() && source.notes().is_empty());
     let running = source.start();
@@ -102,17 +102,17 @@ fn a_locked_counter_says_how_to_open_it_and_the_next_source_serves() {
     let source = as_nobody(|| tree.source());
     let counter = tree.path(&format!("{ZONE}/energy_uj"));
     let mend = format!("no rapl: sudo chmod a+r {}", counter.display());
-    assert_eq!((source.kind(), source.notes()), (Kind::Model, &[mend.clone()][..]));
+    assert_eq!((source.kind(), source.notes()), (SourceKind::Model, &[mend.clone()][..]));
     assert!(source.lines()[0].starts_with("joules (model): 4.6 W busy"), "{source:?}");
 
     tree.write("class/hwmon/hwmon0/name", "power_meter");
     tree.write("class/hwmon/hwmon0/power1_average", "40000000");
     let source = as_nobody(|| tree.source());
-    assert_eq!((source.kind(), source.notes()), (Kind::Hwmon, &[mend.clone()][..]));
+    assert_eq!((source.kind(), source.notes()), (SourceKind::Hwmon, &[mend.clone()][..]));
 
     lock("class/hwmon/hwmon0/power1_average");
     let source = as_nobody(|| tree.source());
-    assert_eq!((source.kind(), source.notes().len()), (Kind::Model, 2));
+    assert_eq!((source.kind(), source.notes().len()), (SourceKind::Model, 2));
     assert!(source.notes()[1].starts_with("no hwmon: sudo chmod a+r "), "{source:?}");
 }
 
@@ -120,7 +120,7 @@ fn a_locked_counter_says_how_to_open_it_and_the_next_source_serves() {
 fn half_of_the_packages_are_no_machine() {
     let tree = rapl();
     fs::remove_file(tree.path("class/powercap/intel-rapl:1/max_energy_range_uj")).unwrap();
-    assert_eq!(tree.source().kind(), Kind::Model);
+    assert_eq!(tree.source().kind(), SourceKind::Model);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn sensors_of_the_whole_come_before_those_of_its_parts() {
     let source = tree.source();
     assert_eq!(
         (source.kind(), source.what()),
-        (Kind::Hwmon, "amd_energy energy3_input (Esocket0)")
+        (SourceKind::Hwmon, "amd_energy energy3_input (Esocket0)")
     );
     assert!(!source.is_counter());
     let running = source.start();
@@ -179,12 +179,12 @@ fn a_battery_counts_while_it_feeds_the_machine() {
         ("class/power_supply/BAT0/energy_now", "50000000"),
     ]);
     let source = tree.source();
-    assert_eq!(source.kind(), Kind::Model);
+    assert_eq!(source.kind(), SourceKind::Model);
     assert_eq!(source.notes(), ["no battery: unplug the charger (BAT0)"]);
 
     tree.write("class/power_supply/BAT0/status", "Discharging");
     let source = tree.source();
-    assert_eq!((source.kind(), source.what()), (Kind::Battery, "BAT0"));
+    assert_eq!((source.kind(), source.what()), (SourceKind::Battery, "BAT0"));
     let running = source.start();
     // 10 mWh.
     tree.write("class/power_supply/BAT0/energy_now", "49990000");
@@ -204,7 +204,7 @@ fn a_battery_counts_while_it_feeds_the_machine() {
 #[test]
 fn an_empty_tree_says_why() {
     let source = Tree::new(&[]).source();
-    assert_eq!((source.kind(), source.tag().as_str()), (Kind::Model, "joules (model)"));
+    assert_eq!((source.kind(), source.tag().as_str()), (SourceKind::Model, "joules (model)"));
     assert_eq!(source.notes().len(), 1);
     assert!(source.notes()[0].starts_with("nothing measures here"), "{source:?}");
     let joules = source.start().stop(Duration::from_secs(10)).unwrap();

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// A figure's results, compared with the paper's.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct FigureReport {
     /// Its id.
     pub figure: String,
     /// `simulated`: no number is a real machine's.
@@ -152,7 +152,7 @@ impl Tally {
     }
 }
 
-impl Report {
+impl FigureReport {
     /// The rows that were measured but not accepted.
     pub fn missed(&self) -> impl Iterator<Item = &ReportRow> {
         self.rows.iter().filter(|row| row.is_missed())
@@ -160,11 +160,16 @@ impl Report {
 }
 
 /// Compares what was measured on `machine` with the given number of seeds against a figure's targets.
-pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measured) -> Report {
+pub fn evaluate(
+    figure: &Figure,
+    machine: &Profile,
+    seeds: u32,
+    measured: &Measured,
+) -> FigureReport {
     let here = Here::new(figure, machine);
     let compare = |row: &Row| compare(row, measured.rows.get(&row.name), &here);
     let rows: Vec<ReportRow> = figure.row.iter().map(compare).collect();
-    Report {
+    FigureReport {
         figure: figure.figure.clone(),
         origin: "simulated",
         machine: machine.name.clone(),
@@ -348,7 +353,7 @@ mod tests {
         measured.row("p99 mcs", vec![15.0]);
         measured.row("p99 big/little of tas", vec![f64::NAN]);
         let on = |machine| evaluate(&figure, &builtin(machine).unwrap(), 1, &measured);
-        let row = |report: &Report, name: &str| {
+        let row = |report: &FigureReport, name: &str| {
             report.rows.iter().find(|row| row.name == name).unwrap().clone()
         };
         let (own, other) = (on("m1"), on("xeon-2cpu-vm"));

@@ -16,7 +16,7 @@ mod plan;
 pub mod plot;
 pub mod rcl;
 
-pub use evaluate::{Count, Report, ReportRow, Tally, evaluate, median};
+pub use evaluate::{Count, FigureReport, ReportRow, Tally, evaluate, median};
 pub use measured::{Measured, ratio};
 pub use plan::{Here, Key, Load, Memo, Plan, Results, Runs};
 

@@ -16,7 +16,7 @@ mod symbols;
 
 pub use group::{By, Group, Named, groups};
 pub use kind::{Kind, UnknownType, kinds_of};
-pub use observer::{Chosen, Observer, What};
+pub use observer::{Chosen, Observer, WaitedFor};
 pub use obstacle::Obstacle;
-pub use profile::{Cost, Lock, Lost, Owner, Profile, Role, Sum, Unended, Wait};
+pub use profile::{Cost, Lock, Lost, Owner, Profile, Role, StackWaits, Sum, Unended};
 pub use symbols::Symbols;

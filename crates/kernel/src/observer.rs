@@ -1,6 +1,6 @@
 //! The program in the kernel: loaded, attached, read out.
 
-use crate::profile::{Cost, Lock, Lost, Owner, Profile, Role, Sum, Unended, Wait};
+use crate::profile::{Cost, Lock, Lost, Owner, Profile, Role, StackWaits, Sum, Unended};
 use crate::raw::{self, tally};
 use crate::{Kind, Obstacle};
 use aya::maps::{Array, HashMap, MapData, StackTraceMap};
@@ -25,7 +25,7 @@ pub enum Chosen {
 
 /// What they wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum WaitedFor {
     /// Kernel locks of these kinds ([`kinds_of`](crate::kinds_of)); `u64::MAX`: all.
     Locks(u64),
     /// Futexes. Meanwhile every system call of the machine takes a little longer.
@@ -35,7 +35,7 @@ pub enum What {
 /// A running observation; it ends when this is dropped.
 pub struct Observer {
     ebpf: Ebpf,
-    what: What,
+    what: WaitedFor,
     since: Instant,
 }
 
@@ -53,11 +53,11 @@ impl Observer {
     /// # Errors
     ///
     /// What the kernel or our privileges lack for it.
-    pub fn attach(what: What, chosen: &Chosen) -> Result<Self, Obstacle> {
+    pub fn attach(what: WaitedFor, chosen: &Chosen) -> Result<Self, Obstacle> {
         if let Some(missing) = Obstacle::missing() {
             return Err(missing);
         }
-        let with_ids = *chosen != Chosen::All || what == What::Futexes;
+        let with_ids = *chosen != Chosen::All || what == WaitedFor::Futexes;
         if with_ids && let Some(foreign) = Obstacle::ids() {
             return Err(foreign);
         }
@@ -66,8 +66,8 @@ impl Observer {
         }
         let btf = Btf::from_sys_fs().map_err(|error| Obstacle::of(&error))?;
         let kinds = match what {
-            What::Locks(kinds) => kinds,
-            What::Futexes => 0,
+            WaitedFor::Locks(kinds) => kinds,
+            WaitedFor::Futexes => 0,
         };
         let choosy = u8::from(*chosen != Chosen::All);
         let mut ebpf = EbpfLoader::new()
@@ -102,8 +102,8 @@ impl Observer {
     /// Where waits begin and end.
     fn places(&self) -> [Place; 2] {
         match self.what {
-            What::Locks(_) => LOCKS,
-            What::Futexes => FUTEXES,
+            WaitedFor::Locks(_) => LOCKS,
+            WaitedFor::Futexes => FUTEXES,
         }
     }
 
@@ -164,7 +164,7 @@ impl Observer {
         Cost { begin: sum(0), end: sum(BUCKETS as u32) }
     }
 
-    fn waits(&self) -> Result<Vec<Wait>, aya::maps::MapError> {
+    fn waits(&self) -> Result<Vec<StackWaits>, aya::maps::MapError> {
         let sums = self.map::<raw::Key, raw::Sum>("waits");
         let mut all = BTreeMap::<(u64, u8, u8, u32, i32), Sum>::new();
         for entry in sums.iter() {
@@ -196,7 +196,7 @@ impl Observer {
                 Owner { role, process, name }
             });
             let process = (kind == Kind::FUTEX).then_some(process);
-            Wait { lock: Lock { address, owner }, kind, process, frames, sum }
+            StackWaits { lock: Lock { address, owner }, kind, process, frames, sum }
         };
         Ok(all.into_iter().map(wait).collect())
     }
@@ -215,8 +215,8 @@ impl Observer {
 
     fn unended(&self) -> Unended {
         let map = match self.what {
-            What::Locks(_) => "sleeping",
-            What::Futexes => "in_futex",
+            WaitedFor::Locks(_) => "sleeping",
+            WaitedFor::Futexes => "in_futex",
         };
         let pending = self.map::<u32, raw::Pending>(map);
         let since: Vec<_> = pending.iter().flatten().map(|(_, wait)| wait.since_ns).collect();

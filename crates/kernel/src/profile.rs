@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     /// Waits that have ended: one entry for each lock, kind and stack.
-    pub waits: Vec<Wait>,
+    pub waits: Vec<StackWaits>,
     /// Waits that hadn't ended when the observation ended.
     pub unended: Unended,
     /// What is missing above.
@@ -23,7 +23,7 @@ pub struct Profile {
 
 /// Waits for one lock, of one kind, by one stack.
 #[derive(Clone, Debug)]
-pub struct Wait {
+pub struct StackWaits {
     /// The lock.
     pub lock: Lock,
     /// Its type, and the kind of access.

@@ -69,7 +69,7 @@ fn class_of(thread: u32, asked: u32) -> Class {
 
 /// A line of memory, larger than a real one, because the checkers' words are.
 #[repr(C, align(128))]
-struct Line([u8; 1024]);
+struct MemoryLine([u8; 1024]);
 
 impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     type Word = ModelWord<C>;
@@ -200,7 +200,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     fn take_line() -> *mut u8 {
         world(|w| w.lines_out += 1);
         // Never freed: lines must stay readable.
-        Box::into_raw(Box::new(Line([0; 1024]))).cast()
+        Box::into_raw(Box::new(MemoryLine([0; 1024]))).cast()
     }
 
     unsafe fn give_line(_line: *mut u8) {

@@ -129,7 +129,7 @@ pub fn only_known_models_are_asked_for(all: impl FnOnce()) -> BTreeSet<String> {
     known
 }
 
-struct Shared<C: Checker, L> {
+struct LockedData<C: Checker, L> {
     lock: L,
     data: C::Data,
     /// Acquisitions, counted out of the checker's sight.
@@ -188,12 +188,12 @@ pub fn sections<C, const SPINS: usize, L>(
     explore::<C>(name, budget, move || {
         machine::begin::<C>();
         {
-            let shared = Arc::new(Shared::<C, L> {
+            let shared = Arc::new(LockedData::<C, L> {
                 lock: L::new(),
                 data: C::Data::new(),
                 acquired: AtomicU32::new(0),
             });
-            let increment = |shared: &Shared<C, L>, way| {
+            let increment = |shared: &LockedData<C, L>, way| {
                 visit::<C, SPINS, L>(&shared.lock, way, || {
                     shared.data.bump();
                     shared.acquired.fetch_add(1, Relaxed);

@@ -267,7 +267,7 @@ fn own_quota(text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
 fn quota(membership: &[u8], mount: &[u8], text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
     let Some(text) = Path::new(membership).read(text)? else { return Ok(None) };
     let mut tightest = None;
-    for group in text.split(|&byte| byte == b'\n').filter_map(Group::parse) {
+    for group in text.split(|&byte| byte == b'\n').filter_map(CpuGroup::parse) {
         if group.unified {
             // Alone, or beside version 1 hierarchies.
             for folder in [&b""[..], b"/unified"] {
@@ -327,13 +327,13 @@ fn climb(
 
 /// A line of `/proc/self/cgroup` that concerns CPU time.
 #[derive(Debug, PartialEq, Eq)]
-struct Group<'a> {
+struct CpuGroup<'a> {
     /// Version 2.
     unified: bool,
     path: &'a [u8],
 }
 
-impl<'a> Group<'a> {
+impl<'a> CpuGroup<'a> {
     /// Reads `0::/path` (version 2) or `4:cpu,cpuacct:/path` (version 1).
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut parts = line.splitn(3, |&byte| byte == b':');

@@ -138,9 +138,9 @@ impl Platform for Native {
     fn shown<R>(slot: usize, look: impl FnOnce(&AtomicAddress<u8>) -> R) -> Option<R> {
         /// A cache line.
         #[repr(align(64))]
-        struct Row([AtomicAddress<u8>; Native::ROW]);
-        static ALL: [Row; Native::ROWS] =
-            [const { Row([const { AtomicAddress::null() }; Native::ROW]) }; Native::ROWS];
+        struct ShownLine([AtomicAddress<u8>; Native::ROW]);
+        static ALL: [ShownLine; Native::ROWS] =
+            [const { ShownLine([const { AtomicAddress::null() }; Native::ROW]) }; Native::ROWS];
         Some(look(&ALL.get(slot / Native::ROW)?.0[slot % Native::ROW]))
     }
 

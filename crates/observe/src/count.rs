@@ -3,9 +3,9 @@
 use crate::Segment;
 use crate::control::MOST;
 use crate::layout::{
-    CLASSES, DEPTH, Histogram, Kind, LOCKS, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT, PIECES,
-    PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS, Thread, UNKNOWN, WAYS,
-    is_owner, owner, owner_at,
+    CLASSES, DEPTH, Histogram, LOCKS, LockKind, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT,
+    PIECES, PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS, Thread, UNKNOWN,
+    WAYS, is_owner, owner, owner_at,
 };
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -222,10 +222,17 @@ impl Segment {
     /// Counts that `count` threads had to wait for a lock. `place` is the index of the lock's rule in the process's
     /// table of locks.
     pub fn arrived(&self, lock: u64, place: u32, now_ns: u64, count: u64) {
-        self.arrived_at(lock, Kind::Mutex, place, now_ns, count);
+        self.arrived_at(lock, LockKind::Mutex, place, now_ns, count);
     }
 
-    pub(crate) fn arrived_at(&self, lock: u64, kind: Kind, place: u32, now_ns: u64, count: u64) {
+    pub(crate) fn arrived_at(
+        &self,
+        lock: u64,
+        kind: LockKind,
+        place: u32,
+        now_ns: u64,
+        count: u64,
+    ) {
         let now_ms = now_ns / 1_000_000;
         let at = self.record_of(lock, now_ms);
         let Some(record) = self.record(at) else { return };

@@ -170,7 +170,7 @@ pub const fn owner_at(lock: u64) -> usize {
 /// The kind of lock that a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
-pub enum Kind {
+pub enum LockKind {
     /// A mutex.
     #[default]
     Mutex = 0,
@@ -288,7 +288,7 @@ pub struct Record {
     pub place: AtomicU32,
     /// In the record of a place: the number of locks whose records were added to it.
     pub locks: AtomicU32,
-    /// A [`Kind`]'s number.
+    /// A [`LockKind`]'s number.
     pub kind: AtomicU32,
     /// Semaphores: the thread that last began to wait.
     pub waiter: AtomicU32,

@@ -34,4 +34,4 @@ mod semaphore;
 
 pub use count::{Blame, Wait, stack_hash};
 pub use segment::{About, Refused, Segment};
-pub use semaphore::{Held, Taken};
+pub use semaphore::{Taken, WaitedSemaphore};

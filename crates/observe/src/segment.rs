@@ -1,9 +1,9 @@
 //! Creates the segment, and assigns its records to locks.
 
 use crate::layout::{
-    ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, Kind, LENGTH, LOCKS, MAGIC,
-    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS, STACKS,
-    STACKS_AT, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
+    ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, LockKind,
+    MAGIC, MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS,
+    STACKS, STACKS_AT, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -266,7 +266,7 @@ impl Segment {
         }
         self.header().evicted.fetch_add(u64::from(!is_signal), Relaxed);
         record.destroyed.store(0, Relaxed);
-        record.kind.store(Kind::Mutex as u32, Relaxed);
+        record.kind.store(LockKind::Mutex as u32, Relaxed);
         record.tenants.fetch_add(1, Relaxed);
         self.keys()[at].store(next, Relaxed);
         true

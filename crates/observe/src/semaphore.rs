@@ -4,7 +4,7 @@
 
 use crate::Segment;
 use crate::layout::{
-    GONE, HEAD, Kind, LOCKS, Record, TAKER_WAYS, TAKERS, TAKERS_AT, TID_BITS, Taker, WHOLE,
+    GONE, HEAD, LOCKS, LockKind, Record, TAKER_WAYS, TAKERS, TAKERS_AT, TID_BITS, Taker, WHOLE,
     is_lock, record_at, taker_tag, taker_ways,
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ pub struct Taken {
 
 /// A semaphore with a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct WaitedSemaphore {
     /// Its address.
     pub semaphore: u64,
     /// Which of the locks that used that record it is: [`Record::tenants`].
@@ -96,7 +96,7 @@ impl Segment {
 
     /// A thread has to wait for the semaphore.
     pub fn semaphore_waits(&self, semaphore: u64, now_ns: u64, tid: u32) {
-        self.arrived_at(semaphore, Kind::Semaphore, 0, now_ns, 1);
+        self.arrived_at(semaphore, LockKind::Semaphore, 0, now_ns, 1);
         if let Some(record) = self.known(semaphore) {
             record.waiter.store(tid, Relaxed);
         }
@@ -124,7 +124,7 @@ impl Segment {
 
     /// Is it the record of a semaphore that isn't a lock?
     pub(crate) fn is_signal(record: &Record) -> bool {
-        record.kind.load(Relaxed) == Kind::Semaphore as u32
+        record.kind.load(Relaxed) == LockKind::Semaphore as u32
             && !is_lock(
                 record.releases.load(Relaxed),
                 record.signals.load(Relaxed),
@@ -133,17 +133,17 @@ impl Segment {
     }
 
     /// The semaphores with waiters. Only reads.
-    pub fn waited_for(&self) -> impl Iterator<Item = Held> {
+    pub fn waited_for(&self) -> impl Iterator<Item = WaitedSemaphore> {
         (0..LOCKS).filter_map(|index| self.held_at(index))
     }
 
     /// Does the same thread still hold it while another one waits? Only reads.
-    pub fn is_still(&self, held: &Held) -> bool {
+    pub fn is_still(&self, held: &WaitedSemaphore) -> bool {
         let now = self.find(held.semaphore).and_then(|index| self.held_at(index));
         now.is_some_and(|now| (now.holder, now.since_ns) == (held.holder, held.since_ns))
     }
 
-    fn held_at(&self, index: usize) -> Option<Held> {
+    fn held_at(&self, index: usize) -> Option<WaitedSemaphore> {
         let semaphore = self.keys()[index].load(Relaxed);
         // A record without memory must not be looked at.
         let is_there = [HEAD, WHOLE].contains(&self.memory(index).load(Relaxed));
@@ -153,12 +153,14 @@ impl Segment {
         // SAFETY: its head is populated.
         let record: &Record = unsafe { self.at(record_at(index)) };
         let since_ns = record.blocked_since_ns.load(Relaxed);
-        (since_ns != 0 && record.kind.load(Relaxed) == Kind::Semaphore as u32).then(|| Held {
-            semaphore,
-            tenant: record.tenants.load(Relaxed),
-            holder: self.taker(semaphore).map_or(0, |taken| taken.tid),
-            waiter: record.waiter.load(Relaxed),
-            since_ns,
+        (since_ns != 0 && record.kind.load(Relaxed) == LockKind::Semaphore as u32).then(|| {
+            WaitedSemaphore {
+                semaphore,
+                tenant: record.tenants.load(Relaxed),
+                holder: self.taker(semaphore).map_or(0, |taken| taken.tid),
+                waiter: record.waiter.load(Relaxed),
+                since_ns,
+            }
         })
     }
 }
@@ -215,9 +217,12 @@ mod tests {
         segment.semaphore_waits(64, 2_000_000, 8);
         assert_eq!(segment.waited_for().count(), 0);
         segment.blocks(64, 2_000_000, 1, 0);
-        let held = Held { semaphore: 64, tenant: 0, holder: 7, waiter: 8, since_ns: 2_000_000 };
+        let held =
+            WaitedSemaphore { semaphore: 64, tenant: 0, holder: 7, waiter: 8, since_ns: 2_000_000 };
         assert_eq!(segment.waited_for().collect::<Vec<_>>(), [held]);
-        assert!(segment.is_still(&held) && !segment.is_still(&Held { holder: 9, ..held }));
+        assert!(
+            segment.is_still(&held) && !segment.is_still(&WaitedSemaphore { holder: 9, ..held })
+        );
         let since = segment.blocked_since(64);
         assert_eq!((since, segment.waited_for().count()), (2_000_000, 0));
         segment.blocked_from(

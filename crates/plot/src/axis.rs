@@ -9,14 +9,14 @@ pub type Show = fn(f64) -> String;
 #[derive(Clone, Debug)]
 pub struct Axis {
     name: String,
-    kind: Kind,
+    kind: ScaleKind,
     show: Show,
     ends: Option<(f64, f64)>,
     ticks: Option<Vec<f64>>,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ScaleKind {
     Linear,
     Log,
     /// Shares from 0 to 1, in this many steps. Each step leaves a tenth of the values above it.
@@ -27,12 +27,12 @@ enum Kind {
 impl Axis {
     /// An axis on which equal differences have equal lengths.
     pub fn linear(name: impl Into<String>, show: Show) -> Axis {
-        Axis { name: name.into(), kind: Kind::Linear, show, ends: None, ticks: None }
+        Axis { name: name.into(), kind: ScaleKind::Linear, show, ends: None, ticks: None }
     }
 
     /// An axis on which equal ratios have equal lengths. A 0 is drawn at the low end, behind a break.
     pub fn log(name: impl Into<String>, show: Show) -> Axis {
-        Axis { kind: Kind::Log, ..Self::linear(name, show) }
+        Axis { kind: ScaleKind::Log, ..Self::linear(name, show) }
     }
 
     /// Logarithmic if `log` is set.
@@ -42,12 +42,12 @@ impl Axis {
 
     /// Shares of a distribution, from 0 to 1: 90 %, 99 %, 99.9 % are equally far apart.
     pub fn nines(steps: u8) -> Axis {
-        Axis { kind: Kind::Nines(steps), ..Self::linear("", percent) }
+        Axis { kind: ScaleKind::Nines(steps), ..Self::linear("", percent) }
     }
 
     /// An axis with names at the positions 0, 1, ...
     pub fn names(name: impl Into<String>, names: Vec<String>) -> Axis {
-        Axis { kind: Kind::Names(names), ..Self::linear(name, |value| value.to_string()) }
+        Axis { kind: ScaleKind::Names(names), ..Self::linear(name, |value| value.to_string()) }
     }
 
     /// Fixes the ends of the axis, whatever is drawn.
@@ -69,7 +69,7 @@ impl Axis {
     /// The axis's title.
     pub(crate) fn title(&self) -> String {
         match (&self.kind, self.name.is_empty()) {
-            (Kind::Log, false) => format!("{} (logarithmic)", self.name),
+            (ScaleKind::Log, false) => format!("{} (logarithmic)", self.name),
             _ => self.name.clone(),
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Scale<'a> {
     /// A scale around values that are exact, such as numbers of threads.
     pub(crate) fn across(axis: &'a Axis, values: impl Iterator<Item = f64> + Clone) -> Scale<'a> {
         let mut scale = Scale::of(axis, values.clone());
-        if matches!(axis.kind, Kind::Linear) && axis.ends.is_none() {
+        if matches!(axis.kind, ScaleKind::Linear) && axis.ends.is_none() {
             let (low, high) = ends(values.clone());
             let margin = ((high - low) * 0.02).max(high.abs() * 1e-3).max(1e-9);
             (scale.low, scale.high) = (low - margin, high + margin);
@@ -123,12 +123,12 @@ impl<'a> Scale<'a> {
     pub(crate) fn of(axis: &'a Axis, values: impl Iterator<Item = f64> + Clone) -> Scale<'a> {
         let (least, most) = ends(values.clone());
         // If no value is above 0, there are no logarithms.
-        let log = matches!(axis.kind, Kind::Log) && most > 0.0;
+        let log = matches!(axis.kind, ScaleKind::Log) && most > 0.0;
         let mut scale = Scale { axis, low: 0.0, high: 1.0, log, zero: false, few: None };
         (scale.low, scale.high) = match (&axis.kind, axis.ends) {
             (_, Some(ends)) => ends,
-            (Kind::Names(names), _) => (-0.5, names.len() as f64 - 0.5),
-            (Kind::Nines(steps), _) => (0.0, 1.0 - 10f64.powi(-i32::from(*steps))),
+            (ScaleKind::Names(names), _) => (-0.5, names.len() as f64 - 0.5),
+            (ScaleKind::Nines(steps), _) => (0.0, 1.0 - 10f64.powi(-i32::from(*steps))),
             _ if log => {
                 scale.zero = least <= 0.0;
                 let (low, high) = ends(values.filter(|value| *value > 0.0));
@@ -152,7 +152,7 @@ impl<'a> Scale<'a> {
     /// The position of a value, from 0 to 1.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = match self.axis.kind {
-            Kind::Nines(steps) => nines(value) / f64::from(steps),
+            ScaleKind::Nines(steps) => nines(value) / f64::from(steps),
             _ if self.log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
             _ => (value - self.low) / (self.high - self.low),
         };
@@ -163,14 +163,14 @@ impl<'a> Scale<'a> {
     pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
         let values = match (&self.axis.ticks, &self.axis.kind) {
             (Some(ticks), _) => ticks.clone(),
-            (_, Kind::Names(names)) => {
+            (_, ScaleKind::Names(names)) => {
                 return names
                     .iter()
                     .enumerate()
                     .map(|(n, name)| (n as f64, name.clone()))
                     .collect();
             }
-            (_, Kind::Nines(steps)) => {
+            (_, ScaleKind::Nines(steps)) => {
                 let nines = (1..=*steps).map(|n| 1.0 - 10f64.powi(-i32::from(n)));
                 [0.0, 0.5].into_iter().chain(nines).collect()
             }
@@ -209,7 +209,7 @@ impl<'a> Scale<'a> {
     /// lines.
     pub(crate) fn placed(&self, room: f64) -> Vec<(f64, Option<(usize, String)>)> {
         let ticks = self.ticks();
-        let is_named = matches!(self.axis.kind, Kind::Names(_));
+        let is_named = matches!(self.axis.kind, ScaleKind::Names(_));
         let mut free = [f64::NEG_INFINITY; 3];
         let lines = if is_named { 3 } else { 1 };
         let place = |(value, name): (f64, String)| {

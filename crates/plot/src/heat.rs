@@ -5,7 +5,7 @@ use crate::head::{Head, Look, Style};
 
 /// A step of the colour scale.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct ColourStep {
     /// The name in the key.
     pub name: &'static str,
     /// The field's colour.
@@ -40,7 +40,7 @@ pub struct Heat {
     /// The head above all tables; its key shows the steps.
     pub head: Head,
     /// The colour scale.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ColourStep>,
     /// Ordered from left to right, then down.
     pub blocks: Vec<HeatBlock>,
 }
@@ -56,7 +56,7 @@ impl Heat {
     /// Draws the tables.
     pub fn svg(&self) -> String {
         let mut head = self.head.clone();
-        let key = |step: &Step| (step.name.to_owned(), Style::ink(step.paper, Look::Bars));
+        let key = |step: &ColourStep| (step.name.to_owned(), Style::ink(step.paper, Look::Bars));
         head.key = self.steps.iter().map(key).collect();
         let placed = head.placed();
         let rows: Vec<&[HeatBlock]> = self.blocks.chunks(2).collect();
@@ -80,7 +80,7 @@ impl HeatBlock {
         HEAD + self.rows.len() as f64 * ROW + FOOT
     }
 
-    fn draw(&self, canvas: &Canvas<'_>, (left, top): (f64, f64), wide: f64, steps: &[Step]) {
+    fn draw(&self, canvas: &Canvas<'_>, (left, top): (f64, f64), wide: f64, steps: &[ColourStep]) {
         let names = self.rows.iter().map(|(name, _)| name).chain([&self.down]);
         let names = names.map(|name| width(name, NORMAL)).fold(0.0, f64::max) + 12.0;
         let field = (wide - names) / self.columns.len().max(1) as f64;
@@ -100,7 +100,7 @@ impl HeatBlock {
             canvas.text(name, (from - 12.0, y + ROW / 2.0), pen);
             for (n, shown) in fields.iter().enumerate() {
                 let Some((step, text)) = shown else { continue };
-                let (x, Step { paper, ink, .. }) = (from + n as f64 * field, steps[*step]);
+                let (x, ColourStep { paper, ink, .. }) = (from + n as f64 * field, steps[*step]);
                 canvas.block((x, y), (x + field - 2.0, y + ROW - 2.0), paper);
                 let pen = Pen::new(NORMAL, ink, Side::Middle);
                 canvas.text(text, (x + field / 2.0 - 1.0, y + ROW / 2.0), pen);

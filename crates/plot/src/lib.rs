@@ -24,6 +24,6 @@ pub use axis::{Axis, Show, far_apart};
 pub use canvas::Ink;
 pub use curves::{Curves, Note, Panel, Range, Series};
 pub use head::{Head, Look, Style};
-pub use heat::{Field, Heat, HeatBlock, Step};
-pub use rows::{Block, Cell, Column, Group, Mark, Row, Rows, Rule};
+pub use heat::{ColourStep, Field, Heat, HeatBlock};
+pub use rows::{Block, Cell, Column, ColumnLine, Group, Mark, Row, Rows};
 pub use terminal::terminal;

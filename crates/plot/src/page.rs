@@ -40,7 +40,7 @@ pub fn figure(svg: &str, caption: impl Render) -> Markup {
 
 /// A row of a table.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct TableRow {
     /// The cells, as HTML.
     pub cells: Vec<Markup>,
     /// Is it highlighted?
@@ -49,11 +49,11 @@ pub struct Row {
     pub first: bool,
 }
 
-impl Row {
+impl TableRow {
     /// A row of text cells.
-    pub fn of<T: Render>(cells: impl IntoIterator<Item = T>) -> Row {
+    pub fn of<T: Render>(cells: impl IntoIterator<Item = T>) -> TableRow {
         let cells = cells.into_iter().map(|cell| cell.render()).collect();
-        Row { cells, chosen: false, first: false }
+        TableRow { cells, chosen: false, first: false }
     }
 }
 
@@ -63,7 +63,7 @@ pub fn table<T: Render>(
     header: impl IntoIterator<Item = T>,
     words: usize,
     ends_in_words: bool,
-    rows: impl IntoIterator<Item = Row>,
+    rows: impl IntoIterator<Item = TableRow>,
 ) -> Markup {
     let header: Vec<Markup> = header.into_iter().map(|cell| cell.render()).collect();
     let class = |at: usize| {
@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_page_has_its_parts_and_needs_nothing_else() {
-        let rows = [Row::of(["a<b", "1"]), Row { chosen: true, ..Row::of(["c", "2"]) }];
+        let rows =
+            [TableRow::of(["a<b", "1"]), TableRow { chosen: true, ..TableRow::of(["c", "2"]) }];
         let body = html! {
             h1 { "title " (tag("emulated", "slowed")) }
             (warning("mind"))

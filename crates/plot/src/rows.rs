@@ -7,7 +7,7 @@ use crate::head::Head;
 
 /// The kind of a mark.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum MarkKind {
     Bar,
     Span(f64),
     Dot(usize),
@@ -21,43 +21,43 @@ enum Kind {
 pub struct Mark {
     at: f64,
     ink: Ink,
-    kind: Kind,
+    kind: MarkKind,
 }
 
 impl Mark {
     /// A bar from the start of the axis.
     pub const fn bar(to: f64, ink: Ink) -> Mark {
-        Mark { at: to, ink, kind: Kind::Bar }
+        Mark { at: to, ink, kind: MarkKind::Bar }
     }
 
     /// A line between two values.
     pub const fn span(from: f64, to: f64, ink: Ink) -> Mark {
-        Mark { at: from, ink, kind: Kind::Span(to) }
+        Mark { at: from, ink, kind: MarkKind::Span(to) }
     }
 
     /// A filled mark of this shape. Beyond the end of the axis, it becomes an arrow.
     pub const fn dot(at: f64, shape: usize, ink: Ink) -> Mark {
-        Mark { at, ink, kind: Kind::Dot(shape) }
+        Mark { at, ink, kind: MarkKind::Dot(shape) }
     }
 
     /// An open mark.
     pub const fn ring(at: f64, ink: Ink) -> Mark {
-        Mark { at, ink, kind: Kind::Ring }
+        Mark { at, ink, kind: MarkKind::Ring }
     }
 
     /// A stroke across the row.
     pub const fn stop(at: f64, ink: Ink) -> Mark {
-        Mark { at, ink, kind: Kind::Stop }
+        Mark { at, ink, kind: MarkKind::Stop }
     }
 
     /// One of the values whose median a bar shows.
     pub const fn round(at: f64) -> Mark {
-        Mark { at, ink: Ink::TEXT, kind: Kind::Round }
+        Mark { at, ink: Ink::TEXT, kind: MarkKind::Round }
     }
 
     fn values(&self) -> [f64; 2] {
         match self.kind {
-            Kind::Span(to) => [self.at, to],
+            MarkKind::Span(to) => [self.at, to],
             _ => [self.at, self.at],
         }
     }
@@ -106,7 +106,7 @@ pub struct Group {
 
 /// A line through a whole column.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct ColumnLine {
     /// Its value.
     pub at: f64,
     /// The name at its upper end.
@@ -125,7 +125,7 @@ pub struct Column {
     /// The headings of the words after the marks.
     pub heads: Vec<String>,
     /// Lines through all rows.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ColumnLine>,
 }
 
 impl Column {
@@ -329,16 +329,16 @@ impl Frame<'_> {
         for mark in &cell.marks {
             let (x, ink) = (self.x(mark.at), mark.ink);
             match mark.kind {
-                Kind::Bar => canvas.block((self.left, y - 7.0), (x, y + 7.0), ink),
-                Kind::Span(to) => canvas.line(&[(x, y), (self.x(to), y)], ink, 2, 0),
-                Kind::Dot(_) if !self.scale.holds(mark.at) => {
+                MarkKind::Bar => canvas.block((self.left, y - 7.0), (x, y + 7.0), ink),
+                MarkKind::Span(to) => canvas.line(&[(x, y), (self.x(to), y)], ink, 2, 0),
+                MarkKind::Dot(_) if !self.scale.holds(mark.at) => {
                     let to_right = x > f64::midpoint(self.left, self.right);
                     canvas.arrow((x, y), to_right, ink);
                 }
-                Kind::Dot(shape) => canvas.mark(shape, (x, y), 4.0, ink),
-                Kind::Ring => canvas.ring((x, y), 4.0, ink, 2),
-                Kind::Stop => canvas.line(&[(x, y - 8.0), (x, y + 8.0)], ink, 2, 0),
-                Kind::Round => canvas.ring((x, y), 2.5, ink, 1),
+                MarkKind::Dot(shape) => canvas.mark(shape, (x, y), 4.0, ink),
+                MarkKind::Ring => canvas.ring((x, y), 4.0, ink, 2),
+                MarkKind::Stop => canvas.line(&[(x, y - 8.0), (x, y + 8.0)], ink, 2, 0),
+                MarkKind::Round => canvas.ring((x, y), 2.5, ink, 1),
             }
         }
         for (text, x) in cell.words.iter().zip(&self.words) {
@@ -368,7 +368,7 @@ mod tests {
         let row = Row { name: "a-lock::of<a very long name> ".repeat(3), cells: vec![cell] };
         let mut column =
             Column::new("throughput", Axis::log("op/s", number).within(0.5, 8.0), &["rate"]);
-        column.rules = vec![Rule { at: 4.0, name: "SLO".into(), ink: Ink::ALARM }];
+        column.rules = vec![ColumnLine { at: 4.0, name: "SLO".into(), ink: Ink::ALARM }];
         let empty = Row { name: "none".into(), cells: vec![Cell::default()] };
         let group = |title: &str, row| Group { title: title.into(), rows: vec![row] };
         let chart = Rows {

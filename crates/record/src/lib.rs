@@ -32,4 +32,4 @@ pub mod trace;
 mod writer;
 
 pub use file::Refused;
-pub use writer::{About, Sample, Slot, Writer};
+pub use writer::{About, Execution, Slot, Writer};

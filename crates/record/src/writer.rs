@@ -40,7 +40,7 @@ pub struct Slot(pub u8);
 
 /// One execution of an epoch.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct Execution {
     /// How long it took, ns.
     pub latency_ns: u64,
     /// What it was allowed to take, ns.
@@ -53,7 +53,7 @@ pub struct Sample {
     pub class: u8,
 }
 
-impl Sample {
+impl Execution {
     /// Was it slower than its SLO?
     pub fn is_violation(&self) -> bool {
         self.latency_ns > self.slo_ns
@@ -118,7 +118,7 @@ impl Mapped<Header> {
     }
 
     /// Records one execution, which ended at `now_ns` of `CLOCK_MONOTONIC`; `false` if there is no room on the disk.
-    pub fn record(&self, slot: Slot, sample: &Sample, now_ns: u64) -> bool {
+    pub fn record(&self, slot: Slot, sample: &Execution, now_ns: u64) -> bool {
         let class = usize::from(sample.class).min(CLASSES - 1);
         let head = self.head(slot);
         let Some(block) = self.block(head, slot, class) else { return false };

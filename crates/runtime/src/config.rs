@@ -144,7 +144,7 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
     let (lock, rules) = halves(words);
     let default = parse(lock, TUNING).unwrap_or_else(|bad| {
         complain(bad);
-        Lock::GLIBC
+        ChosenLock::GLIBC
     });
     let before = policy::current().map_or(&Order::NOBODY, |table| &table.order);
     // SAFETY: as above. Places that no rule of this table names get the default.
@@ -242,24 +242,24 @@ impl<'a> Bad<'a> {
 
 /// A lock that a specification names.
 #[derive(Clone, Copy)]
-struct Lock {
+struct ChosenLock {
     policy: Policy,
     /// Its entry in the catalogue, if it is a textbook lock.
     entry: Option<&'static Entry>,
 }
 
-impl Lock {
+impl ChosenLock {
     const GLIBC: Self = Self { policy: Policy::new(How::Glibc, TUNING), entry: None };
 }
 
 /// Parses a rule. One bad part makes the whole rule bad.
-fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, Lock), Bad<'static>> {
+fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, ChosenLock), Bad<'static>> {
     let (target, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
     Ok((target, parse(spec, TUNING).map_err(|_| Bad::Rule(rule))?))
 }
 
 /// Parses `NAME[:key=value,...]`.
-fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
+fn parse(spec: &[u8], mut tuning: Tuning) -> Result<ChosenLock, Bad<'_>> {
     let text = core::str::from_utf8(spec).map_err(|_| Bad::Name(spec))?;
     let spec = Spec::parse(text).map_err(|bad| match bad.why {
         Why::Name => Bad::Name(bad.name.as_bytes()),
@@ -270,7 +270,7 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
             Bad::Option(piece.as_bytes(), bad.name.as_bytes())
         }
     })?;
-    let Some(entry) = spec.entry else { return Ok(Lock::GLIBC) };
+    let Some(entry) = spec.entry else { return Ok(ChosenLock::GLIBC) };
     let unknown = Bad::Name(spec.name.as_bytes());
     let how = match entry.kind {
         Kind::Front => {
@@ -288,7 +288,7 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
         tuning.set(option.key, value);
     }
     let entry = (entry.kind == Kind::Whole).then_some(entry);
-    Ok(Lock { policy: Policy::new(how, tuning), entry })
+    Ok(ChosenLock { policy: Policy::new(how, tuning), entry })
 }
 
 /// The name in the catalogue that is closest to `name`.

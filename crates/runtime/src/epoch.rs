@@ -28,7 +28,7 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_native::place;
-use lockwright_record::Sample;
+use lockwright_record::Execution;
 use lockwright_record::epochs::{Own, Windows};
 
 /// How deep a thread's epochs can be nested; epochs beyond that depth count as part of the innermost one.
@@ -364,7 +364,7 @@ fn set(own: &Own, feedback: Feedback) {
 fn tell(id: u32, latency_ns: u64, slo_ns: u64, window_ns: u32, next_window_ns: u32) {
     let class = place::here().class.0;
     if let Some(watcher) = watch::epochs() {
-        (watcher.ended)(id, &Sample { latency_ns, slo_ns, window_ns, next_window_ns, class });
+        (watcher.ended)(id, &Execution { latency_ns, slo_ns, window_ns, next_window_ns, class });
     }
 }
 

@@ -37,7 +37,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use lockwright_locks::amp::feedback::Percentile;
 use objects::{Pin, key, next, remember};
-use patch::{Lock, patch};
+use patch::{WriterLock, patch};
 
 /// Room for this many functions.
 const FUNCTIONS: usize = 32;
@@ -85,11 +85,11 @@ struct Store {
     functions: [Option<Function>; FUNCTIONS],
 }
 
-struct Shared(UnsafeCell<Store>);
+struct StoreCell(UnsafeCell<Store>);
 // SAFETY: written by `load`, once, before `ON`; read after that.
-unsafe impl Sync for Shared {}
-static STORE: Shared =
-    Shared(UnsafeCell::new(Store { text: [0; TEXT], functions: [None; FUNCTIONS] }));
+unsafe impl Sync for StoreCell {}
+static STORE: StoreCell =
+    StoreCell(UnsafeCell::new(Store { text: [0; TEXT], functions: [None; FUNCTIONS] }));
 /// Is there any function?
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -251,7 +251,7 @@ fn pass(now: &Generation) {
         }
         object::each(|_, _| {
             // In here nobody loads anything. (We never take the two locks in the other order.)
-            let _lock = Lock::take();
+            let _lock = WriterLock::take();
             // SAFETY: one thread at a time, by the lock. Unloaded code runs no more, and nobody calls it.
             unsafe { trampoline::reclaim(|target| !object::is_code(target)) };
             false

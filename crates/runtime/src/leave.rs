@@ -219,9 +219,9 @@ pub(crate) fn on_word<R>(mutex: &Mutex, run: impl FnOnce() -> R) -> R {
 }
 
 /// A mutex that is released if the thread is torn away.
-struct Held<'a>(&'a Mutex, &'a Tuning);
+struct HeldMutex<'a>(&'a Mutex, &'a Tuning);
 
-impl Wait for Held<'_> {
+impl Wait for HeldMutex<'_> {
     fn leave(&self) {
         front::unlock_slow(self.0.parts(), self.1);
     }
@@ -233,6 +233,6 @@ pub(crate) fn held_back(mutex: &Mutex, tuning: &Tuning, acquire: impl FnOnce()) 
     let kind = hold_back_cancellation();
     acquire();
     if kind != DEFERRED {
-        guarded(&Held(mutex, tuning), || let_cancellation_in(kind));
+        guarded(&HeldMutex(mutex, tuning), || let_cancellation_in(kind));
     }
 }

@@ -49,11 +49,11 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 /// Nobody has looked yet.
 static IS_NEW: AtomicBool = AtomicBool::new(true);
 /// Memory to read into.
-static ROOM: Shared = Shared(UnsafeCell::new(Room::new()));
+static ROOM: RoomCell = RoomCell(UnsafeCell::new(Room::new()));
 
-struct Shared(UnsafeCell<Room>);
+struct RoomCell(UnsafeCell<Room>);
 // SAFETY: only the thread that has set LOOKING uses it.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for RoomCell {}
 
 /// Called by the constructor.
 pub(crate) fn begin() {

@@ -105,7 +105,7 @@ struct Rela {
 }
 
 #[repr(C)]
-struct Symbol {
+struct DynamicEntry {
     name: u32,
     info: u8,
     other: u8,
@@ -186,7 +186,7 @@ pub(crate) fn says_paths(dynamic: *const c_void, old: bool) -> bool {
 
 /// What kind of word a relocation fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RelocationKind {
     /// A slot of the procedure linkage table; possibly not bound yet.
     Jump,
     /// A slot of the global offset table: called, or taken as an address.
@@ -197,7 +197,7 @@ pub(crate) enum Kind {
 
 /// A word that the dynamic linker fills with a symbol's address.
 pub(crate) struct Word<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RelocationKind,
     pub(crate) slot: &'a AtomicUsize,
     pub(crate) name: &'a CStr,
     /// The version that the reference asks for.
@@ -276,7 +276,7 @@ impl Object {
         const R_64: u32 = 1;
         const R_GLOB_DAT: u32 = 6;
         const R_JUMP_SLOT: u32 = 7;
-        let symbols: *const Symbol = self.table(DT_SYMTAB);
+        let symbols: *const DynamicEntry = self.table(DT_SYMTAB);
         let strings: *const c_char = self.table(DT_STRTAB);
         if symbols.is_null() || strings.is_null() {
             return;
@@ -292,9 +292,9 @@ impl Object {
                 unsafe { core::slice::from_raw_parts(relocations, size / size_of::<Rela>()) };
             for relocation in relocations {
                 let kind = match relocation.info as u32 {
-                    R_JUMP_SLOT => Kind::Jump,
-                    R_GLOB_DAT => Kind::Global,
-                    R_64 if relocation.addend == 0 => Kind::Data,
+                    R_JUMP_SLOT => RelocationKind::Jump,
+                    R_GLOB_DAT => RelocationKind::Global,
+                    R_64 if relocation.addend == 0 => RelocationKind::Data,
                     _ => continue,
                 };
                 let index = (relocation.info >> 32) as usize;
@@ -335,7 +335,7 @@ impl Object {
     /// Calls `body` for each symbol that the object defines in a version: name, version, and the word that says where
     /// it lies, as a distance from the object's base.
     pub(crate) fn definitions(&self, mut body: impl FnMut(&CStr, &CStr, &AtomicUsize)) {
-        let symbols: *const Symbol = self.table(DT_SYMTAB);
+        let symbols: *const DynamicEntry = self.table(DT_SYMTAB);
         let strings: *const c_char = self.table(DT_STRTAB);
         let versions: *const u16 = self.table(DT_VERSYM);
         if symbols.is_null() || strings.is_null() || versions.is_null() {
@@ -362,9 +362,9 @@ impl Object {
 
     /// Where the object's symbols lie, and what protects them.
     pub(crate) fn symbol_pages(&self) -> Option<(core::ops::Range<usize>, c_int)> {
-        let start = self.table::<Symbol>(DT_SYMTAB).addr();
+        let start = self.table::<DynamicEntry>(DT_SYMTAB).addr();
         let words = start & !(PAGE - 1)
-            ..(start + self.symbols() * size_of::<Symbol>()).next_multiple_of(PAGE);
+            ..(start + self.symbols() * size_of::<DynamicEntry>()).next_multiple_of(PAGE);
         let mut loads = self.headers().iter().filter(|header| header.p_type == libc::PT_LOAD);
         let load = loads.find(|header| range(self.base, header).contains(&start))?;
         let flag = |flag, is| if load.p_flags & flag != 0 { is } else { 0 };

@@ -54,11 +54,15 @@ struct Said {
     lock_len: usize,
 }
 
-struct Spec(UnsafeCell<Said>);
+struct SaidCell(UnsafeCell<Said>);
 // SAFETY: written by the constructor.
-unsafe impl Sync for Spec {}
-static SPEC: Spec =
-    Spec(UnsafeCell::new(Said { folder: [0; 4096], folder_len: 0, lock: [0; 128], lock_len: 0 }));
+unsafe impl Sync for SaidCell {}
+static SPEC: SaidCell = SaidCell(UnsafeCell::new(Said {
+    folder: [0; 4096],
+    folder_len: 0,
+    lock: [0; 128],
+    lock_len: 0,
+}));
 
 /// The file's [`Order::base`]; null: none.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());

@@ -12,7 +12,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8};
 use lockwright_native::futex::{self, Clock};
-use lockwright_record::{About, Refused, Sample, Slot, Writer};
+use lockwright_record::{About, Execution, Refused, Slot, Writer};
 
 struct Store {
     dir: [u8; 4096],
@@ -24,11 +24,11 @@ struct Store {
     writer: Option<Writer>,
 }
 
-struct Shared(UnsafeCell<Store>);
+struct StoreCell(UnsafeCell<Store>);
 // SAFETY: the constructor writes everything except `writer`, before STATE leaves OFF. The thread that has made STATE BUSY
 // writes `writer`, which is read while STATE is OPEN.
-unsafe impl Sync for Shared {}
-static STORE: Shared = Shared(UnsafeCell::new(Store {
+unsafe impl Sync for StoreCell {}
+static STORE: StoreCell = StoreCell(UnsafeCell::new(Store {
     dir: [0; 4096],
     dir_len: 0,
     lock: [0; 128],
@@ -157,7 +157,7 @@ fn in_child() {
 /// Records one execution of the epoch `id`.
 #[cold]
 #[inline(never)]
-fn record(id: u32, sample: &Sample) {
+fn record(id: u32, sample: &Execution) {
     // SAFETY: the calling thread's own `errno`.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.

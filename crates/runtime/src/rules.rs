@@ -94,15 +94,15 @@ impl Order {
     }
 }
 
-struct Program {
+struct ProgramName {
     name: [u8; 256],
     len: usize,
 }
 
-struct Shared(UnsafeCell<Program>);
+struct NameCell(UnsafeCell<ProgramName>);
 // SAFETY: written by the thread that makes the first table with rules, before that table is published; read only by way of a table.
-unsafe impl Sync for Shared {}
-static PROGRAM: Shared = Shared(UnsafeCell::new(Program { name: [0; 256], len: 0 }));
+unsafe impl Sync for NameCell {}
+static PROGRAM: NameCell = NameCell(UnsafeCell::new(ProgramName { name: [0; 256], len: 0 }));
 
 /// Learns the program's name, before a table with rules is published.
 ///
@@ -118,7 +118,7 @@ pub(crate) unsafe fn prepare() {
     }
 }
 
-fn load_program(program: &mut Program) {
+fn load_program(program: &mut ProgramName) {
     let mut path = [0_u8; 4096];
     let name = if access::now() == Access::All {
         files::program(&mut path)

@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8};
-use lockwright_record::Sample;
+use lockwright_record::Execution;
 use lockwright_record::trace::What;
 
 // Who watches. In assembly, because reaching a Rust static would take one more load.
@@ -356,7 +356,7 @@ pub(crate) enum Rehearsal {
 /// What a watcher of epochs does.
 pub(crate) struct Epochs {
     /// One execution of the epoch with this number has ended.
-    pub(crate) ended: fn(u32, &Sample),
+    pub(crate) ended: fn(u32, &Execution),
     /// The name or the percentile of the epoch with this number has changed.
     pub(crate) changed: fn(u32),
 }

@@ -51,7 +51,7 @@ impl Plan {
 
 /// The first line of a shard's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct ShardHeader {
     format: u32,
     /// The program's name, as users call it.
     pub(crate) program: String,
@@ -67,7 +67,7 @@ pub struct Header {
     pub(crate) machine: String,
 }
 
-impl Header {
+impl ShardHeader {
     /// The header of a shard made by this build.
     pub(crate) fn new(plan: &Plan, shard: Shard, machine: String) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl Header {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line<'a> {
+struct ResultLine<'a> {
     job: String,
     #[serde(borrow)]
     result: &'a RawValue,
@@ -165,7 +165,7 @@ pub(crate) type Known = BTreeMap<String, String>;
 
 /// The contents of a shard's file.
 pub(crate) struct Contents {
-    pub(crate) header: Header,
+    pub(crate) header: ShardHeader,
     pub(crate) known: Known,
     /// Bytes up to the end of the last complete line.
     sound: u64,
@@ -209,13 +209,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Option<Contents>, Error> {
     };
     let mut lines = text.lines().enumerate();
     let Some((_, first)) = lines.next() else { return Ok(None) };
-    let header: Header = serde_json::from_str(first).map_err(|_| damaged(1))?;
+    let header: ShardHeader = serde_json::from_str(first).map_err(|_| damaged(1))?;
     if header.format != FORMAT || Shard::new(header.shard, header.of).is_none() {
         return Err(damaged(1));
     }
     let mut known = Known::new();
     for (number, line) in lines {
-        let line: Line<'_> = serde_json::from_str(line).map_err(|_| damaged(number + 1))?;
+        let line: ResultLine<'_> = serde_json::from_str(line).map_err(|_| damaged(number + 1))?;
         add(&mut known, line.job, line.result.get(), path, None)?;
     }
     Ok(Some(Contents { header, known, sound: sound as u64 }))
@@ -278,10 +278,10 @@ pub(crate) struct Appended {
 impl Appended {
     /// Creates a file, or opens an existing one and reads its header and results.
     pub(crate) fn open(
-        header: &Header,
+        header: &ShardHeader,
         folder: &Path,
         resume: bool,
-    ) -> Result<(Self, Option<Header>, Known), Error> {
+    ) -> Result<(Self, Option<ShardHeader>, Known), Error> {
         let path = folder.join(header.name());
         let failed = |error: &io::Error| unwritable(&path, error);
         fs::create_dir_all(folder).map_err(|error| failed(&error))?;
@@ -355,7 +355,7 @@ impl Appended {
     }
 
     pub(crate) fn append(&mut self, job: &str, result: &RawValue) -> Result<(), Error> {
-        let line = Line { job: job.to_owned(), result };
+        let line = ResultLine { job: job.to_owned(), result };
         self.line(&serde_json::to_string(&line).expect("a text and JSON"))?;
         self.appended += 1;
         Ok(())

@@ -19,7 +19,7 @@ mod merge;
 mod session;
 mod words;
 
-pub use file::{Header, Plan};
+pub use file::{Plan, ShardHeader};
 pub use merge::{Merge, Merger};
 pub use session::{Done, Job, Session};
 pub use words::{Flags, stripped, words};

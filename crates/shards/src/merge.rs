@@ -1,6 +1,6 @@
 //! Merges the files of all shards.
 
-use crate::file::{Contents, Header, Known, add, read, unreadable};
+use crate::file::{Contents, Known, ShardHeader, add, read, unreadable};
 use crate::session::Merged;
 use crate::words::with_output;
 use crate::{Error, Plan, Session};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// All shards of one plan.
 #[derive(Debug)]
 pub struct Merge {
-    headers: BTreeMap<u32, Header>,
+    headers: BTreeMap<u32, ShardHeader>,
     folders: BTreeMap<u32, PathBuf>,
     known: Known,
     output: Option<PathBuf>,
@@ -147,7 +147,7 @@ impl Merge {
         self.output.as_deref()
     }
 
-    fn first(&self) -> &Header {
+    fn first(&self) -> &ShardHeader {
         self.headers.values().next().expect("a shard was found")
     }
 
@@ -171,7 +171,7 @@ impl Merge {
 
 impl Merger {
     /// May the header's words be used? Anyone could have written it.
-    fn check(self, file: &Path, header: &Header) -> Result<(), Error> {
+    fn check(self, file: &Path, header: &ShardHeader) -> Result<(), Error> {
         let shown = file.display();
         if header.program != self.program {
             return Err(Error::new(

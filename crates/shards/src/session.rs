@@ -1,6 +1,6 @@
 //! Where a command gets its results from.
 
-use crate::file::{Appended, Header, Known};
+use crate::file::{Appended, Known, ShardHeader};
 use crate::words::{joined, with_output};
 use crate::{Error, Shard};
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub struct Session {
     known: Known,
     file: Option<Mutex<Appended>>,
     /// The headers of all merged shards, or of the one shard that is kept.
-    headers: Vec<Header>,
+    headers: Vec<ShardHeader>,
     /// Set if all results come from merged shards.
     merged: Option<Merged>,
 }
@@ -54,7 +54,7 @@ impl Session {
         Self { shard: Shard::WHOLE, is_part: false, known, file: None, headers, merged: None }
     }
 
-    pub(crate) fn open(header: Header, folder: &Path, resume: bool) -> Result<Self, Error> {
+    pub(crate) fn open(header: ShardHeader, folder: &Path, resume: bool) -> Result<Self, Error> {
         let (file, begun, known) = Appended::open(&header, folder, resume)?;
         let (shard, file) = (header.shard(), Some(Mutex::new(file)));
         let mut headers = vec![header];
@@ -69,7 +69,7 @@ impl Session {
         Self { is_part: true, ..self }
     }
 
-    pub(crate) fn merged(headers: Vec<Header>, known: Known, merged: Merged) -> Self {
+    pub(crate) fn merged(headers: Vec<ShardHeader>, known: Known, merged: Merged) -> Self {
         let shard = Shard::WHOLE;
         Self { shard, is_part: false, known, file: None, headers, merged: Some(merged) }
     }

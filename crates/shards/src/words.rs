@@ -1,6 +1,6 @@
 //! The command line: the flags that divide an experiment into shards, and the command without those flags.
 
-use crate::{Error, Header, Plan, Session, Shard};
+use crate::{Error, Plan, Session, Shard, ShardHeader};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -40,7 +40,7 @@ impl Flags {
             return Err(Error::new(format!("{flag} needs a folder"), "add --output DIR"));
         };
         let shard = self.shard.unwrap_or(Shard::WHOLE);
-        let header = Header::new(plan, shard, machine());
+        let header = ShardHeader::new(plan, shard, machine());
         let session = Session::open(header, output, self.resume)?;
         // Without --shard, this process also makes the report.
         Ok(if self.shard.is_some() { session.of_a_part() } else { session })

@@ -28,7 +28,7 @@ use crate::explore::Explorer;
 use crate::futex::Futexes;
 use crate::lines::Lines;
 use crate::order::Orders;
-use crate::platform::{Row, Sim};
+use crate::platform::{ShownLine, Sim};
 use crate::power::Meters;
 use crate::product::Product;
 use crate::profile::Profile;
@@ -69,7 +69,7 @@ pub(crate) struct Engine {
     /// What locks note about themselves.
     pub(crate) memos: Box<[Memo<Sim>]>,
     /// The table in which readers show what they hold, once one does.
-    shown: Option<Box<[Row]>>,
+    shown: Option<Box<[ShownLine]>>,
     pub(crate) orders: Orders,
     pub(crate) rng: fastrand::Rng,
     pub(crate) timeline: Option<Timeline>,
@@ -153,8 +153,8 @@ impl Engine {
     }
 
     /// The table in which readers show what they hold.
-    pub(crate) fn shown(&mut self) -> &[Row] {
-        self.shown.get_or_insert_with(Row::all)
+    pub(crate) fn shown(&mut self) -> &[ShownLine] {
+        self.shown.get_or_insert_with(ShownLine::all)
     }
 
     /// The running thread.

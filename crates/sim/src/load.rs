@@ -19,7 +19,7 @@ mod setup;
 mod world;
 
 pub use setup::Setup;
-pub(crate) use world::World;
+pub(crate) use world::RunWorld;
 
 use crate::check::Violation;
 use crate::engine::{Ps, advance, engine, fail, on_its_own, ps};
@@ -84,7 +84,7 @@ struct Epoch {
 /// The calling thread.
 pub struct Me {
     number: u32,
-    world: Rc<World>,
+    world: Rc<RunWorld>,
     rng: RefCell<fastrand::Rng>,
     epochs: RefCell<Vec<Epoch>>,
     /// The current epoch's window, ns; outside epochs the largest window.

@@ -3,7 +3,7 @@
 use crate::engine::Tid;
 use crate::platform::Sim;
 use crate::product;
-use crate::readers::{self, Shared};
+use crate::readers::{self, SharedSections};
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Visitor};
@@ -145,7 +145,9 @@ impl LockSpec {
         match entry.kind {
             Kind::Front => visit_front::<Sim>(&mut making),
             Kind::Whole => visit_all::<Sim>(&mut making),
-            Kind::ReadWrite => return Box::new(Shared(readers::make::<Sim>(self, threads))),
+            Kind::ReadWrite => {
+                return Box::new(SharedSections(readers::make::<Sim>(self, threads)));
+            }
         }
         making.made.expect("every lock of the catalogue is visited")
     }

@@ -22,9 +22,9 @@ pub(crate) const LINE: Layout = match Layout::from_size_align(128, 128) {
 
 /// A row of the table of [`Platform::shown`]: one cache line.
 #[repr(align(128))]
-pub(crate) struct Row([SimCell<*mut u8>; Sim::ROW]);
+pub(crate) struct ShownLine([SimCell<*mut u8>; Sim::ROW]);
 
-impl Row {
+impl ShownLine {
     /// The whole table.
     pub(crate) fn all() -> Box<[Self]> {
         (0..Sim::ROWS)

@@ -144,9 +144,9 @@ pub(crate) fn make<P: Platform>(spec: &LockSpec, threads: usize) -> Box<dyn AnyR
 }
 
 /// A readers-writer lock as a lock of a run; sections that would use a mutex write.
-pub(crate) struct Shared(pub(crate) Box<dyn AnyReadWrite>);
+pub(crate) struct SharedSections(pub(crate) Box<dyn AnyReadWrite>);
 
-impl AnyLock for Shared {
+impl AnyLock for SharedSections {
     fn lock(&self, thread: Tid, _: u32) {
         self.0.write(thread);
     }
@@ -169,7 +169,7 @@ impl AnyLock for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedSections {
     fn drop(&mut self) {
         // SAFETY: its owner doesn't use it any more.
         unsafe { self.0.end() };

@@ -2,7 +2,7 @@
 
 use crate::check::Violation;
 use crate::engine::{Engine, with_engine};
-use crate::load::{Setup, Workload, World, time};
+use crate::load::{RunWorld, Setup, Workload, time};
 use crate::lock::LockSpec;
 use crate::outcome::{Collect, Outcome};
 use crate::profile::Profile;
@@ -118,7 +118,7 @@ impl Run {
         engine.timeline = self.timeline.map(|limit| Timeline::new(limit, from));
         let classes = self.profile.class.iter().map(|class| class.name.clone());
         let collect = Collect::new(classes, self.threads, self.samples);
-        let world = World::new(self.threads, self.seed, from, end, collect);
+        let world = RunWorld::new(self.threads, self.seed, from, end, collect);
         with_engine(&mut engine, |engine| {
             let mut setup = Setup {
                 engine,
@@ -138,7 +138,7 @@ impl Run {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts and times far below 2^52")]
-fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
+fn finish(engine: *mut Engine, world: Rc<RunWorld>, run: &Run) -> Outcome {
     // SAFETY: the run is over. Nobody else uses the machine until the locks end, and by then this reference is no
     // longer used.
     let e = unsafe { &mut *engine };

@@ -133,14 +133,14 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_record::{About, Sample, Writer};
+    use lockwright_record::{About, Execution, Writer};
     use std::os::unix::ffi::OsStrExt;
 
     const ABOUT: About<'_> =
         About { now_ns: 7, lock: b"asl", emulated: b"", command: b"./server --fast" };
 
-    fn sample(latency_ns: u64, class: u8) -> Sample {
-        Sample { latency_ns, slo_ns: 1000, window_ns: 16, next_window_ns: 8, class }
+    fn sample(latency_ns: u64, class: u8) -> Execution {
+        Execution { latency_ns, slo_ns: 1000, window_ns: 16, next_window_ns: 8, class }
     }
 
     #[test]

@@ -174,7 +174,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SymbolType {
     Code,
     Data,
     ThreadLocal,
@@ -185,7 +185,7 @@ pub(crate) enum Kind {
 pub(crate) struct Symbol {
     pub(crate) start: u64,
     size: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SymbolType,
     is_global: bool,
     pub(crate) name: String,
 }
@@ -209,9 +209,9 @@ impl Symbols {
         for object in files.iter().filter_map(|file| file.object()) {
             all.extend(object.symbols().chain(object.dynamic_symbols()).filter_map(|symbol| {
                 let kind = match symbol.kind() {
-                    SymbolKind::Text => Kind::Code,
-                    SymbolKind::Data => Kind::Data,
-                    SymbolKind::Tls => Kind::ThreadLocal,
+                    SymbolKind::Text => SymbolType::Code,
+                    SymbolKind::Data => SymbolType::Data,
+                    SymbolKind::Tls => SymbolType::ThreadLocal,
                     _ => return None,
                 };
                 let name = symbol.name().ok().filter(|name| !name.is_empty())?;
@@ -238,7 +238,7 @@ impl Symbols {
     }
 
     /// The symbol at an address. Hand-written code may have no size; then it reaches to the next symbol.
-    pub(crate) fn find(&self, kind: Kind, address: u64) -> Option<&Symbol> {
+    pub(crate) fn find(&self, kind: SymbolType, address: u64) -> Option<&Symbol> {
         /// Symbols with a size rarely overlap, and then only a few of them do.
         const NESTED: usize = 8;
         let key = (kind as u8, address);
@@ -246,7 +246,10 @@ impl Symbols {
         let mut before = self.all[..after].iter().rev().take_while(|symbol| symbol.kind == kind);
         let first = before.next()?;
         let contains = |symbol: &&Symbol| address - symbol.start < symbol.size;
-        if contains(&first) || (first.size == 0 && kind == Kind::Code) || first.start == address {
+        if contains(&first)
+            || (first.size == 0 && kind == SymbolType::Code)
+            || first.start == address
+        {
             return Some(first);
         }
         before.take(NESTED).find(contains)

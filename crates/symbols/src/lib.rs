@@ -24,7 +24,7 @@ pub use frame::Frame;
 pub use names::demangled;
 pub use place::Place;
 pub use python::{Python, PythonFrame};
-pub use space::{AddressSpace, Mapping, Thread, mappings, mappings_in, proc_text};
+pub use space::{AddressSpace, Mapping, ThreadPointers, mappings, mappings_in, proc_text};
 pub use symboliser::Symboliser;
 pub use thread::{Blocked, blocked, read_memory, threads};
 pub use unwind::{Registers, Unwinder};

@@ -85,7 +85,7 @@ fn parse(line: &str) -> Option<Mapping> {
 
 /// What addresses need to know about a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thread {
+pub struct ThreadPointers {
     /// Its id, as the machine's tools show it.
     pub tid: libc::pid_t,
     /// An address on its stack; 0: unknown.
@@ -104,7 +104,7 @@ pub struct AddressSpace {
     pub mappings: Vec<Mapping>,
     /// The threads that existed at the last look.
     #[serde(default)]
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadPointers>,
 }
 
 impl AddressSpace {
@@ -132,7 +132,7 @@ impl AddressSpace {
         }
         let end = self.mapping(stack_pointer).map_or(0, |stack| stack.end);
         let thread_pointer = thread::thread_pointer(self.pid, tid, end).unwrap_or(0);
-        self.threads.push(Thread { tid, stack_pointer, thread_pointer });
+        self.threads.push(ThreadPointers { tid, stack_pointer, thread_pointer });
     }
 
     /// The mapping at an address.
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn it_can_be_stored() {
         let mut space = AddressSpace::of_process(std::process::id().cast_signed()).unwrap();
-        space.threads.push(Thread { tid: 7, stack_pointer: 8, thread_pointer: 9 });
+        space.threads.push(ThreadPointers { tid: 7, stack_pointer: 8, thread_pointer: 9 });
         let text = serde_json::to_string(&space).unwrap();
         assert_eq!(serde_json::from_str::<AddressSpace>(&text).unwrap(), space);
     }

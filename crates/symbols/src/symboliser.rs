@@ -1,7 +1,7 @@
 //! Names for the addresses of a process.
 
 use crate::debug;
-use crate::elf::{Elf, Kind, Symbols};
+use crate::elf::{Elf, SymbolType, Symbols};
 use crate::frame::Frame;
 use crate::jit::JitMap;
 use crate::names::demangled;
@@ -107,7 +107,7 @@ impl Symboliser {
     pub fn function(&mut self, address: u64) -> Option<String> {
         let mapping = self.space.mapping(address)?.clone();
         let (module, bias) = self.module(&mapping)?;
-        let symbol = module.symbols().find(Kind::Code, address.wrapping_sub(bias))?;
+        let symbol = module.symbols().find(SymbolType::Code, address.wrapping_sub(bias))?;
         Some(demangled(&symbol.name).into())
     }
 
@@ -184,7 +184,7 @@ impl Symboliser {
             return None;
         }
         let name = file_name(&last.path);
-        if let Some(symbol) = module.symbols().find(Kind::Data, own) {
+        if let Some(symbol) = module.symbols().find(SymbolType::Data, own) {
             let offset = own - symbol.start;
             return Some(Place::Symbol {
                 name: demangled(&symbol.name).into(),
@@ -214,7 +214,7 @@ impl Symboliser {
     fn thread_local(&mut self, thread_pointer: u64, address: u64) -> Option<String> {
         let program = self.program()?;
         let own = address.checked_sub(thread_pointer - program.elf.thread_local_size()?)?;
-        let symbol = program.symbols().find(Kind::ThreadLocal, own)?;
+        let symbol = program.symbols().find(SymbolType::ThreadLocal, own)?;
         Some(demangled(&symbol.name).into())
     }
 
@@ -329,7 +329,7 @@ impl Module {
         }
         // The function into which all others were inlined.
         if let Some(whole) = frames.last_mut().filter(|frame| frame.function.is_none())
-            && let Some(symbol) = self.symbols().find(Kind::Code, address)
+            && let Some(symbol) = self.symbols().find(SymbolType::Code, address)
         {
             whole.function = Some(demangled(&symbol.name).into());
         }

@@ -4,7 +4,7 @@
 //! `pthread_mutex_unlock` finds is in `put`'s caller, after its call of `put`. So if a return address follows a call of
 //! some other function, then that function jumped.
 
-use crate::elf::{Elf, Kind};
+use crate::elf::{Elf, SymbolType};
 use crate::symboliser::{Module, Symboliser};
 
 /// How many functions may jump one to the next.
@@ -34,7 +34,7 @@ impl Symboliser {
         let at = address.wrapping_sub(bias).wrapping_sub(LENGTH);
         let Some(to) = target(&module.elf, at, CALL) else { return false };
         let callee = callee.wrapping_sub(bias).wrapping_sub(1);
-        let function = module.symbols().find(Kind::Code, callee);
+        let function = module.symbols().find(SymbolType::Code, callee);
         function.is_some_and(|function| function.range().contains(&to))
     }
 }
@@ -60,7 +60,8 @@ fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Opt
         if elf.section_at(to).is_none_or(|section| section.name.starts_with(".plt")) {
             return site;
         }
-        let function = module.symbols().find(Kind::Code, to).filter(|known| known.start == to)?;
+        let function =
+            module.symbols().find(SymbolType::Code, to).filter(|known| known.start == to)?;
         if is_callee(&function.name) {
             return site;
         }

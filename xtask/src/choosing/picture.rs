@@ -3,17 +3,17 @@
 use super::data::{Machine, Part, Point, Results};
 use super::sums::AUTO;
 use super::tables::{brief, lengths};
-use lockwright_plot::{Field, Head, Heat, HeatBlock, Ink, Step};
+use lockwright_plot::{ColourStep, Field, Head, Heat, HeatBlock, Ink};
 
 const WHITE: Ink = Ink::fixed(0x00FD_FDFD);
 const BLACK: Ink = Ink::fixed(0x001A_1E23);
 
-const fn step(name: &'static str, paper: u32, ink: Ink) -> Step {
-    Step { name, paper: Ink::fixed(paper), ink }
+const fn step(name: &'static str, paper: u32, ink: Ink) -> ColourStep {
+    ColourStep { name, paper: Ink::fixed(paper), ink }
 }
 
 /// Lower bounds of the steps, and their colours. Everyone can tell orange from blue.
-const STEPS: [(f64, Step); 5] = [
+const STEPS: [(f64, ColourStep); 5] = [
     (0.95, step("0.95 or more", 0x001D_62D2, WHITE)),
     (0.9, step("0.90 to 0.95", 0x00A9_C6F5, BLACK)),
     (0.75, step("0.75 to 0.90", 0x00F8_E3C8, BLACK)),

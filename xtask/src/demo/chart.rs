@@ -4,7 +4,8 @@ use super::stats::{Figure, Group, Summary};
 use lockwright_numbers::format::{ns, ratio, si, time};
 use lockwright_numbers::{Spread, Times};
 use lockwright_plot::{
-    Axis, Block, Cell, Column, Curves, Head, Ink, Look, Mark, Panel, Row, Rows, Rule, Series, Style,
+    Axis, Block, Cell, Column, ColumnLine, Curves, Head, Ink, Look, Mark, Panel, Row, Rows, Series,
+    Style,
 };
 
 /// One colour per lock, the same in all plots: glibc is grey, ours follow.
@@ -89,7 +90,7 @@ pub(super) fn tails(name: &str, group: &Group, slo_ns: u64) -> String {
     let axis = Axis::log("latency of an operation (logarithmic; further left is better)", time);
     let mut column = Column::new("", axis, &["P99", "of SLO"]);
     let name_of_slo = format!("SLO {}", ns(slo_ns));
-    column.rules = vec![Rule { at: slo_ns as f64, name: name_of_slo, ink: Ink::ALARM }];
+    column.rules = vec![ColumnLine { at: slo_ns as f64, name: name_of_slo, ink: Ink::ALARM }];
     let rows = group.summaries.iter().enumerate().map(row).collect();
     let groups = vec![lockwright_plot::Group { title: String::new(), rows }];
     let head = Head {

@@ -191,7 +191,7 @@ pub(crate) fn verdict(outcome: &Outcome, context: &str) -> Result<()> {
 
 /// The output of the program, and of `eval/`'s drivers.
 #[derive(Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct DemoReport {
     pub(crate) operations: u64,
     pub(crate) operations_per_second: f64,
     pub(crate) seconds: Option<f64>,
@@ -227,7 +227,7 @@ pub(crate) struct Latency {
 
 /// Parses a report. `None`: no operation ended on the core whose latency is measured.
 pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
-    let report: Report = serde_json::from_str(text)?;
+    let report: DemoReport = serde_json::from_str(text)?;
     let timed = match cores {
         None => Some((report.operations, &report.latency_counts)),
         Some(cores) => {

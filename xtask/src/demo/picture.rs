@@ -1,19 +1,19 @@
 //! All results relative to glibc, as a picture and a table for README.
 
 use super::stats::{Figure, Group, Panel, Ratio, Summary, Verdict};
-use super::{ASL, OURS, Results};
+use super::{ASL, DemoResults, OURS};
 use lockwright_numbers::format;
-use lockwright_plot::{Axis, Block, Cell, Column, Head, Ink, Look, Mark, Rows, Rule, Style};
+use lockwright_plot::{Axis, Block, Cell, Column, ColumnLine, Head, Ink, Look, Mark, Rows, Style};
 use std::fmt::Write as _;
 
 /// One lock in one setting, with glibc's results.
-struct Row<'a> {
+struct LockInSetting<'a> {
     panel: &'a Panel,
     group: &'a Group,
     own: &'a Summary,
 }
 
-impl Row<'_> {
+impl LockInSetting<'_> {
     /// The lock and the setting.
     fn name(&self) -> String {
         let slo = match self.own.subject.slo_ns {
@@ -34,10 +34,10 @@ impl Row<'_> {
     }
 }
 
-fn rows(panel: &Panel) -> Vec<Row<'_>> {
+fn rows(panel: &Panel) -> Vec<LockInSetting<'_>> {
     let mut rows = Vec::new();
     for group in &panel.groups {
-        rows.extend(group.summaries[1..].iter().map(|own| Row { panel, group, own }));
+        rows.extend(group.summaries[1..].iter().map(|own| LockInSetting { panel, group, own }));
     }
     rows
 }
@@ -51,7 +51,7 @@ fn title(panel: &Panel) -> &'static str {
 }
 
 /// The table in Markdown: medians. If the rounds agree, better is bold and worse is italic.
-pub(super) fn markdown(results: &Results) -> String {
+pub(super) fn markdown(results: &DemoResults) -> String {
     let mut table =
         "| to glibc | origin | throughput | P99 | P99.9 | longest | CPU an operation |\n\
                      |---|---|---|---|---|---|---|\n"
@@ -100,21 +100,21 @@ fn ink(verdict: Verdict) -> Ink {
 
 /// The picture: one row per lock and setting, one column per figure. A dot shows the median, and a line the range of
 /// the rounds. Each column has its own logarithmic axis, centred on glibc.
-pub(super) fn svg(results: &Results, machine: &str) -> String {
+pub(super) fn svg(results: &DemoResults, machine: &str) -> String {
     let column = |figure: Figure| {
         let all = results.panels.iter().flat_map(rows);
         let medians = all.filter_map(|row| row.ratio(figure).map(|ratio| ratio.spread.median));
         let mut column = Column::new(figure.name(), axis(figure, medians), &[""]);
-        column.rules = vec![Rule { at: 1.0, name: String::new(), ink: Ink::SOFT }];
+        column.rules = vec![ColumnLine { at: 1.0, name: String::new(), ink: Ink::SOFT }];
         column
     };
-    let cell = |row: &Row<'_>, figure| {
+    let cell = |row: &LockInSetting<'_>, figure| {
         let Some(ratio) = row.ratio(figure) else { return Cell::default() };
         let (spread, ink) = (ratio.spread, ink(ratio.verdict(figure)));
         let marks = vec![Mark::span(spread.min, spread.max, ink), Mark::dot(spread.median, 0, ink)];
         Cell { marks, words: vec![format::ratio(spread.median)] }
     };
-    let row = |row: Row<'_>| lockwright_plot::Row {
+    let row = |row: LockInSetting<'_>| lockwright_plot::Row {
         name: row.name(),
         cells: Figure::ALL.map(|figure| cell(&row, figure)).to_vec(),
     };

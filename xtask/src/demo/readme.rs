@@ -1,6 +1,6 @@
 //! README's "What to expect": the table and the picture of a run, with its date, machine and command.
 
-use super::{Results, picture, report, stats};
+use super::{DemoResults, picture, report, stats};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(super) fn check(rounds: u32) -> Result<()> {
 }
 
 /// Writes README's section and its picture, below `root`.
-pub(super) fn write(root: &Path, results: &Results, command: &str) -> Result<()> {
+pub(super) fn write(root: &Path, results: &DemoResults, command: &str) -> Result<()> {
     if results.panels.len() < 2 {
         bail!(
             "--readme: this machine has one CPU, so that half of the table is missing\nhint: nproc"
@@ -56,7 +56,7 @@ fn replaced(text: &str, section: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}\n{section}{END}{after}"))
 }
 
-fn section(results: &Results, machine: &str, date: &str, command: &str) -> String {
+fn section(results: &DemoResults, machine: &str, date: &str, command: &str) -> String {
     let day = date.split(' ').next().unwrap_or(date);
     let disturbed = match stats::disturbed(results.disturbance) {
         Some(warning) => format!(" {}{}.", warning[..1].to_uppercase(), &warning[1..]),

@@ -5,7 +5,7 @@ use super::cores::FACTOR;
 use super::picture;
 use super::stats::{self, Figure, Group, Panel, RULE, Summary};
 use super::words;
-use super::{GLIBC, LOOKS, Results};
+use super::{DemoResults, GLIBC, LOOKS};
 use anyhow::{Result, ensure};
 use lockwright_numbers::format::{self, ns, si, time};
 use lockwright_plot::page;
@@ -13,7 +13,7 @@ use lockwright_tests::{Child, End};
 use maud::{Markup, html};
 use std::{fs, thread};
 
-pub(super) fn report(results: &Results, command: &str) -> Result<String> {
+pub(super) fn report(results: &DemoResults, command: &str) -> Result<String> {
     let date = date()?;
     let sentences = words::sentences(&results.panels, &results.next);
     let body = html! {
@@ -36,7 +36,7 @@ pub(super) fn report(results: &Results, command: &str) -> Result<String> {
     Ok(page::page("lockwright demo", &body))
 }
 
-fn section(panel: &Panel, results: &Results) -> Markup {
+fn section(panel: &Panel, results: &DemoResults) -> Markup {
     let (title, tag) = match panel.cores {
         None => {
             ("This machine ", page::tag("real", "measured on the machine named below, as it is"))
@@ -145,7 +145,7 @@ fn table(panel: &Panel, own: &[&Group]) -> Markup {
             ns(summary.latency.max()),
             last,
         ];
-        let mut row = page::Row { first: n == 0, ..page::Row::of(cells) };
+        let mut row = page::TableRow { first: n == 0, ..page::TableRow::of(cells) };
         row.cells[1] = html! { (page::chip(&colour(n).css())) (summary.subject.lock) };
         row
     };
@@ -155,7 +155,7 @@ fn table(panel: &Panel, own: &[&Group]) -> Markup {
     page::table(header, 2, false, rows)
 }
 
-fn method(results: &Results, command: &str, date: &str) -> Markup {
+fn method(results: &DemoResults, command: &str, date: &str) -> Markup {
     let (rounds, seconds) = (results.rounds, results.seconds);
     html! {
         h2 { "How this was measured" }

@@ -4,7 +4,7 @@ use super::*;
 use lockwright_tests::{Child, End};
 
 /// Results of `rounds` rounds, in which each lock has the given multiples of glibc's throughput and times.
-fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> Results {
+fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> DemoResults {
     let run = |(rate, longer): (f64, u64)| {
         let mut latency = lockwright_numbers::Times::default();
         latency.add(1_000 * longer, 900);
@@ -30,7 +30,7 @@ fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> Results {
     let slo_ns = 110_000;
     let timed = Subject { lock: ASL.into(), slo_ns: Some(slo_ns) };
     let pair = vec![plain(GLIBC), plain("fifo"), timed, plain(ASL)];
-    Results {
+    DemoResults {
         panels: vec![
             Panel {
                 cores: None,
@@ -50,7 +50,7 @@ fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> Results {
     }
 }
 
-fn sentences(results: &Results) -> [String; 3] {
+fn sentences(results: &DemoResults) -> [String; 3] {
     words::sentences(&results.panels, &results.next)
 }
 

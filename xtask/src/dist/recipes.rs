@@ -206,7 +206,7 @@ fn parsed(file: &str) -> Result<Value> {
 
 /// With half a CPU, the library must count one, and the program must end.
 fn quota(root: &Root) -> Result<()> {
-    let Some(group) = Group::with_half_a_cpu() else {
+    let Some(group) = ControlGroup::with_half_a_cpu() else {
         eprintln!(
             "dist: not run: the recipe with a CPU quota (this machine doesn't allow new cgroups)"
         );
@@ -228,11 +228,11 @@ fn quota(root: &Root) -> Result<()> {
 }
 
 /// A control group, removed when dropped.
-struct Group(PathBuf);
+struct ControlGroup(PathBuf);
 
-impl Group {
+impl ControlGroup {
     /// A group of cgroup version 2 or 1; `None` if we may not create one.
-    fn with_half_a_cpu() -> Option<Group> {
+    fn with_half_a_cpu() -> Option<ControlGroup> {
         let name = format!("lockwright-dist-{}", std::process::id());
         for (parent, file, quota) in [
             ("/sys/fs/cgroup", "cpu.max", "50000 100000"),
@@ -242,7 +242,7 @@ impl Group {
             if !Path::new(parent).join("cgroup.procs").exists() || fs::create_dir(&path).is_err() {
                 continue;
             }
-            let group = Group(path);
+            let group = ControlGroup(path);
             if fs::write(group.0.join(file), quota).is_ok() {
                 return Some(group);
             }
@@ -251,7 +251,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         // Its processes have ended, so it is empty.
         let _ = fs::remove_dir(&self.0);

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use super::scratch::Scratch;
-use crate::demo::measure::{OnCpu, Report, verdict};
+use crate::demo::measure::{DemoReport, OnCpu, verdict};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
 use lockwright_tests::{Child, End, scratch, target_dir};
@@ -289,7 +289,7 @@ impl Driver {
 }
 
 fn parse(text: &str, machine: &Machine) -> Result<Run> {
-    let report: Report = serde_json::from_str(text)?;
+    let report: DemoReport = serde_json::from_str(text)?;
     let mut classes = vec![ClassRun::default(); machine.classes.len()];
     let mut total = 0;
     for OnCpu { cpu, operations, over_slo, latency_counts, latency_ns } in report.cpus {

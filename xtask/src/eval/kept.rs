@@ -85,13 +85,13 @@ impl<'a> Parts<'a> {
 }
 
 /// Where results are kept, and the report goes.
-pub(super) struct Place {
+pub(super) struct ResultsPlace {
     pub(super) session: Session,
     /// `None`: a merge was told no folder, and writes to none.
     pub(super) report: Option<PathBuf>,
 }
 
-impl Place {
+impl ResultsPlace {
     /// Of the flags, or of the shards that are being merged. `inputs`: what decides the results. `whole`: what must be
     /// measured on one machine. `usual`: where a report goes if no folder is given.
     pub(super) fn open(
@@ -146,7 +146,7 @@ impl Conditions {
     pub(super) fn of(
         (rounds, quick): (u32, bool),
         (circumstances, interrupted): (Circumstances, bool),
-        place: &Place,
+        place: &ResultsPlace,
         names: &[String],
     ) -> Self {
         Self {

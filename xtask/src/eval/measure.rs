@@ -21,7 +21,7 @@ const FACTORS: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
 const FACTORS_QUICK: [f64; 2] = [0.0, 4.0];
 
 /// What decides the measurements.
-pub(super) struct Plan {
+pub(super) struct DatabasePlan {
     pub(super) databases: Vec<Database>,
     pub(super) locks: Vec<String>,
     pub(super) machine: Machine,
@@ -41,7 +41,7 @@ pub(super) struct Measured {
     pub(super) interrupted: bool,
 }
 
-impl Plan {
+impl DatabasePlan {
     /// All that decides the results, but for our sources.
     pub(super) fn inputs(&self) -> Vec<String> {
         let Self { databases, locks, machine, threads, seconds, warmup, rounds, quick } = self;
@@ -118,7 +118,7 @@ fn subjects(locks: &[String], base_ns: u64, quick: bool) -> Vec<Subject> {
 /// Measures what is `session`'s and isn't known. `drivers` are the databases', in their order; one of which nothing is left
 /// needs none.
 pub(super) fn measure<D: Runs>(
-    plan: &Plan,
+    plan: &DatabasePlan,
     drivers: &[Option<D>],
     session: &Session,
     interrupted: &AtomicBool,

@@ -10,7 +10,7 @@ mod load;
 mod measure;
 mod report;
 
-use super::kept::{Conditions, Place};
+use super::kept::{Conditions, ResultsPlace};
 use super::scratch::Scratch;
 use super::{bars, check_lock, interruption};
 use crate::No;
@@ -20,13 +20,13 @@ use anyhow::{Result, bail, ensure};
 use figures::{METRICS, Metric, Results};
 use list::{PROGRAMS, Program};
 use lockwright_bench::split;
-use lockwright_energy::{Kind, Source, Watts};
+use lockwright_energy::{Source, SourceKind, Watts};
 use lockwright_numbers::format::{self, joules, si};
 use lockwright_numbers::units;
 use lockwright_shards::{Flags, Merge, Session};
 use lockwright_tests::{library, target_dir};
 use lockwright_text::table::{plain, right, table};
-use measure::{Measured, Plan, measure};
+use measure::{ProgramRuns, ProgramsPlan, measure};
 use rustix::fs::StatVfsMountFlags;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ struct Evaluation {
 /// assumed.
 fn energy() -> (Option<Source>, String) {
     let source = Source::here(Watts::assumed());
-    if source.kind() == Kind::Model {
+    if source.kind() == SourceKind::Model {
         let why = source.notes().join("; ");
         return (None, format!("energy: unavailable ({why})"));
     }
@@ -118,10 +118,10 @@ pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
     }
     ensure!(locks.len() > 1, "--lock glibc: nothing to compare it with\nhint: --lock auto");
     let (programs, seconds, rounds) = (chosen(&args.only)?, args.time, args.rounds);
-    let plan = Plan { programs, locks, seconds, rounds, quick: args.quick };
+    let plan = ProgramsPlan { programs, locks, seconds, rounds, quick: args.quick };
     let usual = || Ok(target_dir()?.join("eval/programs"));
     let (output, whole) = (args.out.as_deref(), "a program");
-    let place = Place::open(&args.shards, output, merged, plan.inputs(), whole, usual)?;
+    let place = ResultsPlace::open(&args.shards, output, merged, plan.inputs(), whole, usual)?;
     let session = &place.session;
     let needed = (0..plan.programs.len()).map(|program| plan.needed(program, session));
     session.complete(&needed.collect::<Result<Vec<_>>>()?.concat())?;
@@ -157,7 +157,10 @@ pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
 }
 
 /// Makes ready what is to be measured here: the library's path. Programs whose packages can't be had are skipped: name and why.
-fn prepare(plan: &Plan, session: &Session) -> Result<(PathBuf, Vec<(&'static str, String)>)> {
+fn prepare(
+    plan: &ProgramsPlan,
+    session: &Session,
+) -> Result<(PathBuf, Vec<(&'static str, String)>)> {
     let (mut skipped, mut is_any_ready) = (Vec::new(), false);
     for (place, program) in plan.programs.iter().enumerate() {
         if !plan.is_left(place, session)? {
@@ -216,8 +219,8 @@ fn scratch() -> Result<Scratch> {
 }
 
 impl Evaluation {
-    fn of(plan: &Plan, measured: Measured, place: &Place) -> Self {
-        let Measured { results, skipped, failed, circumstances, interrupted, energy } = measured;
+    fn of(plan: &ProgramsPlan, measured: ProgramRuns, place: &ResultsPlace) -> Self {
+        let ProgramRuns { results, skipped, failed, circumstances, interrupted, energy } = measured;
         let names: Vec<String> =
             plan.programs.iter().map(|program| program.id.to_owned()).collect();
         Self {

@@ -136,7 +136,7 @@ fn verdicts(evaluation: &Evaluation) -> Markup {
     let measured = format!("measured ({})", evaluation.machine.tag());
     let rows = evaluation.bars().into_iter().map(|bar| {
         let verdict = if evaluation.conditions.quick { "too short".into() } else { bar.verdict() };
-        let mut row = page::Row::of([&*bar.what, &*bar.wanted, &*bar.measured]);
+        let mut row = page::TableRow::of([&*bar.what, &*bar.wanted, &*bar.measured]);
         row.cells.push(match &*verdict {
             "missed" => html! { b { "missed" } },
             other => html! { (other) },
@@ -183,7 +183,7 @@ fn table(results: &Results) -> Markup {
     }
     header.extend(["longest", "over SLO"].map(str::to_owned));
     let fifo = results.point("fifo");
-    let rows = results.points.iter().map(|point| page::Row::of(row(results, point, fifo)));
+    let rows = results.points.iter().map(|point| page::TableRow::of(row(results, point, fifo)));
     page::table(header, 1, false, rows)
 }
 

@@ -1,7 +1,7 @@
 //! Evaluations in shards, of databases that answer at once.
 
 use super::drivers::{ClassRun, DATABASES, Run, Runs, Subject};
-use super::kept::Place;
+use super::kept::ResultsPlace;
 use super::*;
 use crate::shards::MERGER;
 use lockwright_numbers::Times;
@@ -123,8 +123,8 @@ impl Runs for Fake<'_> {
 
 const COMMAND: &str = "eval libasl-apps --output report";
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> DatabasePlan {
+    DatabasePlan {
         databases: DATABASES[..3].to_vec(),
         locks: ["fifo", "asl", "glibc"].map(str::to_owned).to_vec(),
         machine: Machine::parse("big:0,little:1x2").unwrap(),
@@ -136,7 +136,7 @@ fn plan() -> Plan {
     }
 }
 
-fn measured(plan: &Plan, process: &Process, session: &Session) -> Result<Measured> {
+fn measured(plan: &DatabasePlan, process: &Process, session: &Session) -> Result<Measured> {
     let driver = |(place, database): (usize, &Database)| {
         plan.is_left(place, session).then_some(Fake(process, *database))
     };
@@ -147,7 +147,7 @@ fn measured(plan: &Plan, process: &Process, session: &Session) -> Result<Measure
 /// Every file of the report.
 fn report(session: Session) -> BTreeMap<String, Vec<u8>> {
     let measured = measured(&plan(), &Process::new(0, 0), &session).unwrap();
-    let place = Place { session, report: None };
+    let place = ResultsPlace { session, report: None };
     let evaluation = Evaluation::of(plan(), measured, &place);
     let folder = tempfile::tempdir().unwrap();
     report::write(&evaluation, folder.path()).unwrap();
@@ -231,9 +231,9 @@ fn databases_of_different_machines_are_named() {
 
 #[test]
 fn what_decides_the_results_is_the_plan() {
-    let other = Plan { rounds: 4, ..plan() };
+    let other = DatabasePlan { rounds: 4, ..plan() };
     assert_ne!(plan().inputs(), other.inputs());
-    let other = Plan { machine: Machine::parse("big:0,little:1x3").unwrap(), ..plan() };
+    let other = DatabasePlan { machine: Machine::parse("big:0,little:1x3").unwrap(), ..plan() };
     assert_ne!(plan().inputs(), other.inputs());
 }
 

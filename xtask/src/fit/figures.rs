@@ -68,9 +68,10 @@ impl Fitted {
         let mut document: DocumentMut = text.parse()?;
         for (paths, value) in self.paths.iter().zip(values) {
             for path in paths {
-                let place =
-                    path.split('.').try_fold(Place::Item(document.as_item_mut()), Place::inside);
-                let place = place.and_then(Place::value);
+                let place = path
+                    .split('.')
+                    .try_fold(DocumentPlace::Item(document.as_item_mut()), DocumentPlace::inside);
+                let place = place.and_then(DocumentPlace::value);
                 let place = place.with_context(|| format!("{path} is not in the file"))?;
                 let around = place.decor().clone();
                 *place = Value::from(*value);
@@ -82,28 +83,29 @@ impl Fitted {
 }
 
 /// A place in a document.
-enum Place<'a> {
+enum DocumentPlace<'a> {
     Item(&'a mut Item),
     Table(&'a mut toml_edit::Table),
     Value(&'a mut Value),
 }
 
-impl<'a> Place<'a> {
+impl<'a> DocumentPlace<'a> {
     /// The element called `key`. In a list of tables, `key` is a table's name or index.
     fn inside(self, key: &str) -> Option<Self> {
         match self {
-            Place::Item(Item::ArrayOfTables(tables)) => {
+            DocumentPlace::Item(Item::ArrayOfTables(tables)) => {
                 let named = |table: &toml_edit::Table| {
                     table.get("name").and_then(Item::as_str) == Some(key)
                 };
                 let index = tables.iter().position(named).or_else(|| key.parse().ok())?;
-                tables.get_mut(index).map(Place::Table)
+                tables.get_mut(index).map(DocumentPlace::Table)
             }
-            Place::Item(Item::Table(table)) | Place::Table(table) => {
-                table.get_mut(key).map(Place::Item)
+            DocumentPlace::Item(Item::Table(table)) | DocumentPlace::Table(table) => {
+                table.get_mut(key).map(DocumentPlace::Item)
             }
-            Place::Item(Item::Value(Value::Array(cells))) | Place::Value(Value::Array(cells)) => {
-                cells.get_mut(key.parse().ok()?).map(Place::Value)
+            DocumentPlace::Item(Item::Value(Value::Array(cells)))
+            | DocumentPlace::Value(Value::Array(cells)) => {
+                cells.get_mut(key.parse().ok()?).map(DocumentPlace::Value)
             }
             _ => None,
         }
@@ -111,9 +113,9 @@ impl<'a> Place<'a> {
 
     fn value(self) -> Option<&'a mut Value> {
         match self {
-            Place::Item(item) => item.as_value_mut(),
-            Place::Value(value) => Some(value),
-            Place::Table(_) => None,
+            DocumentPlace::Item(item) => item.as_value_mut(),
+            DocumentPlace::Value(value) => Some(value),
+            DocumentPlace::Table(_) => None,
         }
     }
 }

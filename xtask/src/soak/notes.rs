@@ -1,6 +1,6 @@
 //! The steps that passed, each with its commit: one line per step, written when the step ends.
 
-use super::steps::Plan;
+use super::steps::SoakStep;
 use crate::demo::report::date;
 use anyhow::{Context, Result};
 use std::fs::{self, OpenOptions};
@@ -23,7 +23,7 @@ pub(super) struct Note {
 
 impl Note {
     /// The note for a step that has just passed with the output `log`.
-    pub(super) fn new(commit: &str, plan: &Plan, seconds: u64, log: &str) -> Result<Self> {
+    pub(super) fn new(commit: &str, plan: &SoakStep, seconds: u64, log: &str) -> Result<Self> {
         let count =
             |what: &str| log.lines().filter(|line| line.trim().starts_with(what)).count() as u64;
         Ok(Self {
@@ -91,7 +91,7 @@ impl Notes {
     }
 
     /// The note of the step at this commit, if it passed.
-    pub(super) fn passed(&self, commit: &str, plan: &Plan) -> Option<&Note> {
+    pub(super) fn passed(&self, commit: &str, plan: &SoakStep) -> Option<&Note> {
         let key = plan.key();
         let is_it =
             |note: &&Note| note.commit == commit && note.step == plan.name && note.key == key;
@@ -99,7 +99,7 @@ impl Notes {
     }
 
     /// The step's most recent note, at any commit.
-    pub(super) fn last(&self, plan: &Plan) -> Option<&Note> {
+    pub(super) fn last(&self, plan: &SoakStep) -> Option<&Note> {
         self.notes.iter().rev().find(|note| note.step == plan.name)
     }
 }

@@ -1,7 +1,7 @@
 //! What the soaks have searched, kept in the repository: for each step the commit where it last passed.
 
 use super::notes::{Note, Notes};
-use super::steps::Plan;
+use super::steps::SoakStep;
 use crate::tidy::root;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ impl Record {
 
     /// Adds what has passed here since, and drops steps that no longer exist. If every step has passed at one commit,
     /// the run is whole.
-    fn add(&mut self, plans: &[Plan], notes: &Notes) {
+    fn add(&mut self, plans: &[SoakStep], notes: &Notes) {
         self.steps.retain(|name, _| plans.iter().any(|plan| plan.name == *name));
         for plan in plans {
             let Some(note) = notes.last(plan) else { continue };
@@ -122,7 +122,7 @@ fn is_commit(text: &str) -> bool {
 ///
 /// # Errors
 /// Nothing has passed here, or the record can't be read or written.
-pub(super) fn write(plans: &[Plan], notes: &Notes) -> Result<()> {
+pub(super) fn write(plans: &[SoakStep], notes: &Notes) -> Result<()> {
     let here = plans.iter().filter(|plan| notes.last(plan).is_some()).count();
     ensure!(here > 0, "no step has passed here yet\nhint: cargo xtask soak");
     let path = root().join(FILE);

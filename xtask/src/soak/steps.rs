@@ -4,7 +4,7 @@ use crate::test::Runner;
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 
 /// A step.
-pub(super) struct Plan {
+pub(super) struct SoakStep {
     pub(super) name: String,
     pub(super) shows: &'static str,
     pub(super) runner: Runner,
@@ -13,7 +13,7 @@ pub(super) struct Plan {
     pub(super) variables: Vec<(&'static str, String)>,
 }
 
-impl Plan {
+impl SoakStep {
     /// Does `prefix` select this step?
     pub(super) fn is(&self, prefix: &str) -> bool {
         self.name.starts_with(prefix)
@@ -46,8 +46,8 @@ const CASES: u32 = 50_000;
 const STRESS_MS: u32 = 60_000;
 
 /// All steps.
-pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
-    let plan = |name: String, shows: &'static str, runner, words: String| Plan {
+pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
+    let plan = |name: String, shows: &'static str, runner, words: String| SoakStep {
         name,
         shows,
         runner,
@@ -137,7 +137,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
-    fn steps() -> Vec<Plan> {
+    fn steps() -> Vec<SoakStep> {
         all(&Sizes { explore_s: 1, model_hours: 1.0 })
     }
 

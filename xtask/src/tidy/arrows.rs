@@ -115,14 +115,14 @@ fn sources(folder: &Path) -> Sources {
 
 /// The first place where one module uses another.
 #[derive(Clone, Debug, PartialEq)]
-struct Site {
+struct FirstUse {
     file: String,
     line: usize,
     path: String,
 }
 
 /// From, to, and place.
-type Arrows = BTreeMap<(String, String), Site>;
+type Arrows = BTreeMap<(String, String), FirstUse>;
 
 /// The crate's modules and the arrows between them.
 fn graph(sources: &Sources) -> (BTreeSet<String>, Arrows) {
@@ -141,7 +141,7 @@ fn graph(sources: &Sources) -> (BTreeSet<String>, Arrows) {
             let to = if modules.contains(&target) { target.clone() } else { ROOT.to_owned() };
             if to != top(&here) {
                 let path = format!("crate::{target}");
-                let site = Site { file: file.clone(), line, path };
+                let site = FirstUse { file: file.clone(), line, path };
                 arrows.entry((top(&here), to)).or_insert(site);
             }
         }
@@ -318,7 +318,7 @@ fn circles(folder: &str, sources: &Sources, complaints: &mut Vec<String>) {
         told.extend(circle.iter().map(|(from, _)| (*from).clone()));
         let mut text = format!("{folder}: {} modules name each other in a circle", circle.len());
         for (from, to) in circle {
-            let Site { file, line, path } = &arrows[&(from.clone(), to.clone())];
+            let FirstUse { file, line, path } = &arrows[&(from.clone(), to.clone())];
             text += &format!("\n    {from} -> {to}: src/{file}:{line}: {path}");
         }
         complaints.push(text);
@@ -364,7 +364,7 @@ fn upward(folder: &str, sources: &Sources, floors: &[&[&str]], complaints: &mut 
         complaints
             .push(format!("{folder}: '{name}' is in a layer, but isn't a module: see FLOORS"));
     }
-    for ((from, to), Site { file, line, path }) in &arrows {
+    for ((from, to), FirstUse { file, line, path }) in &arrows {
         if let (Some(low), Some(high)) = (floor(from), floor(to))
             && high < low
         {
@@ -383,7 +383,7 @@ fn known(
     one: &str,
     complaints: &mut Vec<String>,
 ) {
-    for ((from, to), Site { file, line, path }) in &graph(sources).1 {
+    for ((from, to), FirstUse { file, line, path }) in &graph(sources).1 {
         if hidden.contains(&to.as_str()) && from != one {
             complaints.push(format!("{folder}/src/{file}:{line}: {path}: only '{one}' may use it"));
         }

@@ -127,8 +127,8 @@ impl<L: ReadWrite<Native> + 'static> Rw for InProcess<L> {
 
 /// Measures the catalogue's readers-writer lock `id`, if there is such a lock.
 pub(super) fn with_catalogue_lock(id: &str, spec: &Spec, reads: f64) -> Option<Answer> {
-    struct Find<'a>(&'a str, &'a Spec, f64, Option<Answer>);
-    impl ReadWriteVisitor<Native> for Find<'_> {
+    struct FindReadWrite<'a>(&'a str, &'a Spec, f64, Option<Answer>);
+    impl ReadWriteVisitor<Native> for FindReadWrite<'_> {
         fn visit<L: ReadWrite<Native> + 'static>(&mut self, entry: &'static Entry) {
             if entry.id == self.0 {
                 self.3 = Some(super::workload::rwlock::readers_and_writers::<InProcess<L>>(
@@ -137,7 +137,7 @@ pub(super) fn with_catalogue_lock(id: &str, spec: &Spec, reads: f64) -> Option<A
             }
         }
     }
-    let mut find = Find(id, spec, reads, None);
+    let mut find = FindReadWrite(id, spec, reads, None);
     visit_read_write(&mut find);
     find.3
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// One load under one lock: time per operation over all threads, ns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct RealAndSimulated {
     /// The lock.
     pub lock: String,
     /// The load, in words.
@@ -23,7 +23,7 @@ pub struct Row {
     pub predicted: bool,
 }
 
-impl Row {
+impl RealAndSimulated {
     /// The simulated figure divided by the real one.
     pub fn ratio(&self) -> f64 {
         self.simulated_ns / self.real_ns
@@ -102,15 +102,15 @@ pub enum Met {
 
 impl Summary {
     /// The summary of these comparisons.
-    pub fn of(rows: &[Row]) -> Self {
+    pub fn of(rows: &[RealAndSimulated]) -> Self {
         let factors = |threads: u32| {
             let judged = rows.iter().filter(|row| row.threads == threads && row.predicted);
-            let mut all: Vec<_> = judged.map(Row::factor).collect();
+            let mut all: Vec<_> = judged.map(RealAndSimulated::factor).collect();
             all.sort_by(f64::total_cmp);
             all
         };
         let (alone, two) = (factors(1), factors(2));
-        let near = |row: &&Row| (row.ratio() - 1.0).abs() <= WITHIN;
+        let near = |row: &&RealAndSimulated| (row.ratio() - 1.0).abs() <= WITHIN;
         let of_one = |predicted| {
             let rows =
                 rows.iter().filter(move |row| row.threads == 1 && row.predicted == predicted);
@@ -171,7 +171,7 @@ fn share(some: usize, all: usize) -> Option<f64> {
 
 /// Pairs of locks under one load with two threads: those whose order is right, and all whose real figures clearly
 /// differ.
-fn orders(rows: &[Row]) -> (usize, usize) {
+fn orders(rows: &[RealAndSimulated]) -> (usize, usize) {
     let rows: Vec<_> = rows.iter().filter(|row| row.threads == 2).collect();
     let (mut right, mut all) = (0, 0);
     for (number, one) in rows.iter().enumerate() {
@@ -190,8 +190,8 @@ fn orders(rows: &[Row]) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    fn row(lock: &str, threads: u32, real: f64, simulated: f64) -> Row {
-        Row {
+    fn row(lock: &str, threads: u32, real: f64, simulated: f64) -> RealAndSimulated {
+        RealAndSimulated {
             lock: lock.into(),
             load: "x".into(),
             threads,

@@ -12,7 +12,7 @@ mod compare;
 mod grid;
 mod real;
 
-pub use compare::{Bar, Met, Row, Summary};
+pub use compare::{Bar, Met, RealAndSimulated, Summary};
 
 use crate::layout::Layout;
 use crate::line::Pair;
@@ -48,12 +48,12 @@ pub struct Raw {
     /// The probe after.
     pub after_ns: f64,
     /// Does it count, and why not?
-    pub verdict: Verdict,
+    pub verdict: PassVerdict,
 }
 
 /// Whether a pass counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PassVerdict {
     /// It does.
     Counts,
     /// The kernel took a CPU away from one of its threads.
@@ -64,7 +64,7 @@ pub enum Verdict {
     NotTheProfiles,
 }
 
-impl Verdict {
+impl PassVerdict {
     /// The verdict in a word.
     pub fn word(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl Verdict {
 #[derive(Clone, Debug)]
 pub struct Validation {
     /// What could be compared.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RealAndSimulated>,
     /// The summary of the rows.
     pub summary: Summary,
     /// There is only one CPU, so nothing is compared with two threads.
@@ -98,7 +98,7 @@ impl Validation {
     }
 
     /// Passes of that verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count(&self, verdict: PassVerdict) -> usize {
         self.raw.iter().filter(|raw| raw.verdict == verdict).count()
     }
 }
@@ -115,7 +115,7 @@ struct Effort {
 }
 
 /// A combination, and its passes that counted.
-struct Cell {
+struct Combination {
     lock: &'static str,
     load: &'static Load,
     threads: u32,
@@ -163,7 +163,7 @@ pub fn validate(
     let mut cells = Vec::new();
     for threads in 1..=if pair.is_some() { 2 } else { 1 } {
         for load in effort.loads {
-            let of = |&lock| Cell { lock, load, threads, kept: Vec::new() };
+            let of = |&lock| Combination { lock, load, threads, kept: Vec::new() };
             cells.extend(effort.locks.iter().map(of));
         }
     }
@@ -234,12 +234,12 @@ impl Watch<'_> {
     /// Runs passes of all cells in rotation, until each has enough that count or the time is up.
     fn measure(
         &mut self,
-        cells: &mut [Cell],
+        cells: &mut [Combination],
         effort: &Effort,
         time: Duration,
         raw: &mut Vec<Raw>,
         advance: &impl Fn(),
-        run: &dyn Fn(&Cell, u64) -> Option<Pass>,
+        run: &dyn Fn(&Combination, u64) -> Option<Pass>,
     ) -> Result<(), Error> {
         let start = Instant::now();
         let mut order: Vec<_> = (0..cells.len()).collect();
@@ -266,7 +266,7 @@ impl Watch<'_> {
                 self.is = (self.look)();
                 let sample = Sample { before, value: pass.ns, after: self.is };
                 let verdict = self.judge(&sample, pass.preempted);
-                if verdict == Verdict::Counts {
+                if verdict == PassVerdict::Counts {
                     let is = f64::midpoint(before, self.is);
                     cell.kept.push(pass.ns * if self.scales { self.should / is } else { 1.0 });
                     advance();
@@ -284,14 +284,14 @@ impl Watch<'_> {
         }
     }
 
-    fn judge(&self, sample: &Sample, preempted: bool) -> Verdict {
+    fn judge(&self, sample: &Sample, preempted: bool) -> PassVerdict {
         let near =
             |probe: f64| probe / self.should <= self.near && self.should / probe <= self.near;
         match () {
-            () if preempted => Verdict::Preempted,
-            () if !sample.is_steady() => Verdict::Changed,
-            () if !near(sample.before) || !near(sample.after) => Verdict::NotTheProfiles,
-            () => Verdict::Counts,
+            () if preempted => PassVerdict::Preempted,
+            () if !sample.is_steady() => PassVerdict::Changed,
+            () if !near(sample.before) || !near(sample.after) => PassVerdict::NotTheProfiles,
+            () => PassVerdict::Counts,
         }
     }
 }
@@ -299,10 +299,10 @@ impl Watch<'_> {
 /// The same on the virtual machine.
 fn simulate(
     profile: &Profile,
-    cells: &mut [Cell],
+    cells: &mut [Combination],
     seeds: u64,
     advance: &(impl Fn() + Sync),
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<RealAndSimulated>, Error> {
     let profile = Arc::new(profile.clone());
     let workload = workload::find("bench").expect("the simulator has it");
     let mut runs = Vec::new();
@@ -331,12 +331,12 @@ fn simulate(
     if let Some(violation) = outcomes.iter().find_map(|outcome| outcome.violation.as_ref()) {
         return Err(Error::Violation(violation.to_string()));
     }
-    let row = |(cell, outcomes): (&mut Cell, &[lockwright_sim::Outcome])| {
+    let row = |(cell, outcomes): (&mut Combination, &[lockwright_sim::Outcome])| {
         cell.kept.sort_by(f64::total_cmp);
         let mut simulated: Vec<_> = outcomes.iter().map(|o| 1e9 / o.throughput).collect();
         simulated.sort_by(f64::total_cmp);
         let real = |share| quantile(&cell.kept, share).expect("enough passes");
-        Row {
+        RealAndSimulated {
             lock: cell.lock.into(),
             load: cell.load.words(),
             threads: cell.threads,

@@ -5,6 +5,7 @@
 
 use super::grid::Load;
 use crate::alone::{cycle, per_turn};
+use crate::line::Line;
 use crate::together::together;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::visit_all;
@@ -44,19 +45,19 @@ pub(super) struct Job<'a> {
 impl Job<'_> {
     /// Runs it with the catalogue's lock `id`; `None`: there is no such lock.
     pub(super) fn run(&self, id: &str) -> Option<Pass> {
-        struct Find<'a, 'b> {
+        struct FindLock<'a, 'b> {
             id: &'a str,
             job: &'a Job<'b>,
             pass: Option<Pass>,
         }
-        impl Visitor<Native> for Find<'_, '_> {
+        impl Visitor<Native> for FindLock<'_, '_> {
             fn visit<L: TryLock<Native> + 'static>(&mut self, entry: &'static Entry) {
                 if entry.id == self.id {
                     self.pass = Some(self.job.with(&L::new()));
                 }
             }
         }
-        let mut find = Find { id, job: self, pass: None };
+        let mut find = FindLock { id, job: self, pass: None };
         visit_all(&mut find);
         find.pass
     }
@@ -175,10 +176,6 @@ impl Speed {
         ((ns - self.call_ns).max(0.0) / self.turn_ns).round() as u32
     }
 }
-
-/// A value on a cache line of its own.
-#[repr(align(128))]
-struct Line<T>(T);
 
 /// What the lock protects.
 struct Guarded(Vec<Line<UnsafeCell<u64>>>);

@@ -15,7 +15,7 @@ use lockwright_record::attached::{ATTACHED, DETACHED, PRELOADED};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use stop::{Thread, stop_all};
+use stop::{StoppedThread, stop_all};
 use words::{To, Two};
 
 /// How long we wait until no thread is in the dynamic linker.
@@ -169,10 +169,10 @@ fn objects(process: &Process) -> Result<Vec<(u64, u64)>, Failure> {
 }
 
 /// A thread that is in the dynamic linker. It may be about to fill a slot.
-fn in_linker(process: &Process, threads: &[Thread]) -> Result<Option<libc::pid_t>, Failure> {
+fn in_linker(process: &Process, threads: &[StoppedThread]) -> Result<Option<libc::pid_t>, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     let code: Vec<_> = maps.iter().filter(|map| map.is_code && is_linker(&map.path)).collect();
-    let is_there = |thread: &&Thread| {
+    let is_there = |thread: &&StoppedThread| {
         let registers = thread.registers();
         registers.is_some_and(|r| code.iter().any(|map| (map.start..map.end).contains(&r.rip)))
     };

@@ -3,9 +3,9 @@
 use crate::format::FormatFlags;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::machine::{self, Machine};
+use crate::machine::{self, MachineFile};
 use crate::{launch, output};
-use lockwright_calibrate::{Calibration, Error, Figure, Options, Origin, STEPS, Wanted};
+use lockwright_calibrate::{Calibration, Error, Options, Origin, ProfileFigure, STEPS, Wanted};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,8 +97,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let shown = args.output.display();
     fs::write(&args.output, calibration.profile.to_toml())
         .map_err(|why| launch::unwritable(&args.output, &why))?;
-    let stored = args.write.then(|| Machine::of(&calibration));
-    let place = stored.as_ref().map(Machine::write).transpose()?;
+    let stored = args.write.then(|| MachineFile::of(&calibration));
+    let place = stored.as_ref().map(MachineFile::write).transpose()?;
     if args.format.is_json() {
         let mut all = as_json(&calibration, &args.output);
         all["machine_file"] = json!(place);
@@ -144,7 +144,7 @@ fn kind(origin: Origin) -> &'static str {
 }
 
 /// Figures grouped by what they measure: `memory.hold_ns` is `hold_ns` under `memory`.
-fn table(figures: &[Figure]) -> String {
+fn table(figures: &[ProfileFigure]) -> String {
     let mut blocks: Vec<(String, Vec<Vec<String>>)> = Vec::new();
     for figure in figures {
         let (of, name) = figure.path.rsplit_once('.').unwrap_or(("", &figure.path));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_figure_takes_one_line_under_what_it_is_of() {
-        let figure = |path: &str, value, spread, between| Figure {
+        let figure = |path: &str, value, spread, between| ProfileFigure {
             path: path.into(),
             value,
             unit: "ns",

@@ -8,7 +8,7 @@ use crate::compare::futexes::Futexes;
 use crate::compare::measure::{Extent, measure};
 use crate::compare::outcome::Comparison;
 use crate::compare::report::Report;
-use crate::compare::run::What;
+use crate::compare::run::Trial;
 use crate::compare::server::{Ready, Server};
 use crate::hints::{Failure, warn};
 use crate::interrupt::INTERRUPTED;
@@ -160,7 +160,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         margin: args.margin / 100.0,
         quiet: args.quiet,
     };
-    let what = What {
+    let what = Trial {
         command: &command,
         program: &program,
         server: server.as_ref(),

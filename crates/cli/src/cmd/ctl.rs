@@ -40,11 +40,11 @@ pub(crate) struct Args {
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: libc::pid_t,
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<CtlCommand>,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum CtlCommand {
     List(ListArgs),
     Switch(SwitchArgs),
     Set(SetArgs),
@@ -165,14 +165,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let pid = args.pid;
     let default =
         ListArgs { time: Duration::from_secs(1), top: 20, format: Format::Text, quiet: false };
-    match args.what.unwrap_or(What::List(default)) {
-        What::List(args) => list(pid, &args),
-        What::Switch(args) => switch(pid, &args),
-        What::Set(args) => set(pid, &args),
-        What::Slo(args) => set_slo(pid, &args),
-        What::Level(args) => level(pid, &args),
-        What::Dump(args) => dump(pid, args),
-        What::Reset => reset(pid),
+    match args.what.unwrap_or(CtlCommand::List(default)) {
+        CtlCommand::List(args) => list(pid, &args),
+        CtlCommand::Switch(args) => switch(pid, &args),
+        CtlCommand::Set(args) => set(pid, &args),
+        CtlCommand::Slo(args) => set_slo(pid, &args),
+        CtlCommand::Level(args) => level(pid, &args),
+        CtlCommand::Dump(args) => dump(pid, args),
+        CtlCommand::Reset => reset(pid),
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let path = find::program(name)?;
     let program = elf::inspect(&path)?;
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     report.program(&program);
     if let Some(obstacle) = program.obstacle() {
         report.fact("verdict", format!("not reachable: {}", obstacle.reason()));
@@ -90,10 +90,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         .hint(format!("if you trust it: lockwright doctor --run '{path}'")));
     }
     let objects = program.objects()?;
-    let found = Found { imports: imports(&objects), replaced, own: own_locks(&program, &objects) };
+    let found =
+        FileContents { imports: imports(&objects), replaced, own: own_locks(&program, &objects) };
     report.found(&found);
     let verdict = match args.run {
-        _ if objects.iter().any(has_thread_sanitizer) => Verdict {
+        _ if objects.iter().any(has_thread_sanitizer) => Fitness {
             is_reachable: false,
             words: "not reachable: under ThreadSanitizer the library leaves all locks to glibc"
                 .into(),
@@ -117,7 +118,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             let waits = Waits::of(&trace, &ours);
             report.trace(&trace, &waits, args.limit);
             match trace.loaded {
-                false => Verdict {
+                false => Fitness {
                     is_reachable: false,
                     words: "not reachable: the library was not loaded".into(),
                     hints: vec![format!("LD_DEBUG=files lockwright run -- '{}'", path.display())],
@@ -135,14 +136,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 /// Whether our locks can serve the program.
-struct Verdict {
+struct Fitness {
     is_reachable: bool,
     words: String,
     hints: Vec<String>,
 }
 
 /// What the program's files contain.
-struct Found {
+struct FileContents {
     /// Lock functions that it imports from the C library.
     imports: BTreeSet<String>,
     /// Functions that our library replaces.
@@ -151,22 +152,22 @@ struct Found {
     own: BTreeMap<Whose, String>,
 }
 
-impl Found {
-    fn verdict(&self, program: &Program) -> Verdict {
+impl FileContents {
+    fn verdict(&self, program: &Program) -> Fitness {
         let path = program.path.display();
         let run = format!("lockwright doctor --run '{path}'");
         if !self.imports.is_disjoint(&self.replaced) {
             let hint = format!("to see which locks it waits for: {run}");
             let hints = if self.own.is_empty() { Vec::new() } else { vec![hint] };
-            return Verdict { is_reachable: true, words: "reachable".into(), hints };
+            return Fitness { is_reachable: true, words: "reachable".into(), hints };
         }
         match self.own.iter().find(|(_, place)| place.is_empty()) {
-            Some((whose, _)) => Verdict {
+            Some((whose, _)) => Fitness {
                 is_reachable: false,
                 words: format!("not reachable: no pthread locks, but {whose}"),
                 hints: vec![whose.advice().into()],
             },
-            None => Verdict {
+            None => Fitness {
                 is_reachable: true,
                 words: "reachable, but its files call no lock functions".into(),
                 hints: vec![if is_script(program) {
@@ -179,12 +180,12 @@ impl Found {
     }
 
     /// The verdict after a run with hardly any waits.
-    fn verdict_without_waits(&self, program: &Program) -> Verdict {
+    fn verdict_without_waits(&self, program: &Program) -> Fitness {
         let verdict = self.verdict(program);
         if !verdict.is_reachable {
             return verdict;
         }
-        Verdict {
+        Fitness {
             hints: vec!["too few waits to judge: give the program more work".into()],
             ..verdict
         }
@@ -262,7 +263,7 @@ impl Waits {
     }
 
     /// `None`: nothing waited. If few of the waits are ours, another lock would change little.
-    fn verdict(&self) -> Option<Verdict> {
+    fn verdict(&self) -> Option<Fitness> {
         const FEW: f64 = 10.0;
         const MOST: f64 = 50.0;
         // Starting and ending a thread may cause waits inside glibc. Fewer waits than this prove nothing.
@@ -284,7 +285,7 @@ impl Waits {
             }],
             _ => Vec::new(),
         };
-        Some(Verdict {
+        Some(Fitness {
             is_reachable: share >= FEW,
             words: format!("{word}: {share:.1} % of its waits are ours"),
             hints,
@@ -328,11 +329,11 @@ fn is_script(program: &Program) -> bool {
 }
 
 #[derive(Default)]
-struct Report {
+struct DoctorReport {
     text: String,
 }
 
-impl Report {
+impl DoctorReport {
     fn fact(&mut self, label: &str, text: impl std::fmt::Display) {
         // A program's name must not break the line.
         let _ = writeln!(self.text, "{label:<10}{}", shown(&text.to_string()));
@@ -357,8 +358,8 @@ impl Report {
         }
     }
 
-    fn found(&mut self, found: &Found) {
-        let Found { imports, replaced, own } = found;
+    fn found(&mut self, found: &FileContents) {
+        let FileContents { imports, replaced, own } = found;
         if imports.is_empty() {
             self.fact(
                 "imports",

@@ -44,6 +44,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         Some(file) => export::Sink::File(file),
         None => export::Sink::Http(args.listen.unwrap_or(export::HERE)),
     };
-    let subject = export::Subject::new(args.pids, args.interval, args.top);
+    let subject = export::ObservedProcesses::new(args.pids, args.interval, args.top);
     export::run(subject, sink, args.interval, args.count)
 }

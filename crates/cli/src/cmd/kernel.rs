@@ -9,7 +9,7 @@ use crate::kernel::report::Report;
 use crate::process::proc_text;
 use crate::{find, launch, output, signals};
 use lockwright_bench::split;
-use lockwright_kernel::{By, Chosen, Named, Observer, UnknownType, What, kinds_of};
+use lockwright_kernel::{By, Chosen, Named, Observer, UnknownType, WaitedFor, kinds_of};
 use lockwright_numbers::units;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -182,11 +182,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     })
 }
 
-fn what(args: &Args) -> Result<What, Failure> {
+fn what(args: &Args) -> Result<WaitedFor, Failure> {
     if args.futex {
-        return Ok(What::Futexes);
+        return Ok(WaitedFor::Futexes);
     }
-    let Some(types) = &args.r#type else { return Ok(What::Locks(u64::MAX)) };
+    let Some(types) = &args.r#type else { return Ok(WaitedFor::Locks(u64::MAX)) };
     let kinds = kinds_of(split(types).iter().map(String::as_str));
     let kinds = kinds.map_err(|UnknownType { name }| {
         let failure = Failure::new(format!("unknown lock type '{name}' (--type)"));
@@ -198,7 +198,7 @@ fn what(args: &Args) -> Result<What, Failure> {
     })?;
     match kinds {
         0 => Err(Failure::new("--type names no lock type").hint("for example --type mutex,rwsem")),
-        kinds => Ok(What::Locks(kinds)),
+        kinds => Ok(WaitedFor::Locks(kinds)),
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::format::FormatFlags;
 use crate::hints::{Failure, cause, nearest};
-use crate::reproduce::runs::Shared;
+use crate::reproduce::runs::SessionRuns;
 use crate::reproduce::{Done, count, json, list, text, write};
 use crate::sim::words::machine;
 use crate::{interrupt, launch, output, shards};
 use indicatif::ProgressBar;
 use lockwright_figures::{
-    Context, Error, Experiment, Measured, Progress, Report, evaluate, experiments, find,
+    Context, Error, Experiment, FigureReport, Measured, Progress, evaluate, experiments, find,
 };
 use lockwright_shards::{Flags, Job, Merge, Session};
 use lockwright_sim::profile::{Profile, builtin};
@@ -100,7 +100,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         let jobs = planned(&session, &chosen, other.as_ref(), &args)?;
         session.complete(&jobs).map_err(shards::failure)?;
     }
-    let runs = Shared::new(&session);
+    let runs = SessionRuns::new(&session);
     let length = if args.quick { QUICK } else { 1.0 };
     let mut contexts: Vec<Context<'_>> = Vec::new();
     let mut all = Vec::new();
@@ -128,7 +128,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
             Err(error) => return Err(failure(&figure.figure, error)),
         };
         let compared = evaluate(&figure, &contexts[place].profile, args.seeds, &measured);
-        let report = Report { quick: args.quick, ..compared };
+        let report = FigureReport { quick: args.quick, ..compared };
         let done = Done { figure, measured, report };
         if !args.format.is_json() {
             bar.suspend(|| output::print(&text(&done)))?;
@@ -180,7 +180,7 @@ fn planned(
     other: Option<&Arc<Profile>>,
     args: &Args,
 ) -> Result<Vec<Job>, Failure> {
-    let runs = Shared::planning(session);
+    let runs = SessionRuns::planning(session);
     let length = if args.quick { QUICK } else { 1.0 };
     for (figure, experiment) in chosen {
         let profile = other.cloned().unwrap_or_else(|| of(figure));

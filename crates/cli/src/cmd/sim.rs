@@ -4,7 +4,7 @@ use crate::format::FormatFlags;
 use crate::hints::{Failure, cause};
 use crate::sim::plan::{Asked, Plan};
 use crate::sim::words::{machine, workload_named};
-use crate::sim::{Row, list, perfetto, replay, report, source};
+use crate::sim::{SeedRuns, list, perfetto, replay, report, source};
 use crate::{interrupt, launch, output, shards};
 use indicatif::ProgressBar;
 use lockwright_numbers::format::{si, time};
@@ -182,7 +182,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         output::say(&speed(&outcomes, took));
     }
 
-    let rows = Row::all(&plan, &outcomes);
+    let rows = SeedRuns::all(&plan, &outcomes);
     let command = shards::command(&session);
     if args.format.is_json() {
         output::print_json(&report::json(&plan, &rows, &command)?)?;

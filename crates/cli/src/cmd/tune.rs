@@ -6,7 +6,7 @@ use crate::epochs::ClassNames;
 use crate::hints::{Failure, cause, warn};
 use crate::interrupt::INTERRUPTED;
 use crate::launch::Launched;
-use crate::tune::measure::{Plan, measure};
+use crate::tune::measure::{TunePlan, measure};
 use crate::tune::report::Report;
 use crate::tune::{Setting, curves, steps};
 use crate::{catalog, elf, epoch, find, library, machine, output};
@@ -138,7 +138,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         );
     }
     let energy = Source::here(machine::watts());
-    let measured = measure(&Plan {
+    let measured = measure(&TunePlan {
         settings: &settings,
         rounds: args.rounds,
         limit,

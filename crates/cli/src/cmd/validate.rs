@@ -6,7 +6,9 @@ use crate::interrupt::INTERRUPTED;
 use crate::sim::words;
 use crate::{launch, output};
 use lockwright_calibrate::Error;
-use lockwright_calibrate::validate::{Bar, Met, Raw, Row, Validation, Verdict, validate};
+use lockwright_calibrate::validate::{
+    Bar, Met, PassVerdict, Raw, RealAndSimulated, Validation, validate,
+};
 use lockwright_numbers::format::time;
 use lockwright_sim::profile::Profile;
 use serde_json::json;
@@ -142,7 +144,7 @@ fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
 }
 
 /// The table, with times to three digits. The files have more.
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[RealAndSimulated]) -> String {
     let mut blocks: Vec<(String, Vec<Vec<String>>)> = Vec::new();
     for row in rows {
         let cells = vec![
@@ -176,10 +178,10 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
         summary.two,
         summary.pairs,
         raw.len(),
-        count(Verdict::Counts),
-        count(Verdict::Preempted),
-        count(Verdict::Changed),
-        count(Verdict::NotTheProfiles),
+        count(PassVerdict::Counts),
+        count(PassVerdict::Preempted),
+        count(PassVerdict::Changed),
+        count(PassVerdict::NotTheProfiles),
         number(summary.alone_median),
         number(summary.alone_max),
     );
@@ -202,10 +204,17 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
     output::wrapped(&text) + "\n"
 }
 
-fn rows(rows: &[Row]) -> String {
+fn rows(rows: &[RealAndSimulated]) -> String {
     let mut text = "load,lock,threads,real_ns,p10_ns,p90_ns,simulated_ns,predicted\n".to_owned();
-    for Row { lock, load, threads, real_ns, spread_ns: (low, high), simulated_ns, predicted } in
-        rows
+    for RealAndSimulated {
+        lock,
+        load,
+        threads,
+        real_ns,
+        spread_ns: (low, high),
+        simulated_ns,
+        predicted,
+    } in rows
     {
         let _ = writeln!(
             text,
@@ -233,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_load_stands_once_and_its_rows_take_a_line_each() {
-        let row = |lock: &str, load: &str, ns| Row {
+        let row = |lock: &str, load: &str, ns| RealAndSimulated {
             lock: lock.into(),
             load: load.into(),
             threads: 2,

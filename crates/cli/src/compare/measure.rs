@@ -3,7 +3,7 @@
 
 use super::Setting;
 use super::outcome::Comparison;
-use super::run::{Desk, Figures, What, once};
+use super::run::{Desk, Figures, Trial, once};
 use crate::hints::Failure;
 use crate::signals::Watch;
 use lockwright_bench::is_look;
@@ -56,7 +56,7 @@ pub(crate) struct Measured {
     pub(crate) failure: Option<Failure>,
 }
 
-pub(crate) fn measure(what: &What<'_>, settings: &[Setting], extent: &Extent) -> Measured {
+pub(crate) fn measure(what: &Trial<'_>, settings: &[Setting], extent: &Extent) -> Measured {
     let watch = Watch::new();
     let bar = lockwright_bench::progress(0, extent.quiet);
     let mut measured = Measured::default();
@@ -71,7 +71,7 @@ pub(crate) fn measure(what: &What<'_>, settings: &[Setting], extent: &Extent) ->
 
 /// Was it interrupted?
 fn rounds(
-    what: &What<'_>,
+    what: &Trial<'_>,
     settings: &[Setting],
     extent: &Extent,
     desk: &Desk<'_>,

@@ -20,7 +20,7 @@ pub(crate) struct Cell {
 
 /// One figure under all settings.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct FigureRow {
     pub(crate) figure: Figure,
     /// One cell per setting, in order.
     pub(crate) cells: Vec<Cell>,
@@ -30,7 +30,7 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
     /// The first row decides.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<FigureRow>,
     pub(crate) margin: f64,
     /// The recommended setting: the best of those that are better than the first one.
     pub(crate) best: Option<usize>,
@@ -78,9 +78,9 @@ impl Comparison {
                     to_first,
                 }
             };
-            Row { figure: figure.clone(), cells: (0..settings.len()).map(cell).collect() }
+            FigureRow { figure: figure.clone(), cells: (0..settings.len()).map(cell).collect() }
         };
-        let rows: Vec<Row> = figures.into_iter().map(row).collect();
+        let rows: Vec<FigureRow> = figures.into_iter().map(row).collect();
         let (mut best, mut as_good) = (None, Vec::new());
         if let Some(first) = rows.first() {
             let better = |at: &usize| first.cells[*at].finding == Some(Finding::Better);
@@ -100,7 +100,7 @@ impl Comparison {
     }
 
     /// The figure that decides.
-    pub(crate) fn first(&self) -> Option<&Row> {
+    pub(crate) fn first(&self) -> Option<&FigureRow> {
         self.rows.first().filter(|row| !row.figure.is_cost)
     }
 

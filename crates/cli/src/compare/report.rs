@@ -3,7 +3,7 @@
 use super::Setting;
 use super::figure::Figure;
 use super::measure::Measured;
-use super::outcome::{Cell, Comparison, Row};
+use super::outcome::{Cell, Comparison, FigureRow};
 use crate::output;
 use lockwright_bench::{FEWEST, Finding, Interval, Machine};
 use lockwright_numbers::format::{ratio, si, time};
@@ -97,7 +97,7 @@ impl Report<'_> {
         text
     }
 
-    fn block(&self, row: &Row) -> (String, Vec<Vec<String>>) {
+    fn block(&self, row: &FigureRow) -> (String, Vec<Vec<String>>) {
         let is_first = self.outcome.first().is_some_and(|first| first.figure == row.figure);
         let decides = if is_first { "; decides" } else { "" };
         let rows = self.settings.iter().zip(&row.cells);
@@ -244,13 +244,13 @@ impl Report<'_> {
     /// One self-contained page: no network, no script.
     pub(crate) fn page(&self) -> String {
         let base = self.base();
-        let row = |row: &Row, at: usize| {
+        let row = |row: &FigureRow, at: usize| {
             let (setting, cell) = (&self.settings[at], &row.cells[at]);
             let name = if at == 0 { &*row.figure.name } else { "" };
             let figures = cells(&setting.name, &row.figure, cell);
             let all = std::iter::once(name.to_owned()).chain(figures);
             let chosen = self.outcome.best == Some(at);
-            page::Row { chosen, first: at == 0, ..page::Row::of(all) }
+            page::TableRow { chosen, first: at == 0, ..page::TableRow::of(all) }
         };
         let count = self.settings.len();
         let all = self.outcome.rows.iter();

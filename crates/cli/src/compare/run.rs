@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tempfile::{NamedTempFile, TempDir};
 
 /// What to run.
-pub(crate) struct What<'a> {
+pub(crate) struct Trial<'a> {
     /// The program under a setting.
     pub(crate) command: &'a dyn Fn(&Setting) -> Command,
     /// Its name, for messages.
@@ -52,12 +52,12 @@ pub(crate) struct Desk<'a> {
 /// Does one run; `None`: interrupted. In the first run of a setting, also asks the library which lock it serves, and
 /// counts futex calls.
 pub(crate) fn once(
-    what: &What<'_>,
+    what: &Trial<'_>,
     setting: &Setting,
     is_first: bool,
     desk: &Desk<'_>,
 ) -> Result<Option<Figures>, Failure> {
-    let run = Run {
+    let run = RunInProgress {
         what,
         setting,
         folder: launch::folder("stats", "compare")?,
@@ -120,8 +120,8 @@ struct Answer {
 }
 
 /// A run in progress.
-struct Run<'a> {
-    what: &'a What<'a>,
+struct RunInProgress<'a> {
+    what: &'a Trial<'a>,
     setting: &'a Setting,
     /// Folder for its epochs.
     folder: TempDir,
@@ -138,7 +138,7 @@ struct Loaded {
     output: NamedTempFile,
 }
 
-impl Run<'_> {
+impl RunInProgress<'_> {
     fn start(
         &self,
         command: &mut Command,

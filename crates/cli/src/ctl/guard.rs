@@ -13,7 +13,7 @@ use super::judge::{Judged, Slice, Waited, choose, judge};
 use super::list::lease;
 use super::target::Target;
 use crate::hints::Failure;
-use crate::mailbox::Place;
+use crate::mailbox::MailboxPlace;
 use crate::observed::watched::Watched;
 use crate::process::Process;
 use crate::table::{self, Table};
@@ -33,7 +33,7 @@ const SETTLE: u32 = 10;
 pub(crate) struct Guard<'a> {
     pub(crate) pid: libc::pid_t,
     /// Where the process has its table and its epochs. Finding them takes longer than everything else.
-    pub(crate) mailbox: Place,
+    pub(crate) mailbox: MailboxPlace,
     pub(crate) epochs: epochs::Remote,
     pub(crate) old: &'a Table,
     pub(crate) new: &'a Table,

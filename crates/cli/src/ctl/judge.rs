@@ -53,7 +53,7 @@ pub(super) fn choose(mut slices: Vec<[Slice; 2]>) -> Vec<[Slice; 2]> {
 
 /// A figure of each slice, old and new, with how many times as good the new one is.
 #[derive(Debug, Serialize)]
-struct Row {
+struct FigureChange {
     figure: Figure,
     values: [Vec<f64>; 2],
     #[serde(rename = "times_as_good")]
@@ -65,14 +65,14 @@ struct Row {
 pub(super) struct Judged {
     pub(super) finding: Finding,
     #[serde(rename = "figures")]
-    rows: Vec<Row>,
+    rows: Vec<FigureChange>,
     /// P99 of all waits, old and new.
     wait_p99_ns: [Option<u64>; 2],
     /// Is throughput among the figures?
     throughput_known: bool,
 }
 
-impl Row {
+impl FigureChange {
     fn new(figure: Figure, slices: &[[Slice; 2]], value: impl Fn(&Slice) -> f64) -> Self {
         let of = |which: usize| slices.iter().map(|pair| value(&pair[which])).collect::<Vec<_>>();
         let values = [of(0), of(1)];
@@ -108,12 +108,14 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
     if let Some(done) = done {
         let name =
             if each().all(|slice| slice.counted.is_some()) { "counted/s" } else { "epochs/s" };
-        rows.push(Row::new(Figure::rate(name), slices, move |slice| done(slice) / slice.seconds));
+        rows.push(FigureChange::new(Figure::rate(name), slices, move |slice| {
+            done(slice) / slice.seconds
+        }));
     }
     // Add one to each, so that zero misses isn't infinitely good.
     if each().any(|slice| slice.missed > 0.0) {
         let figure = Figure::count("missed SLOs/1000 epochs");
-        rows.push(Row::new(figure, slices, |slice| {
+        rows.push(FigureChange::new(figure, slices, |slice| {
             1000.0 * (slice.missed + 1.0) / (slice.epochs + 1.0)
         }));
     }
@@ -121,18 +123,18 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
     if let Some(limit) = p99(&old) {
         let per = if done.is_some() { "per 1000 done" } else { "a second" };
         let figure = Figure::count(format!("waits > {} {per}", time(limit as f64)));
-        rows.push(Row::new(figure, slices, move |slice| {
+        rows.push(FigureChange::new(figure, slices, move |slice| {
             let long = slice.times.count() - slice.times.up_to(&[limit])[0];
             let of = done.map_or(slice.seconds, |done| done(slice) / 1000.0);
             (long as f64 + 1.0) / of
         }));
     }
     // A saturated lock keeps the same number of threads waiting, whatever its throughput.
-    let waiting = Row::new(Figure::count("threads waiting"), slices, |slice| {
+    let waiting = FigureChange::new(Figure::count("threads waiting"), slices, |slice| {
         (slice.wait_ns + 1.0) / slice.seconds / 1e9
     });
     let decides = if done.is_none() { waiting.finding() } else { Finding::Same };
-    let findings: Vec<Finding> = rows.iter().map(Row::finding).chain([decides]).collect();
+    let findings: Vec<Finding> = rows.iter().map(FigureChange::finding).chain([decides]).collect();
     rows.push(waiting);
     Judged {
         finding: verdict(&findings),

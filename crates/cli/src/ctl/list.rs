@@ -6,7 +6,7 @@ use crate::hints::Failure;
 use crate::mailbox::Remote;
 use crate::observed::live::Live;
 use crate::observed::outcome::{Observed, Ranked};
-use crate::observed::snapshot::{Kind, Lock};
+use crate::observed::snapshot::{Lock, LockKind};
 use crate::observed::watched::Watched;
 use crate::output::{plain, shown, table};
 use crate::process::Process;
@@ -26,8 +26,8 @@ pub(crate) fn lease(time: Duration) -> Duration {
 /// The rule that serves the lock.
 fn rule<'a>(table: &'a Table, lock: &Ranked) -> &'a str {
     match lock.kind {
-        Kind::Mutex => table.lock_at(lock.place),
-        Kind::Semaphore => "glibc's",
+        LockKind::Mutex => table.lock_at(lock.place),
+        LockKind::Semaphore => "glibc's",
     }
 }
 

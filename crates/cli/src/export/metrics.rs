@@ -36,11 +36,11 @@ const BOUNDS_NS: [u64; 16] = [
 /// What one process's locks have done since it began to count.
 #[derive(Debug)]
 pub(crate) struct Told {
-    locks: Vec<Lock>,
+    locks: Vec<LockTotals>,
 }
 
 #[derive(Debug)]
-struct Lock {
+struct LockTotals {
     labels: Vec<(&'static str, String)>,
     contended: u64,
     slept: u64,
@@ -81,7 +81,7 @@ impl Told {
                 true => ranked.name.clone(),
                 false => format!("{} at {:#x}", ranked.name, ranked.address),
             };
-            Some(Lock {
+            Some(LockTotals {
                 labels: vec![
                     ("process", process.clone()),
                     ("pid", named.pid.to_string()),
@@ -103,7 +103,7 @@ impl Told {
 struct All(Vec<Told>);
 
 impl All {
-    fn locks(&self) -> impl Iterator<Item = &Lock> {
+    fn locks(&self) -> impl Iterator<Item = &LockTotals> {
         self.0.iter().flat_map(|told| &told.locks)
     }
 
@@ -111,7 +111,7 @@ impl All {
         &self,
         to: &mut DescriptorEncoder<'_>,
         (name, help): (&str, &str),
-        of: impl Fn(&Lock) -> N,
+        of: impl Fn(&LockTotals) -> N,
     ) -> fmt::Result
     where
         ConstCounter<N>: EncodeMetric,
@@ -127,7 +127,7 @@ impl All {
         &self,
         to: &mut DescriptorEncoder<'_>,
         (name, help): (&str, &str),
-        of: impl Fn(&Lock) -> &Histogram,
+        of: impl Fn(&LockTotals) -> &Histogram,
     ) -> fmt::Result {
         let mut metric = to.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for lock in self.locks() {
@@ -177,7 +177,7 @@ mod tests {
     fn page() -> String {
         let histogram =
             || Histogram { sum_s: 0.5, count: 3, buckets: vec![(0.1, 2), (f64::INFINITY, 1)] };
-        let lock = Lock {
+        let lock = LockTotals {
             labels: vec![("process", "a \"b\"\n".to_owned()), ("pid", "7".to_owned())],
             contended: 3,
             slept: 2,

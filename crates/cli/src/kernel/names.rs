@@ -2,7 +2,7 @@
 
 use super::user::Processes;
 use crate::hints::warn;
-use lockwright_kernel::{Lock, Named, Symbols, Wait};
+use lockwright_kernel::{Lock, Named, StackWaits, Symbols};
 
 /// Functions and variables of the kernel, and of processes.
 pub(crate) struct Names {
@@ -24,11 +24,11 @@ impl Names {
     }
 
     /// Adds names to the waits.
-    pub(crate) fn of(&mut self, waits: &[Wait]) -> Vec<Named> {
+    pub(crate) fn of(&mut self, waits: &[StackWaits]) -> Vec<Named> {
         waits.iter().map(|wait| self.named(wait)).collect()
     }
 
-    fn named(&mut self, wait: &Wait) -> Named {
+    fn named(&mut self, wait: &StackWaits) -> Named {
         let callers = match wait.process {
             None => self.kernel.callers(&wait.frames),
             Some(pid) => wait.frames.iter().map(|at| self.processes.function(pid, *at)).collect(),

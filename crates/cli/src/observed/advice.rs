@@ -1,7 +1,7 @@
 //! Advice about a lock: rules, their thresholds, and a command to run.
 
 use super::outcome::{Observed, Ranked, Site};
-use super::snapshot::Kind;
+use super::snapshot::LockKind;
 use lockwright_numbers::format::time;
 use serde::Serialize;
 
@@ -134,7 +134,7 @@ fn advice(
             time(wake_up_ns as f64)
         );
         (Rule::LongSections, text, target.draw())
-    } else if lock.kind == Kind::Semaphore {
+    } else if lock.kind == LockKind::Semaphore {
         let rule = if is_starved { Rule::Starved } else { Rule::ShortSections };
         let text = format!(
             "take it less often, or split it: threads lost {} of their time here ({} or more). \
@@ -199,7 +199,7 @@ pub(crate) mod tests {
             of: Of::Lock(64),
             tenant: 0,
             place: 0,
-            kind: Kind::Mutex,
+            kind: LockKind::Mutex,
             name: "lock".into(),
             address: 64,
             locks: 1,
@@ -249,7 +249,7 @@ pub(crate) mod tests {
         let mut starved = lock(second, (1_000_000, second, 5_000));
         starved.wait.max_ns = 40_000_000;
         assert_eq!(rule(starved.clone(), second).0, Rule::Starved);
-        starved.kind = Kind::Semaphore;
+        starved.kind = LockKind::Semaphore;
         let (starved, command) = rule(starved, second);
         assert_eq!((starved, command.contains("compare")), (Rule::Starved, false));
     }

@@ -3,8 +3,8 @@
 use super::advice::Advice;
 use super::events::Total;
 use super::sharing::{Suspects, suspects};
-use super::snapshot::{At, Kind, Lock, Of, Seen, Signals, Snapshot};
-use super::threads::{self, Thread};
+use super::snapshot::{At, Lock, LockKind, Of, Seen, Signals, Snapshot};
+use super::threads::{self, ThreadWaits};
 use lockwright_numbers::Times;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub(crate) struct Ranked {
     /// Its place in the process's table of locks.
     #[serde(skip)]
     pub(crate) place: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: LockKind,
     /// The variable, or the location.
     pub(crate) name: String,
     /// 0: it stands for several locks.
@@ -102,7 +102,7 @@ pub(crate) struct Ranked {
     pub(crate) holders: Vec<Site>,
     /// Threads that wait for it, or for which others wait; empty: they weren't told apart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) threads: Vec<Thread>,
+    pub(crate) threads: Vec<ThreadWaits>,
     /// Waiting time in each time slice, ns; a wait counts when it ends. Empty: it wasn't sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) course: Vec<u64>,
@@ -232,7 +232,7 @@ pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<L
     for lock in locks {
         let is_nameless = match lock.of {
             // All of Python's semaphores are waited for at one place.
-            Of::Lock(_) if lock.kind == Kind::Semaphore => false,
+            Of::Lock(_) if lock.kind == LockKind::Semaphore => false,
             Of::Lock(address) => {
                 lock.is_gone && !matches!(symbols.data(address), Place::Symbol { .. })
             }

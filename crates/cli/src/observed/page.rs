@@ -1,7 +1,7 @@
 //! An outcome as a self-contained HTML page without scripts.
 
 use super::outcome::{Observed, Ranked, Site};
-use super::snapshot::Kind;
+use super::snapshot::LockKind;
 use crate::hints::Failure;
 use crate::observed::report;
 use crate::order::outcome::{self as order, Risk};
@@ -67,7 +67,7 @@ fn table(outcome: &Observed, most: usize) -> Markup {
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     let short = |ns: u64| time(ns as f64);
     let row = |lock: &Ranked| {
-        page::Row::of([
+        page::TableRow::of([
             shown(&lock.name).into(),
             format!("{:.1} %", 100.0 * lock.blocked_ns as f64 / elapsed),
             format!("{:.2}", lock.wait_ns as f64 / elapsed),
@@ -150,7 +150,7 @@ fn told(lock: &Ranked) -> Markup {
     ];
     html! {
         h3 { (shown(&lock.name)) }
-        @if lock.kind == Kind::Semaphore { p.soft { "a semaphore used as a lock; it stays glibc's" } }
+        @if lock.kind == LockKind::Semaphore { p.soft { "a semaphore used as a lock; it stays glibc's" } }
         (page::terms(parts.into_iter().filter_map(|(term, meaning)| Some((term, meaning?)))))
     }
 }

@@ -6,10 +6,10 @@
 
 use super::outcome::{Observed, Site};
 use super::run::open_file;
-use super::snapshot::{Kind, Of};
+use super::snapshot::{LockKind, Of};
 use crate::hints::cause;
 use lockwright_observe::layout::{ENDING, LENGTH};
-use lockwright_observe::{Held, Segment};
+use lockwright_observe::{Segment, WaitedSemaphore};
 use lockwright_symbols::{Frame, Python, PythonFrame, blocked, mappings};
 use memmap2::Mmap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,7 +37,7 @@ pub(crate) struct Samplers {
 /// The sampling thread ends soon after this is dropped.
 struct Sampler {
     ends: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Seen>>,
+    thread: Option<JoinHandle<SeenProcess>>,
 }
 
 impl Drop for Sampler {
@@ -105,7 +105,7 @@ impl Samplers {
 
 /// What was seen in one process.
 #[derive(Default)]
-struct Seen {
+struct SeenProcess {
     /// Why nothing was seen.
     unread: Option<String>,
     /// By the semaphore's address, and by which of the semaphores at that address it is.
@@ -134,7 +134,7 @@ type Function = (String, String);
 
 /// What was seen of a function.
 #[derive(Default)]
-struct Place<'a> {
+struct SeenFunction<'a> {
     all: Samples,
     /// How often each of its lines was seen.
     lines: BTreeMap<u32, u64>,
@@ -143,8 +143,8 @@ struct Place<'a> {
 }
 
 /// Samples a process until `ends` is set.
-fn sample(pid: libc::pid_t, map: &Mmap, ends: &AtomicBool) -> Seen {
-    let mut seen = Seen::default();
+fn sample(pid: libc::pid_t, map: &Mmap, ends: &AtomicBool) -> SeenProcess {
+    let mut seen = SeenProcess::default();
     // SAFETY: mapped as long as `map` exists, which outlives this function; only reading methods are used.
     let Some(segment) = (unsafe { Segment::of_other(map.as_ptr().cast_mut()) }) else {
         return seen; // the process is still creating it, or it is another version's: the report says so
@@ -166,8 +166,14 @@ fn sample(pid: libc::pid_t, map: &Mmap, ends: &AtomicBool) -> Seen {
     seen
 }
 
-impl Seen {
-    fn look(&mut self, pid: libc::pid_t, python: &mut Python, segment: &Segment, held: &Held) {
+impl SeenProcess {
+    fn look(
+        &mut self,
+        pid: libc::pid_t,
+        python: &mut Python,
+        segment: &Segment,
+        held: &WaitedSemaphore,
+    ) {
         if held.holder == held.waiter {
             return; // the holder doesn't wait for its own lock
         }
@@ -200,7 +206,7 @@ impl Seen {
     }
 
     fn tell(&self, outcome: &mut Observed) {
-        let semaphores = outcome.locks.iter_mut().filter(|lock| lock.kind == Kind::Semaphore);
+        let semaphores = outcome.locks.iter_mut().filter(|lock| lock.kind == LockKind::Semaphore);
         for lock in semaphores {
             outcome.python_unread.clone_from(&self.unread);
             let Of::Lock(address) = lock.of else { continue };
@@ -216,7 +222,7 @@ impl Seen {
 
 impl Places {
     /// Stacks of holders, grouped by the function that contains the critical section.
-    fn holders(&self) -> BTreeMap<Function, Place<'_>> {
+    fn holders(&self) -> BTreeMap<Function, SeenFunction<'_>> {
         let innermost = |stack: &Vec<PythonFrame>| own(stack).next().map(function);
         let asked: BTreeSet<Function> = self.waiters.keys().filter_map(innermost).collect();
         let mut known: BTreeSet<Function> = self.holders.keys().filter_map(innermost).collect();
@@ -238,7 +244,7 @@ impl Places {
     }
 
     /// Stacks of waiters, grouped by the function that requests the lock.
-    fn waiters(&self) -> BTreeMap<Function, Place<'_>> {
+    fn waiters(&self) -> BTreeMap<Function, SeenFunction<'_>> {
         by_function(&self.waiters, |stack| own(stack).next())
     }
 }
@@ -246,8 +252,8 @@ impl Places {
 fn by_function<'a>(
     stacks: &'a HashMap<Vec<PythonFrame>, Samples>,
     frame: impl Fn(&'a [PythonFrame]) -> Option<&'a PythonFrame>,
-) -> BTreeMap<Function, Place<'a>> {
-    let mut places: BTreeMap<Function, Place<'_>> = BTreeMap::new();
+) -> BTreeMap<Function, SeenFunction<'a>> {
+    let mut places: BTreeMap<Function, SeenFunction<'_>> = BTreeMap::new();
     for (stack, samples) in stacks {
         let Some(frame) = frame(stack).or(stack.first()) else { continue };
         let place = places.entry(function(frame)).or_default();
@@ -293,7 +299,7 @@ fn note(
 }
 
 /// Replaces the interpreter's places by the program's, each with its share of the counts.
-fn replace(sites: &mut Vec<Site>, places: &BTreeMap<Function, Place<'_>>) {
+fn replace(sites: &mut Vec<Site>, places: &BTreeMap<Function, SeenFunction<'_>>) {
     let samples: u64 = places.values().map(|place| place.all.count).sum();
     if samples == 0 {
         return;
@@ -302,8 +308,9 @@ fn replace(sites: &mut Vec<Site>, places: &BTreeMap<Function, Place<'_>>) {
         sites.iter().fold((0, 0), |(count, ns), site| (count + site.count, ns + site.ns));
     let longest =
         sites.iter().max_by_key(|site| site.max_ns).map(|site| (site.max_ns, site.max_tid));
-    let part =
-        |all: u64, place: &Place<'_>| (all as f64 * place.all.count as f64 / samples as f64) as u64;
+    let part = |all: u64, place: &SeenFunction<'_>| {
+        (all as f64 * place.all.count as f64 / samples as f64) as u64
+    };
     let named = places.iter().map(|((function, _), place)| {
         let line = place.lines.iter().max_by_key(|(_, times)| **times).map_or(0, |(line, _)| *line);
         let frame = place.stack.iter().map(|one| &one.frame).find(|one| one.name() == *function);
@@ -353,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_goes_to_the_functions_that_were_seen() {
-        let mut seen = Seen::default();
+        let mut seen = SeenProcess::default();
         let places = seen.locks.entry((64, 0)).or_default();
         let stack = |frames: &[(&str, u32)]| -> Vec<PythonFrame> {
             frames.iter().map(|(name, line)| frame(name, "/srv/hoard.py", *line)).collect()
@@ -367,7 +374,7 @@ mod tests {
         // Code called from the critical section belongs to it.
         note(&mut places.holders, stack(&[("helper", 3), ("quick", 9), ("main", 41)]), 8, 100);
         let mut one = lock(4_000_000, (100, 4_000_000, 2_000_000));
-        (one.kind, one.name) = (Kind::Semaphore, "0x40, of PyThread_acquire_lock_timed".into());
+        (one.kind, one.name) = (LockKind::Semaphore, "0x40, of PyThread_acquire_lock_timed".into());
         one.waiters = one.holders.clone();
         let mut mutex = lock(10, (1, 1, 1));
         mutex.name = "gil".into();

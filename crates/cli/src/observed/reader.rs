@@ -1,6 +1,6 @@
 //! Reads segments.
 
-use super::snapshot::{At, Kind, Lock, Of, Part, Seen, Signals, Snapshot, Waits};
+use super::snapshot::{At, Lock, LockKind, Of, Part, Seen, Signals, Snapshot, Waits};
 use crate::bytes::Bytes;
 use crate::hints::{Failure, cause};
 use crate::stack::Piece;
@@ -224,15 +224,17 @@ fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
     };
     let is_gone = number(offset_of!(Record, destroyed)) != 0;
     let kind = match record.u32(offset_of!(Record, kind)) {
-        kind if kind == lockwright_observe::layout::Kind::Semaphore as u32 => Kind::Semaphore,
-        _ => Kind::Mutex,
+        kind if kind == lockwright_observe::layout::LockKind::Semaphore as u32 => {
+            LockKind::Semaphore
+        }
+        _ => LockKind::Mutex,
     };
     let (releases, signals) =
         (number(offset_of!(Record, releases)), number(offset_of!(Record, signals)));
     Lock {
         of,
         kind,
-        is_signal: kind == Kind::Semaphore && !is_lock(releases, signals, is_gone),
+        is_signal: kind == LockKind::Semaphore && !is_lock(releases, signals, is_gone),
         tenants: number(offset_of!(Record, tenants)),
         arrived: number(offset_of!(Record, arrived)),
         is_gone,

@@ -3,7 +3,7 @@
 use super::course::signs;
 use super::events::{Event, Total};
 use super::outcome::{Observed, Percentiles, Ranked, Site};
-use super::snapshot::{Kind, Signals};
+use super::snapshot::{LockKind, Signals};
 use super::threads;
 use crate::output::{beside, plain, shown, table};
 use crate::profile::outcome::Folded;
@@ -163,7 +163,7 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     if lock.locks > 1 {
         text.push_str(&format!("   {} locks\n", lock.locks));
     }
-    if lock.kind == Kind::Semaphore {
+    if lock.kind == LockKind::Semaphore {
         text.push_str("   a semaphore used as a lock; it stays glibc's\n");
     }
     let mut places = |verb: &str, sites: &[Site]| {

@@ -22,7 +22,7 @@ pub(crate) enum Of {
 /// The kind of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum LockKind {
     #[default]
     Mutex,
     /// glibc's own semaphore; the thread that takes it also releases it.
@@ -97,7 +97,7 @@ pub(crate) struct Waits {
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) of: Of,
-    pub(crate) kind: Kind,
+    pub(crate) kind: LockKind,
     /// Is it a semaphore that isn't used as a lock, as far as we saw?
     pub(crate) is_signal: bool,
     pub(crate) tenants: u64,

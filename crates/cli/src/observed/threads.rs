@@ -15,7 +15,7 @@ const LOCKS: usize = 3;
 
 /// One thread's waits for a lock, and others' waits for that thread.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Thread {
+pub(crate) struct ThreadWaits {
     /// `None`: all threads without a slot of their own.
     pub(crate) tid: Option<u32>,
     /// The thread's name when it was last sampled; empty: it never was.
@@ -29,15 +29,15 @@ pub(crate) struct Thread {
 }
 
 /// A lock's threads, without names. Those that lost or cost the most time come first.
-pub(super) fn of(parts: &[Part]) -> Vec<Thread> {
-    let thread = |part: &Part| Thread {
+pub(super) fn of(parts: &[Part]) -> Vec<ThreadWaits> {
+    let thread = |part: &Part| ThreadWaits {
         tid: (part.tid != OTHER_THREADS).then_some(part.tid),
         name: String::new(),
         waits: part.waits,
         wait_ns: part.wait_ns,
         blamed_ns: part.blamed_ns,
     };
-    let mut threads: Vec<Thread> = parts.iter().map(thread).collect();
+    let mut threads: Vec<ThreadWaits> = parts.iter().map(thread).collect();
     threads.sort_by_key(|thread| std::cmp::Reverse(thread.wait_ns + thread.blamed_ns));
     threads
 }

@@ -18,7 +18,7 @@ const MOST: usize = 10_000;
 
 /// Whether a cycle's threads can deadlock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verdict {
+pub(super) enum CycleVerdict {
     /// They can wait for each other forever.
     Deadlock,
     /// They could, but only one thread was seen there, and it can't block itself.
@@ -32,7 +32,7 @@ pub(super) enum Verdict {
 pub(super) struct Circle {
     /// Indices of the edges.
     pub(super) edges: Vec<usize>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: CycleVerdict,
 }
 
 /// All cycles, the most important first, and whether some may be missing.
@@ -127,9 +127,9 @@ impl<'a> Search<'a> {
                 continue;
             }
             let verdict = match at {
-                0 => Verdict::Deadlock,
-                1 => Verdict::OneThread,
-                _ => Verdict::Guarded(guards(self.edges, &chosen)),
+                0 => CycleVerdict::Deadlock,
+                1 => CycleVerdict::OneThread,
+                _ => CycleVerdict::Guarded(guards(self.edges, &chosen)),
             };
             self.found.push(Circle { edges: chosen, verdict });
             return;
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    fn verdicts(edges: &[Edge]) -> Vec<Verdict> {
+    fn verdicts(edges: &[Edge]) -> Vec<CycleVerdict> {
         let (found, is_cut) = circles(edges);
         assert!(!is_cut);
         found.into_iter().map(|circle| circle.verdict).collect()
@@ -228,33 +228,36 @@ mod tests {
 
     #[test]
     fn an_inversion_is_found_and_a_hierarchy_is_none() {
-        assert_eq!(verdicts(&[edge(1, 2, &[1], &[]), edge(2, 1, &[2], &[])]), [Verdict::Deadlock]);
+        assert_eq!(
+            verdicts(&[edge(1, 2, &[1], &[]), edge(2, 1, &[2], &[])]),
+            [CycleVerdict::Deadlock]
+        );
         let tree = [edge(1, 2, &[1], &[]), edge(1, 3, &[2], &[]), edge(2, 3, &[1, 2], &[])];
         assert_eq!(verdicts(&tree), []);
         let round = [edge(1, 2, &[1], &[]), edge(2, 3, &[2], &[]), edge(3, 1, &[3], &[])];
-        assert_eq!(verdicts(&round), [Verdict::Deadlock]);
+        assert_eq!(verdicts(&round), [CycleVerdict::Deadlock]);
     }
 
     #[test]
     fn a_lock_that_both_hold_guards_them() {
         let guarded = [edge(1, 2, &[1], &[9]), edge(2, 1, &[2], &[9])];
-        assert_eq!(verdicts(&guarded), [Verdict::Guarded(BTreeSet::from([9]))]);
+        assert_eq!(verdicts(&guarded), [CycleVerdict::Guarded(BTreeSet::from([9]))]);
         let half = [edge(1, 2, &[1], &[9]), edge(2, 1, &[2], &[8])];
-        assert_eq!(verdicts(&half), [Verdict::Deadlock]);
+        assert_eq!(verdicts(&half), [CycleVerdict::Deadlock]);
         // One occurrence without the guard is enough.
         let once = [edge(1, 2, &[1], &[9]), edge(2, 1, &[2], &[9]), edge(2, 1, &[2], &[])];
-        assert_eq!(verdicts(&once), [Verdict::Deadlock]);
+        assert_eq!(verdicts(&once), [CycleVerdict::Deadlock]);
     }
 
     #[test]
     fn a_thread_does_not_block_itself() {
         let alone = [edge(1, 2, &[1], &[]), edge(2, 1, &[1], &[])];
-        assert_eq!(verdicts(&alone), [Verdict::OneThread]);
+        assert_eq!(verdicts(&alone), [CycleVerdict::OneThread]);
         let two = [edge(1, 2, &[1, 2], &[]), edge(2, 1, &[1], &[])];
-        assert_eq!(verdicts(&two), [Verdict::Deadlock]);
+        assert_eq!(verdicts(&two), [CycleVerdict::Deadlock]);
         // Three edges need three threads.
         let three = [edge(1, 2, &[1, 2], &[]), edge(2, 3, &[1, 2], &[]), edge(3, 1, &[1, 2], &[])];
-        assert_eq!(verdicts(&three), [Verdict::OneThread]);
+        assert_eq!(verdicts(&three), [CycleVerdict::OneThread]);
     }
 
     #[test]
@@ -267,7 +270,7 @@ mod tests {
         let both = [reads(there.clone(), true, true), reads(back.clone(), true, true)];
         assert_eq!(verdicts(&both), []);
         let writes = [reads(there, true, false), reads(back, true, false)];
-        assert_eq!(verdicts(&writes), [Verdict::Deadlock]);
+        assert_eq!(verdicts(&writes), [CycleVerdict::Deadlock]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Cycles with names: the contents of a report.
 
-use super::circles::{Circle, Verdict, circles};
-use super::reader::{Edge, End, Kind, Lost, Noted, read};
+use super::circles::{Circle, CycleVerdict, circles};
+use super::reader::{Edge, End, LockKind, Lost, Noted, read};
 use crate::hints::Failure;
 use crate::observed::outcome::{is_of_a_lock, lock_name};
 use crate::observed::run::files;
@@ -51,7 +51,7 @@ pub(crate) struct Named {
     pub(crate) locks: Vec<NamedLock>,
     /// The locks that prevent the deadlock.
     pub(crate) guards: Vec<String>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<Nesting>,
     /// Number of cycles of other locks at the same places.
     pub(crate) more: usize,
 }
@@ -62,14 +62,14 @@ pub(crate) struct NamedLock {
     /// Its name, as in `profile`.
     pub(crate) name: String,
     pub(crate) address: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: LockKind,
     /// Has it been destroyed since?
     pub(crate) is_gone: bool,
 }
 
 /// A thread took one lock while it held another.
 #[derive(Debug, Serialize)]
-pub(crate) struct Step {
+pub(crate) struct Nesting {
     /// The first thread that did so.
     pub(crate) thread: u32,
     /// Did other threads do so, too?
@@ -176,16 +176,16 @@ impl<'a> Names<'a> {
     fn circle(&mut self, circle: &Circle, more: usize) -> Named {
         let edges: Vec<&Edge> = circle.edges.iter().map(|&at| &self.noted.edges[at]).collect();
         let risk = match circle.verdict {
-            Verdict::Deadlock => Risk::Deadlock,
-            Verdict::OneThread => Risk::OneThread,
-            Verdict::Guarded(_) => Risk::Guarded,
+            CycleVerdict::Deadlock => Risk::Deadlock,
+            CycleVerdict::OneThread => Risk::OneThread,
+            CycleVerdict::Guarded(_) => Risk::Guarded,
         };
         let guards = match &circle.verdict {
-            Verdict::Guarded(guards) => guards.iter().map(|&id| self.name(id)).collect(),
+            CycleVerdict::Guarded(guards) => guards.iter().map(|&id| self.name(id)).collect(),
             _ => Vec::new(),
         };
         let locks = edges.iter().map(|edge| self.lock(edge.from)).collect();
-        let steps = edges.iter().map(|edge| Step {
+        let steps = edges.iter().map(|edge| Nesting {
             thread: edge.tid,
             has_more_threads: edge.more || edge.threads.len() > 1,
             count: edge.count,

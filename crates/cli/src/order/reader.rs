@@ -25,7 +25,7 @@ pub(super) struct Noted {
     pub(super) space: AddressSpace,
     pub(super) edges: Vec<Edge>,
     /// The threads that ran at the end.
-    pub(super) threads: Vec<Thread>,
+    pub(super) threads: Vec<SeenThread>,
     /// The ids of the locks that are known to have been destroyed.
     pub(super) gone: BTreeSet<u32>,
     pub(super) lost: Lost,
@@ -69,7 +69,7 @@ pub(super) struct Edge {
 pub(super) struct End {
     pub(super) id: u32,
     pub(super) address: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: LockKind,
     pub(super) reads: bool,
     /// Was it retaken after a wait for a condition variable?
     pub(super) again: bool,
@@ -81,7 +81,7 @@ pub(super) struct End {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub(crate) enum LockKind {
     #[default]
     Mutex,
     ReadersWriter,
@@ -90,7 +90,7 @@ pub(crate) enum Kind {
 
 /// What a thread held when it was last seen.
 #[derive(Clone, Debug)]
-pub(super) struct Thread {
+pub(super) struct SeenThread {
     pub(super) tid: u32,
     /// The lock that it waited for, and the call site; 0: none.
     pub(super) waits_for: (u64, u64),
@@ -154,9 +154,9 @@ fn edge_of(edge: &Bytes<'_>) -> Edge {
         id: id as u32,
         address: edge.u64(address),
         kind: match half >> KIND_SHIFT {
-            RWLOCK => Kind::ReadersWriter,
-            SPIN => Kind::Spin,
-            _ => Kind::Mutex,
+            RWLOCK => LockKind::ReadersWriter,
+            SPIN => LockKind::Spin,
+            _ => LockKind::Mutex,
         },
         reads: half & READ != 0,
         again: half & AGAIN != 0,
@@ -189,7 +189,7 @@ fn edge_of(edge: &Bytes<'_>) -> Edge {
     }
 }
 
-fn thread(thread: &Bytes<'_>) -> Option<Thread> {
+fn thread(thread: &Bytes<'_>) -> Option<SeenThread> {
     let tid = thread.u32(offset_of!(LaidThread, tid));
     let held = (0..HELD).filter_map(|at| {
         let lock = thread.u64(offset_of!(LaidThread, held) + at * 8);
@@ -200,7 +200,7 @@ fn thread(thread: &Bytes<'_>) -> Option<Thread> {
         thread.u64(offset_of!(LaidThread, waits_for)),
         thread.u64(offset_of!(LaidThread, waits_at)),
     );
-    (tid != 0).then(|| Thread { tid, waits_for, held: held.collect() })
+    (tid != 0).then(|| SeenThread { tid, waits_for, held: held.collect() })
 }
 
 impl Noted {

@@ -1,6 +1,6 @@
 //! The text report of cycles.
 
-use super::outcome::{Named, Orders, Place, Risk, Step};
+use super::outcome::{Named, Nesting, Orders, Place, Risk};
 use crate::output::{beside, shown};
 use lockwright_text::wrapped;
 
@@ -78,7 +78,7 @@ fn list(names: &[String]) -> String {
 
 /// One cycle: a sentence, and where each lock is taken.
 fn told(number: usize, circle: &Named) -> String {
-    let takes = |(at, step): (usize, &Step)| {
+    let takes = |(at, step): (usize, &Nesting)| {
         let (held, asked) = (shown(&step.held.lock), shown(&step.asked.lock));
         format!("T{} takes {held} and then {asked}", at + 1)
     };

@@ -1,7 +1,7 @@
 //! The samples with names: which locks were waited for, who waited, who held them.
 
 use super::sample::{End, Sampled};
-use super::seen::{BATCHES, Holder, Kind, Lock, StackId, Stacks};
+use super::seen::{BATCHES, Holder, LockKind, StackId, Stacks, WaitedLock};
 use super::target::Target;
 use lockwright_symbols::{Frame, Symboliser};
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub(crate) struct SampledProfile {
     pub(crate) locks: Vec<LockSeen>,
     /// Futex waits that were not for a lock: the average number of waiting threads, and their places.
     pub(crate) other_waiting: f64,
-    pub(crate) others: Vec<Site>,
+    pub(crate) others: Vec<WaitSite>,
     /// Do its mutexes belong to lockwright?
     pub(crate) under_lockwright: bool,
     /// Why running threads could not be sampled.
@@ -50,14 +50,14 @@ pub(crate) struct LockSeen {
     /// Does the lock record its holder?
     pub(crate) has_owner: bool,
     /// Shares of the samples in which a thread waited.
-    pub(crate) holders: Vec<Site>,
+    pub(crate) holders: Vec<WaitSite>,
     /// Shares of all waits.
-    pub(crate) waiters: Vec<Site>,
+    pub(crate) waiters: Vec<WaitSite>,
 }
 
 /// What a thread was doing.
 #[derive(Debug, Serialize)]
-pub(crate) struct Site {
+pub(crate) struct WaitSite {
     pub(crate) share: f64,
     pub(crate) samples: u64,
     /// For a holder: `running`, `sleeping`, ...
@@ -165,10 +165,10 @@ impl Namer<'_> {
 
     /// Is it a lock? A mutex with a holder is. Otherwise, the waiting functions must be lock functions. If none of them
     /// has a name, we trust a word with the value 2.
-    fn is_lock(&mut self, lock: &Lock) -> bool {
+    fn is_lock(&mut self, lock: &WaitedLock) -> bool {
         let wanted = match lock.kind {
-            Kind::Mutex(_) | Kind::ReadWrite => return true,
-            Kind::Word => "lock",
+            LockKind::Mutex(_) | LockKind::ReadWrite => return true,
+            LockKind::Word => "lock",
         };
         let stacks: Vec<_> = lock.waiters.keys().copied().collect();
         stacks.into_iter().any(|stack| {
@@ -182,11 +182,11 @@ impl Namer<'_> {
                 (name.contains(wanted) || name.contains("mutex"))
                     && !waits_for_else.iter().any(|part| name.contains(part))
             });
-            named || (lock.kind == Kind::Word && names.next().is_none())
+            named || (lock.kind == LockKind::Word && names.next().is_none())
         })
     }
 
-    fn lock(&mut self, address: u64, lock: &Lock, batches: &[u64; BATCHES]) -> LockSeen {
+    fn lock(&mut self, address: u64, lock: &WaitedLock, batches: &[u64; BATCHES]) -> LockSeen {
         use lockwright_symbols::Place;
         let place = self.symboliser.data(address);
         let module = match &place {
@@ -205,15 +205,15 @@ impl Namer<'_> {
             };
             ((Some(state), stack), *count)
         });
-        let has_owner = lock.kind != Kind::Word;
+        let has_owner = lock.kind != LockKind::Word;
         LockSeen {
             name: place.to_string(),
             address: format!("{address:#x}"),
             module,
             kind: match lock.kind {
-                Kind::Mutex(kind) => kind.word(),
-                Kind::ReadWrite => "readers-writer lock",
-                Kind::Word => "lock that records no owner",
+                LockKind::Mutex(kind) => kind.word(),
+                LockKind::ReadWrite => "readers-writer lock",
+                LockKind::Word => "lock that records no owner",
             },
             share: ratio(held, samples),
             share_error: share_error(&lock.batches, batches),
@@ -235,7 +235,7 @@ impl Namer<'_> {
         all: impl IntoIterator<Item = ((Option<&'static str>, Option<StackId>), u64)>,
         whole: u64,
         by_line: bool,
-    ) -> Vec<Site> {
+    ) -> Vec<WaitSite> {
         type Key = (Option<&'static str>, Option<(String, Option<u32>)>);
         let mut groups: HashMap<Key, Vec<(Option<StackId>, u64)>> = HashMap::new();
         for ((state, stack), count) in all {
@@ -246,13 +246,13 @@ impl Namer<'_> {
             });
             groups.entry((state, place)).or_default().push((stack, count));
         }
-        let mut sites: Vec<Site> = groups
+        let mut sites: Vec<WaitSite> = groups
             .into_iter()
             .map(|((state, _), mut stacks)| {
                 stacks.sort_by_key(|&(stack, count)| (std::cmp::Reverse(count), stack));
                 let samples = stacks.iter().map(|(_, count)| count).sum();
                 let share = ratio(samples, whole);
-                let none = Site {
+                let none = WaitSite {
                     share,
                     samples,
                     state,
@@ -265,7 +265,7 @@ impl Namer<'_> {
                 let Some(stack) = stacks[0].0 else { return none };
                 let frames = self.frames(stack);
                 let at = own(frames);
-                Site {
+                WaitSite {
                     function: Some(frames[at].name()),
                     file: frames[at].file.clone(),
                     line: frames[at].line,
@@ -283,7 +283,7 @@ impl Namer<'_> {
         sites
     }
 
-    fn fold(&mut self, name: &str, lock: &Lock, folded: &mut Folded) {
+    fn fold(&mut self, name: &str, lock: &WaitedLock, folded: &mut Folded) {
         let waiters = lock.waiters.iter().map(|(stack, count)| ("waiters", *stack, *count));
         let holders = lock.holders.iter().filter_map(|(holder, count)| match holder {
             Holder::Sleeping(stack) | Holder::Running(stack) => Some(("holders", *stack, *count)),

@@ -1,6 +1,6 @@
 //! The text report of `profile --sample`.
 
-use super::outcome::{LockSeen, SampledProfile, Site};
+use super::outcome::{LockSeen, SampledProfile, WaitSite};
 use super::sample::End;
 use crate::output::{beside, shown};
 use lockwright_numbers::format::time;
@@ -106,10 +106,11 @@ fn one(number: usize, lock: &LockSeen) -> String {
     text
 }
 
-fn sites(all: &[Site]) -> String {
+fn sites(all: &[WaitSite]) -> String {
     let mut text = String::new();
-    let is_shown =
-        |(number, site): &(usize, &Site)| *number == 0 || (*number < SITES && site.share >= NOISE);
+    let is_shown = |(number, site): &(usize, &WaitSite)| {
+        *number == 0 || (*number < SITES && site.share >= NOISE)
+    };
     for (_, site) in all.iter().enumerate().filter(is_shown) {
         text += &beside(&format!("    {:>7}  ", percent(site.share)), &shown(&words(site)));
     }
@@ -117,7 +118,7 @@ fn sites(all: &[Site]) -> String {
 }
 
 /// `update (server.c:42), running, called by work < main`
-fn words(site: &Site) -> String {
+fn words(site: &WaitSite) -> String {
     let Some(function) = &site.function else {
         return site.state.unwrap_or("unknown").to_owned();
     };

@@ -1,7 +1,7 @@
 //! Samples all threads of a process repeatedly, without stopping any.
 
 use super::running::Running;
-use super::seen::{BATCHES, Holder, Kind, Seen, StackId};
+use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
 use super::target::{Target, field};
 use super::wait::{self, Wait};
 use indicatif::ProgressBar;
@@ -126,7 +126,7 @@ impl Sampler<'_> {
         self.running.fetch();
         self.seen.threads = self.seen.threads.max(states.len());
         self.seen.batches[batch] += 1;
-        let mut owners: HashMap<u64, (Kind, Owner)> = HashMap::new();
+        let mut owners: HashMap<u64, (LockKind, Owner)> = HashMap::new();
         for (&tid, state) in &states {
             let Some(state) = state else { continue };
             let Some(wait) = wait::of(pid, state, |id| self.outer.contains_key(&id)) else {
@@ -144,15 +144,15 @@ impl Sampler<'_> {
             };
             let (lock, kind, owner) = match wait {
                 Wait::Mutex { lock, kind, owner } => {
-                    (lock, Kind::Mutex(kind), Owner::Thread(owner))
+                    (lock, LockKind::Mutex(kind), Owner::Thread(owner))
                 }
                 Wait::ReadWrite { lock, writer: 0, readers: 1.., .. } => {
-                    (lock, Kind::ReadWrite, Owner::Readers)
+                    (lock, LockKind::ReadWrite, Owner::Readers)
                 }
                 Wait::ReadWrite { lock, writer, .. } => {
-                    (lock, Kind::ReadWrite, Owner::Thread(writer))
+                    (lock, LockKind::ReadWrite, Owner::Thread(writer))
                 }
-                Wait::Word { lock } => (lock, Kind::Word, Owner::Thread(0)),
+                Wait::Word { lock } => (lock, LockKind::Word, Owner::Thread(0)),
                 Wait::Other => {
                     *self.seen.others.entry(stack).or_default() += 1;
                     continue;
@@ -215,7 +215,7 @@ impl Sampler<'_> {
     }
 
     /// What the holder is doing. We read the holder before and after, because it may change in between.
-    fn holder(&mut self, lock: u64, kind: Kind, owner: Owner, now: u64) -> Holder {
+    fn holder(&mut self, lock: u64, kind: LockKind, owner: Owner, now: u64) -> Holder {
         let pid = self.target.pid;
         let mut id = match owner {
             Owner::Readers => return Holder::Readers,
@@ -226,8 +226,8 @@ impl Sampler<'_> {
             let Ok(state) = blocked(pid, tid) else { return Holder::Unknown };
             let stack = state.map(|state| self.stack(&state));
             let after = match kind {
-                Kind::Mutex(kind) => wait::owner(pid, lock, kind),
-                Kind::ReadWrite | Kind::Word => id,
+                LockKind::Mutex(kind) => wait::owner(pid, lock, kind),
+                LockKind::ReadWrite | LockKind::Word => id,
             };
             if after != id {
                 id = after;

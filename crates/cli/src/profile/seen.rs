@@ -45,7 +45,7 @@ pub(crate) enum Holder {
 
 /// The kind of a lock, judged by its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LockKind {
     Mutex(Mutex),
     ReadWrite,
     Word,
@@ -53,8 +53,8 @@ pub(crate) enum Kind {
 
 /// A lock that threads waited for.
 #[derive(Debug)]
-pub(crate) struct Lock {
-    pub(crate) kind: Kind,
+pub(crate) struct WaitedLock {
+    pub(crate) kind: LockKind,
     /// Threads that waited, summed over the samples.
     pub(crate) waits: u64,
     /// Samples in which a thread waited, by batch of samples.
@@ -64,7 +64,7 @@ pub(crate) struct Lock {
     pub(crate) holders: HashMap<Holder, u64>,
 }
 
-impl Lock {
+impl WaitedLock {
     /// Samples in which a thread waited.
     pub(crate) fn samples(&self) -> u64 {
         self.batches.iter().sum()
@@ -81,7 +81,7 @@ pub(crate) struct Seen {
     /// Samples by batch.
     pub(crate) batches: [u64; BATCHES],
     /// By the lock's address in the process.
-    pub(crate) locks: HashMap<u64, Lock>,
+    pub(crate) locks: HashMap<u64, WaitedLock>,
     /// Futex waits that are not for a lock.
     pub(crate) others: HashMap<StackId, u64>,
     pub(crate) stacks: Stacks,
@@ -96,15 +96,15 @@ impl Seen {
     }
 
     /// Counts a waiter. A mutex that is changing hands looks like a plain word.
-    pub(crate) fn waiter(&mut self, lock: u64, kind: Kind, stack: StackId) {
-        let seen = self.locks.entry(lock).or_insert_with(|| Lock {
+    pub(crate) fn waiter(&mut self, lock: u64, kind: LockKind, stack: StackId) {
+        let seen = self.locks.entry(lock).or_insert_with(|| WaitedLock {
             kind,
             waits: 0,
             batches: [0; BATCHES],
             waiters: HashMap::new(),
             holders: HashMap::new(),
         });
-        if matches!(seen.kind, Kind::Word) {
+        if matches!(seen.kind, LockKind::Word) {
             seen.kind = kind;
         }
         seen.waits += 1;

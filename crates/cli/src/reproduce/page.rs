@@ -19,7 +19,7 @@ pub(super) fn page(all: &[Done], command: &str, plots: &[(&str, &str, String)]) 
 fn figure(done: &Done, plots: &[(&str, &str, String)]) -> Markup {
     let figure = &done.figure;
     let rows = done.cells().into_iter().zip(&done.report.rows).map(|(cells, compared)| {
-        let mut row = page::Row::of(cells);
+        let mut row = page::TableRow::of(cells);
         row.cells[0] = html! { (row.cells[0]) span.what { (compared.what) } };
         row
     });

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// The runs of a session, each once, numbered in the order in which figures request them.
-pub(crate) struct Shared<'a> {
+pub(crate) struct SessionRuns<'a> {
     session: &'a Session,
     /// Only list the runs, without doing them.
     only_plan: bool,
     numbers: Mutex<BTreeMap<String, usize>>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SessionRuns<'a> {
     pub(crate) fn new(session: &'a Session) -> Self {
         Self { session, only_plan: false, numbers: Mutex::default() }
     }
@@ -77,7 +77,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl Runs for Shared<'_> {
+impl Runs for SessionRuns<'_> {
     fn outcomes(
         &self,
         runs: &[Run],

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::report::{classes, late};
-use super::{Row, class, with_options};
+use super::{SeedRuns, class, with_options};
 use crate::hints::Failure;
 use crate::output;
 use lockwright_sim::{ClassOutcome, Outcome, Quantiles};
@@ -55,7 +55,7 @@ fn cell(value: Option<f64>) -> String {
 }
 
 /// One line per run.
-pub(crate) fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
+pub(crate) fn csv(plan: &Plan, rows: &[SeedRuns<'_>]) -> Result<String, Failure> {
     let classes = classes(plan);
     let swept: Vec<_> = plan.sweeps.iter().filter(|sweep| sweep.key != "threads").collect();
     let mut header: Vec<String> =

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::report::classes;
-use super::{Row, class};
+use super::{SeedRuns, class};
 use lockwright_numbers::format::time;
 use lockwright_numbers::units;
 use lockwright_sim::{Outcome, Run};
@@ -11,12 +11,12 @@ use lockwright_sim::{Outcome, Run};
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// What a trace's program did, and a line for each lock under which a class of cores, or a thread, completed nothing.
-pub(crate) fn notes(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
+pub(crate) fn notes(plan: &Plan, rows: &[SeedRuns<'_>]) -> Vec<String> {
     let locks = (0..plan.locks.len()).flat_map(|lock| of_lock(plan, rows, lock));
     plan.recorded.iter().cloned().chain(locks).collect()
 }
 
-fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
+fn of_lock(plan: &Plan, rows: &[SeedRuns<'_>], lock: usize) -> Vec<String> {
     let mine = rows.iter().filter(|row| row.at().lock == lock);
     let runs: Vec<(&Run, &Outcome)> = mine
         .flat_map(|row| row.runs().iter().zip(row.outcomes))

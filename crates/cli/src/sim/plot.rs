@@ -2,7 +2,7 @@
 //! bars.
 
 use super::plan::Plan;
-use super::{Across, Row, place, source};
+use super::{Across, SeedRuns, place, source};
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::{si, time};
 use lockwright_plot::{
@@ -21,7 +21,7 @@ const MANY_PANELS: usize = 12;
 type Of = Box<dyn Fn(&Outcome) -> Option<f64>>;
 
 /// A figure to draw.
-struct Figure {
+struct Drawing {
     name: String,
     dashed: bool,
     of: Of,
@@ -29,9 +29,9 @@ struct Figure {
     rank: Option<usize>,
 }
 
-impl Figure {
+impl Drawing {
     /// Did the runs have a thread on that class?
-    fn ran(&self, row: &Row<'_>) -> bool {
+    fn ran(&self, row: &SeedRuns<'_>) -> bool {
         let ran = |outcome: &Outcome| match self.rank {
             Some(rank) => outcome.classes.get(rank).is_some_and(ClassOutcome::ran),
             None => true,
@@ -46,7 +46,7 @@ struct Plot {
     title: String,
     y: &'static str,
     is_time: bool,
-    figures: Vec<Figure>,
+    figures: Vec<Drawing>,
 }
 
 impl Plot {
@@ -58,9 +58,9 @@ impl Plot {
 fn plots(plan: &Plan) -> Vec<Plot> {
     let simple = |of: fn(&Outcome) -> f64| {
         let of = Box::new(move |outcome: &Outcome| Some(of(outcome)));
-        vec![Figure { name: String::new(), dashed: false, of, rank: None }]
+        vec![Drawing { name: String::new(), dashed: false, of, rank: None }]
     };
-    let of_class = |rank: usize, name: &str, dashed| Figure {
+    let of_class = |rank: usize, name: &str, dashed| Drawing {
         name: format!("{name} cores"),
         dashed,
         of: Box::new(move |outcome: &Outcome| {
@@ -88,7 +88,7 @@ fn plots(plan: &Plan) -> Vec<Plot> {
         let of = |outcome: &Outcome| {
             (outcome.latency.count > 0).then_some(outcome.latency.p99_ns as f64)
         };
-        let all = Figure { name: String::new(), dashed: false, of: Box::new(of), rank: None };
+        let all = Drawing { name: String::new(), dashed: false, of: Box::new(of), rank: None };
         ("P99 latency of operations".to_owned(), vec![all])
     };
     let throughput = simple(|outcome| outcome.throughput);
@@ -115,15 +115,18 @@ fn range(spread: Spread) -> Range {
     Range { middle: spread.median, low: spread.min, high: spread.max }
 }
 
-fn value(row: &Row<'_>, figure: &Figure) -> Option<Range> {
+fn value(row: &SeedRuns<'_>, figure: &Drawing) -> Option<Range> {
     let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
     let values: Option<Vec<f64>> = sound.map(|outcome| (figure.of)(outcome)).collect();
     Spread::of(&values?).map(range)
 }
 
 /// The rows of each panel, with the panel's title.
-fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&'r Row<'a>>)> {
-    let mut all: Vec<(String, Vec<&Row<'_>>)> = Vec::new();
+fn panels<'r, 'a>(
+    rows: &'r [SeedRuns<'a>],
+    x: Option<&Across>,
+) -> Vec<(String, Vec<&'r SeedRuns<'a>>)> {
+    let mut all: Vec<(String, Vec<&SeedRuns<'_>>)> = Vec::new();
     for row in rows {
         let parts = place(row, x);
         let title = match parts.is_empty() {
@@ -143,7 +146,7 @@ fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&
 }
 
 /// All plots of the study: file names and SVG.
-pub(crate) fn all(plan: &Plan, rows: &[Row<'_>]) -> Vec<(&'static str, String)> {
+pub(crate) fn all(plan: &Plan, rows: &[SeedRuns<'_>]) -> Vec<(&'static str, String)> {
     let x = across(plan);
     let panels = panels(rows, x.as_ref());
     let mut note = source(plan);
@@ -164,11 +167,11 @@ pub(crate) fn all(plan: &Plan, rows: &[Row<'_>]) -> Vec<(&'static str, String)> 
 fn over(
     plan: &Plan,
     x: &Across,
-    panels: &[(String, Vec<&Row<'_>>)],
+    panels: &[(String, Vec<&SeedRuns<'_>>)],
     plot: &Plot,
     note: &str,
 ) -> String {
-    let at = |row: &Row<'_>| match x {
+    let at = |row: &SeedRuns<'_>| match x {
         Across::Threads => f64::from(row.at().threads),
         Across::Sweep(number) => row.at().swept[*number],
     };
@@ -182,8 +185,8 @@ fn over(
             }
         }
     };
-    let panel = |(title, rows): &(String, Vec<&Row<'_>>)| {
-        let series = |lock: usize, figure: &Figure| {
+    let panel = |(title, rows): &(String, Vec<&SeedRuns<'_>>)| {
+        let series = |lock: usize, figure: &Drawing| {
             let mine = rows.iter().filter(|row| row.at().lock == lock);
             let dots = mine.filter_map(|row| Some((at(row), value(row, figure)?)));
             let mut dots: Vec<_> = dots.collect();
@@ -219,7 +222,10 @@ fn over(
 }
 
 /// A note in the key about points that are missing because no operation completed.
-fn missing<'a>(rows: impl Iterator<Item = &'a &'a Row<'a>>, figure: &Figure) -> Option<String> {
+fn missing<'a>(
+    rows: impl Iterator<Item = &'a &'a SeedRuns<'a>>,
+    figure: &Drawing,
+) -> Option<String> {
     let ran: Vec<_> = rows.filter(|row| figure.ran(row)).collect();
     let none = ran.iter().filter(|row| value(row, figure).is_none()).count();
     let of = match figure.name.split(' ').next() {
@@ -233,11 +239,11 @@ fn missing<'a>(rows: impl Iterator<Item = &'a &'a Row<'a>>, figure: &Figure) -> 
     }
 }
 
-fn side_by_side(panels: &[(String, Vec<&Row<'_>>)], plot: &Plot, note: &str) -> String {
+fn side_by_side(panels: &[(String, Vec<&SeedRuns<'_>>)], plot: &Plot, note: &str) -> String {
     let mut blocks = Vec::new();
     for (title, rows) in panels {
         for figure in &plot.figures {
-            let row = |row: &&Row<'_>| {
+            let row = |row: &&SeedRuns<'_>| {
                 let cell = value(row, figure).map_or(Cell::words(NONE), |range| {
                     Cell::bar(range, Ink::of(row.at().lock), plot.show()(range.middle))
                 });

@@ -5,7 +5,7 @@ use crate::hints::{Failure, warn};
 use crate::output::shown;
 use lockwright_numbers::format::{si, thousands, time};
 use lockwright_sim::load::Workload;
-use lockwright_sim::workload::replay::{Step, Thread, workload};
+use lockwright_sim::workload::replay::{RecordedThread, Step, workload};
 use lockwright_stats::trace::{self, Trace, TraceThread};
 use std::path::Path;
 
@@ -37,9 +37,10 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
         );
     }
     let span_ns = trace.meta.span_ns;
-    let threads: Vec<Thread> =
+    let threads: Vec<RecordedThread> =
         trace.threads.iter().map(|thread| thread_of(thread, span_ns)).collect();
-    let takes_one = |thread: &Thread| thread.steps.iter().any(|s| matches!(s, Step::Acquire(_)));
+    let takes_one =
+        |thread: &RecordedThread| thread.steps.iter().any(|s| matches!(s, Step::Acquire(_)));
     let locking = threads.iter().map(takes_one).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let count = threads.len();
@@ -65,7 +66,7 @@ fn rate(trace: &Trace) -> String {
     )
 }
 
-fn thread_of(thread: &TraceThread, span_ns: u64) -> Thread {
+fn thread_of(thread: &TraceThread, span_ns: u64) -> RecordedThread {
     let mut end_ns = thread.start_ns;
     let mut step = |step: &trace::Step| match *step {
         trace::Step::Compute(ns) => {
@@ -83,7 +84,7 @@ fn thread_of(thread: &TraceThread, span_ns: u64) -> Thread {
         trace::Step::Release(lock) => Step::Release(lock),
     };
     let steps = thread.steps.iter().map(&mut step).collect();
-    Thread { steps, before_ns: thread.start_ns, after_ns: span_ns.saturating_sub(end_ns) }
+    RecordedThread { steps, before_ns: thread.start_ns, after_ns: span_ns.saturating_sub(end_ns) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::csv::csv;
 use super::notes::notes;
 use super::plan::{At, Plan};
-use super::{Row, class, place, placement, replay, source};
+use super::{SeedRuns, class, place, placement, replay, source};
 use crate::hints::{Failure, cause};
 use crate::output;
 use lockwright_numbers::Spread;
@@ -38,7 +38,7 @@ pub(super) fn late(outcome: &Outcome) -> f64 {
 
 /// A latency of one class or of all, as the median over the seeds; `none` if no operation completed, `-` if there was
 /// no thread.
-fn latency(row: &Row<'_>, name: Option<&str>, of: fn(&Quantiles) -> u64) -> String {
+fn latency(row: &SeedRuns<'_>, name: Option<&str>, of: fn(&Quantiles) -> u64) -> String {
     let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
     let ran = sound.filter_map(|outcome| match name {
         None => Some(outcome.latency),
@@ -55,7 +55,7 @@ fn latency(row: &Row<'_>, name: Option<&str>, of: fn(&Quantiles) -> u64) -> Stri
     Spread::of(&values).map_or("-".into(), |spread| time(spread.median))
 }
 
-fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
+fn cells(plan: &Plan, rows: &[SeedRuns<'_>]) -> Cells {
     let classes = classes(plan);
     let any_late = rows.iter().flat_map(|row| row.outcomes).any(|outcome| late(outcome) > 0.0);
     let void: Vec<usize> = rows.iter().map(|row| row.violations().count()).collect();
@@ -123,7 +123,7 @@ fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
 const LATENCIES: [&str; 3] = ["P50", "P99", "max"];
 
 /// The printed report.
-pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
+pub(crate) fn text(plan: &Plan, rows: &[SeedRuns<'_>]) -> String {
     let (header, body) = cells(plan, rows);
     let left = place(&rows[0], None).len() + 1;
     let draw = |is_shown: &dyn Fn(usize) -> bool| {
@@ -162,8 +162,8 @@ pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
 }
 
 /// One line per failed check, with the command that reproduces it.
-pub(crate) fn violations(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
-    let of = |row: &Row<'_>| {
+pub(crate) fn violations(plan: &Plan, rows: &[SeedRuns<'_>]) -> Vec<String> {
+    let of = |row: &SeedRuns<'_>| {
         let at: &At = row.at();
         let name = row.run().profile.name.clone();
         let line = move |(run, violation): (&lockwright_sim::Run, _)| {
@@ -181,7 +181,7 @@ pub(crate) fn violations(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
 }
 
 /// Every option of the workload, with its value.
-fn params(row: &Row<'_>) -> Map<String, Value> {
+fn params(row: &SeedRuns<'_>) -> Map<String, Value> {
     let run = row.run();
     let value = |key: &str, default| run.params.get(key).copied().unwrap_or(default);
     let all = run.workload.params.iter();
@@ -193,14 +193,14 @@ fn as_json(spread: Option<Spread>) -> Value {
 }
 
 /// A latency over those seeds in whose runs an operation completed.
-fn latency_json(row: &Row<'_>, of: fn(&Quantiles) -> u64) -> Value {
+fn latency_json(row: &SeedRuns<'_>, of: fn(&Quantiles) -> u64) -> Value {
     let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
     let ended = sound.map(|outcome| outcome.latency).filter(|latency| latency.count > 0);
     as_json(Spread::of(&ended.map(|latency| of(&latency) as f64).collect::<Vec<_>>()))
 }
 
 /// The complete report.
-pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value, Failure> {
+pub(crate) fn json(plan: &Plan, rows: &[SeedRuns<'_>], command: &str) -> Result<Value, Failure> {
     let mut points = Vec::new();
     for row in rows {
         let mut runs = Vec::new();
@@ -240,7 +240,7 @@ pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value
     }))
 }
 
-fn report(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]) -> String {
+fn report(plan: &Plan, rows: &[SeedRuns<'_>], command: &str, plots: &[(&str, String)]) -> String {
     let title = match &plan.machines[..] {
         [one] => one.title.clone(),
         many => format!("{} machines", many.len()),
@@ -252,7 +252,7 @@ fn report(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]
         p.soft { (source(plan)) }
         @for line in violations(plan, rows) { (page::warning(format!("Violation: {line}"))) }
         @for (_, svg) in plots { (page::figure(svg, "")) }
-        (page::table(header, words, false, body.into_iter().map(page::Row::of)))
+        (page::table(header, words, false, body.into_iter().map(page::TableRow::of)))
         @for note in notes(plan, rows) { p { "Note: " (note) } }
         h2 { "How this was simulated" }
         (page::terms([
@@ -274,7 +274,7 @@ fn report(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]
 /// Writes all files, and returns their names.
 pub(crate) fn write(
     plan: &Plan,
-    rows: &[Row<'_>],
+    rows: &[SeedRuns<'_>],
     command: &str,
     dir: &Path,
 ) -> Result<Vec<PathBuf>, Failure> {
@@ -325,7 +325,7 @@ mod tests {
         // No lock of the catalogue violates a rule, so plant a violation.
         outcomes[1].violation = Some(Violation::Lost { expected: 7, missing: 2 });
         outcomes[1].throughput = 1e30;
-        let rows = Row::all(&plan, &outcomes);
+        let rows = SeedRuns::all(&plan, &outcomes);
         assert_eq!(
             violations(&plan, &rows),
             [

@@ -5,7 +5,7 @@ use super::list::List;
 use crate::ctl::epochs::{self, Followed};
 use crate::ctl::list::ruled;
 use crate::hints::Failure;
-use crate::mailbox::{Place, Remote};
+use crate::mailbox::{MailboxPlace, Remote};
 use crate::observed::snapshot::Lock;
 use crate::observed::watched::Watched;
 use crate::output;
@@ -30,9 +30,9 @@ pub(crate) fn run(
             let process = Process::open(watched.pid)?;
             let followed = Followed::begin(&process).ok();
             let mailbox = Remote::find(&process)?.place();
-            Subject::Process(Box::new(watched), followed, mailbox)
+            BatchOf::Process(Box::new(watched), followed, mailbox)
         }
-        None => Subject::All(List::new()),
+        None => BatchOf::All(List::new()),
     };
     let mut next = Instant::now();
     for _ in 0..count.unwrap_or(u64::MAX) {
@@ -64,12 +64,12 @@ pub(crate) fn wait(signals: &Watch, until: Instant) -> Option<i32> {
     }
 }
 
-enum Subject {
-    Process(Box<Watched>, Option<Followed>, Place),
+enum BatchOf {
+    Process(Box<Watched>, Option<Followed>, MailboxPlace),
     All(List),
 }
 
-impl Subject {
+impl BatchOf {
     /// The next line, and whether it was the last.
     fn look(&mut self, most: usize) -> Result<(Value, bool), Failure> {
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();

@@ -14,12 +14,12 @@ pub(crate) struct List {
     finder: Finder,
     known: BTreeMap<libc::pid_t, Result<Watched, String>>,
     /// Sorted by the time during which a thread waited, the longest first. Processes that can't be observed come last.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ProcessRow>,
 }
 
 /// One process.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ProcessRow {
     pub(crate) pid: libc::pid_t,
     pub(crate) name: String,
     /// What it counts: off, counters, full.
@@ -63,9 +63,9 @@ impl List {
 const NO_COUNTS: &str = "it doesn't count yet: see lockwright top PID";
 
 /// `None`: it has ended.
-fn row(pid: libc::pid_t, watched: &mut Result<Watched, String>) -> Option<Row> {
+fn row(pid: libc::pid_t, watched: &mut Result<Watched, String>) -> Option<ProcessRow> {
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
-    let mut row = Row {
+    let mut row = ProcessRow {
         pid,
         name: String::from_utf8_lossy(&name).trim_end().to_owned(),
         level: Level::Off.name(),

@@ -5,7 +5,7 @@ use super::view::{COURSE, Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs;
 use crate::observed::outcome::{Ranked, Site};
 use crate::observed::report::told;
-use crate::observed::snapshot::Kind;
+use crate::observed::snapshot::LockKind;
 use crate::output::shown;
 use lockwright_numbers::format::{si, time};
 use ratatui::Frame;
@@ -247,7 +247,7 @@ fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     let text = told(process.selected + 1, lock);
     let mut lines: Vec<Line<'static>> =
         text.lines().map(|line| Line::from(line.to_owned())).collect();
-    if lock.kind == Kind::Semaphore {
+    if lock.kind == LockKind::Semaphore {
         return lines;
     }
     let rule = format!("   rule      {}", shown(&super::rule::shown(&process.rules, lock.place)));

@@ -4,7 +4,7 @@ use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
 use crate::observed::outcome::{Observed, Percentiles, Ranked, Site};
-use crate::observed::snapshot::{Kind, Of};
+use crate::observed::snapshot::{LockKind, Of};
 use crate::table::Table;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -37,7 +37,7 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         of: Of::Lock(at),
         tenant: 0,
         place: 1,
-        kind: Kind::Mutex,
+        kind: LockKind::Mutex,
         name: name.to_owned(),
         address: at,
         locks: 1,

@@ -1,6 +1,6 @@
 //! Does the runs: interleaved in rounds, each with a new folder for its records.
 
-use super::{Run, Setting};
+use super::{Setting, TuneRun};
 use crate::epochs::{self, Record};
 use crate::hints::{Failure, cause, warn};
 use crate::launch;
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// What to run, and how.
-pub(crate) struct Plan<'a> {
+pub(crate) struct TunePlan<'a> {
     pub(crate) settings: &'a [Setting],
     pub(crate) rounds: u32,
     /// The program is ended after this time.
@@ -33,8 +33,8 @@ pub(crate) struct Plan<'a> {
 
 /// The result.
 #[derive(Default)]
-pub(crate) struct Measured {
-    pub(crate) runs: Vec<Run>,
+pub(crate) struct TuneResult {
+    pub(crate) runs: Vec<TuneRun>,
     /// Did Ctrl-C, or another signal that ends this command, arrive?
     pub(crate) interrupted: bool,
     /// The failure that ended the measurement.
@@ -45,7 +45,7 @@ pub(crate) struct Measured {
 const OUTPUT: u64 = 64 * 1024;
 
 /// Carries out the plan. Every round runs each setting once, in an order that rotates.
-pub(crate) fn measure(plan: &Plan<'_>) -> Result<Measured, Failure> {
+pub(crate) fn measure(plan: &TunePlan<'_>) -> Result<TuneResult, Failure> {
     let unwritable = |error| {
         Failure::new(format!("cannot write '{}': {}", plan.log.display(), cause(&error)))
             .hint("lockwright tune --output DIR ...")
@@ -60,7 +60,7 @@ pub(crate) fn measure(plan: &Plan<'_>) -> Result<Measured, Failure> {
     let watch = Watch::new();
     let many = plan.settings.len();
     let bar = lockwright_bench::progress(u64::from(plan.rounds) * many as u64, plan.quiet);
-    let mut measured = Measured::default();
+    let mut measured = TuneResult::default();
     'rounds: for round in 1..=plan.rounds {
         for turn in 0..many {
             let setting = (turn + round as usize - 1) % many;
@@ -86,13 +86,13 @@ pub(crate) fn measure(plan: &Plan<'_>) -> Result<Measured, Failure> {
 
 /// One run; `None`: interrupted.
 fn once(
-    plan: &Plan<'_>,
+    plan: &TunePlan<'_>,
     setting: usize,
     round: u32,
     watch: &Watch,
     bar: &ProgressBar,
     log: &mut File,
-) -> Result<Option<Run>, Failure> {
+) -> Result<Option<TuneRun>, Failure> {
     let (program, given) = (plan.program, &plan.settings[setting]);
     let log_failure = |error: io::Error| {
         Failure::new(format!("cannot write '{}': {}", plan.log.display(), cause(&error)))
@@ -138,7 +138,7 @@ fn once(
         return Err(Failure::new(format!("'{program}' executed no epoch with {}", given.label()))
             .hint("make one of a function: --epoch 'NAME=FUNCTION', or annotate its source, see docs/tune.md"));
     }
-    Ok(Some(Run { setting, round, record, joules }))
+    Ok(Some(TuneRun { setting, round, record, joules }))
 }
 
 fn is_ours(line: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The report of a tuning, as text, HTML, SVG, JSON and CSV.
 
 use super::advice::{Advice, advise, rate};
-use super::{Curve, Point, Run, Setting, pareto, plot};
+use super::{Curve, Point, Setting, TuneRun, pareto, plot};
 use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
 use crate::hints::{Failure, cause};
 use crate::output;
@@ -30,7 +30,7 @@ pub(crate) struct Report<'a> {
     pub(crate) settings: &'a [Setting],
     /// Requested number of rounds.
     pub(crate) rounds: u32,
-    pub(crate) runs: &'a [Run],
+    pub(crate) runs: &'a [TuneRun],
     pub(crate) curves: &'a [Curve],
     pub(crate) names: &'a ClassNames,
     /// The source of the energy figures.
@@ -195,8 +195,8 @@ impl Report<'_> {
                 (page::list(&advice.notes))
                 (page::figure(svg, ""))
                 @let (header, rows) = cells(curve, self.lock);
-                (page::table(header, 1, true, rows.into_iter().map(|(slo, row)| page::Row {
-                    chosen: slo.is_some() && slo == advice.slo_ns, ..page::Row::of(row)
+                (page::table(header, 1, true, rows.into_iter().map(|(slo, row)| page::TableRow {
+                    chosen: slo.is_some() && slo == advice.slo_ns, ..page::TableRow::of(row)
                 })))
                 @if self.pareto { (page::figure(&self.pareto_picture(curve), NOT_BEATEN)) }
             }

@@ -28,13 +28,13 @@ fn lasting(threads: u32, cs: f64, locks: f64) -> f64 {
 
 /// Throughput and TPP of one lock in one configuration.
 #[derive(Clone, Copy)]
-struct Point {
+struct Efficiency {
     throughput: f64,
     tpp: f64,
 }
 
 /// The results of one seed: configuration by configuration, lock by lock.
-type Grid = Vec<Vec<Point>>;
+type Grid = Vec<Vec<Efficiency>>;
 
 /// The grid, with all locks, or without MUTEXEE.
 pub(super) fn figure_12(context: &Context<'_>) -> Result<Measured, Error> {
@@ -80,23 +80,23 @@ fn grid(results: &Results, keys: &[Vec<Key>], locks: &[&str], seed: usize) -> Op
     let point = |keys: &Vec<Key>, lock: &str| {
         let lock = LOCKS.iter().position(|one| *one == lock).expect("one of the paper's");
         let outcome = results.outcomes(keys[lock]).get(seed)?;
-        Some(Point { throughput: outcome.throughput, tpp: outcome.tpp })
+        Some(Efficiency { throughput: outcome.throughput, tpp: outcome.tpp })
     };
     keys.iter().map(|keys| locks.iter().map(|lock| point(keys, lock)).collect()).collect()
 }
 
 /// Which lock has the most of something.
-fn best(points: &[Point], of: impl Fn(&Point) -> f64) -> usize {
+fn best(points: &[Efficiency], of: impl Fn(&Efficiency) -> f64) -> usize {
     let order = |&a: &usize, &b: &usize| of(&points[a]).total_cmp(&of(&points[b]));
     (0..points.len()).max_by(order).expect("there are locks")
 }
 
-fn agree(points: &[Point]) -> bool {
+fn agree(points: &[Efficiency]) -> bool {
     best(points, |point| point.throughput) == best(points, |point| point.tpp)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a few hundred")]
-fn share(grid: &Grid, what: impl Fn(&[Point]) -> bool) -> f64 {
+fn share(grid: &Grid, what: impl Fn(&[Efficiency]) -> bool) -> f64 {
     grid.iter().filter(|points| what(points)).count() as f64 / grid.len() as f64
 }
 
@@ -106,7 +106,7 @@ fn best_is_best(grid: &Grid) -> f64 {
 
 /// Where the two best locks differ: the best value of one measure, relative to that of the lock
 /// that is best by the other.
-fn otherwise(grid: &Grid, of: impl Fn(&Point) -> f64) -> f64 {
+fn otherwise(grid: &Grid, of: impl Fn(&Efficiency) -> f64) -> f64 {
     let apart = grid.iter().filter(|points| !agree(points));
     mean(apart.map(|points| {
         let by_throughput = of(&points[best(points, |point| point.throughput)]);
@@ -122,7 +122,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn correlation(grid: &Grid) -> f64 {
-    let of = |what: fn(&Point) -> f64| grid.iter().flatten().map(what).collect::<Vec<_>>();
+    let of = |what: fn(&Efficiency) -> f64| grid.iter().flatten().map(what).collect::<Vec<_>>();
     rank_correlation(&of(|point| point.throughput), &of(|point| point.tpp))
 }
 
@@ -157,8 +157,8 @@ fn plot(results: &Results, keys: &[Vec<Key>]) -> Plot {
 mod tests {
     use super::*;
 
-    fn points(all: &[(f64, f64)]) -> Vec<Point> {
-        all.iter().map(|&(throughput, tpp)| Point { throughput, tpp }).collect()
+    fn points(all: &[(f64, f64)]) -> Vec<Efficiency> {
+        all.iter().map(|&(throughput, tpp)| Efficiency { throughput, tpp }).collect()
     }
 
     #[test]

@@ -51,15 +51,15 @@ impl<P: Platform> Front<P> {
 
     /// The front lock called `id`.
     pub fn find(id: &'static str) -> Option<Self> {
-        struct Find<P: Platform>(&'static str, Option<Front<P>>);
-        impl<P: Platform> FrontVisitor<P> for Find<P> {
+        struct FindFront<P: Platform>(&'static str, Option<Front<P>>);
+        impl<P: Platform> FrontVisitor<P> for FindFront<P> {
             fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
                 if entry.id == self.0 {
                     self.1 = Some(Front::of::<R>());
                 }
             }
         }
-        let mut find = Find(id, None);
+        let mut find = FindFront(id, None);
         visit_front::<P>(&mut find);
         find.1
     }

@@ -39,7 +39,7 @@ pub(super) struct Pausing {
 }
 
 /// One operation of one thread.
-struct Step {
+struct TracedOperation {
     thread: u64,
     what: &'static str,
     address: usize,
@@ -71,7 +71,7 @@ pub(super) struct World {
     pub(super) table: Option<usize>,
     pub(super) running: bool,
     /// What happened, for the report of a failure.
-    log: Vec<Step>,
+    log: Vec<TracedOperation>,
     /// An atomic that all calls of the kernel touch, so that the checker tries their orders.
     kernel: Option<Rc<dyn Any>>,
 }
@@ -130,7 +130,7 @@ impl World {
 /// Adds a step to the report.
 pub(super) fn log<C: Checker>(what: &'static str, address: usize, value: u64) {
     let thread = C::thread();
-    world(|w| w.log.push(Step { thread, what, address, value }));
+    world(|w| w.log.push(TracedOperation { thread, what, address, value }));
 }
 
 /// Prints what happened in the failing execution: threads, and addresses as `a0`, `a1`, ... in order of first use.

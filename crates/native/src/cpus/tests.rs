@@ -49,11 +49,11 @@ fn quota_counts_a_part_of_a_cpu_as_one() {
 
 #[test]
 fn only_lines_about_cpu_time_count() {
-    let group = |unified, path: &'static [u8]| Some(Group { unified, path });
-    assert_eq!(Group::parse(b"0::/a/b"), group(true, b"/a/b"));
-    assert_eq!(Group::parse(b"4:cpu,cpuacct:/d:e"), group(false, b"/d:e"));
+    let group = |unified, path: &'static [u8]| Some(CpuGroup { unified, path });
+    assert_eq!(CpuGroup::parse(b"0::/a/b"), group(true, b"/a/b"));
+    assert_eq!(CpuGroup::parse(b"4:cpu,cpuacct:/d:e"), group(false, b"/d:e"));
     for other in [&b"3:cpuset:/x"[..], b"1:name=systemd:/", b"2:cpuacct:/", b"", b"x"] {
-        assert_eq!(Group::parse(other), None, "{other:?}");
+        assert_eq!(CpuGroup::parse(other), None, "{other:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use super::hooks::{dlopen_hook, dlsym_hook};
 use super::objects::Pin;
 use super::{DLOPEN, DLSYM, OLD_PATHS, PAGE, STAND_INS, WRITER, Wanted, find, store};
 use crate::env::say;
-use crate::object::{self, Kind, Object, Word};
+use crate::object::{self, Object, RelocationKind, Word};
 use crate::{fork, trampoline};
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
@@ -36,17 +36,17 @@ pub(super) fn patch(object: &Object, pin: &Pin, is_program: bool) {
             Wanted::Function(at) => STAND_INS[at].load(Relaxed), // written above: the program comes first
             Wanted::Dlsym | Wanted::Dlopen => 0,
         };
-        if word.kind != Kind::Jump && value == stand_in {
+        if word.kind != RelocationKind::Jump && value == stand_in {
             return;
         }
         // Not bound yet: it points to the object's own linkage table.
-        let lazy = word.kind == Kind::Jump
+        let lazy = word.kind == RelocationKind::Jump
             && object.holds(value)
             && !(word.defined && word.own == Some(value));
         let target = match word.kind {
-            Kind::Jump if lazy => definition(object, pin, &word, stand_in),
+            RelocationKind::Jump if lazy => definition(object, pin, &word, stand_in),
             // The program may have changed it.
-            Kind::Data if definition(object, pin, &word, stand_in) != value => return,
+            RelocationKind::Data if definition(object, pin, &word, stand_in) != value => return,
             _ => value,
         };
         let new = match wanted {
@@ -97,7 +97,7 @@ pub(super) fn stub(at: usize, target: usize) -> Option<usize> {
     if trampoline::is_stub(target) || !object::is_code(target) {
         return None;
     }
-    let lock = Lock::take();
+    let lock = WriterLock::take();
     // SAFETY: one thread at a time, by the lock; `target` is code.
     let stub = unsafe { trampoline::stub(target, function.epoch) };
     drop(lock);
@@ -116,7 +116,7 @@ fn write(object: &Object, word: &Word<'_>, old: usize, new: usize) {
     let address = core::ptr::from_ref(word.slot).addr();
     let Some(sealed) = object.is_sealed(address) else { return };
     let page = (address & !(PAGE - 1)) as *mut c_void;
-    let _lock = Lock::take();
+    let _lock = WriterLock::take();
     let protect = |protection| {
         // SAFETY: a page of the object, which is loaded; it stays readable. Nobody else changes its protection, by the lock.
         sealed && unsafe { libc::mprotect(page, PAGE, protection) } != 0
@@ -138,9 +138,9 @@ fn write(object: &Object, word: &Word<'_>, old: usize, new: usize) {
 
 /// Our lock. We hold it for a few instructions and system calls, and take no other lock meanwhile. A forked child doesn't wait
 /// for its parent's threads.
-pub(super) struct Lock;
+pub(super) struct WriterLock;
 
-impl Lock {
+impl WriterLock {
     pub(super) fn take() -> Self {
         let mine = fork::era() + 1;
         let mut free = 0;
@@ -158,7 +158,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for WriterLock {
     fn drop(&mut self) {
         // ORDERING: Release, pairs with `take`.
         WRITER.store(0, Release);

@@ -14,7 +14,7 @@
 
 mod trace;
 
-use super::machine::{ExploreCell, Explored, Line};
+use super::machine::{ExploreCell, Explored, MemoryLine};
 use super::mutant::{Mutant, Mutation, Op, Sites};
 use super::process::Process;
 use super::{Setting, Strategy};
@@ -97,7 +97,7 @@ pub(crate) struct Explorer {
     /// Lines that were taken and not returned.
     pub(crate) lines_out: i64,
     #[expect(clippy::vec_box, reason = "a line stays where it is while the list grows")]
-    memory: Vec<Box<Line>>,
+    memory: Vec<Box<MemoryLine>>,
     /// The table in which readers show what they hold.
     pub(crate) shown: Vec<ExploreCell<*mut u8>>,
     /// The locks that threads hold by nodes.
@@ -320,7 +320,7 @@ impl Explorer {
 
     /// Memory that is never reused, so that late accesses are noticed.
     pub(crate) fn memory(&mut self) -> *mut u8 {
-        self.memory.push(Line::zeroed());
+        self.memory.push(MemoryLine::zeroed());
         self.memory.last_mut().expect("just added").start()
     }
 

@@ -25,9 +25,9 @@ pub(crate) struct Explored;
 
 /// Memory that stays readable until the machine ends.
 #[repr(align(128))]
-pub(crate) struct Line([u8; 1024]);
+pub(crate) struct MemoryLine([u8; 1024]);
 
-impl Line {
+impl MemoryLine {
     pub(crate) fn zeroed() -> Box<Self> {
         Box::new(Self([0; 1024]))
     }
@@ -169,7 +169,7 @@ impl Platform for Explored {
         Some(look(unsafe { &*slot }))
     }
 
-    const LINE: usize = size_of::<Line>();
+    const LINE: usize = size_of::<MemoryLine>();
 
     fn take_line() -> *mut u8 {
         let e = current().expect("locks live on a machine");

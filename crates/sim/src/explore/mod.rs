@@ -29,8 +29,8 @@ use crate::lock::LockSpec;
 use crate::profile::{self, Profile};
 pub(crate) use explorer::Explorer;
 use explorer::explorer;
-pub use mutant::{Mutant, MutantError, Mutation, Op, Place, Site};
-use process::{Plan, Unlock};
+pub use mutant::{Mutant, MutantError, Mutation, Op, Site, SourcePlace};
+use process::{ProcessLocks, Unlock};
 pub use search::{Block, Hit, Search, Tally, Total};
 use serde::{Deserialize, Serialize};
 use subject::{Make, What};
@@ -98,7 +98,7 @@ pub struct Exploration {
 enum Drawn {
     Lock(LockSpec, Make),
     ReadWrite(LockSpec),
-    Runtime(Plan, Unlock),
+    Runtime(ProcessLocks, Unlock),
 }
 
 impl Drawn {
@@ -204,7 +204,7 @@ impl Exploration {
         let drawn = match &self.subject.0 {
             What::Lock { spec, make, .. } => Drawn::Lock(spec.varied(&mut rng), *make),
             What::ReadWrite { spec } => Drawn::ReadWrite(spec.varied(&mut rng)),
-            What::Runtime { unlock } => Drawn::Runtime(Plan::draw(&mut rng), *unlock),
+            What::Runtime { unlock } => Drawn::Runtime(ProcessLocks::draw(&mut rng), *unlock),
         };
         let mut e = Engine::new(&self.profile, seed);
         let mut x = Explorer::new(strategy, &setting, rng.fork(), self.mutant);

@@ -56,7 +56,7 @@ impl Op {
 
 /// A place in a lock's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePlace {
     /// The file's name, from below `crates/locks/src`.
     pub file: &'static str,
     /// Its line.
@@ -65,13 +65,13 @@ pub struct Place {
     pub column: u32,
 }
 
-impl Place {
+impl SourcePlace {
     pub(crate) fn is(&self, at: At) -> bool {
         self.line == at.line() && self.column == at.column() && self.file == short(at.file())
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}:{}:{}", SOURCES, self.file, self.line, self.column)
     }
@@ -89,7 +89,7 @@ pub(crate) fn short(file: &'static str) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Where.
-    pub place: Place,
+    pub place: SourcePlace,
     /// What.
     pub op: Op,
     /// Its ordering.
@@ -192,7 +192,7 @@ impl Mutant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutant {
     /// Where.
-    pub site: Place,
+    pub site: SourcePlace,
     /// What.
     pub mutation: Mutation,
 }
@@ -257,7 +257,7 @@ impl Sites {
         // The explorer's own steps belong to no lock.
         if at.file().contains(SOURCES) && !self.0.iter().any(|site| site.place.is(at)) {
             let (file, line, column) = (short(at.file()), at.line(), at.column());
-            self.0.push(Site { place: Place { file, line, column }, op, order, failure });
+            self.0.push(Site { place: SourcePlace { file, line, column }, op, order, failure });
         }
     }
 

@@ -92,14 +92,14 @@ impl<L: TryLock<Explored>> InFront for Textbook<L> {
 
 /// The locks that serve a process, and its mutexes' kind.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct ProcessLocks {
     /// The locks of the places from 1 on: at first, and after the swap.
     places: [Vec<LockSpec>; 2],
     /// The type in `__kind`.
     pub(super) kind: u32,
 }
 
-impl Plan {
+impl ProcessLocks {
     pub(super) fn draw(rng: &mut fastrand::Rng) -> Self {
         let fronts: Vec<_> = CATALOG.iter().filter(|entry| entry.kind == Kind::Front).collect();
         let wholes: Vec<_> = CATALOG.iter().filter(|entry| entry.kind == Kind::Whole).collect();

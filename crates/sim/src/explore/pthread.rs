@@ -12,7 +12,7 @@
 
 use super::explorer::explorer;
 use super::machine::{ExploreCell, Explored};
-use super::process::{Mutex, Plan, Process, Unlock, recount};
+use super::process::{Mutex, Process, ProcessLocks, Unlock, recount};
 use super::protected::{Protected, check_lines, is_last, pause};
 use crate::check::Violation;
 use crate::engine::{Engine, Tid, engine, fail};
@@ -319,7 +319,7 @@ impl World {
 /// Makes mutex, condition variable and threads. The returned value must stay until they have ended.
 pub(super) fn set_up(
     e: &mut Engine,
-    plan: &Plan,
+    plan: &ProcessLocks,
     unlock: Unlock,
     threads: u32,
     mut rng: fastrand::Rng,

@@ -1,6 +1,6 @@
 //! How a workload makes its locks, its data and its threads.
 
-use super::world::{Data, Line, World};
+use super::world::{Data, RunWorld, SharedLine};
 use super::{DataId, LockId, Me, ParamSpec};
 use crate::engine::Engine;
 use crate::lock::LockSpec;
@@ -15,7 +15,7 @@ pub struct Setup<'a> {
     /// The current machine. Not a reference, because locks look at the machine themselves when they
     /// are created.
     pub(crate) engine: *mut Engine,
-    pub(crate) world: &'a Rc<World>,
+    pub(crate) world: &'a Rc<RunWorld>,
     pub(crate) lock: &'a LockSpec,
     pub(crate) params: &'a BTreeMap<String, f64>,
     pub(crate) specs: &'static [ParamSpec],
@@ -36,7 +36,7 @@ impl Setup<'_> {
     /// `lines` lines of shared data, which are in no cache yet.
     pub fn data(&mut self, lines: u32) -> DataId {
         let mut data = self.world.data.borrow_mut();
-        let line = |_| Line { owner: None, copies: 0, stamp: None, updates: 0 };
+        let line = |_| SharedLine { owner: None, copies: 0, stamp: None, updates: 0 };
         data.push(Data { lines: (0..lines).map(line).collect(), expected: 0 });
         DataId(u32::try_from(data.len() - 1).expect("few"))
     }

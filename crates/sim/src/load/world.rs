@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-pub(super) struct Line {
+pub(super) struct SharedLine {
     pub(super) owner: Option<u32>,
     /// Bit mask of the other CPUs with a copy, by number modulo 64.
     pub(super) copies: u64,
@@ -19,12 +19,12 @@ pub(super) struct Line {
 }
 
 pub(super) struct Data {
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<SharedLine>,
     pub(super) expected: u64,
 }
 
 /// What all threads of a run share.
-pub(crate) struct World {
+pub(crate) struct RunWorld {
     pub(crate) locks: RefCell<Vec<Rc<Watched>>>,
     pub(super) data: RefCell<Vec<Data>>,
     pub(crate) collect: RefCell<Collect>,
@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub(super) threads: u32,
 }
 
-impl World {
+impl RunWorld {
     pub(crate) fn new(threads: u32, seed: u64, from: Ps, end: Ps, collect: Collect) -> Rc<Self> {
         let (locks, data) = (RefCell::default(), RefCell::default());
         Rc::new(Self { locks, data, collect: RefCell::new(collect), from, end, seed, threads })

@@ -19,7 +19,7 @@ pub enum Step {
 
 /// A recorded thread. It releases what it acquires, and only that.
 #[derive(Clone, Debug, Default)]
-pub struct Thread {
+pub struct RecordedThread {
     /// What it did.
     pub steps: Vec<Step>,
     /// From the start of the recording to its first step, ns.
@@ -44,13 +44,13 @@ const PARAMS: &[ParamSpec] = &[ParamSpec {
 /// threads. An operation is a critical section with everything in it, starting when the thread asks for its lock.
 ///
 /// Workloads are distinguished by address and live as long as the program, so this one does, too.
-pub fn workload(id: &str, threads: Vec<Thread>) -> &'static Workload {
+pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
     let locks = threads.iter().flat_map(|thread| &thread.steps).map(|step| match step {
         Step::Acquire(lock) => lock + 1,
         _ => 0,
     });
     let count = locks.max().unwrap_or(0);
-    let threads: &'static [Thread] = Vec::leak(threads);
+    let threads: &'static [RecordedThread] = Vec::leak(threads);
     let setup = move |setup: &mut Setup<'_>| {
         let locks: Vec<LockId> = (0..count).map(|_| setup.lock()).collect();
         let scale = setup.param("scale");
@@ -70,7 +70,7 @@ pub fn workload(id: &str, threads: Vec<Thread>) -> &'static Workload {
 
 struct Replay<'a> {
     me: &'a Me,
-    recorded: &'a Thread,
+    recorded: &'a RecordedThread,
     locks: &'a [LockId],
     scale: f64,
 }
@@ -152,7 +152,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    fn run(threads: Vec<Thread>, count: u32, cpus: Vec<u32>, scale: f64) -> Outcome {
+    fn run(threads: Vec<RecordedThread>, count: u32, cpus: Vec<u32>, scale: f64) -> Outcome {
         let run = Run {
             profile: Arc::new(profile::builtin("m1").unwrap()),
             lock: LockSpec::parse("mcs").unwrap(),
@@ -169,8 +169,8 @@ mod tests {
         run.outcome()
     }
 
-    fn thread(steps: &[Step]) -> Thread {
-        Thread { steps: steps.to_vec(), ..Thread::default() }
+    fn thread(steps: &[Step]) -> RecordedThread {
+        RecordedThread { steps: steps.to_vec(), ..RecordedThread::default() }
     }
 
     use Step::{Acquire, Compute, Release, Sleep};
@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_did_nothing_ends_and_one_that_sleeps_for_long_too() {
-        let idle = Thread { before_ns: 10_000_000_000, ..thread(&[Acquire(0), Release(0)]) };
+        let idle =
+            RecordedThread { before_ns: 10_000_000_000, ..thread(&[Acquire(0), Release(0)]) };
         let outcome = run(vec![thread(&[]), idle, thread(&[Compute(0)])], 5, vec![0, 1, 2], 1.0);
         assert_eq!((outcome.violation, outcome.operations), (None, 0));
         let outcome = run(Vec::new(), 0, vec![0], 1.0);

@@ -29,13 +29,13 @@ struct Operation {
 
 /// What one thread recorded.
 #[derive(Default)]
-struct Thread {
+struct ThreadTrace {
     process: u32,
     classes: Vec<u32>,
     operations: Vec<Operation>,
 }
 
-impl Thread {
+impl ThreadTrace {
     /// When its first operation began, ns of `CLOCK_MONOTONIC`.
     fn start_ns(&self) -> Option<u64> {
         self.operations.iter().find(|operation| operation.what != What::Away).map(|o| o.from_ns)
@@ -51,10 +51,10 @@ impl Thread {
 type Objects = Vec<(Range<u64>, String)>;
 
 /// What one process recorded.
-struct Process {
+struct ProcessTrace {
     header: Header,
     objects: Objects,
-    threads: Vec<Thread>,
+    threads: Vec<ThreadTrace>,
     dropped: u64,
 }
 
@@ -79,7 +79,7 @@ impl Trace {
 }
 
 /// One process; `None`: its file isn't complete.
-fn process(path: &Path) -> Result<Option<Process>, Why> {
+fn process(path: &Path) -> Result<Option<ProcessTrace>, Why> {
     let file = File::open(path).map_err(Why::System)?;
     let header: Header = match at(&file, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -95,7 +95,7 @@ fn process(path: &Path) -> Result<Option<Process>, Why> {
     let objects = objects(&header, &list)
         .map(|(memory, path)| (memory, String::from_utf8_lossy(path).into_owned()))
         .collect();
-    let mut threads: HashMap<u32, Thread> = HashMap::new();
+    let mut threads: HashMap<u32, ThreadTrace> = HashMap::new();
     let mut dropped = header.dropped.load(Relaxed);
     for number in 0..header.taken.load(Relaxed).min(header.chunks) as usize {
         let chunk: Chunk = at(&file, CHUNKS_AT + number * CHUNK).map_err(Why::System)?;
@@ -109,10 +109,10 @@ fn process(path: &Path) -> Result<Option<Process>, Why> {
             Some(Operation { what, address, from_ns, to_ns })
         }));
     }
-    Ok(Some(Process { header, objects, threads: threads.into_values().collect(), dropped }))
+    Ok(Some(ProcessTrace { header, objects, threads: threads.into_values().collect(), dropped }))
 }
 
-fn merge(processes: Vec<Process>) -> Trace {
+fn merge(processes: Vec<ProcessTrace>) -> Trace {
     let mut meta = Meta::default();
     let (mut own, mut objects, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     for (number, process) in processes.into_iter().enumerate() {
@@ -132,11 +132,11 @@ fn merge(processes: Vec<Process>) -> Trace {
         });
         objects.push(process.objects);
         let process = process.threads.into_iter();
-        threads.extend(process.map(|thread| Thread { process: number as u32, ..thread }));
+        threads.extend(process.map(|thread| ThreadTrace { process: number as u32, ..thread }));
     }
     threads.retain(|thread| thread.start_ns().is_some());
     threads.sort_by_key(|thread| (thread.start_ns(), thread.process));
-    let start_ns = threads.first().and_then(Thread::start_ns).unwrap_or(0);
+    let start_ns = threads.first().and_then(ThreadTrace::start_ns).unwrap_or(0);
     let operations = threads.iter().flat_map(|thread| &thread.operations);
     let ends = operations.filter(|operation| operation.what != What::Away).map(|o| o.to_ns);
     meta.span_ns = ends.max().unwrap_or(0).saturating_sub(start_ns);
@@ -153,7 +153,7 @@ fn merge(processes: Vec<Process>) -> Trace {
 type Numbers = HashMap<(u32, u64), u32>;
 
 /// The locks that were acquired, in the order in which threads first asked for them, and their indices.
-fn locks(threads: &[Thread], objects: &[Objects]) -> (Vec<LockInfo>, Numbers) {
+fn locks(threads: &[ThreadTrace], objects: &[Objects]) -> (Vec<LockInfo>, Numbers) {
     let mut first: HashMap<(u32, u64), u64> = HashMap::new();
     for thread in threads {
         for operation in &thread.operations {
@@ -182,7 +182,7 @@ struct Own {
     operation_ns: u64,
 }
 
-fn steps(thread: &Thread, own: &Own, numbers: &Numbers) -> Vec<Step> {
+fn steps(thread: &ThreadTrace, own: &Own, numbers: &Numbers) -> Vec<Step> {
     let mut steps = Vec::new();
     // Locks held, and how often: a recursive lock counts as acquired and released once.
     let mut held: Vec<(u32, u32)> = Vec::new();

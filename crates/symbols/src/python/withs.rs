@@ -5,7 +5,7 @@
 use super::layout::Opcodes;
 
 /// An entry of the table, in units of code.
-struct Entry {
+struct ExceptionRange {
     start: i64,
     end: i64,
     handler: i64,
@@ -41,14 +41,14 @@ fn opcode(code: &[u8], unit: i64) -> Option<u8> {
     code.get(usize::try_from(unit).ok()?.checked_mul(2)?).copied()
 }
 
-fn entries(table: &[u8]) -> impl Iterator<Item = Entry> {
+fn entries(table: &[u8]) -> impl Iterator<Item = ExceptionRange> {
     let mut rest = table;
     std::iter::from_fn(move || {
         let start = number(&mut rest)?;
         let length = number(&mut rest)?;
         let handler = number(&mut rest)?;
         number(&mut rest)?; // the depth of the stack
-        Some(Entry { start, end: start + length, handler })
+        Some(ExceptionRange { start, end: start + length, handler })
     })
 }
 

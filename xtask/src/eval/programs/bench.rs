@@ -62,7 +62,7 @@ impl Power {
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sample {
+pub(super) struct ProgramSample {
     /// Operations per second.
     pub(super) rate: f64,
     /// CPU time of the program (without its clients) per operation, ns.
@@ -135,12 +135,12 @@ impl Bench<'_> {
     }
 
     /// Runs a program that does `operations` and ends. Its output must be the same each time.
-    pub(super) fn batch(&self, program: Child, operations: f64) -> Result<Sample> {
+    pub(super) fn batch(&self, program: Child, operations: f64) -> Result<ProgramSample> {
         let (outcome, spent) = self.watched(program)?;
         let took = outcome.took.as_secs_f64();
         let mut hasher = DefaultHasher::new();
         hasher.write(&outcome.stdout);
-        Ok(Sample {
+        Ok(ProgramSample {
             rate: operations / took,
             cpu_ns: spent.cpu * 1e9 / operations,
             joules: spent.watts.map(|watts| watts * took / operations),
@@ -154,19 +154,19 @@ impl Bench<'_> {
         &self,
         program: Child,
         read: impl FnOnce(&str) -> Result<Load>,
-    ) -> Result<Sample> {
+    ) -> Result<ProgramSample> {
         let (outcome, spent) = self.watched(program)?;
-        Sample::of(read(&outcome.text()), &spent, &outcome)
+        ProgramSample::of(read(&outcome.text()), &spent, &outcome)
     }
 
     /// Runs one of our drivers, which report the CPU time of their operations.
-    pub(super) fn driver(&self, program: Child) -> Result<Sample> {
+    pub(super) fn driver(&self, program: Child) -> Result<ProgramSample> {
         let (outcome, spent) = self.watched(program)?;
         let run = measure::parse(&outcome.text(), None)
             .and_then(|run| run.context("no operation ended"))
             .with_context(|| format!("unexpected report: {}", outcome.describe()))?;
         let longest = run.latency.max() as f64;
-        Ok(Sample {
+        Ok(ProgramSample {
             rate: run.rate,
             cpu_ns: run.cpu_ns,
             joules: spent.watts.map(|watts| watts / run.rate),
@@ -231,11 +231,11 @@ impl Bench<'_> {
     }
 }
 
-impl Sample {
-    fn of(load: Result<Load>, spent: &Spent, said: &Outcome) -> Result<Sample> {
+impl ProgramSample {
+    fn of(load: Result<Load>, spent: &Spent, said: &Outcome) -> Result<ProgramSample> {
         let load = load.with_context(|| format!("unexpected report: {}", said.describe()))?;
         ensure!(load.operations > 0.0 && load.rate > 0.0, "no operation was done");
-        Ok(Sample {
+        Ok(ProgramSample {
             rate: load.rate,
             cpu_ns: spent.cpu * 1e9 / load.operations,
             joules: spent.watts.map(|watts| watts / load.rate),
@@ -267,7 +267,7 @@ impl Server<'_> {
         self,
         load: Child,
         read: impl FnOnce(&str) -> Result<Load>,
-    ) -> Result<Sample> {
+    ) -> Result<ProgramSample> {
         let power = Power::begin(self.bench.energy);
         let said = load.run()?;
         let watts = power.end();
@@ -277,7 +277,7 @@ impl Server<'_> {
         let outcome = self.running.stop()?;
         bench.check(&outcome, ENDS).context("the server")?;
         ensure!(said.end == End::Code(0), "the load: {}", said.describe());
-        Sample::of(read(&said.text()), &Spent { cpu: cpu?, watts }, &said)
+        ProgramSample::of(read(&said.text()), &Spent { cpu: cpu?, watts }, &said)
     }
 }
 

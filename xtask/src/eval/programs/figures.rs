@@ -1,6 +1,6 @@
 //! Figures from runs: ratios within rounds, bars, and lines for files.
 
-use super::bench::{Sample, Tail};
+use super::bench::{ProgramSample, Tail};
 use super::list::Program;
 use crate::demo::stats::spread;
 use lockwright_numbers::Spread;
@@ -47,7 +47,7 @@ impl Metric {
     }
 
     /// `None`: a batch program is a single operation, without percentiles.
-    pub(super) fn of(self, sample: &Sample) -> Option<f64> {
+    pub(super) fn of(self, sample: &ProgramSample) -> Option<f64> {
         match (self, sample.tails) {
             (Rate, _) => Some(sample.rate),
             (Cpu, _) => Some(sample.cpu_ns),
@@ -76,7 +76,7 @@ pub(super) struct Results {
     /// The first is glibc.
     pub(super) locks: Vec<String>,
     /// For each lock, one run per round.
-    pub(super) runs: Vec<Vec<Sample>>,
+    pub(super) runs: Vec<Vec<ProgramSample>>,
 }
 
 impl Results {
@@ -221,16 +221,16 @@ mod tests {
     use super::super::load::Tails;
     use super::*;
 
-    fn sample(rate: f64, ns: f64) -> Sample {
+    fn sample(rate: f64, ns: f64) -> ProgramSample {
         let tails = Tails { p50: ns, p99: 2.0 * ns, p999: 3.0 * ns, longest: 4.0 * ns };
         // The power is always 50 W.
         let joules = Some(50.0 / rate);
-        Sample { rate, cpu_ns: 1e9 / rate, joules, tails: Tail::Of(tails), output: None }
+        ProgramSample { rate, cpu_ns: 1e9 / rate, joules, tails: Tail::Of(tails), output: None }
     }
 
-    fn batch(took: f64) -> Sample {
+    fn batch(took: f64) -> ProgramSample {
         let tails = Tail::Whole(took);
-        Sample { rate: 1e9 / took, cpu_ns: took, joules: None, tails, output: Some(1) }
+        ProgramSample { rate: 1e9 / took, cpu_ns: took, joules: None, tails, output: Some(1) }
     }
 
     impl Results {

@@ -1,6 +1,6 @@
 //! The programs: what must be installed, how to run each, and what its operations are. All come from Debian packages.
 
-use super::bench::{Bench, Sample, free_port, listens};
+use super::bench::{Bench, ProgramSample, free_port, listens};
 use super::load;
 use crate::eval::drivers::Database;
 use crate::eval::save;
@@ -21,7 +21,7 @@ pub(super) struct Program {
     pub(super) packages: &'static [&'static str],
     /// A description of its operations, in HTML.
     pub(super) workload: &'static str,
-    pub(super) run: fn(&Bench) -> Result<Sample>,
+    pub(super) run: fn(&Bench) -> Result<ProgramSample>,
 }
 
 const LEVELDB: &[&str] = &["build-essential", "libleveldb-dev"];
@@ -177,7 +177,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn memcached(bench: &Bench) -> Result<Sample> {
+fn memcached(bench: &Bench) -> Result<ProgramSample> {
     let port = free_port()?;
     let mut program = bench.program("memcached").args(["-l", "127.0.0.1", "-U", "0", "-t", "4"]);
     program = program.args(["-m", "64", "-p", &port.to_string()]);
@@ -192,7 +192,7 @@ fn memcached(bench: &Bench) -> Result<Sample> {
     bench.serve(program, || listens(port))?.measure(clients, load::memcaslap)
 }
 
-fn redis(bench: &Bench) -> Result<Sample> {
+fn redis(bench: &Bench) -> Result<ProgramSample> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let (port, threads) = (free_port()?.to_string(), (cpus / 2).clamp(2, 4).to_string());
     let program = bench
@@ -209,7 +209,7 @@ fn redis(bench: &Bench) -> Result<Sample> {
     bench.serve(program, || listens(port))?.measure(clients, load::redis_benchmark)
 }
 
-fn nginx(bench: &Bench) -> Result<Sample> {
+fn nginx(bench: &Bench) -> Result<ProgramSample> {
     let port = free_port()?;
     bench.input("www", |www| {
         fs::create_dir(www)?;
@@ -245,7 +245,7 @@ fn nginx(bench: &Bench) -> Result<Sample> {
     bench.serve(program, || listens(port))?.measure(clients, load::wrk)
 }
 
-fn mariadb(bench: &Bench) -> Result<Sample> {
+fn mariadb(bench: &Bench) -> Result<ProgramSample> {
     /// Sets up the server with the data in `dir`.
     fn server(program: Child, dir: &Path, data: &Path) -> Child {
         let user: &[&str] = if is_root() { &["--user=root"] } else { &[] };
@@ -299,7 +299,7 @@ fn mariadb(bench: &Bench) -> Result<Sample> {
     bench.serve(program, listens)?.measure(clients, load::sysbench)
 }
 
-fn leveldb(bench: &Bench, load: &str, threads: u32) -> Result<Sample> {
+fn leveldb(bench: &Bench, load: &str, threads: u32) -> Result<ProgramSample> {
     let driver = bench.input("driver", |path| {
         fs::copy(Database::find("leveldb")?.program()?, path)?;
         Ok(())
@@ -327,7 +327,7 @@ fn db_bench(child: Child, bench: &Bench, load: &str) -> Child {
     ])
 }
 
-fn rocksdb_fill(bench: &Bench, threads: u32) -> Result<Sample> {
+fn rocksdb_fill(bench: &Bench, threads: u32) -> Result<ProgramSample> {
     let program = db_bench(bench.program("db_bench"), bench, "fillrandom").args([
         format!("--threads={threads}"),
         format!("--duration={}", bench.seconds),
@@ -336,7 +336,7 @@ fn rocksdb_fill(bench: &Bench, threads: u32) -> Result<Sample> {
     bench.alone(program, |text| load::db_bench(text, "fillrandom"))
 }
 
-fn rocksdb_read(bench: &Bench) -> Result<Sample> {
+fn rocksdb_read(bench: &Bench) -> Result<ProgramSample> {
     let filling = db_bench(bench.helper("db_bench"), bench, "fillseq");
     bench.told(filling.args(["--num=100000"]))?;
     let program = db_bench(bench.program("db_bench"), bench, "readwhilewriting").args([
@@ -348,14 +348,14 @@ fn rocksdb_read(bench: &Bench) -> Result<Sample> {
     bench.alone(program, |text| load::db_bench(text, "readwhilewriting"))
 }
 
-fn python(bench: &Bench) -> Result<Sample> {
+fn python(bench: &Bench) -> Result<ProgramSample> {
     let script =
         bench.input("pool.py", |path| save(path, include_str!("../../../../eval/pool.py")))?;
     let program = bench.program("/usr/bin/python3").args([script.as_os_str()]);
     bench.driver(program.args([&*bench.seconds.to_string(), "8"]))
 }
 
-fn sysbench_threads(bench: &Bench) -> Result<Sample> {
+fn sysbench_threads(bench: &Bench) -> Result<ProgramSample> {
     let program = bench
         .program("sysbench")
         .args(["threads", "--threads=16", "--thread-yields=100", "--thread-locks=4"])
@@ -363,7 +363,7 @@ fn sysbench_threads(bench: &Bench) -> Result<Sample> {
     bench.alone(program, load::sysbench)
 }
 
-fn x264(bench: &Bench) -> Result<Sample> {
+fn x264(bench: &Bench) -> Result<ProgramSample> {
     let frames = 180 * bench.seconds;
     let input = bench.input("input.y4m", |path| picture(path, frames))?;
     let program = bench
@@ -374,7 +374,7 @@ fn x264(bench: &Bench) -> Result<Sample> {
     bench.batch(program, f64::from(frames))
 }
 
-fn ffmpeg(bench: &Bench) -> Result<Sample> {
+fn ffmpeg(bench: &Bench) -> Result<ProgramSample> {
     let frames = 300 * bench.seconds;
     let program = bench
         .program("ffmpeg")
@@ -384,7 +384,7 @@ fn ffmpeg(bench: &Bench) -> Result<Sample> {
     bench.batch(program, f64::from(frames))
 }
 
-fn gstreamer(bench: &Bench) -> Result<Sample> {
+fn gstreamer(bench: &Bench) -> Result<ProgramSample> {
     let frames = 4000 * bench.seconds;
     let pipeline = format!(
         "-q videotestsrc num-buffers={frames} ! video/x-raw,format=I420,width=320,height=240 ! queue ! videoconvert \
@@ -399,7 +399,7 @@ fn gstreamer(bench: &Bench) -> Result<Sample> {
 }
 
 /// Compresses `megabytes` per second of load. The input's name comes last.
-fn compress(bench: &Bench, megabytes: u32, command: &[&str]) -> Result<Sample> {
+fn compress(bench: &Bench, megabytes: u32, command: &[&str]) -> Result<ProgramSample> {
     let megabytes = megabytes * bench.seconds;
     let input =
         bench.input("text", |path| Ok(fs::write(path, text(megabytes as usize * 1_000_000))?))?;

@@ -1,6 +1,6 @@
 //! The runs of programs: those of this process, and those that were kept.
 
-use super::bench::{self, Bench, Sample};
+use super::bench::{self, Bench, ProgramSample};
 use super::figures::Results;
 use super::list::Program;
 use super::{GLIBC, energy, scratch};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What decides the measurements.
-pub(super) struct Plan {
+pub(super) struct ProgramsPlan {
     pub(super) programs: Vec<&'static Program>,
     /// The first is glibc.
     pub(super) locks: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) struct Plan {
 }
 
 /// What was measured, by this process or before.
-pub(super) struct Measured {
+pub(super) struct ProgramRuns {
     /// None of a program of which no round is whole.
     pub(super) results: Vec<Results>,
     /// Programs that can't be had here, and those that failed: name and why.
@@ -54,7 +54,7 @@ struct First {
     energy: String,
 }
 
-impl Plan {
+impl ProgramsPlan {
     /// All that decides the results, but for our sources.
     pub(super) fn inputs(&self) -> Vec<String> {
         let Self { programs, locks, seconds, rounds, quick } = self;
@@ -98,12 +98,12 @@ impl Plan {
 
 /// Measures what is `session`'s and isn't known, but for programs that are `skipped`.
 pub(super) fn measure(
-    plan: &Plan,
+    plan: &ProgramsPlan,
     library: &Path,
     skipped: Vec<(&'static str, String)>,
     session: &Session,
     interrupted: &AtomicBool,
-) -> Result<Measured> {
+) -> Result<ProgramRuns> {
     let is_skipped = |program: &Program| skipped.iter().any(|(skipped, _)| *skipped == program.id);
     let mut total = 0;
     for (place, program) in plan.programs.iter().enumerate() {
@@ -163,7 +163,7 @@ pub(super) fn measure(
     }
     bar.finish_and_clear();
     session.sync()?;
-    Ok(Measured {
+    Ok(ProgramRuns {
         results,
         skipped,
         failed,
@@ -174,11 +174,11 @@ pub(super) fn measure(
 }
 
 /// Runs of each lock, one a round, or why the program failed; and what measured joules, if the first run came to its end.
-type Rounds = (Outcome<Vec<Vec<Sample>>>, Option<String>);
+type Rounds = (Outcome<Vec<Vec<ProgramSample>>>, Option<String>);
 
 /// The rounds of a program. Whole rounds only: what is compared is of the same round. `None`: it is another shard's.
 fn rounds(
-    plan: &Plan,
+    plan: &ProgramsPlan,
     place: usize,
     runner: &mut Runner,
     parts: &mut Parts,
@@ -208,7 +208,7 @@ fn rounds(
     (runner.rate, runner.output) = (Some(first.rate), first.output);
     let mut runs = vec![Vec::new(); locks.len()];
     for (round, job) in (0..plan.rounds as usize).zip(&jobs[1..]) {
-        let made: Option<Outcome<Vec<Sample>>> = parts.get(job, || {
+        let made: Option<Outcome<Vec<ProgramSample>>> = parts.get(job, || {
             let mut made = vec![None; locks.len()];
             let outcome = spent(|| {
                 if !runner.is_warm && !is_over() {
@@ -269,7 +269,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn run(&mut self, lock: &str) -> Result<Sample> {
+    fn run(&mut self, lock: &str) -> Result<ProgramSample> {
         if self.dir.exists() {
             fs::remove_dir_all(&self.dir)?;
         }
@@ -302,26 +302,32 @@ mod tests {
     thread_local!(static LEFT: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
     static OVER: AtomicBool = AtomicBool::new(false);
 
-    fn fake(bench: &Bench) -> Result<Sample> {
+    fn fake(bench: &Bench) -> Result<ProgramSample> {
         LEFT.set(LEFT.get() - 1);
         OVER.store(LEFT.get() == 0, Ordering::Relaxed);
         let rate = if bench.lock.is_some() { 200.0 } else { 100.0 };
-        Ok(Sample { rate, cpu_ns: 10.5, joules: None, tails: Tail::Whole(1e9), output: Some(1) })
+        Ok(ProgramSample {
+            rate,
+            cpu_ns: 10.5,
+            joules: None,
+            tails: Tail::Whole(1e9),
+            output: Some(1),
+        })
     }
 
-    fn failing(bench: &Bench) -> Result<Sample> {
+    fn failing(bench: &Bench) -> Result<ProgramSample> {
         let is_first = bench.rate.is_none();
         anyhow::ensure!(is_first, "it crashed");
         fake(bench)
     }
 
-    fn program(id: &'static str, run: fn(&Bench) -> Result<Sample>) -> &'static Program {
+    fn program(id: &'static str, run: fn(&Bench) -> Result<ProgramSample>) -> &'static Program {
         Box::leak(Box::new(Program { id, name: id, packages: &[], workload: "", run }))
     }
 
     #[test]
     fn what_was_measured_and_what_failed_is_kept() {
-        let plan = Plan {
+        let plan = ProgramsPlan {
             programs: vec![program("good", fake), program("bad", failing)],
             locks: vec![GLIBC.into(), "auto".into()],
             seconds: 1,

@@ -8,7 +8,7 @@ use crate::eval::{finish, save};
 use anyhow::{Context, Result};
 use lockwright_numbers::format::{self, si, time};
 use lockwright_plot::{
-    Axis, Block, Cell, Column, Group, Head, Ink, Look, Mark, Row, Rows, Rule, Style, page,
+    Axis, Block, Cell, Column, ColumnLine, Group, Head, Ink, Look, Mark, Row, Rows, Style, page,
 };
 use maud::{Markup, PreEscaped, html};
 use serde_json::json;
@@ -146,7 +146,7 @@ fn table(evaluation: &Evaluation, results: &Results) -> Markup {
             (Some(value), Metric::Rate) => html! { (si(value.median)) },
             (Some(value), _) => html! { (time(value.median)) },
         };
-        let mut row = page::Row { first: true, ..page::Row::default() };
+        let mut row = page::TableRow { first: true, ..page::TableRow::default() };
         row.cells = vec![html! { (page::chip(&colour(lock).css())) (name) }, html! { "median" }];
         row.cells.extend(METRICS.map(value));
         rows.push(row);
@@ -161,7 +161,7 @@ fn table(evaluation: &Evaluation, results: &Results) -> Markup {
                 br; (format!("{} to {}", format::ratio(ratio.min), format::ratio(ratio.max)))
             }
         };
-        let mut row = page::Row::of([String::new(), format!("of {GLIBC}’s")]);
+        let mut row = page::TableRow::of([String::new(), format!("of {GLIBC}’s")]);
         row.cells.extend(METRICS.map(ratio));
         rows.push(row);
     }
@@ -204,7 +204,7 @@ fn plot(results: &[Results]) -> String {
         let axis = Axis::log(better, |ratio| format!("{ratio}"));
         let axis = axis.within(0.25, 4.0).named_at(&[0.25, 0.5, 1.0, 2.0, 4.0]);
         let mut column = Column::new(metric.head(), axis, &[""]);
-        let rule = |(at, _)| Rule { at, name: String::new(), ink: Ink::SOFT };
+        let rule = |(at, _)| ColumnLine { at, name: String::new(), ink: Ink::SOFT };
         column.rules.extend(metric.bar().map(rule));
         column
     };

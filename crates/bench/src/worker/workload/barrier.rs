@@ -1,6 +1,6 @@
 //! A barrier of all threads.
 
-use crate::compute::{Plan, compute};
+use crate::compute::{LengthPlan, compute};
 use crate::spec::{Answer, Spec};
 use crate::worker::monitor::Monitor;
 use crate::worker::pass::{Line, Pass, answer_of};
@@ -15,13 +15,13 @@ pub(in crate::worker) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
         round: u64,
         over: bool,
     }
-    struct Shared(UnsafeCell<State>);
+    struct StateCell(UnsafeCell<State>);
     // SAFETY: accessed only under the monitor; if that fails, the rounds don't add up.
-    unsafe impl Sync for Shared {}
+    unsafe impl Sync for StateCell {}
 
     let threads = spec.point.threads;
     let monitor = Line(C::new());
-    let shared = Line(Shared(UnsafeCell::new(State::default())));
+    let shared = Line(StateCell(UnsafeCell::new(State::default())));
     let state = || {
         let shared = &shared.0;
         shared.0.get()
@@ -30,7 +30,7 @@ pub(in crate::worker) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
     let passed = pass.run(
         threads,
         Duration::from_secs_f64(spec.time_s),
-        |i| Plan::of(spec, i),
+        |i| LengthPlan::of(spec, i),
         |_, mut plan| {
             let mut rounds = 0u64;
             loop {

@@ -1,7 +1,7 @@
 //! Threads take one of several mutexes at random, and request it in one of several ways, like a program made of
 //! independent parts.
 
-use crate::compute::{Plan, Random};
+use crate::compute::{LengthPlan, Random};
 use crate::point::Call;
 use crate::spec::{Answer, Spec};
 use crate::worker::mutex::Mutex;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const YIELD_EVERY: u64 = 64;
 
 /// A mutex and what it protects.
-struct Place<M> {
+struct GuardedMutex<M> {
     lock: Line<M>,
     guarded: Guarded,
 }
@@ -30,8 +30,8 @@ struct Draw<'a> {
 fn one<M: Mutex, const STAMP: bool>(
     draw: &Draw<'_>,
     pass: &Pass<'_>,
-    places: &[Place<M>],
-    mut plan: Plan,
+    places: &[GuardedMutex<M>],
+    mut plan: LengthPlan,
     mut random: Random,
 ) -> Tally {
     let mut node = M::Node::default();
@@ -79,11 +79,11 @@ pub(in crate::worker) fn calls<M: Mutex>(
     timeout_us: u32,
 ) -> Answer {
     let point = &spec.point;
-    let place = |_| Place { lock: Line(M::new()), guarded: Guarded::new(point.lines) };
-    let places: Vec<Place<M>> = (0..mutexes).map(place).collect();
+    let place = |_| GuardedMutex { lock: Line(M::new()), guarded: Guarded::new(point.lines) };
+    let places: Vec<GuardedMutex<M>> = (0..mutexes).map(place).collect();
     let draw = Draw { calls, timeout_us };
     let prepare = |i: u32| {
-        let plan = Plan::of(spec, i);
+        let plan = LengthPlan::of(spec, i);
         (plan, Random(!spec.seed ^ (u64::from(i) << 32)))
     };
     let counted = count(spec, prepare, |pass, (plan, random)| {

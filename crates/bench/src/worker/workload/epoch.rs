@@ -1,6 +1,6 @@
 //! The paper's Bench-1: each operation is an epoch.
 
-use crate::compute::{Plan, compute};
+use crate::compute::{LengthPlan, compute};
 use crate::spec::{Answer, ClassResult, Spec};
 use crate::worker::epoch_api::EpochApi;
 use crate::worker::mutex::Mutex;
@@ -41,7 +41,7 @@ pub(in crate::worker) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32)
     let passed = pass.run(
         point.threads,
         settling + measured,
-        |i| Plan::of(spec, i),
+        |i| LengthPlan::of(spec, i),
         |_, mut plan| {
             let from = Instant::now() + settling;
             let mut node = M::Node::default();

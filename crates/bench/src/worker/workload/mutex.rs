@@ -1,6 +1,6 @@
 //! Lock, critical section, unlock, gap: threads that compete for one lock.
 
-use crate::compute::{Plan, compute};
+use crate::compute::{LengthPlan, compute};
 use crate::point::Work;
 use crate::spec::{Answer, ClassResult, Spec};
 use crate::worker::mutex::Mutex;
@@ -23,7 +23,7 @@ struct Ran {
 }
 
 /// Time per operation of `plan` without any lock: the best of several stretches.
-fn alone(plan: &mut Plan) -> f64 {
+fn alone(plan: &mut LengthPlan) -> f64 {
     const STRETCHES: u32 = 3;
     (0..STRETCHES)
         .map(|_| {
@@ -52,7 +52,7 @@ fn compete<M: Mutex, const STAMP: bool>(
     pass: &Pass<'_>,
     lock: &M,
     guarded: &Guarded,
-    mut plan: Plan,
+    mut plan: LengthPlan,
     alone_ns: f64,
 ) -> Ran {
     let mut node = M::Node::default();
@@ -89,7 +89,7 @@ fn between<M: Mutex>(ask: impl Fn() -> Ask + Copy + Sync, spec: &Spec) -> Answer
     let point = &spec.point;
     let lock = Line(M::new());
     let guarded = Guarded::new(point.lines);
-    let plan = |i| Plan::of(spec, i);
+    let plan = |i| LengthPlan::of(spec, i);
     let prepare = |i| {
         let mut plan = plan(i);
         let alone_ns = alone(&mut plan);

@@ -1,6 +1,6 @@
 //! The order in which a lock serves its threads.
 
-use crate::compute::{Plan, compute};
+use crate::compute::{LengthPlan, compute};
 use crate::spec::{Answer, Spec};
 use crate::stats;
 use crate::worker::mutex::Mutex;
@@ -31,7 +31,7 @@ pub(in crate::worker) fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
     let passed = pass.run(
         point.threads,
         Duration::from_secs_f64(spec.time_s),
-        |i| Plan::of(spec, i),
+        |i| LengthPlan::of(spec, i),
         |_, mut plan| {
             let log = &log.0;
             let mut node = M::Node::default();

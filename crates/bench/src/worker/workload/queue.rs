@@ -1,6 +1,6 @@
 //! Producers and consumers on a bounded queue.
 
-use crate::compute::{Plan, compute};
+use crate::compute::{LengthPlan, compute};
 use crate::spec::{Answer, Spec};
 use crate::worker::monitor::Monitor;
 use crate::worker::pass::{Line, Pass, answer_of};
@@ -18,15 +18,15 @@ pub(in crate::worker) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumer
         taken: u64,
         sum: u64,
     }
-    struct Shared(UnsafeCell<Ring>);
+    struct RingCell(UnsafeCell<Ring>);
     // SAFETY: accessed only under the monitor; if that fails, the sums show it.
-    unsafe impl Sync for Shared {}
+    unsafe impl Sync for RingCell {}
     const NOT_FULL: usize = 0;
     const NOT_EMPTY: usize = 1;
 
     let monitor = Line(C::new());
     let shared =
-        Line(Shared(UnsafeCell::new(Ring { slots: [0; QUEUE], put: 0, taken: 0, sum: 0 })));
+        Line(RingCell(UnsafeCell::new(Ring { slots: [0; QUEUE], put: 0, taken: 0, sum: 0 })));
     let ring = || {
         let shared = &shared.0;
         shared.0.get()
@@ -35,7 +35,7 @@ pub(in crate::worker) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumer
     let passed = pass.run(
         producers + consumers,
         Duration::from_secs_f64(spec.time_s),
-        |i| Plan::of(spec, i),
+        |i| LengthPlan::of(spec, i),
         |i, mut plan| {
             let (mut ops, mut sum) = (0u64, 0u64);
             loop {

@@ -1,6 +1,6 @@
 //! Readers and writers.
 
-use crate::compute::{Plan, compute};
+use crate::compute::{LengthPlan, compute};
 use crate::spec::{Answer, Spec};
 use crate::worker::pass::{Guarded, Line, Pass, Passed, answer_of, count, time};
 use crate::worker::rw::Rw;
@@ -26,7 +26,7 @@ fn read_and_write<L: Rw, const STAMP: bool>(
     lock: &L,
     guarded: &Guarded,
     reads: f64,
-    mut plan: Plan,
+    mut plan: LengthPlan,
 ) -> Ran {
     let mut ran = Ran { ops: 0, writes: 0, torn: 0, waits: recorder() };
     while !pass.stopped() {
@@ -71,7 +71,7 @@ pub(in crate::worker) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> 
     let point = &spec.point;
     let lock = Line(L::new());
     let guarded = Guarded::new(point.lines);
-    let plan = |i| Plan::of(spec, i);
+    let plan = |i| LengthPlan::of(spec, i);
     let counted = count(spec, plan, |pass, plan| {
         read_and_write::<L, false>(pass, &lock.0, &guarded, reads, plan)
     });

@@ -15,7 +15,7 @@
 //! condition variable. It must not be in a signal handler, which may have interrupted `malloc` or the dynamic linker.
 //! The other threads keep running. If one of them holds a lock of `malloc` or the linker, it releases it soon.
 
-use super::stop::{Registers, Stop, Thread, has_signal, was_cut_short};
+use super::stop::{Registers, Stop, StoppedThread, has_signal, was_cut_short};
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
 use std::arch::x86_64::__cpuid_count;
@@ -57,7 +57,7 @@ pub(super) fn load(process: &Process, places: &Places, library: &Path) -> Result
             process.threads().into_iter().filter_map(|id| Some((wait(process, id)?, id))).collect();
         waiting.sort_unstable();
         for (_, id) in waiting {
-            let Some(thread) = Thread::stop(process, id)? else { continue };
+            let Some(thread) = StoppedThread::stop(process, id)? else { continue };
             if let Some(registers) = thread.registers()
                 && let Some(back) = begun_anew(process, &thread, &registers)
                 && let Some(frame) = frame(process, places, &thread, &back, library)?
@@ -113,7 +113,11 @@ fn wait(process: &Process, id: libc::pid_t) -> Option<u32> {
 
 /// The registers with which the thread restarts its system call. `None`: it isn't in one, or a signal is about to reach
 /// it.
-fn begun_anew(process: &Process, thread: &Thread, registers: &Registers) -> Option<Registers> {
+fn begun_anew(
+    process: &Process,
+    thread: &StoppedThread,
+    registers: &Registers,
+) -> Option<Registers> {
     const CODE_64: u64 = 0x33;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     let error = -(registers.rax as i64);
@@ -143,7 +147,7 @@ struct Frame {
 fn frame(
     process: &Process,
     places: &Places,
-    thread: &Thread,
+    thread: &StoppedThread,
     back: &Registers,
     library: &Path,
 ) -> Result<Option<Frame>, Failure> {
@@ -220,7 +224,7 @@ fn handles_signal(
 /// Makes the thread do the call, and waits until it has returned.
 fn call(
     process: &Process,
-    thread: &Thread,
+    thread: &StoppedThread,
     function: u64,
     before: &Registers,
     frame: &Frame,
@@ -263,7 +267,7 @@ fn call(
     }
 }
 
-impl Thread {
+impl StoppedThread {
     /// The thread's floating-point and vector registers, laid out as in a signal frame.
     fn extended_state(&self) -> Option<Vec<u8>> {
         /// The first 512 bytes are those of old processors. The last of them are for software's use.

@@ -24,7 +24,7 @@ const LOOKS: u32 = 1000;
 pub(super) type Registers = libc::user_regs_struct;
 
 /// A stopped thread. It runs on when this is dropped.
-pub(super) struct Thread {
+pub(super) struct StoppedThread {
     pub(super) id: libc::pid_t,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Stop {
     Gone,
 }
 
-impl Thread {
+impl StoppedThread {
     /// Attaches to a thread and tells it to stop. `None`: it has ended.
     fn seize(process: &Process, id: libc::pid_t) -> Result<Option<Self>, Failure> {
         let options = libc::c_long::from(libc::PTRACE_O_TRACESYSGOOD);
@@ -151,7 +151,7 @@ impl Thread {
     }
 }
 
-impl Drop for Thread {
+impl Drop for StoppedThread {
     fn drop(&mut self) {
         // SAFETY: our tracee, or no longer traced.
         unsafe { libc::ptrace(libc::PTRACE_DETACH, self.id, null_mut::<u8>(), null_mut::<u8>()) };
@@ -196,15 +196,15 @@ pub(super) fn has_signal(process: &Process, id: libc::pid_t) -> bool {
 }
 
 /// Stops all threads of a process, including those that start in the meantime.
-pub(super) fn stop_all(process: &Process) -> Result<Vec<Thread>, Failure> {
+pub(super) fn stop_all(process: &Process) -> Result<Vec<StoppedThread>, Failure> {
     let end = Instant::now() + PATIENCE;
-    let mut still: Vec<Thread> = Vec::new();
+    let mut still: Vec<StoppedThread> = Vec::new();
     let mut gone = Vec::new();
     loop {
         let mut new = Vec::new();
         for id in process.threads() {
             if !gone.contains(&id) && still.iter().all(|thread| thread.id != id) {
-                match Thread::seize(process, id)? {
+                match StoppedThread::seize(process, id)? {
                     Some(thread) => new.push(thread),
                     None => gone.push(id),
                 }

@@ -195,11 +195,11 @@ impl<'a> Two<'a> {
     }
 
     /// The places of the words, whatever their values are.
-    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+    pub(super) fn places(&self) -> Result<Vec<WordPlace>, Failure> {
         let mut places = Vec::new();
         for image in &self.others {
             let slots = image.slots(|name| self.functions.contains_key(name))?;
-            let of = |slot: super::image::Slot| Place {
+            let of = |slot: super::image::Slot| WordPlace {
                 at: slot.at,
                 name: slot.name,
                 owner: image.name(),
@@ -208,7 +208,7 @@ impl<'a> Two<'a> {
             places.extend(slots.into_iter().map(of));
         }
         for (name, functions) in &self.functions {
-            let of = |function: &Function| Place {
+            let of = |function: &Function| WordPlace {
                 at: function.at,
                 name: name.clone(),
                 owner: self.libc.name(),
@@ -223,7 +223,7 @@ impl<'a> Two<'a> {
     pub(super) fn changes(
         &self,
         process: &Process,
-        places: &[Place],
+        places: &[WordPlace],
         to: To,
     ) -> Result<Vec<Change>, Failure> {
         let mut changes = Vec::new();
@@ -265,7 +265,7 @@ impl<'a> Two<'a> {
 }
 
 /// The place of such a word.
-pub(super) struct Place {
+pub(super) struct WordPlace {
     at: u64,
     name: String,
     owner: String,

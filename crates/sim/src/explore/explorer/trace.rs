@@ -5,7 +5,7 @@ use crate::engine::Tid;
 use crate::explore::mutant::short;
 
 /// One operation, for the report of a finding.
-struct Step {
+struct TracedOperation {
     thread: Tid,
     what: &'static str,
     word: usize,
@@ -16,7 +16,7 @@ struct Step {
 /// What was seen of a schedule, for its report.
 #[derive(Default)]
 pub(super) struct Trace {
-    steps: Vec<Step>,
+    steps: Vec<TracedOperation>,
     /// Words, in the order of their first use.
     words: Vec<usize>,
 }
@@ -35,7 +35,7 @@ impl Explorer {
             if word != 0 && !trace.words.contains(&word) {
                 trace.words.push(word);
             }
-            trace.steps.push(Step { thread, what, word, value, at });
+            trace.steps.push(TracedOperation { thread, what, word, value, at });
         }
     }
 
@@ -56,7 +56,7 @@ impl Explorer {
     /// The steps, one a line.
     pub(crate) fn story(&self) -> Vec<String> {
         let steps = self.trace.iter().flat_map(|trace| &trace.steps);
-        let line = |step: &Step| {
+        let line = |step: &TracedOperation| {
             let word = if step.word == 0 { String::new() } else { self.name_of(step.word) };
             let value = step.value.map_or(String::new(), |value| match value {
                 0..=0xffff_ffff => format!(" {value:#x}"),
