@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Show what the locks of running programs do, live
 ///
-/// The programs run under `lockwright run`, or have our library linked in. While `top` watches a process, the process counts what its
+/// The programs run under `lockwright run`, were attached to, or have our library linked in. While `top` watches a process, the process counts what its
 /// contended locks do. It stops a few seconds after `top` ends, even if `top` is killed. Without PID: lists the processes
 /// that use our locks. Press ? for the keys.
 #[derive(clap::Args)]
