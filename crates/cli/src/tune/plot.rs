@@ -4,8 +4,7 @@ use super::advice::{Advice, rate};
 use super::{Curve, Point};
 use crate::epochs::Verdict;
 use lockwright_numbers::Spread;
-use lockwright_numbers::format::{si, time};
-use lockwright_numbers::units::word;
+use lockwright_numbers::format::{given, si, time};
 use lockwright_plot::{Axis, Curves, Head, Ink, Look, Note, Panel, Range, Series, Style};
 
 const SLOW: Style = Style::of(0, Look::Line);
@@ -47,7 +46,7 @@ pub(crate) fn graph(curve: &Curve, advice: &Advice, lock: &str, origin: &str) ->
     let times = tails.chain(curve.slos.iter().map(|(ns, _)| *ns as f64));
     let (low, high) = times.fold((f64::INFINITY, 1.0_f64), |(l, h), ns| (l.min(ns), h.max(ns)));
     let (low, high) = (low / 1.5, high * 1.3);
-    let slo = |ns: f64| word(ns.round() as u64);
+    let slo = |ns: f64| given(ns.round() as u64);
     let axis = |name: &str| Axis::log(name, slo).within(low, high);
 
     let rates = Axis::linear("executions per second", si);
@@ -58,7 +57,7 @@ pub(crate) fn graph(curve: &Curve, advice: &Advice, lock: &str, origin: &str) ->
         below.notes.push(Note::Band(end, String::new()));
     }
     if let Some(slo) = advice.slo_ns {
-        let name = format!("recommended: {}", word(slo));
+        let name = format!("recommended: {}", given(slo));
         above.notes.push(Note::Upright(slo as f64, name, Ink::TEXT));
         below.notes.push(Note::Upright(slo as f64, String::new(), Ink::TEXT));
     }
@@ -111,7 +110,7 @@ mod tests {
             "emulated (big:0,little:1x3.75)",
             "infeasible",
             "Y = X",
-            "recommended: 400us",
+            "recommended: 400 µs",
             "fifo 60.0 µs",
             "barging 400 µs",
             "P99 on little cores",
