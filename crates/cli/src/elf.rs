@@ -37,7 +37,7 @@ pub(crate) struct Program {
     pub(crate) go: bool,
     /// The language's runtime, if it has its own locks.
     pub(crate) made_by: Option<Whose>,
-    /// Is it static, and linked with `liblockwright_static.a` or `lockwright-sync`? Then it reads our variables itself.
+    /// Is it linked with `liblockwright_static.a` or `lockwright-sync`? Then it reads our variables itself.
     pub(crate) links_ours: bool,
     obstacle: Option<Obstacle>,
     object: Option<ObjectFile>,
@@ -96,6 +96,11 @@ impl Obstacle {
 impl Program {
     pub(crate) fn obstacle(&self) -> Option<&Obstacle> {
         self.obstacle.as_ref()
+    }
+
+    /// Is it a program that no dynamic linker loads?
+    pub(crate) fn is_static(&self) -> bool {
+        self.interpreter.is_none()
     }
 
     /// The dynamic linker that the program names, if someone other than an administrator could have put it there.
@@ -164,7 +169,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Program, Failure> {
         object: None,
     };
     program.obstacle = examine(&mut program, &data).err();
-    if program.obstacle == Some(Obstacle::Static) && has_our_runtime(&data) {
+    if matches!(program.obstacle, None | Some(Obstacle::Static)) && has_our_runtime(&data) {
         program.links_ours = true;
         program.obstacle = None;
     }

@@ -169,7 +169,7 @@ fn last_colon(text: &str) -> Option<usize> {
 
 /// The variable's value for this program, or the reason why a function is out of reach.
 pub(crate) fn resolve(specs: &[Spec], program: &Program) -> Result<String, Failure> {
-    if let (Some(spec), true) = (specs.first(), program.links_ours) {
+    if let (Some(spec), true) = (specs.first(), program.links_ours && program.is_static()) {
         return Err(Failure::new(format!(
             "epoch '{}': '{}' is static, its calls don't go through the dynamic linker",
             spec.name,
@@ -231,13 +231,22 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
         .iter()
         .find_map(|object| Some((object, called(&object.exports).into_iter().next()?)));
     let opener = objects.iter().find(|object| opens(object));
+    let program = objects.first().map_or("", |object| object.name.as_str());
+    let own = || {
+        Failure::new(format!(
+            "'{wanted}' is a function of '{program}' itself: its calls are bound when the program is linked, and don't \
+             go through the dynamic linker"
+        ))
+        .hint(format!("{ANNOTATE}; or link the function from a shared library (cc -shared -fPIC)"))
+    };
     if let Some((object, symbol)) = exported {
         let message = format!(
             "'{wanted}' is in '{}', but nothing that the program loads calls it through the dynamic linker",
             object.name
         );
         let Some(opener) = opener else {
-            return Err(Failure::new(message).hint(ANNOTATE));
+            let is_own = object.name == program;
+            return Err(if is_own { own() } else { Failure::new(message).hint(ANNOTATE) });
         };
         warn(
             message,
@@ -252,25 +261,38 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
             .any(|symbol| symbol.is_function && rules::is_called(&symbol.name, wanted))
     });
     if let Some(object) = inside {
+        if object.name == program {
+            return Err(own());
+        }
         return Err(Failure::new(format!(
             "'{wanted}' is bound inside '{}' (static or hidden): its calls don't go through the dynamic linker",
             object.name
         ))
         .hint(ANNOTATE));
     }
-    let names = objects.iter().flat_map(|object| &object.slots).map(String::as_str);
-    match nearest(wanted, names) {
-        Some(close) => Err(Failure::new(format!("no function '{wanted}' is called"))
-            .hint(format!("did you mean '{close}'?"))),
-        None => {
-            warn(
-                format!("'{wanted}' is unknown to everything that the program loads at its start"),
-                "fine if it comes with dlopen, or if another program is started; else nm -DC --undefined-only PROGRAM",
-            );
-            Ok(wanted.to_owned())
-        }
+    let called: Vec<String> = objects
+        .iter()
+        .flat_map(|object| &object.slots)
+        .flat_map(|name| [name.clone(), rules::written(name)])
+        .collect();
+    if let Some(close) = nearest(wanted, called.iter().map(String::as_str)) {
+        return Err(Failure::new(format!("no function '{wanted}' is called"))
+            .hint(format!("did you mean '{close}'?")));
     }
+    let functions = objects.iter().take(1).flat_map(|object| &object.symbols);
+    let functions = functions.filter(|symbol| symbol.is_function).map(|symbol| &symbol.name[..]);
+    warn(
+        format!("'{wanted}' is unknown to everything that the program loads at its start"),
+        match nearest(wanted, functions) {
+            Some(close) => format!("did you mean '{close}'? Else fine {LATER}"),
+            None => format!("fine {LATER}; else nm -DC --undefined-only PROGRAM"),
+        },
+    );
+    Ok(wanted.to_owned())
 }
+
+/// When an unknown function may still be called.
+const LATER: &str = "if it comes with dlopen, or if another program is started";
 
 /// The hint for functions that are out of reach.
 const ANNOTATE: &str =
@@ -377,7 +399,7 @@ mod tests {
         };
         let mut symbols: Vec<_> =
             exports.iter().map(|name| symbol(name, *name != "table")).collect();
-        symbols.push(symbol(&"inner", true));
+        symbols.push(symbol(if name == "prog" { &"inner" } else { &"hidden" }, true));
         ObjectFile {
             name: name.to_owned(),
             path: name.into(),
@@ -405,8 +427,13 @@ mod tests {
         assert!(reach("put").unwrap_err().contains("is 2 functions"));
         assert!(reach("table").unwrap_err().contains("is a variable"));
         assert!(reach("quiet").unwrap_err().contains("nothing that the program loads calls it"));
-        assert!(reach("inner").unwrap_err().contains("bound inside 'prog'"));
+        let inner = reach("inner").unwrap_err();
+        assert!(inner.contains("'inner' is a function of 'prog' itself"), "{inner}");
+        assert!(inner.contains("link the function from a shared library"), "{inner}");
+        let hidden = reach("hidden").unwrap_err();
+        assert!(hidden.contains("bound inside 'libdb.so' (static or hidden)"), "{hidden}");
         assert!(reach("gett").unwrap_err().contains("did you mean 'get'?"));
+        assert!(reach("puts").unwrap_err().contains("did you mean 'put'?"), "as in the source");
         assert!(reach("setjmp").unwrap_err().contains("returns twice"));
         assert_eq!(reach("something_else"), Ok("something_else".to_owned()), "it may come later");
     }

@@ -31,7 +31,7 @@ pub(crate) fn pages(command: clap::Command) -> io::Result<Vec<Page>> {
 fn add(command: &clap::Command, top: Option<&str>, pages: &mut Vec<Page>) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let mut text = Vec::new();
-    let man = Man::new(command.clone()).title(name.as_str()).manual("lockwright");
+    let man = titled(Man::new(command.clone()), &name, '1');
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
     man.render_synopsis_section(&mut text)?;
@@ -55,6 +55,12 @@ fn add(command: &clap::Command, top: Option<&str>, pages: &mut Vec<Page>) -> io:
         add(sub, top.or(Some(sub.get_name())), pages)?;
     }
     Ok(())
+}
+
+/// A page with this title. The date is blank but not empty: an empty one would vanish, and shift the words behind it.
+fn titled(man: Man, name: &str, section: char) -> Man {
+    let source = concat!("lockwright ", env!("CARGO_PKG_VERSION"));
+    man.title(name).section(section).date(" ").source(source).manual("lockwright")
 }
 
 /// A term and its meaning.
@@ -348,7 +354,7 @@ fn environment(command: &clap::Command) -> io::Result<Page> {
     let about = clap::Command::new(ENVIRONMENT)
         .about("Variables that the library reads in a program")
         .version(command.get_version().unwrap_or_default().to_owned());
-    let man = Man::new(about).section("7").manual("lockwright");
+    let man = titled(Man::new(about), ENVIRONMENT, '7');
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
     let mut page = Roff::new();
@@ -417,6 +423,19 @@ mod tests {
                 let found = heading.iter().any(|heading| text.contains(heading));
                 assert!(found, "{}: {heading:?}", page.name);
             }
+        }
+    }
+
+    /// `man` prints title, manual and title in one line.
+    #[test]
+    fn every_title_fits_a_terminal() {
+        for page in &pages(crate::Cli::command()).unwrap() {
+            let text = String::from_utf8(page.text.clone()).unwrap();
+            let title = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+            let (head, source) = title.split_once(" \" \" \"lockwright ").unwrap();
+            assert_eq!(head, format!(".TH {} {}", page.name, page.section));
+            assert!(source.ends_with("\" lockwright"), "{title}");
+            assert!(2 * (page.name.len() + 3) + " lockwright ".len() <= 80, "{title}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Reads the command line, and converts clap's errors to one line and a hint.
 
+use crate::catalog;
 use crate::hints::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
@@ -25,6 +26,9 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
     if let Some(flag) = namesake::<P>(error) {
         return failure.hint(format!("did you mean '{flag}'? {help}"));
     }
+    if let Some(command) = switch_all(error) {
+        return failure.hint(command);
+    }
     let known =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     match known.into_iter().find_map(|kind| error.get(kind)) {
@@ -36,6 +40,26 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
             Some(word) => failure.hint(format!("did you mean '{word}'? {help}")),
             None => failure.hint(help),
         },
+    }
+}
+
+/// A complete command for `ctl PID switch` with one word only. People leave out TARGET, since `switch PID LOCK` has none.
+fn switch_all(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let words: Option<Vec<_>> = std::env::args_os().map(|word| word.into_string().ok()).collect();
+    let words = words?;
+    match &words[..] {
+        [_, ctl, pid, switch, word]
+            if ctl == "ctl" && switch == "switch" && missing[..] == ["<RULE>"] =>
+        {
+            let is_lock = catalog::check(word).is_ok();
+            let words = if is_lock { ["all", word.as_str()] } else { [word.as_str(), "auto"] };
+            let words = shlex::try_join(words).ok()?;
+            Some(format!("lockwright ctl {pid} switch {words}"))
+        }
+        _ => None,
     }
 }
 

@@ -291,6 +291,7 @@ fn guard_time(seconds: f64) -> Result<Duration, Failure> {
 
 fn set_slo(pid: libc::pid_t, args: &SloArgs) -> Result<ExitCode, Failure> {
     let process = Process::open(pid)?;
+    table::refuse_detached(&process, &Remote::find(&process)?)?;
     let names = epochs::Remote::find(&process)?.set_slo(&process, &args.epoch, args.slo)?;
     output::print(&format!("{pid} ({}): {}: {}\n", process.name(), names.join(", "), args.slo))?;
     Ok(ExitCode::SUCCESS)
@@ -308,6 +309,7 @@ fn level(pid: libc::pid_t, args: &LevelArgs) -> Result<ExitCode, Failure> {
     };
     let process = Process::open(pid)?;
     let live = Live::find(&process)?;
+    table::refuse_detached(&process, &Remote::find(&process)?)?;
     match args.time {
         Some(_) if asked == Level::Off => {
             return Err(Failure::new(
@@ -337,6 +339,7 @@ fn dump(pid: libc::pid_t, args: DumpArgs) -> Result<ExitCode, Failure> {
 
 fn reset(pid: libc::pid_t) -> Result<ExitCode, Failure> {
     let process = Process::open(pid)?;
+    table::refuse_detached(&process, &Remote::find(&process)?)?;
     let locks = segment::reset(&process)?;
     output::print(&format!(
         "{pid} ({}): reset the counts of {locks} locks to 0\n",

@@ -75,7 +75,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         output::print(&report.text)?;
         return Ok(ExitCode::FAILURE);
     }
-    if program.links_ours {
+    if program.links_ours && program.is_static() {
         report.fact("verdict", "reachable: it is static and links our locks");
         output::print(&report.text)?;
         return Ok(ExitCode::SUCCESS);
@@ -156,10 +156,15 @@ impl FileContents {
     fn verdict(&self, program: &Program) -> Fitness {
         let path = program.path.display();
         let run = format!("lockwright doctor --run '{path}'");
-        if !self.imports.is_disjoint(&self.replaced) {
+        let calls_replaced = !self.imports.is_disjoint(&self.replaced);
+        if program.links_ours || calls_replaced {
             let hint = format!("to see which locks it waits for: {run}");
             let hints = if self.own.is_empty() { Vec::new() } else { vec![hint] };
-            return Fitness { is_reachable: true, words: "reachable".into(), hints };
+            let words = match program.links_ours {
+                true => "reachable: it links our locks",
+                false => "reachable",
+            };
+            return Fitness { is_reachable: true, words: words.into(), hints };
         }
         match self.own.iter().find(|(_, place)| place.is_empty()) {
             Some((whose, _)) => Fitness {

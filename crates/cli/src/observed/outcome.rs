@@ -259,11 +259,11 @@ pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<L
 }
 
 fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
-    let place = lock.waiters.first().map(|site| called_at(site.at, &site.stack, symbols).0);
+    let place = lock.waiters.first().map(|site| called(site, symbols).0);
     let (name, address) = match lock.of {
         Of::Lock(address) => (lock_name(address, place, symbols), address),
         Of::Gone(site) => {
-            let (function, _) = called_at(at(site), &[], symbols);
+            let (function, _) = called_at(at(site), Callers::Unknown, symbols);
             (format!("locks that are gone, of {function}"), 0)
         }
         Of::Others => ("other locks".to_owned(), 0),
@@ -291,8 +291,8 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         hold: Percentiles::of(&lock.hold, lock.hold_max_ns),
         owner_changes: part(lock.owners),
         core_changes: part(lock.cores),
-        longest_wait_at: spot(lock.wait_max_at, symbols),
-        longest_hold_at: spot(lock.hold_max_at, symbols),
+        longest_wait_at: spot(lock.wait_max_at, &lock.waiters, symbols),
+        longest_hold_at: spot(lock.hold_max_at, &lock.holders, symbols),
         waiters: sites(&lock.waiters, symbols),
         holders: sites(&lock.holders, symbols),
         threads: threads::of(&lock.threads),
@@ -319,7 +319,7 @@ pub(crate) fn lock_name(address: u64, place: Option<String>, symbols: &mut Symbo
 fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
     let total: u64 = sites.iter().map(|site| site.ns).sum();
     let named = sites.iter().map(|site| {
-        let (function, place) = called_at(site.at, &site.stack, symbols);
+        let (function, place) = called(site, symbols);
         let stack = site.stack.iter().flat_map(|&frame| {
             let frames = symbols.code(frame.saturating_sub(1));
             frames.iter().map(Frame::to_string).collect::<Vec<_>>()
@@ -340,17 +340,42 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
     named.collect()
 }
 
-/// The function, file and line of the call that returns to this address, or of a caller in `stack`. Methods of lock
-/// guards, inlined or not, are skipped: they are not critical sections.
-fn called_at(at: At, stack: &[u64], symbols: &mut Symboliser) -> (String, String) {
+/// Return addresses, the innermost first.
+#[derive(Clone, Copy)]
+enum Callers<'a> {
+    Unknown,
+    /// By the compilers' exception tables.
+    Unwound(&'a [u64]),
+    /// By frame pointers. In a program without them, these may be anything.
+    Chained(&'a [u64]),
+}
+
+fn called(site: &Seen, symbols: &mut Symboliser) -> (String, String) {
+    let callers = match site.piece {
+        Some(_) => Callers::Unwound(&site.stack),
+        None => Callers::Chained(&site.stack),
+    };
+    called_at(site.at, callers, symbols)
+}
+
+/// The function, file and line of the call that returns to this address, or of a caller. Methods of lock guards and
+/// functions of ours, inlined or not, are skipped: they are not critical sections.
+fn called_at(at: At, callers: Callers<'_>, symbols: &mut Symboliser) -> (String, String) {
     match at {
         At::Address(address) => {
             let call = symbols.call_site(address, is_lock_function);
             let frames = symbols.code(call);
             let own = |frames: &[Frame]| frames.iter().find(|frame| !is_of_a_lock(frame)).cloned();
             let callers = || {
-                let mut pairs = stack.windows(2).take_while(|pair| symbols.calls(pair[1], pair[0]));
-                let callers: Vec<u64> = pairs.by_ref().map(|pair| pair[1]).collect();
+                let callers: Vec<u64> = match callers {
+                    Callers::Unknown => Vec::new(),
+                    Callers::Unwound(stack) => stack.iter().skip(1).copied().collect(),
+                    Callers::Chained(stack) => stack
+                        .windows(2)
+                        .take_while(|pair| symbols.calls(pair[1], pair[0]))
+                        .map(|pair| pair[1])
+                        .collect(),
+                };
                 callers.iter().find_map(|caller| own(&symbols.code(caller.saturating_sub(1))))
             };
             let frame = own(&frames).or_else(callers).or_else(|| frames.last().cloned());
@@ -370,10 +395,16 @@ fn is_lock_function(symbol: &str) -> bool {
 
 /// Is it a function of the lock's own interface?
 pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
-    const OURS: [&str; 13] = [
+    const OURS: [&str; 20] = [
         "lockwright::",
         "lockwright_sync::",
         "lockwright_runtime::",
+        "lockwright_locks::",
+        "lockwright_native::",
+        "lockwright_platform::",
+        "lw_mutex_",
+        "lw_cond_",
+        "lw_rwlock_",
         "lock_api::",
         "core::",
         "std::mutex",
@@ -382,6 +413,7 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
         "std::scoped_lock",
         "std::shared_mutex",
         "std::recursive_mutex",
+        "std::condition_variable",
         "std::_V2::condition_variable_any",
         "__gthread_",
     ];
@@ -401,8 +433,13 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
         || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
 }
 
-fn spot(at: At, symbols: &mut Symboliser) -> String {
-    match called_at(at, &[], symbols) {
+/// The place of the longest time, with a caller if it is one of these sites.
+fn spot(at: At, sites: &[Seen], symbols: &mut Symboliser) -> String {
+    let found = match sites.iter().find(|site| site.at == at) {
+        Some(site) => called(site, symbols),
+        None => called_at(at, Callers::Unknown, symbols),
+    };
+    match found {
         (name, place) if place.is_empty() => name,
         (name, place) => format!("{name} ({place})"),
     }
@@ -420,6 +457,16 @@ mod tests {
         assert!(
             is_of_a_lock("lockwright::mutex::unlock") && is_of_a_lock("std::unique_lock<T>::lock")
         );
+        for name in [
+            "lockwright_runtime::cond::wait_plainly",
+            "<lockwright_locks::front::Front as lockwright_locks::Lock>::unlock",
+            "lw_cond_wait",
+            "std::condition_variable::wait<Queue::pop()::{lambda()#1}>",
+            "std::_V2::condition_variable_any::wait<std::shared_mutex>",
+            "lockwright::condition_variable::wait<lockwright::mutex>",
+        ] {
+            assert!(is_of_a_lock(name), "{name}");
+        }
         assert!(!is_of_a_lock("bounded<long>::put") && !is_of_a_lock("lockwrights::turn"));
     }
 }

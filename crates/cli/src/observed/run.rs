@@ -13,7 +13,7 @@ use crate::mailbox::Remote;
 use crate::order::outcome as order;
 use crate::output::say;
 use crate::process::Process;
-use crate::{elf, find, launch, leftovers, library, machine};
+use crate::{elf, find, launch, leftovers, library, machine, table};
 use indicatif::ProgressBar;
 use lockwright_bench::{children_time, interrupted};
 use lockwright_observe::control::Level;
@@ -212,6 +212,7 @@ pub(crate) fn process(
     let (live, before) = {
         let process = Process::open(pid)?;
         let live = Live::find(&process)?;
+        table::refuse_detached(&process, &Remote::find(&process)?)?;
         live.ask(&process, level, LEASE)?;
         (live, live.snapshot(&process)?)
     };

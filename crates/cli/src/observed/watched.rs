@@ -5,7 +5,9 @@ use super::outcome::{Observed, busiest, together};
 use super::reader::Reader;
 use super::snapshot::{Lock, Snapshot};
 use crate::hints::{Failure, cause};
+use crate::mailbox::Remote;
 use crate::process::Process;
+use crate::table;
 use lockwright_observe::control::Level;
 use lockwright_symbols::{Symboliser, threads};
 use std::fs::File;
@@ -56,6 +58,7 @@ impl Watched {
             Failure::new(format!("cannot look into process {pid}: {}", cause(&error)))
         })?;
         if asks > Level::Off {
+            table::refuse_detached(&process, &Remote::find(&process)?)?;
             live.ask(&process, asks, lease)?;
         }
         let segment = live.file(&process)?;

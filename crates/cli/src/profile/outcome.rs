@@ -3,6 +3,7 @@
 use super::sample::{End, Sampled};
 use super::seen::{BATCHES, Holder, LockKind, StackId, Stacks, WaitedLock};
 use super::target::Target;
+use crate::observed::outcome::is_of_a_lock;
 use lockwright_symbols::{Frame, Symboliser};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -327,7 +328,8 @@ fn is_plumbing(frame: &Frame) -> bool {
     ];
     const FILES: [&str; 3] = ["/include/c++/", "/rustc/", "/include/x86_64-linux-gnu/c++/"];
     let name = frame.function.as_deref().unwrap_or_default();
-    MODULES.iter().any(|start| frame.module.starts_with(start))
+    is_of_a_lock(frame)
+        || MODULES.iter().any(|start| frame.module.starts_with(start))
         || FUNCTIONS.iter().any(|start| name.starts_with(start))
         || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
         || (frame.module == "[vdso]")
@@ -359,11 +361,12 @@ mod tests {
         };
         let stack = [
             frame("___pthread_mutex_lock", "libc.so.6"),
+            frame("lockwright_runtime::mutex::lock", "server"),
             frame("__gthread_mutex_lock", "server"),
             frame("std::mutex::lock", "server"),
             frame("lookup", "server"),
             frame("main", "server"),
         ];
-        assert_eq!((own(&stack), own(&stack[..2])), (3, 1));
+        assert_eq!((own(&stack), own(&stack[..2])), (4, 1));
     }
 }

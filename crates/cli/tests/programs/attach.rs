@@ -44,7 +44,8 @@ impl Program {
 
     /// Runs a command on it.
     fn run(&self, command: &str, arguments: &[&str]) -> Result<Outcome> {
-        lockwright().args([command, &self.pid()]).args(arguments).run()
+        let words = if command == "profile" { &[command, "-p"][..] } else { &[command][..] };
+        lockwright().args(words).args([&self.pid()]).args(arguments).run()
     }
 
     /// The same, which must go well.
@@ -130,6 +131,20 @@ fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
         program.must_not("switch", &["fifo"], "has been detached")?;
     }
     program.must_not("detach", &[], "is not attached")?;
+    // The commands that watch say so, too, instead of seeing nothing. Old counts stay readable.
+    for (command, arguments) in [
+        ("ctl", &[][..]),
+        ("ctl", &["level", "full"]),
+        ("ctl", &["reset"]),
+        ("top", &["--batch", "--count", "1"]),
+        ("profile", &["--time", "1"]),
+    ] {
+        program.must_not(
+            command,
+            arguments,
+            &format!("has been detached\nhint: lockwright attach {}\n", program.pid()),
+        )?;
+    }
     program.must("attach", &[])?;
     program.works()?;
     program.end()

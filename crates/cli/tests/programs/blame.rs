@@ -18,7 +18,7 @@ static HOARD_CPP: LazyLock<PathBuf> = LazyLock::new(|| cpp("hoard-cpp", "-O2"));
 /// Here the standard library's guards are functions of their own, and their callers are in the stack.
 static HOARD_CPP_DEBUG: LazyLock<PathBuf> = LazyLock::new(|| cpp("hoard-cpp-debug", "-O0"));
 /// In Rust, with `lockwright-sync`.
-static HOARD_RUST: LazyLock<PathBuf> = LazyLock::new(|| {
+pub(super) static HOARD_RUST: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = target_dir().expect("a target folder");
     let outcome = Child::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--package", "lockwright-sync"])

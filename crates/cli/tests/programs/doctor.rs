@@ -109,6 +109,18 @@ fn rusts_locks_are_named() -> Result<()> {
     Ok(())
 }
 
+/// Its own Mutex is linked in, so std's locks in the same program are no obstacle.
+#[test]
+fn who_links_our_locks_is_reachable() -> Result<()> {
+    let program = blame::HOARD_RUST.to_str().context("a path in UTF-8")?;
+    let outcome = doctor(&[program])?;
+    let text = outcome.text();
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    assert!(text.contains("linker    "), "it is dynamic: {text}");
+    assert!(text.contains("verdict   reachable: it links our locks\n"), "{text}");
+    Ok(())
+}
+
 #[test]
 fn thread_sanitizer_is_out_of_reach() -> Result<()> {
     let program = compiled("tsan", "contend.c", &["-fsanitize=thread"]);
