@@ -53,8 +53,7 @@ pub fn take() -> *mut u8 {
         if let Some(line) = line {
             return line;
         }
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
+        crate::futex::yield_cpu();
     }
 }
 

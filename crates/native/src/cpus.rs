@@ -5,6 +5,7 @@
 //! the affinity, and containers narrow the quota.
 
 use crate::file::{self, Exhausted, Path, number};
+use crate::kernel::{self, Argument};
 use crate::place;
 use crate::topology::CpuSet;
 use lockwright_platform::Class;
@@ -233,7 +234,8 @@ fn each_thread(buffer: &mut [u8], mut visit: impl FnMut(i32)) -> Result<(), Exha
     'all: loop {
         // SAFETY: the kernel writes at most the size that it is told.
         let read = unsafe {
-            libc::syscall(libc::SYS_getdents64, folder, buffer.as_mut_ptr(), buffer.len())
+            let to = buffer.as_mut_ptr().word();
+            kernel::call(libc::SYS_getdents64, [folder.word(), to, buffer.len(), 0, 0, 0])
         };
         let Ok(read @ 1..) = usize::try_from(read) else { break };
         let mut entries = &buffer[..read.min(buffer.len())];

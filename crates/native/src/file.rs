@@ -2,6 +2,7 @@
 //! and without an allocator. We use raw system calls: libc's functions are cancellation points, and `pthread_mutex_lock`,
 //! which may look at these files, must not be one.
 
+use crate::kernel::{self, Argument};
 use core::ffi::{c_char, c_int, c_long};
 
 /// Nothing could be read, because the process or the machine has no descriptors or no memory left. This says nothing about
@@ -16,9 +17,11 @@ pub(crate) struct Exhausted;
 pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> Result<Option<c_long>, Exhausted> {
     let flags = flags | libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the caller's promise.
-    match unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags) } {
+    match unsafe {
+        kernel::call(libc::SYS_openat, [libc::AT_FDCWD.word(), path.word(), flags.word(), 0, 0, 0])
+    } {
         fd @ 0.. => Ok(Some(fd)),
-        _ if is_exhausted() => Err(Exhausted),
+        error if is_exhausted(error) => Err(Exhausted),
         _ => Ok(None),
     }
 }
@@ -29,7 +32,7 @@ pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> Result<Option<c_
 /// `fd` is the caller's, and not used any more.
 pub(crate) unsafe fn close(fd: c_long) {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_close, fd) };
+    unsafe { kernel::call(libc::SYS_close, [fd.word(), 0, 0, 0, 0, 0]) };
 }
 
 /// A path, built piece by piece. A piece that doesn't fit makes the path unreadable.
@@ -94,12 +97,17 @@ impl Path {
                 break Ok(true);
             }
             // SAFETY: `rest` is ours, and that long.
-            let got = unsafe { libc::syscall(libc::SYS_read, fd, rest.as_mut_ptr(), rest.len()) };
+            let got = unsafe {
+                kernel::call(
+                    libc::SYS_read,
+                    [fd.word(), rest.as_mut_ptr().word(), rest.len(), 0, 0, 0],
+                )
+            };
             match usize::try_from(got) {
                 Ok(0) => break Ok(true),
                 Ok(got) => len += got,
-                Err(_) if errno() == libc::EINTR => {}
-                Err(_) if is_exhausted() => break Err(Exhausted),
+                Err(_) if got == -c_long::from(libc::EINTR) => {}
+                Err(_) if is_exhausted(got) => break Err(Exhausted),
                 Err(_) => break Ok(false),
             }
         };
@@ -115,14 +123,9 @@ impl Path {
     }
 }
 
-fn errno() -> c_int {
-    // SAFETY: the calling thread's own word.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Did the call fail for lack of descriptors or memory?
-fn is_exhausted() -> bool {
-    [libc::EMFILE, libc::ENFILE, libc::ENOMEM].contains(&errno())
+/// Did the call with this result fail for lack of descriptors or memory?
+fn is_exhausted(result: c_long) -> bool {
+    [libc::EMFILE, libc::ENFILE, libc::ENOMEM].map(|error| -c_long::from(error)).contains(&result)
 }
 
 /// `text` as a decimal number; `None` if it isn't one, or too large.

@@ -1,12 +1,9 @@
 //! Futexes, private to the process, and the clocks that bound a wait.
 //!
-//! libc's `syscall()` sets `errno`, which belongs to our host program, so each call saves and restores it.
+//! A program or a library may define `syscall`, `sched_yield` or `clock_gettime`, and take a lock there, so a wait must not call
+//! theirs. System calls are made directly, which leaves `errno` alone, too; [`read_clocks_by`] names the kernel's own clock.
 
-#![expect(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "only the kernel follows them: EFAULT, no fault"
-)]
-
+use crate::kernel;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_platform::Woken;
@@ -59,39 +56,72 @@ impl Deadline {
     }
 }
 
-fn read(clock: Clock) -> libc::timespec {
+type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+/// The function that reads clocks; null: the one that the dynamic linker binds.
+static CLOCKS: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// From now on clocks are read by this `clock_gettime`; null: by the one that the dynamic linker binds.
+///
+/// # Safety
+/// It is null, or the address of a function that does what `clock_gettime` does, and it stays where it is.
+pub unsafe fn read_clocks_by(function: *mut ()) {
+    CLOCKS.store(function, Relaxed); // it points to code, which exists already
+}
+
+/// Reads the clock with POSIX number `id`, which every Linux must have.
+pub fn read(id: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is writable, and both clocks exist on every Linux: the call can't fail.
-    unsafe { libc::clock_gettime(clock.id(), &mut now) };
+    let own = CLOCKS.load(Relaxed); // as above
+    // SAFETY: `now` is writable; `read_clocks_by` got a function of this type.
+    unsafe {
+        if own.is_null() {
+            libc::clock_gettime(id, &mut now);
+        } else {
+            core::mem::transmute::<*mut (), ClockGettime>(own)(id, &mut now);
+        }
+    }
     now
+}
+
+/// The same in nanoseconds.
+pub fn read_ns(id: libc::clockid_t) -> u64 {
+    let now = read(id);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Nanoseconds since the clock's zero.
 pub fn now(clock: Clock) -> u64 {
-    let now = read(clock);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    read_ns(clock.id())
 }
 
-/// Runs a system call and returns its result, or the negated error number. Leaves `errno` as it was.
-macro_rules! syscall {
-    ($($argument:expr),* $(,)?) => {{
-        // SAFETY: errno's address is valid in every thread; each futex operation below checks its
-        // addresses in the kernel and reports EFAULT instead of faulting.
-        unsafe {
-            let errno = libc::__errno_location();
-            let kept = *errno;
-            let result = libc::syscall($($argument),*);
-            let result = if result < 0 { -libc::c_long::from(*errno) } else { result };
-            *errno = kept;
-            result
-        }
-    }};
+/// A futex operation; its result, or the negated error number.
+fn futex(
+    word: *const u32,
+    operation: libc::c_int,
+    value: u32,
+    fourth: usize,
+    other: *const u32,
+    last: u32,
+) -> libc::c_long {
+    let operation = operation as usize;
+    let arguments = [
+        word.expose_provenance(),
+        operation,
+        value as usize,
+        fourth,
+        other.expose_provenance(),
+        last as usize,
+    ];
+    // SAFETY: the kernel checks the addresses, and reports EFAULT instead of faulting.
+    unsafe { kernel::call(libc::SYS_futex, arguments) }
 }
 
 /// Yields the CPU to another thread of the same priority, if one waits for it. (A SCHED_DEADLINE thread loses the CPU until its
 /// next period.)
 pub fn yield_cpu() {
-    syscall!(libc::SYS_sched_yield);
+    // SAFETY: no preconditions.
+    unsafe { kernel::call(libc::SYS_sched_yield, [0; 6]) };
 }
 
 /// The kinds of sleepers that a wake can be for: one bit each, of the kernel's 32.
@@ -119,7 +149,7 @@ pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>, who: Sleepe
         unsafe { core::mem::transmute::<*mut (), fn()>(tell)() };
     }
     let mut operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
-    let mut at = core::ptr::null();
+    let mut at: *const libc::timespec = core::ptr::null();
     if let Some(deadline) = &deadline {
         if deadline.at.tv_sec < 0 {
             return Woken::TimedOut; // the kernel would say EINVAL
@@ -129,8 +159,8 @@ pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>, who: Sleepe
         }
         at = &raw const deadline.at;
     }
-    let null = core::ptr::null::<u32>();
-    let result = syscall!(libc::SYS_futex, word, operation, seen, at, null, who as u32);
+    let null = core::ptr::null();
+    let result = futex(word, operation, seen, at.expose_provenance(), null, who as u32);
     if result == -libc::c_long::from(libc::ETIMEDOUT) { Woken::TimedOut } else { Woken::Maybe }
 }
 
@@ -138,7 +168,7 @@ pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>, who: Sleepe
 pub fn wake(word: *const u32, count: u32) -> u32 {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
-    let woken = syscall!(libc::SYS_futex, word, operation, count);
+    let woken = futex(word, operation, count, 0, core::ptr::null(), 0);
     u32::try_from(woken).unwrap_or(0)
 }
 
@@ -146,16 +176,14 @@ pub fn wake(word: *const u32, count: u32) -> u32 {
 pub fn wake_movable(word: *const u32, count: u32) -> u32 {
     let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
-    let null = core::ptr::null::<u32>();
-    let who = Sleeper::Movable as u32;
-    let woken = syscall!(libc::SYS_futex, word, operation, count, null, null, who);
+    let woken = futex(word, operation, count, 0, core::ptr::null(), Sleeper::Movable as u32);
     u32::try_from(woken).unwrap_or(0)
 }
 
 /// Moves at most `count` sleepers from `from` to `to`, if `from` holds `seen`; wakes none. Returns how many it moved.
 pub fn requeue(from: *const u32, seen: u32, to: *const u32, count: u32) -> u32 {
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-    let moved = syscall!(libc::SYS_futex, from, operation, 0, count as usize, to, seen);
+    let moved = futex(from, operation, 0, count as usize, to, seen);
     u32::try_from(moved).unwrap_or(0)
 }
 

@@ -11,6 +11,7 @@ pub mod arena;
 pub mod cpus;
 mod file;
 pub mod futex;
+pub mod kernel;
 pub mod pause;
 pub mod place;
 mod relax;

@@ -1,8 +1,8 @@
 //! What we may ask the kernel for: a process may confine itself, or be started confined.
 
-use crate::thread;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use lockwright_native::system_call;
 use lockwright_record::file;
 
 /// The process has confined itself: we no longer ask for anything.
@@ -33,13 +33,10 @@ pub(crate) fn begin() {
 
 /// Does the calling thread run under a filter?
 fn is_filtered() -> bool {
-    thread::leaving_errno(|| {
-        // SAFETY: the operation takes no arguments. (Not by libc's `prctl`: where we are preloaded, that name is ours.)
-        let mode = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
-        // A kernel without filters says EINVAL. Any other error comes from a filter.
-        // SAFETY: the calling thread's own word.
-        if mode < 0 { unsafe { *libc::__errno_location() != libc::EINVAL } } else { mode != 0 }
-    })
+    // SAFETY: the operation takes no arguments. (Not by libc's `prctl`: where we are preloaded, that name is ours.)
+    let mode = unsafe { system_call!(libc::SYS_prctl, libc::PR_GET_SECCOMP) };
+    // A kernel without filters says EINVAL. Any other error comes from a filter.
+    mode != 0 && mode != -libc::c_long::from(libc::EINVAL)
 }
 
 /// What the calling thread may ask the kernel for now.

@@ -3,6 +3,7 @@
 use crate::{access, thread};
 use core::ffi::c_ulong;
 use core::ptr::without_provenance_mut;
+use lockwright_native::system_call;
 use lockwright_record::pieces::PIECE;
 
 /// One of the program's calls to us; zeroes: not known.
@@ -79,7 +80,7 @@ impl Call {
             // Each as wide as a register, since the last one is passed on the stack.
             let (one, all, none) = (1 as c_ulong, from.len() as c_ulong, 0 as c_ulong);
             let (to, from) = (&raw const to, from.as_ptr());
-            libc::syscall(libc::SYS_process_vm_readv, libc::getpid(), to, one, from, all, none)
+            system_call!(libc::SYS_process_vm_readv, libc::getpid(), to, one, from, all, none)
         };
         usize::try_from(got).unwrap_or(0)
     }

@@ -8,11 +8,12 @@
 //! While the machine is suspended the counter may go on, but the kernel's clock stops. If that happens between the
 //! two readings, they are useless, and the second one counts as a new first one.
 
-#[cfg(target_arch = "x86_64")]
 use crate::access::{self, Access};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use lockwright_native::futex::{self, Clock};
+#[cfg(target_arch = "x86_64")]
+use lockwright_native::system_call;
 
 /// Nanoseconds per tick, times 2^32; 0: not known, or the machine has no such counter.
 static RATE: AtomicU64 = AtomicU64::new(0);
@@ -147,11 +148,8 @@ fn second() {
 
 /// About how long the machine has been suspended since it booted, ns.
 fn suspended_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a writable timespec; every Linux has this clock, which counts what the monotonic one leaves out.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
-    let all = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    all.saturating_sub(futex::now(Clock::Monotonic))
+    // It counts what the monotonic clock leaves out.
+    futex::read_ns(libc::CLOCK_BOOTTIME).saturating_sub(futex::now(Clock::Monotonic))
 }
 
 /// Both clocks at one moment: the least disturbed of five readings.
@@ -199,7 +197,7 @@ fn is_usable() -> bool {
     let mut mode = 0_i32;
     let asked = match access::now() {
         // SAFETY: writes an int to our variable. (Not by libc's `prctl`: where we are preloaded, that name is ours.)
-        Access::All => unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TSC, &raw mut mode) },
+        Access::All => unsafe { system_call!(libc::SYS_prctl, PR_GET_TSC, &raw mut mode) },
         // The dynamic linker has read the counter already: it does not trap.
         Access::Files => -1,
         Access::None => return false,

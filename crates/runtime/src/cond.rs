@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, compiler_fence};
 use lockwright_locks::condvar::{self, Outcome, Sleeper};
 use lockwright_locks::front::Parts;
 use lockwright_locks::posix::{self, Environment};
-use lockwright_native::{Clock, Deadline, Native};
+use lockwright_native::{Clock, Deadline, Native, kernel};
 use lockwright_platform::{Ptr, Word};
 
 /// `__wrefs`: process-shared.
@@ -474,7 +474,12 @@ pub unsafe fn destroy(cond: *mut Cond) -> c_int {
     while list(c).has_waiters() {
         let nap = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         // SAFETY: a valid timespec, no remainder wanted. (Not by libc's nanosleep, which is a cancellation point.)
-        unsafe { libc::syscall(libc::SYS_nanosleep, &nap, core::ptr::null::<libc::timespec>()) };
+        unsafe {
+            kernel::call(
+                libc::SYS_nanosleep,
+                [(&raw const nap).expose_provenance(), 0, 0, 0, 0, 0],
+            );
+        }
     }
     0
 }

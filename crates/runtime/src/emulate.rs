@@ -100,10 +100,7 @@ fn ticks() -> u64 {
 
 /// The thread's own CPU time, ns.
 fn cpu_clock() -> u64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a writable timespec; every Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut at) };
-    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+    futex::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// The factor of the CPU that runs us, in thousandths; 0: full speed.

@@ -3,6 +3,7 @@
 use crate::{access, thread};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
+use lockwright_native::system_call;
 use lockwright_record::Refused;
 
 unsafe extern "C" {
@@ -90,7 +91,7 @@ fn can_write(line: &[u8]) -> bool {
     unsafe {
         let mut about: libc::stat = core::mem::zeroed();
         let fds = &raw mut ready;
-        let polled = libc::syscall(libc::SYS_ppoll, fds, 1_usize, &raw const now, none, 0_usize);
+        let polled = system_call!(libc::SYS_ppoll, fds, 1_usize, &raw const now, none, 0_usize);
         if polled == 0 || ready.revents & (libc::POLLERR | libc::POLLNVAL) != 0 {
             return false;
         }
@@ -114,19 +115,16 @@ fn write_to_stderr(line: &[u8]) {
     let (mut old, mut pending) = (0_u64, 0_u64);
     // SAFETY: the thread's own `errno` and mask; sets of that size; a buffer of that length.
     unsafe {
-        let errno = libc::__errno_location();
-        let kept = *errno;
         let mask = libc::SYS_rt_sigprocmask;
-        libc::syscall(mask, libc::SIG_BLOCK, &raw const pipe, &raw mut old, SET);
-        libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, SET);
-        let wrote = libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), line.len());
-        if wrote < 0 && *errno == libc::EPIPE && pending & pipe == 0 {
+        system_call!(mask, libc::SIG_BLOCK, &raw const pipe, &raw mut old, SET);
+        system_call!(libc::SYS_rt_sigpending, &raw mut pending, SET);
+        let wrote = system_call!(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), line.len());
+        if wrote == -libc::c_long::from(libc::EPIPE) && pending & pipe == 0 {
             let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             let about: *mut libc::siginfo_t = null_mut();
-            libc::syscall(libc::SYS_rt_sigtimedwait, &raw const pipe, about, &raw const now, SET);
+            system_call!(libc::SYS_rt_sigtimedwait, &raw const pipe, about, &raw const now, SET);
         }
-        libc::syscall(mask, libc::SIG_SETMASK, &raw const old, null_mut::<u64>(), SET);
-        *errno = kept;
+        system_call!(mask, libc::SIG_SETMASK, &raw const old, null_mut::<u64>(), SET);
     }
 }
 

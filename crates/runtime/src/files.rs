@@ -3,24 +3,21 @@
 //! We use raw system calls: libc's functions are cancellation points, and an epoch's end must not be one.
 
 use core::ffi::CStr;
+use lockwright_native::system_call;
 
 /// The file's first bytes, as many as fit `buffer`; `None` if it can't be read.
 pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     // SAFETY: the thread's own `errno`; a NUL-terminated path; a buffer of that size; a file that is ours.
     let len = unsafe {
-        let errno = libc::__errno_location();
-        let kept = *errno;
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
-        let len = if fd < 0 {
+        let fd = system_call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
+        if fd < 0 {
             -1
         } else {
-            let len = libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len());
-            libc::syscall(libc::SYS_close, fd);
+            let len = system_call!(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len());
+            system_call!(libc::SYS_close, fd);
             len
-        };
-        *errno = kept;
-        len
+        }
     };
     usize::try_from(len).ok().map(|len| &buffer[..len])
 }
@@ -52,12 +49,9 @@ pub(crate) fn inode(path: &CStr) -> u64 {
     // SAFETY: all-zero bytes are a valid `stat`; the thread's own `errno`; a NUL-terminated path and a writable `stat`. (Not by
     // libc's `stat`, which older glibcs don't export.)
     unsafe {
-        let errno = libc::__errno_location();
-        let kept = *errno;
         let mut about: libc::stat = core::mem::zeroed();
         let (here, to) = (libc::AT_FDCWD, &raw mut about);
-        let got = libc::syscall(libc::SYS_newfstatat, here, path.as_ptr(), to, 0);
-        *errno = kept;
+        let got = system_call!(libc::SYS_newfstatat, here, path.as_ptr(), to, 0);
         if got == 0 { about.st_ino } else { 0 }
     }
 }

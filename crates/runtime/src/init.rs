@@ -80,6 +80,7 @@ macro_rules! call_at_exit {
 pub(crate) unsafe fn begin() {
     thread::learn();
     real::find_objects();
+    real::read_kernels_clocks();
     fork::watch();
     access::begin();
     machine::begin();

@@ -27,6 +27,7 @@ use core::ffi::{CStr, c_int, c_long, c_ulong};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use lockwright_native::cpus::{Reach, Room};
+use lockwright_native::futex;
 use lockwright_native::place;
 use lockwright_native::topology::{self, Topology};
 
@@ -119,10 +120,7 @@ fn learn_first() {
 
 /// The coarse monotonic clock.
 fn seconds() -> u32 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a writable timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
-    now.tv_sec as u32
+    futex::read(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u32
 }
 
 #[cold]
@@ -219,8 +217,7 @@ pub(crate) unsafe fn load(make_up: impl FnOnce(&mut Topology) -> bool) {
         if has_classes.is_some() {
             break;
         }
-        // SAFETY: no preconditions.
-        unsafe { libc::sched_yield() };
+        futex::yield_cpu();
     }
     know(has_classes == Some(true));
 }
@@ -319,8 +316,7 @@ pub unsafe fn prctl(
             if !LOOKING.load(SeqCst) {
                 break;
             }
-            // SAFETY: no preconditions.
-            unsafe { libc::sched_yield() };
+            futex::yield_cpu();
         }
     }
     let number = libc::SYS_prctl;

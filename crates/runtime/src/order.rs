@@ -25,6 +25,7 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use lockwright_native::futex::{self, Clock};
+use lockwright_native::system_call;
 use lockwright_record::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
 use lockwright_record::{About, Refused};
 
@@ -134,8 +135,7 @@ fn made() -> Option<Order> {
                 }
             }
             BUSY => {
-                // SAFETY: no preconditions.
-                unsafe { libc::sched_yield() };
+                futex::yield_cpu();
             }
             _ => break,
         }
@@ -199,7 +199,7 @@ fn here() -> Option<(Order, &'static Account, &'static Thread)> {
 /// Is this thread of our process still running?
 fn is_alive(tid: u32) -> bool {
     // SAFETY: no preconditions; signal 0 only asks.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid as c_int, 0) == 0 }
+    unsafe { system_call!(libc::SYS_tgkill, libc::getpid(), tid as c_int, 0) == 0 }
 }
 
 /// The slot in which the thread holds this lock.

@@ -3,7 +3,6 @@
 //! Our constructor looks up the functions of mutexes, condvars and semaphores (`sem_post` may be called in signal handlers), or
 //! their first use does, if that comes earlier.
 
-#[cfg(target_arch = "x86_64")]
 use crate::object::{self, Object};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -238,6 +237,36 @@ pub(crate) fn handle_at(address: usize) -> Option<*mut c_void> {
 /// ours later.
 pub(crate) fn find_objects() {
     FIND_OBJECT.get();
+}
+
+/// From now on, waits read the clocks by the kernel's own function. The program's `clock_gettime` may be a library's that locks a mutex
+/// (libfaketime): then a wait would lead to another one, without end.
+pub(crate) fn read_kernels_clocks() {
+    const NAME: &CStr = if cfg!(target_arch = "x86_64") {
+        c"__vdso_clock_gettime"
+    } else {
+        c"__kernel_clock_gettime"
+    };
+    object::each(|info, _| {
+        let is_it = |object: &Object| {
+            object.soname().is_some_and(|name| name.to_bytes().starts_with(b"linux-vdso"))
+        };
+        let Some(object) = Object::of(info).filter(is_it) else {
+            return true;
+        };
+        object.definitions(|name, _, value| {
+            if name == NAME {
+                let at = info.dlpi_addr as usize + value.load(Relaxed); // as in `in_glibc`
+                // SAFETY: it does what `clock_gettime` does, and is always mapped.
+                unsafe {
+                    lockwright_native::futex::read_clocks_by(
+                        core::ptr::with_exposed_provenance_mut(at),
+                    );
+                }
+            }
+        });
+        false
+    });
 }
 
 static FIND_OBJECT: Symbol = Symbol::new(c"_dl_find_object");

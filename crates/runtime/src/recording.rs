@@ -134,8 +134,7 @@ fn writer() -> Option<Writer> {
             OPEN => return unsafe { (*STORE.0.get()).writer },
             SHUT => drop(open()),
             BUSY => {
-                // SAFETY: no preconditions.
-                unsafe { libc::sched_yield() };
+                futex::yield_cpu();
             }
             _ => return None,
         }

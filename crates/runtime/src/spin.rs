@@ -13,7 +13,7 @@
 use core::ffi::c_int;
 use core::mem::transmute;
 
-use lockwright_native::{Atomic32, Native};
+use lockwright_native::{Atomic32, Native, futex};
 use lockwright_platform::{
     Ordering::{Acquire, Relaxed, Release},
     Platform, Word,
@@ -72,8 +72,7 @@ impl Spin {
         loop {
             // ORDERING: Relaxed: `try_lock` acquires.
             if Native::spin_for(&self.0, Relaxed, config::spin_ns(), |now| now == FREE) != FREE {
-                // SAFETY: no arguments, no effects but the delay; it cannot fail.
-                unsafe { libc::sched_yield() };
+                futex::yield_cpu();
             } else if self.try_lock() {
                 return;
             }

@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use lockwright_locks::amp::standby::WINDOW_MAX_NS;
 use lockwright_native::symbol::{self, Scope};
+use lockwright_native::{futex, kernel};
 
 /// One thread's memory. Zeroed when the thread starts.
 #[repr(C)]
@@ -219,13 +220,13 @@ pub(crate) fn learn() {
     let cleared = || {
         const PR_GET_TID_ADDRESS: c_int = 40;
         let mut word = 0_usize;
+        let to = (&raw mut word).expose_provenance();
         // SAFETY: writes an address to `word`. By a system call, since our own `prctl` is for the program.
         let error =
-            unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TID_ADDRESS, &raw mut word, 0, 0, 0) };
+            unsafe { kernel::call(libc::SYS_prctl, [PR_GET_TID_ADDRESS as usize, to, 0, 0, 0, 0]) };
         (error == 0).then_some(word)
     };
-    // SAFETY: no preconditions.
-    let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let own = kernel::thread_id();
     let is_it = |word: &usize| {
         // It must not be one of the program's variables, nor lie at the thread pointer itself.
         (1..NEAR).contains(&word.abs_diff(pointer()))
@@ -261,8 +262,7 @@ pub(crate) fn await_canceller() {
     let word = unsafe { AtomicU32::from_ptr(pointer().wrapping_add(at) as *mut u32) };
     // Relaxed: the signal's handler runs on this very thread.
     while word.load(Relaxed) & (CANCELING | CANCELED) == CANCELING {
-        // SAFETY: no preconditions.
-        unsafe { libc::sched_yield() };
+        futex::yield_cpu();
     }
 }
 
@@ -288,7 +288,7 @@ fn cached_id() -> u32 {
         if known != 0 {
             return known;
         }
-        let tid = libc::syscall(libc::SYS_gettid) as u32;
+        let tid = kernel::thread_id();
         (*this()).tid.store(tid, Relaxed); // own thread only
         tid
     }
@@ -325,8 +325,7 @@ mod tests {
 
     #[test]
     fn glibcs_id_is_found_and_right_in_every_thread() {
-        // SAFETY: no preconditions.
-        let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        let own = kernel::thread_id;
         assert_eq!((id(), cached_id()), (own(), own()));
         learn();
         assert_ne!(tid_at(), 0);

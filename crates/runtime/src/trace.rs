@@ -192,17 +192,13 @@ fn settle(account: &Account, mut chunk: &'static Chunk, to: u64) {
 
 /// Reads the thread's clocks; returns how long it ran since the last reading, ns.
 fn read_clock(account: &Account) -> u64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: all-zero bytes are a valid `rusage`.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
-    leaving_errno(|| {
-        // SAFETY: a writable timespec and rusage; every Linux has both.
-        unsafe {
-            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut at);
-            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
-        }
+    let cpu = leaving_errno(|| {
+        // SAFETY: a writable rusage; every Linux has them.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+        futex::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
     });
-    let cpu = at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64;
     let ran = cpu.saturating_sub(account.cpu_ns.get());
     account.cpu_ns.set(cpu);
     account.known_ns.set(0);

@@ -21,6 +21,7 @@ use crate::epoch;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
+use lockwright_native::system_call;
 
 /// The number of stubs, one for each target. A name has several targets if libraries bring their own definitions.
 pub(crate) const STUBS: usize = 256;
@@ -227,8 +228,8 @@ fn is_readable(page: usize) -> bool {
     // says EFAULT. Neither has an effect.
     let readable = unsafe {
         let none = core::ptr::null_mut::<c_void>();
-        libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, page, none, 8_usize) != -1
-            || *libc::__errno_location() != libc::EFAULT
+        system_call!(libc::SYS_rt_sigprocmask, -1_i64, page, none, 8_usize)
+            != -libc::c_long::from(libc::EFAULT)
     };
     if readable {
         // SAFETY: the calling thread's own memory.

@@ -148,8 +148,7 @@ impl WriterLock {
         while let Err(holder) = WRITER.compare_exchange(free, mine, Acquire, Relaxed) {
             if holder == mine || holder == 0 {
                 free = 0;
-                // SAFETY: no preconditions.
-                unsafe { libc::sched_yield() };
+                lockwright_native::futex::yield_cpu();
             } else {
                 free = holder; // the parent's
             }

@@ -3,6 +3,7 @@
 use crate::{access, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
+use lockwright_native::system_call;
 use lockwright_observe::Segment;
 
 /// When to record it next, ns of `CLOCK_MONOTONIC`: after one second, two, four, and so on, since libraries are loaded early.
@@ -54,7 +55,7 @@ fn ends(line: &[u8]) -> (u64, u64) {
 pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
     let (path, flags) = (c"/proc/self/maps", libc::O_RDONLY | libc::O_CLOEXEC);
     // SAFETY: a NUL-terminated path.
-    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+    let fd = unsafe { system_call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
     if fd < 0 {
         return;
     }
@@ -64,7 +65,7 @@ pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
     loop {
         let room = &mut buffer[len..];
         // SAFETY: a buffer of that size; a file that is ours.
-        let got = unsafe { libc::syscall(libc::SYS_read, fd, room.as_mut_ptr(), room.len()) };
+        let got = unsafe { system_call!(libc::SYS_read, fd, room.as_mut_ptr(), room.len()) };
         if got <= 0 {
             break;
         }
@@ -88,5 +89,5 @@ pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
         len -= start;
     }
     // SAFETY: our own descriptor, not used any more.
-    unsafe { libc::syscall(libc::SYS_close, fd) };
+    unsafe { system_call!(libc::SYS_close, fd) };
 }

@@ -9,6 +9,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
+use lockwright_native::system_call;
 use lockwright_observe::control::{BUSY, FAILED, Level, NONE, OPEN};
 use lockwright_observe::layout::FOLDERS;
 use lockwright_observe::{About, Refused, Segment};
@@ -127,7 +128,7 @@ fn make() -> Result<Segment, Refused> {
         let len = folder(before.as_bytes(), after.as_bytes(), &mut path);
         // SAFETY: a NUL-terminated path. If the folder is a link, or belongs to somebody else, opening it will be refused. (Not by
         // libc's `mkdir`: a program may define a function of that name.)
-        unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
+        unsafe { system_call!(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
         match Segment::create(&path[..len], &about) {
             Ok(segment) => {
                 // SAFETY: no preconditions.
@@ -177,7 +178,7 @@ pub(crate) fn at_exit() {
     // A child that hasn't noticed its fork yet still has its parent's segment.
     if opened().is_some_and(|segment| segment.name(pid).is_some()) {
         // SAFETY: OPEN: nobody writes any more. A NUL-terminated path. Threads that go on running still have the mapping.
-        unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
+        unsafe { system_call!(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
     }
 }
 

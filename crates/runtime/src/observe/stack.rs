@@ -4,6 +4,7 @@ use super::is_full;
 use crate::caller::Call;
 use crate::{access, thread};
 use core::ffi::{c_int, c_ulong};
+use lockwright_native::system_call;
 use lockwright_observe::Segment;
 use lockwright_observe::layout::DEPTH;
 
@@ -85,7 +86,7 @@ fn read_memory(at: usize, into: &mut [usize]) -> usize {
             // Each as wide as a register, since the last one is passed on the stack.
             let (one, none) = (1 as c_ulong, 0 as c_ulong);
             let (to, from) = (&raw const to, &raw const from);
-            libc::syscall(libc::SYS_process_vm_readv, pid, to, one, from, one, none)
+            system_call!(libc::SYS_process_vm_readv, pid, to, one, from, one, none)
         }
     });
     usize::try_from(got).unwrap_or(0)
