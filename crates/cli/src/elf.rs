@@ -4,10 +4,12 @@ use crate::hints::{Failure, cause};
 use crate::whose::{self, Whose};
 use crate::{find, rules};
 use object::elf::{
-    EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Machine, PT_INTERP, PT_LOAD, R_AARCH64_ABS64,
-    R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
+    EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, FileHeader64, Machine, PT_INTERP, PT_LOAD,
+    R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_X86_64_64, R_X86_64_GLOB_DAT,
+    R_X86_64_JUMP_SLOT,
 };
-use object::read::elf::{ElfFile64, ProgramHeader};
+use object::read::ReadCache;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{
     Architecture, Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
     RelocationFlags, RelocationTarget, SymbolKind,
@@ -15,12 +17,14 @@ use object::{
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// How much of a file the kernel reads to find out how to run it. An ELF header is shorter.
+const HEAD: usize = 256;
 /// How many nested interpreters we follow: as many as the kernel does.
 const SCRIPT_LEVELS: usize = 5;
 
@@ -35,12 +39,7 @@ pub(crate) struct Program {
     pub(crate) interpreter: Option<String>,
     /// Is it written in Go?
     pub(crate) go: bool,
-    /// The language's runtime, if it has its own locks.
-    pub(crate) made_by: Option<Whose>,
-    /// Is it linked with `liblockwright_static.a` or `lockwright-sync`? Then it reads our variables itself.
-    pub(crate) links_ours: bool,
     obstacle: Option<Obstacle>,
-    object: Option<ObjectFile>,
 }
 
 /// Why a preloaded library can't reach a program.
@@ -113,9 +112,24 @@ impl Program {
         (!is_roots).then_some(linker)
     }
 
-    /// The program's own object, and those that the dynamic linker loads with it.
+    /// The language's runtime, if it has its own locks. This searches the whole file.
+    pub(crate) fn made_by(&self) -> Option<Whose> {
+        let data = ReadCache::new(File::open(&self.file).ok()?);
+        whose::made_by(&ElfFile64::<Endianness, _>::parse(&data).ok()?)
+    }
+
+    /// Is it linked with `liblockwright_static.a` or `lockwright-sync`? Then it reads our variables itself. This searches
+    /// the whole file.
+    pub(crate) fn links_ours(&self) -> bool {
+        File::open(&self.file).is_ok_and(|data| has_our_runtime(&ReadCache::new(data)))
+    }
+
+    /// The program's own object, and those that the dynamic linker loads with it. This reads all of these files.
     pub(crate) fn objects(&self) -> Result<Vec<ObjectFile>, Failure> {
-        let mut objects: Vec<_> = self.object.clone().into_iter().collect();
+        if self.obstacle.is_some() || self.is_static() {
+            return Ok(Vec::new());
+        }
+        let mut objects = vec![ObjectFile::read(&self.file, file_name(&self.file))?];
         for path in self.libraries()? {
             objects.push(ObjectFile::read(&path, file_name(&path))?);
         }
@@ -155,47 +169,40 @@ impl Program {
     }
 }
 
-/// Inspects the file that running `path` would execute.
+/// Inspects the file that running `path` would execute. This reads only the file's headers, since the program waits
+/// for it. (Of a static program it also reads the constants.)
 pub(crate) fn inspect(path: &Path) -> Result<Program, Failure> {
-    let (file, data) = follow(path)?;
-    let mut program = Program {
-        path: path.to_owned(),
-        file,
-        interpreter: None,
-        go: false,
-        made_by: None,
-        links_ours: false,
-        obstacle: None,
-        object: None,
-    };
-    program.obstacle = examine(&mut program, &data).err();
-    if matches!(program.obstacle, None | Some(Obstacle::Static)) && has_our_runtime(&data) {
-        program.links_ours = true;
+    let (file, head, data) = follow(path)?;
+    let data = ReadCache::new(data);
+    let mut program =
+        Program { path: path.to_owned(), file, interpreter: None, go: false, obstacle: None };
+    program.obstacle = examine(&mut program, &head, &data).err();
+    if program.obstacle == Some(Obstacle::Static) && has_our_runtime(&data) {
         program.obstacle = None;
     }
     Ok(program)
 }
 
 /// Does it contain the name by which a linked runtime looks for the preloaded library? `strip` keeps this name.
-fn has_our_runtime(data: &[u8]) -> bool {
+fn has_our_runtime(data: &ReadCache<File>) -> bool {
     const NAME: &[u8] = b"lockwright_preloaded\0";
-    ElfFile64::<Endianness>::parse(data).is_ok_and(|elf| {
+    ElfFile64::<Endianness, _>::parse(data).is_ok_and(|elf| {
         let constants = elf.section_by_name(".rodata").and_then(|section| section.data().ok());
         constants.is_some_and(|bytes| whose::find(bytes, NAME).is_some())
     })
 }
 
-fn examine(program: &mut Program, data: &[u8]) -> Result<(), Obstacle> {
-    let machine = match data {
+fn examine(program: &mut Program, head: &[u8], data: &ReadCache<File>) -> Result<(), Obstacle> {
+    let machine = match head {
         [0x7f, b'E', b'L', b'F', rest @ ..] if rest.len() > 60 => {
-            Machine(u16::from_le_bytes([data[18], data[19]]))
+            Machine(u16::from_le_bytes([head[18], head[19]]))
         }
         _ => return Err(Obstacle::NotElf),
     };
     let other = match machine {
-        EM_X86_64 if cfg!(target_arch = "x86_64") && data[4] == 2 => None,
+        EM_X86_64 if cfg!(target_arch = "x86_64") && head[4] == 2 => None,
         EM_AARCH64 if cfg!(target_arch = "aarch64") => None,
-        EM_X86_64 if data[4] == 1 => Some("x32"),
+        EM_X86_64 if head[4] == 1 => Some("x32"),
         EM_X86_64 => Some("x86_64"),
         EM_AARCH64 => Some("aarch64"),
         EM_386 => Some("x86 (32 bits)"),
@@ -206,14 +213,17 @@ fn examine(program: &mut Program, data: &[u8]) -> Result<(), Obstacle> {
     if let Some(other) = other {
         return Err(Obstacle::OtherArchitecture(other));
     }
-    let elf = ElfFile64::<Endianness>::parse(data).map_err(|_| Obstacle::NotElf)?;
-    program.made_by = whose::made_by(&elf);
-    program.go = program.made_by == Some(Whose::Go);
-    let interpreter = elf
-        .elf_program_headers()
+    let not_elf = |_| Obstacle::NotElf;
+    let header = FileHeader64::<Endianness>::parse(data).map_err(not_elf)?;
+    let endian = header.endian().map_err(not_elf)?;
+    let segments = header.program_headers(endian, data).map_err(not_elf)?;
+    // Neither the kernel nor the dynamic linker needs the sections.
+    program.go =
+        header.sections(endian, data).is_ok_and(|sections| whose::is_go(endian, &sections));
+    let interpreter = segments
         .iter()
-        .filter(|header| header.p_type(elf.endian()) == PT_INTERP)
-        .find_map(|header| header.interpreter(elf.endian(), data).ok().flatten())
+        .filter(|segment| segment.p_type(endian) == PT_INTERP)
+        .find_map(|segment| segment.interpreter(endian, data).ok().flatten())
         .ok_or(Obstacle::Static)?;
     let interpreter = String::from_utf8_lossy(interpreter).into_owned();
     program.interpreter = Some(interpreter.clone());
@@ -225,7 +235,6 @@ fn examine(program: &mut Program, data: &[u8]) -> Result<(), Obstacle> {
     if let Some(what) = raised_rights(&program.file) {
         return Err(Obstacle::RaisedRights(what));
     }
-    program.object = Some(ObjectFile::parse(&elf, &program.file, file_name(&program.file)));
     Ok(())
 }
 
@@ -247,14 +256,14 @@ fn raised_rights(file: &Path) -> Option<&'static str> {
     }
 }
 
-/// The file that finally runs, after following `#!` lines, with its content.
-fn follow(script: &Path) -> Result<(PathBuf, Vec<u8>), Failure> {
+/// The file that finally runs, after following `#!` lines: its path, its first bytes, and the open file.
+fn follow(script: &Path) -> Result<(PathBuf, Vec<u8>, File), Failure> {
     let mut path = script.to_owned();
     for _ in 0..=SCRIPT_LEVELS {
-        let data = read(&path)?;
-        let Some(line) = interpreter_line(&data) else {
+        let (head, data) = open(&path)?;
+        let Some(line) = interpreter_line(&head) else {
             let file = path.canonicalize().unwrap_or(path);
-            return Ok((file, data));
+            return Ok((file, head, data));
         };
         let interpreter = interpreter(line).ok_or_else(|| {
             Failure::not_executable(format!(
@@ -276,8 +285,7 @@ fn follow(script: &Path) -> Result<(PathBuf, Vec<u8>), Failure> {
 }
 
 /// What follows `#!`, as far as the kernel reads. A text file without `#!` runs in the shell; `None`: not a script.
-fn interpreter_line(data: &[u8]) -> Option<&[u8]> {
-    let start = &data[..data.len().min(256)];
+fn interpreter_line(start: &[u8]) -> Option<&[u8]> {
     match start.strip_prefix(b"#!") {
         Some(line) => line.split(|&byte| byte == b'\n').next(),
         None if start.is_empty() || start.contains(&0) => None,
@@ -336,13 +344,17 @@ fn command_of_env(argument: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut data = Vec::new();
-    File::open(path).and_then(|mut file| file.read_to_end(&mut data)).map_err(|error| {
-        Failure::not_executable(format!("cannot read '{}': {}", path.display(), cause(&error)))
-            .hint(format!("ls -l '{}'", path.display()))
-    })?;
-    Ok(data)
+/// Opens a file, and reads its first bytes.
+fn open(path: &Path) -> Result<(Vec<u8>, File), Failure> {
+    let mut head = Vec::with_capacity(HEAD);
+    let file = File::open(path)
+        .and_then(|file| (&file).take(HEAD as u64).read_to_end(&mut head).map(|_| file));
+    Ok((head, file.map_err(|error| unreadable(path, &error))?))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::not_executable(format!("cannot read '{}': {}", path.display(), cause(error)))
+        .hint(format!("ls -l '{}'", path.display()))
 }
 
 fn file_name(path: &Path) -> String {
@@ -379,7 +391,7 @@ pub(crate) struct Symbol {
 
 impl ObjectFile {
     pub(crate) fn read(path: &Path, name: String) -> Result<Self, Failure> {
-        let data = read(path)?;
+        let data = fs::read(path).map_err(|error| unreadable(path, &error))?;
         let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|error| {
             Failure::new(format!("cannot read '{}': {error}", path.display()))
                 .hint(format!("file '{}'", path.display()))
@@ -490,6 +502,18 @@ mod tests {
         }
         assert_eq!(interpreter_line(b"\x7fELF\0"), None);
         assert_eq!(interpreter_line(b""), None);
+    }
+
+    #[test]
+    fn inspecting_reads_little_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("huge");
+        fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        // A hole. No memory has room for this file.
+        File::options().write(true).open(&path).unwrap().set_len(1 << 42).unwrap();
+        let program = inspect(&path).unwrap();
+        assert_eq!((program.obstacle(), program.go), (None, false));
+        assert_eq!(program.made_by(), Some(Whose::Rust));
     }
 
     #[test]

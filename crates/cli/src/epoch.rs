@@ -169,7 +169,7 @@ fn last_colon(text: &str) -> Option<usize> {
 
 /// The variable's value for this program, or the reason why a function is out of reach.
 pub(crate) fn resolve(specs: &[Spec], program: &Program) -> Result<String, Failure> {
-    if let (Some(spec), true) = (specs.first(), program.links_ours && program.is_static()) {
+    if let (Some(spec), true) = (specs.first(), program.is_static()) {
         return Err(Failure::new(format!(
             "epoch '{}': '{}' is static, its calls don't go through the dynamic linker",
             spec.name,

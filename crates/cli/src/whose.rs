@@ -4,8 +4,8 @@
 //! know where they come from.
 
 use object::elf::PT_LOAD;
-use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionTable};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadRef, SymbolKind};
 use std::fmt;
 use std::fs;
 use std::ops::Range;
@@ -177,9 +177,10 @@ pub(crate) fn linked(functions: impl IntoIterator<Item = impl AsRef<str>>) -> Ve
 }
 
 /// The language, if its runtime has its own locks. This works for stripped files, too.
-pub(crate) fn made_by(elf: &ElfFile64<'_, Endianness>) -> Option<Whose> {
-    let has = |name| elf.section_by_name(name).is_some();
-    if has(".go.buildinfo") || has(".note.go.buildid") {
+pub(crate) fn made_by<'data, R: ReadRef<'data>>(
+    elf: &ElfFile64<'data, Endianness, R>,
+) -> Option<Whose> {
+    if is_go(elf.endian(), elf.elf_section_table()) {
         return Some(Whose::Go);
     }
     // The source path in the panic messages of std. `/rustc/` and a commit come before it.
@@ -187,6 +188,15 @@ pub(crate) fn made_by(elf: &ElfFile64<'_, Endianness>) -> Option<Whose> {
     let constants = elf.section_by_name(".rodata").and_then(|section| section.data().ok());
     let is_rust = constants.is_some_and(|bytes| find(bytes, STD).is_some());
     is_rust.then_some(Whose::Rust)
+}
+
+/// Is this a program written in Go? Its names of sections suffice to tell.
+pub(crate) fn is_go<'data, F: FileHeader, R: ReadRef<'data>>(
+    endian: F::Endian,
+    sections: &SectionTable<'data, F, R>,
+) -> bool {
+    let names: [&[u8]; 2] = [b".go.buildinfo", b".note.go.buildid"];
+    names.iter().any(|name| sections.section_by_name(endian, name).is_some())
 }
 
 /// The position of `part` in `bytes`.

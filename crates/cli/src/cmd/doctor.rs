@@ -68,14 +68,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let path = find::program(name)?;
     let program = elf::inspect(&path)?;
     let mut report = DoctorReport::default();
-    report.program(&program);
+    let made_by = program.made_by();
+    report.program(&program, made_by);
     if let Some(obstacle) = program.obstacle() {
         report.fact("verdict", format!("not reachable: {}", obstacle.reason()));
         report.fact("hint", obstacle.hint(&program.path));
         output::print(&report.text)?;
         return Ok(ExitCode::FAILURE);
     }
-    if program.links_ours && program.is_static() {
+    if program.is_static() {
         report.fact("verdict", "reachable: it is static and links our locks");
         output::print(&report.text)?;
         return Ok(ExitCode::SUCCESS);
@@ -91,7 +92,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let objects = program.objects()?;
     let found =
-        FileContents { imports: imports(&objects), replaced, own: own_locks(&program, &objects) };
+        FileContents { imports: imports(&objects), replaced, own: own_locks(made_by, &objects) };
     report.found(&found);
     let verdict = match args.run {
         _ if objects.iter().any(has_thread_sanitizer) => Fitness {
@@ -157,10 +158,11 @@ impl FileContents {
         let path = program.path.display();
         let run = format!("lockwright doctor --run '{path}'");
         let calls_replaced = !self.imports.is_disjoint(&self.replaced);
-        if program.links_ours || calls_replaced {
+        let links_ours = program.links_ours();
+        if links_ours || calls_replaced {
             let hint = format!("to see which locks it waits for: {run}");
             let hints = if self.own.is_empty() { Vec::new() } else { vec![hint] };
-            let words = match program.links_ours {
+            let words = match links_ours {
                 true => "reachable: it links our locks",
                 false => "reachable",
             };
@@ -212,13 +214,13 @@ fn asan_options() -> OsString {
 }
 
 /// Locks other than pthreads' that are linked into the program (with an empty place), or into its libraries.
-fn own_locks(program: &Program, objects: &[ObjectFile]) -> BTreeMap<Whose, String> {
+fn own_locks(made_by: Option<Whose>, objects: &[ObjectFile]) -> BTreeMap<Whose, String> {
     let mut own = BTreeMap::new();
     let Some((first, libraries)) = objects.split_first() else { return own };
     let functions = first.symbols.iter().filter(|symbol| symbol.is_function);
     let linked = whose::linked(functions.map(|symbol| &symbol.name));
     // The language is only a guess. Drop it if the locks of std are visible.
-    let made_by = program.made_by.filter(|_| !linked.contains(&Whose::RustStd));
+    let made_by = made_by.filter(|_| !linked.contains(&Whose::RustStd));
     own.extend(linked.into_iter().chain(made_by).map(|whose| (whose, String::new())));
     for library in libraries {
         if let Some(whose) = Whose::of_object(&library.name)
@@ -344,7 +346,7 @@ impl DoctorReport {
         let _ = writeln!(self.text, "{label:<10}{}", shown(&text.to_string()));
     }
 
-    fn program(&mut self, program: &Program) {
+    fn program(&mut self, program: &Program, made_by: Option<Whose>) {
         self.fact("program", program.path.display());
         if is_script(program) {
             self.fact("runs by", program.file.display());
@@ -352,7 +354,7 @@ impl DoctorReport {
         if let Some(interpreter) = &program.interpreter {
             self.fact("linker", interpreter);
         }
-        match program.made_by {
+        match made_by {
             Some(Whose::Go) => {
                 self.fact("language", "Go: its own locks don't use pthreads, only its C parts do")
             }
