@@ -9,7 +9,7 @@ mod words;
 use super::{Done, From};
 use crate::hints::Failure;
 use crate::mailbox::Remote;
-use crate::process::{Process, mappings};
+use crate::process::{Mapping, Process, mappings};
 use image::{Image, images, is_linker};
 use lockwright_record::attached::{ATTACHED, DETACHED, PRELOADED};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) fn attach(
     lock: Option<&str>,
 ) -> Result<(Done, String), Failure> {
     refuse::check(process)?;
-    let two = match Two::find(process)? {
+    let two = match steady(|| Two::find(process))? {
         Some(two) => two,
         None => {
             if Remote::find(process).is_ok() {
@@ -53,7 +53,7 @@ pub(crate) fn attach(
         // The first thread that waits takes up the lock.
         mailbox.set_default(lock)?;
     }
-    let done = lead(process, &two, To::Us)?.ok_or_else(|| {
+    let done = lead(process, To::Us)?.ok_or_else(|| {
         let pid = process.pid;
         Failure::new(format!("process {pid} is already attached"))
             .hint(format!("lockwright switch {pid} LOCK; or lockwright detach {pid}"))
@@ -79,19 +79,43 @@ pub(crate) fn detach(process: &Process) -> Result<Done, Failure> {
         Failure::new(format!("process {pid} ({}) is not attached", process.name()))
             .hint(format!("lockwright attach {pid}"))
     };
-    let two = Two::find(process)?.ok_or_else(not_attached)?;
+    let two = steady(|| Two::find(process))?.ok_or_else(not_attached)?;
     if two.how(process)? == PRELOADED {
         return Err(Failure::new(format!("process {pid} was started with lockwright"))
             .hint(format!("glibc's algorithm: lockwright switch {pid} glibc")));
     }
-    lead(process, &two, To::Glibc)?.ok_or_else(not_attached)
+    lead(process, To::Glibc)?.ok_or_else(not_attached)
+}
+
+/// Does `read` again if it fails: what it reads disappears when the program closes a library. A few times are enough, as
+/// each takes only milliseconds.
+fn steady<T>(mut read: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    const TIMES: u32 = 20;
+    for _ in 1..TIMES {
+        if let Ok(found) = read() {
+            return Ok(found);
+        }
+        sleep(Duration::from_millis(2));
+    }
+    read()
 }
 
 /// Loads the library into the process.
 fn load<'a>(process: &'a Process, library: &Path) -> Result<Two<'a>, Failure> {
-    let (libcs, others) = words::libc_of(images(process)?);
     let pid = process.pid;
     let refuse = |why: &str| Failure::new(format!("cannot attach to process {pid}: {why}"));
+    let places = steady(|| places(process, &refuse))?;
+    call::load(process, &places, library)?;
+    steady(|| Two::find(process))?.ok_or_else(|| {
+        refuse(&format!("its dynamic linker would not load '{}'", library.display())).hint(
+            "may it read and execute the file? is static TLS left? try `lockwright run -- PROGRAM`",
+        )
+    })
+}
+
+/// What the thread that loads the library needs to know.
+fn places(process: &Process, refuse: &impl Fn(&str) -> Failure) -> Result<call::Places, Failure> {
+    let (libcs, others) = words::libc_of(images(process)?);
     let [libc] = libcs.as_slice() else {
         return Err(match libcs.len() {
             0 => refuse("it has no glibc"),
@@ -107,12 +131,7 @@ fn load<'a>(process: &'a Process, library: &Path) -> Result<Two<'a>, Failure> {
         .ok_or_else(|| refuse("its glibc is older than 2.34").hint("lockwright run -- PROGRAM"))?;
     let restorer = call::restorer(process, &libc.path)
         .ok_or_else(|| refuse("its libc has no code that signal handlers return to"))?;
-    call::load(process, &call::Places { dlopen, restorer }, library)?;
-    Two::find(process)?.ok_or_else(|| {
-        refuse(&format!("its dynamic linker would not load '{}'", library.display())).hint(
-            "may it read and execute the file? is static TLS left? try `lockwright run -- PROGRAM`",
-        )
-    })
+    Ok(call::Places { dlopen, restorer })
 }
 
 /// The address of a function that the object defines.
@@ -123,11 +142,15 @@ fn address(image: &Image<'_>, name: &str) -> Result<Option<u64>, Failure> {
 }
 
 /// Redirects the words while all threads are stopped. `None`: they already lead there.
-fn lead(process: &Process, two: &Two<'_>, to: To) -> Result<Option<Done>, Failure> {
+fn lead(process: &Process, to: To) -> Result<Option<Done>, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {
-        let loaded = objects(process)?;
-        let places = two.places()?;
+        let (loaded, two, places) = steady(|| {
+            let loaded = objects(process)?;
+            let two = Two::find(process)?.ok_or_else(|| process.ended())?;
+            let places = two.places()?;
+            Ok((loaded, two, places))
+        })?;
         let begin = Instant::now();
         let threads = stop_all(process)?;
         let busy = in_linker(process, &threads)?;
@@ -161,11 +184,10 @@ fn lead(process: &Process, two: &Two<'_>, to: To) -> Result<Option<Done>, Failur
     }
 }
 
-/// The loaded objects and their addresses.
-fn objects(process: &Process) -> Result<Vec<(u64, u64)>, Failure> {
+/// The code of the loaded objects.
+fn objects(process: &Process) -> Result<Vec<Mapping>, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
-    let code = maps.iter().filter(|map| map.is_code && map.path.is_absolute());
-    Ok(code.map(|map| (map.start, map.end)).collect())
+    Ok(maps.into_iter().filter(|map| map.is_code && map.path.is_absolute()).collect())
 }
 
 /// A thread that is in the dynamic linker. It may be about to fill a slot.

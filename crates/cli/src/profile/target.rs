@@ -1,6 +1,8 @@
 //! The process to sample, and why it may not be possible.
 
 use crate::hints::{Failure, cause};
+use crate::mailbox::Remote;
+use crate::process::Process;
 use lockwright_symbols::{Symboliser, blocked, mappings, proc_text};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -41,10 +43,17 @@ impl Target {
         let is_ours = |path: &Path| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("liblockwright"))
         };
-        let has_library = all.iter().any(|mapping| is_ours(&mapping.path));
+        let has_library = all.iter().any(|mapping| is_ours(&mapping.path)) && !is_detached(pid);
         let symboliser = Symboliser::of_process(pid).map_err(fail)?;
         Ok(Self { pid, name, has_library, symboliser })
     }
+}
+
+/// Did `lockwright detach` give the process glibc's locks back? The library stays loaded.
+fn is_detached(pid: libc::pid_t) -> bool {
+    Process::open(pid).is_ok_and(|process| {
+        Remote::find(&process).and_then(|mailbox| mailbox.is_detached()).unwrap_or(false)
+    })
 }
 
 /// The value of a line in a `status` file.

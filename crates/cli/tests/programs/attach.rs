@@ -278,12 +278,61 @@ fn a_thread_that_must_not_be_disturbed_is_not() -> Result<()> {
     // At once: each is looked at for seconds.
     std::thread::scope(|scope| {
         let all = [
-            scope.spawn(|| one("busy", &["-DBUSY"], "no thread waits")),
-            scope.spawn(|| one("handler", &["-DHANDLER"], "no thread waits")),
+            scope.spawn(|| one("busy", &["-DBUSY"], "within 3 s: 1 ran or waited for locks")),
+            scope.spawn(|| one("handler", &["-DHANDLER"], "within 3 s: 1 handled a signal")),
+            scope.spawn(|| {
+                one("small", &["-DBUSY", "-DSMALL"], "locks, 1 had less than 64 KiB of stack left")
+            }),
             scope.spawn(|| one("static", &["-static", "-DBUSY"], "statically linked")),
         ];
         all.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
     })
+}
+
+/// The kernel no longer shows in which call a thread sleeps once that thread has been stopped.
+#[test]
+fn a_thread_that_was_stopped_before_sleeps_on() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    let mut child = Command::new("sleep").arg("600").spawn()?;
+    let pid = child.id();
+    let is_in = |call: libc::c_long| {
+        let text = fs::read_to_string(format!("/proc/{pid}/syscall"))?;
+        Ok::<_, anyhow::Error>(text.starts_with(&format!("{call} ")))
+    };
+    while !is_in(libc::SYS_clock_nanosleep)? {
+        sleep(Duration::from_millis(1));
+    }
+    for signal in [libc::SIGSTOP, libc::SIGCONT] {
+        // SAFETY: our own child.
+        unsafe { libc::kill(pid as libc::pid_t, signal) };
+        let stops = signal == libc::SIGSTOP;
+        while fs::read_to_string(format!("/proc/{pid}/stat"))?.contains(") T ") != stops {
+            sleep(Duration::from_millis(1));
+        }
+    }
+    while !is_in(libc::SYS_restart_syscall)? {
+        sleep(Duration::from_millis(1));
+    }
+    let outcome = lockwright().args(["attach", &pid.to_string()]).run()?;
+    let sampled = || {
+        lockwright().args(["profile", "--sample", "--time", "100ms", "-p", &pid.to_string()]).run()
+    };
+    let before = sampled()?;
+    let detached = lockwright().args(["detach", &pid.to_string()]).run()?;
+    let after = sampled()?;
+    let end = child.try_wait()?;
+    child.kill()?;
+    child.wait()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    ensure!(end.is_none(), "it woke: {end:?}");
+    // `profile --sample` knows whose locks it has.
+    let note = "it runs under lockwright";
+    ensure!(before.text().contains(note), "{}", before.describe());
+    ensure!(detached.end == End::Code(0), "{}", detached.describe());
+    ensure!(after.end == End::Code(0) && !after.text().contains(note), "{}", after.describe());
+    Ok(())
 }
 
 /// A program for 32 bits can't have our library. It only sleeps.

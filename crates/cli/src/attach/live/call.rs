@@ -49,43 +49,105 @@ pub(super) struct Places {
     pub(super) restorer: u64,
 }
 
+/// The threads that could not load the library, counted by reason.
+#[derive(Default)]
+struct Unfit {
+    busy: usize,
+    small: usize,
+    elsewhere: usize,
+}
+
+impl Unfit {
+    fn failure(&self, process: &Process) -> Failure {
+        let reasons = [
+            (self.busy, "ran or waited for locks"),
+            (self.small, "had less than 64 KiB of stack left"),
+            (self.elsewhere, "handled a signal or were on another stack"),
+        ];
+        let reasons = reasons.iter().filter(|(count, _)| *count > 0);
+        let reasons: Vec<_> = reasons.map(|(count, why)| format!("{count} {why}")).collect();
+        Failure::new(format!(
+            "no thread of process {} could load the library within {} s: {}",
+            process.pid,
+            PATIENCE.as_secs(),
+            reasons.join(", ")
+        ))
+        .hint("try again; or start it with `lockwright run -- PROGRAM`")
+    }
+}
+
 /// Loads `library`. An error means that no thread can; whether it was loaded shows in the process's mappings.
 pub(super) fn load(process: &Process, places: &Places, library: &Path) -> Result<(), Failure> {
     let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        let mut waiting: Vec<_> =
-            process.threads().into_iter().filter_map(|id| Some((wait(process, id)?, id))).collect();
+    loop {
+        // A process with thousands of threads has thousands of mappings, so we read them once for all threads.
+        let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+        let mut unfit = Unfit::default();
+        let mut waiting = Vec::new();
+        for id in process.threads() {
+            match wait(process, id) {
+                None => unfit.busy += 1,
+                Some((_, stack)) if holding(&maps, stack).is_some_and(|map| !map.fits(stack)) => {
+                    unfit.small += 1;
+                }
+                Some((rank, _)) => waiting.push((rank, id)),
+            }
+        }
         waiting.sort_unstable();
         for (_, id) in waiting {
             let Some(thread) = StoppedThread::stop(process, id)? else { continue };
             if let Some(registers) = thread.registers()
                 && let Some(back) = begun_anew(process, &thread, &registers)
-                && let Some(frame) = frame(process, places, &thread, &back, library)?
+                && let Some(frame) = frame(process, places, &maps, &thread, &back, library)?
             {
                 return call(process, &thread, places.dlopen, &registers, &frame);
             }
             thread.begin_anew(process);
+            unfit.elsewhere += 1;
+        }
+        if Instant::now() > end {
+            return Err(unfit.failure(process));
         }
         sleep(Duration::from_millis(5));
     }
-    Err(Failure::new(format!(
-        "process {} can't load the library now: no thread waits outside of locks and signal handlers",
-        process.pid
-    ))
-    .hint("try again; or start it with `lockwright run -- PROGRAM`"))
+}
+
+/// The mapping at this address. The kernel lists them in order.
+fn holding(maps: &[Mapping], at: u64) -> Option<Stack<'_>> {
+    let before = maps.partition_point(|map| map.start <= at);
+    maps[..before].last().filter(|map| at < map.end).map(Stack)
+}
+
+/// A mapping that may be a thread's stack.
+struct Stack<'a>(&'a Mapping);
+
+impl Stack<'_> {
+    /// The kernel extends the first thread's stack when it is needed.
+    fn is_main(&self) -> bool {
+        self.0.path.as_os_str() == OsStr::new("[stack]")
+    }
+
+    /// Does the call fit below this stack pointer?
+    fn fits(&self, pointer: u64) -> bool {
+        self.is_main() || pointer - self.0.start >= STACK
+    }
 }
 
 /// Ranks what a thread waits in, if the thread could do so without holding a lock of malloc or the dynamic linker. The
-/// best waits are those that the call does not prolong.
-fn wait(process: &Process, id: libc::pid_t) -> Option<u32> {
+/// best waits are those that the call does not prolong. Also returns the thread's stack pointer.
+fn wait(process: &Process, id: libc::pid_t) -> Option<(u32, u64)> {
     // `202 0x7f.. 0x189 0x0 0x0 0x0 0xffffffff 0x7ff.. 0x7f..`, or `running`
     let text = process.of_thread(id, "syscall");
     let mut words = text.split_whitespace();
-    let number: libc::c_long = words.next()?.parse().ok()?;
+    let mut number: libc::c_long = words.next()?.parse().ok()?;
     let word = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     let arguments: Vec<u64> = words.filter_map(word).collect();
     const COMMAND: u64 = 0x7f; // without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME
-    match number {
+    let &stack = arguments.get(6)?;
+    if number == libc::SYS_restart_syscall {
+        number = restarted(arguments.first_chunk()?)?;
+    }
+    let rank = match number {
         // FUTEX_WAIT_BITSET is safe: glibc's mutexes, and those of allocators, use FUTEX_WAIT.
         libc::SYS_futex => {
             (arguments.get(1)? & COMMAND == libc::FUTEX_WAIT_BITSET as u64).then_some(0)
@@ -108,7 +170,18 @@ fn wait(process: &Process, id: libc::pid_t) -> Option<u32> {
         libc::SYS_epoll_pwait2 => Some(u32::from(*arguments.get(3)? != 0)),
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Some(2),
         _ => None,
-    }
+    };
+    Some((rank?, stack))
+}
+
+/// The number of the system call that the kernel restarted for these arguments. Once a thread that sleeps has been
+/// stopped, by whatever command, the kernel no longer shows the number. Only `clock_nanosleep` is certain: it has a small
+/// number, no flags and a pointer. The others that are restarted in this way have a pointer first, except `poll` without
+/// files, whose third argument has 32 bits.
+fn restarted(arguments: &[u64; 3]) -> Option<libc::c_long> {
+    const CLOCKS: u64 = 16;
+    let [clock, flags, time] = *arguments;
+    (clock < CLOCKS && flags == 0 && time > u32::MAX.into()).then_some(libc::SYS_clock_nanosleep)
 }
 
 /// The registers with which the thread restarts its system call. `None`: it isn't in one, or a signal is about to reach
@@ -132,7 +205,11 @@ fn begun_anew(
     }
     let mut back = *registers;
     back.rip -= 2;
-    back.rax = registers.orig_rax;
+    // After the return from a signal handler, the kernel doesn't know any more what it restarted.
+    back.rax = match registers.orig_rax as libc::c_long {
+        libc::SYS_restart_syscall => restarted(&[back.rdi, back.rsi, back.rdx])? as u64,
+        _ => registers.orig_rax,
+    };
     Some(back)
 }
 
@@ -147,21 +224,20 @@ struct Frame {
 fn frame(
     process: &Process,
     places: &Places,
+    maps: &[Mapping],
     thread: &StoppedThread,
     back: &Registers,
     library: &Path,
 ) -> Result<Option<Frame>, Failure> {
-    let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
-    let Some(stack) = maps.iter().find(|map| (map.start..map.end).contains(&back.rsp)) else {
-        return Ok(None);
-    };
+    let Some(stack) = holding(maps, back.rsp) else { return Ok(None) };
     // A thread's control block lies above its stack. This check excludes the stacks of coroutines and signal handlers.
-    let is_main = stack.path.as_os_str() == OsStr::new("[stack]");
-    let is_own = is_main || (stack.start..stack.end).contains(&back.fs_base);
-    if !is_own || (!is_main && back.rsp - stack.start < STACK) {
+    let is_own = stack.is_main() || (stack.0.start..stack.0.end).contains(&back.fs_base);
+    if !is_own || !stack.fits(back.rsp) {
         return Ok(None);
     }
-    if handles_signal(process, places, stack, back.rsp)? {
+    // The mappings may have changed before the thread stopped.
+    let now = mappings(process.pid).map_err(|error| process.gone(&error))?;
+    if !now.contains(stack.0) || handles_signal(process, places, stack.0, back.rsp)? {
         return Ok(None);
     }
     let Some(state) = thread.extended_state() else { return Ok(None) };

@@ -6,6 +6,7 @@
 
 use crate::hints::{Failure, cause};
 use crate::process::Process;
+use std::collections::HashSet;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -199,15 +200,12 @@ pub(super) fn has_signal(process: &Process, id: libc::pid_t) -> bool {
 pub(super) fn stop_all(process: &Process) -> Result<Vec<StoppedThread>, Failure> {
     let end = Instant::now() + PATIENCE;
     let mut still: Vec<StoppedThread> = Vec::new();
-    let mut gone = Vec::new();
+    let mut known = HashSet::new();
     loop {
         let mut new = Vec::new();
         for id in process.threads() {
-            if !gone.contains(&id) && still.iter().all(|thread| thread.id != id) {
-                match StoppedThread::seize(process, id)? {
-                    Some(thread) => new.push(thread),
-                    None => gone.push(id),
-                }
+            if known.insert(id) {
+                new.extend(StoppedThread::seize(process, id)?);
             }
         }
         if new.is_empty() {
@@ -215,7 +213,7 @@ pub(super) fn stop_all(process: &Process) -> Result<Vec<StoppedThread>, Failure>
         }
         for thread in new {
             match thread.wait(process, end)? {
-                Stop::Gone => gone.push(thread.id),
+                Stop::Gone => {}
                 _ => {
                     thread.begin_anew(process);
                     still.push(thread);
