@@ -17,13 +17,16 @@ static void timed(const char *name, clockid_t clock, bool by_attribute)
     OK(pthread_cond_init(&cond, &attr));
     OK(pthread_mutex_lock(&m));
     struct timespec past = in_ms(clock, -1000), soon = in_ms(clock, 50);
-    struct timespec bad = {soon.tv_sec, 1000000000}, negative = {soon.tv_sec, -1};
+    struct timespec bad = {soon.tv_sec, 1000000000}, negative = {soon.tv_sec, -1},
+                    long_past = {-1, 0}, past_and_bad = {-1, -1};
 #define WAIT(time)                                             \
     (by_attribute ? pthread_cond_timedwait(&cond, &m, &(time)) \
                   : pthread_cond_clockwait(&cond, &m, clock, &(time)))
     EXPECT(WAIT(past), ETIMEDOUT);
     EXPECT(WAIT(bad), EINVAL);
     EXPECT(WAIT(negative), EINVAL);
+    EXPECT(WAIT(long_past), ETIMEDOUT);
+    EXPECT(WAIT(past_and_bad), EINVAL);
     EXPECT(WAIT(soon), ETIMEDOUT);
     CHECK(has_passed(clock, soon));
     EXPECT(elsewhere(try_it, &m), EBUSY);

@@ -38,7 +38,7 @@ static void one_clock(const char *name, clockid_t clock)
     printf("-- %s\n", name);
     struct timespec past = in_ms(real, -1000), soon = in_ms(real, 30000);
     struct timespec bad = {soon.tv_sec, 1000000000}, negative = {soon.tv_sec, -1};
-    struct timespec before_epoch = {-1, 0};
+    struct timespec before_epoch = {-1, 0}, long_past = {-1, -1}, past_and_bad = {-1, 1000000000};
 
     /* Free: the deadline is not even looked at. */
     EXPECT(timed(clock, &past), 0);
@@ -50,7 +50,10 @@ static void one_clock(const char *name, clockid_t clock)
     EXPECT(timed(clock, &bad), EINVAL);
     EXPECT(timed(clock, &negative), EINVAL);
     EXPECT(timed(clock, &past), ETIMEDOUT);
+    /* Before the epoch, nanoseconds aren't looked at. */
     EXPECT(timed(clock, &before_epoch), ETIMEDOUT);
+    EXPECT(timed(clock, &long_past), ETIMEDOUT);
+    EXPECT(timed(clock, &past_and_bad), ETIMEDOUT);
     struct timespec short_wait = in_ms(real, 50);
     EXPECT(timed(clock, &short_wait), ETIMEDOUT);
     CHECK(has_passed(real, short_wait));

@@ -166,10 +166,11 @@ static int wait_badly(void *data)
 {
     int which = (int)(intptr_t)data;
     struct timespec far = in_ms(CLOCK_REALTIME, 30000), bad = {far.tv_sec, 1000000000},
-                    negative = {far.tv_sec, -1}, past = {-1, 0};
+                    negative = {far.tv_sec, -1}, past = {-1, 0}, past_and_bad = {-1, -1};
     EXPECT(timed[which](&l, &bad), EINVAL);
     EXPECT(timed[which](&l, &negative), EINVAL);
     EXPECT(timed[which](&l, &past), ETIMEDOUT);
+    EXPECT(timed[which](&l, &past_and_bad), EINVAL);
     EXPECT(clocked[which](&l, CLOCK_PROCESS_CPUTIME_ID, &far), EINVAL);
     return 0;
 }

@@ -44,12 +44,14 @@ static void *add(void *unused)
 static void times(void)
 {
     struct timespec past = in_ms(CLOCK_REALTIME, -10), wrong = {0, 1000000000};
+    struct timespec past_and_wrong = {-1, -1};
     struct timespec soon = in_ms(CLOCK_REALTIME, 20), later = in_ms(CLOCK_MONOTONIC, 20);
     errno = MINE;
     EXPECT(result(sem_trywait(&lock)), 0);
     EXPECT(result(sem_trywait(&lock)), EAGAIN);
     EXPECT(result(sem_timedwait(&lock, &past)), ETIMEDOUT);
     EXPECT(result(sem_timedwait(&lock, &wrong)), EINVAL);
+    EXPECT(result(sem_timedwait(&lock, &past_and_wrong)), EINVAL);
     EXPECT(result(sem_timedwait(&lock, &soon)), ETIMEDOUT);
     CHECK(has_passed(CLOCK_REALTIME, soon));
     EXPECT(result(sem_clockwait(&lock, CLOCK_MONOTONIC, &later)), ETIMEDOUT);

@@ -7,7 +7,8 @@
 use crate::file::{self, Exhausted, Path, number};
 use crate::kernel::{self, Argument};
 use crate::place;
-use crate::topology::CpuSet;
+use crate::topology::{self, CpuSet};
+use core::ffi::CStr;
 use lockwright_platform::Class;
 
 /// The most bytes that are read from a file.
@@ -121,13 +122,9 @@ impl Reach {
     /// files don't tell.
     pub fn by_files(room: &mut Room) -> Option<Self> {
         let Room { all, text, .. } = room;
-        let status = Path::new(b"/proc/self/status").read(text).ok()??;
+        let status = file::read(c"/proc/self/status", text).ok()??;
         all.parse(status_line(status, b"Cpus_allowed:")?);
-        if let Some(online) =
-            CpuSet::read(&Path::new(b"/sys/devices/system/cpu/online"), text).ok()?
-        {
-            all.keep(&online);
-        }
+        all.keep_online(text).ok()?;
         let quota = own_quota(text).ok()?;
         (all.count() > 0).then(|| Self::of(all, quota))
     }
@@ -179,6 +176,14 @@ impl Mask {
         for (at, digit) in digits.take(self.0.len() * 16).enumerate() {
             self.0[at / 16] |= u64::from(digit) << (at % 16 * 4);
         }
+    }
+
+    /// Removes the CPUs that the kernel doesn't list as online.
+    #[inline(never)]
+    fn keep_online(&mut self, text: &mut [u8]) -> Result<(), Exhausted> {
+        let online = file::read(topology::ONLINE, text)?.and_then(CpuSet::parse);
+        online.inspect(|online| self.keep(online));
+        Ok(())
     }
 
     /// Removes the CPUs that `others` lacks.
@@ -259,15 +264,15 @@ fn each_thread(buffer: &mut [u8], mut visit: impl FnMut(i32)) -> Result<(), Exha
 
 /// The quota that applies to us.
 fn own_quota(text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
-    quota(b"/proc/self/cgroup", b"/sys/fs/cgroup", text)
+    quota(c"/proc/self/cgroup", b"/sys/fs/cgroup", text)
 }
 
 /// The tightest quota on the way from our own control group up to the root.
 ///
 /// In a container the path may name groups that are not mounted there, and can't be read. The mount's root, at which we always
 /// look, is then the container's own group.
-fn quota(membership: &[u8], mount: &[u8], text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
-    let Some(text) = Path::new(membership).read(text)? else { return Ok(None) };
+fn quota(membership: &CStr, mount: &[u8], text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
+    let Some(text) = file::read(membership, text)? else { return Ok(None) };
     let mut tightest = None;
     for group in text.split(|&byte| byte == b'\n').filter_map(CpuGroup::parse) {
         if group.unified {
@@ -305,6 +310,7 @@ impl Quota {
 }
 
 /// Reads the quota in `mount/folder/group`, then in each folder above it, up to `mount/folder`; keeps the tightest.
+#[inline(never)]
 fn climb(
     mount: &[u8],
     folder: &[u8],
@@ -312,10 +318,12 @@ fn climb(
     tightest: &mut Option<Quota>,
     read: fn(&mut Path) -> Result<Option<Quota>, Exhausted>,
 ) -> Result<(), Exhausted> {
+    let mut path = Path::new();
+    let start = path.push(mount).push(folder).len();
     let mut rest = group;
     loop {
         rest = rest.strip_suffix(b"/").unwrap_or(rest);
-        if let Some(quota) = read(Path::new(mount).push(folder).push(rest))?
+        if let Some(quota) = read(path.truncate(start).push(rest))?
             && tightest.is_none_or(|other| quota.is_below(other))
         {
             *tightest = Some(quota);

@@ -3,7 +3,7 @@
 //! which may look at these files, must not be one.
 
 use crate::kernel::{self, Argument};
-use core::ffi::{c_char, c_int, c_long};
+use core::ffi::{CStr, c_char, c_int, c_long};
 
 /// Nothing could be read, because the process or the machine has no descriptors or no memory left. This says nothing about
 /// the file.
@@ -36,16 +36,16 @@ pub(crate) unsafe fn close(fd: c_long) {
 }
 
 /// A path, built piece by piece. A piece that doesn't fit makes the path unreadable.
+#[derive(Clone, Debug)]
 pub(crate) struct Path {
     bytes: [u8; 512],
     len: usize,
 }
 
 impl Path {
-    pub(crate) fn new(start: &[u8]) -> Self {
-        let mut path = Self { bytes: [0; 512], len: 0 };
-        path.push(start);
-        path
+    /// No path yet. Pieces are pushed in place: a path that is built first and returned then lies on the stack twice.
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; 512], len: 0 }
     }
 
     pub(crate) fn push(&mut self, piece: &[u8]) -> &mut Self {
@@ -85,35 +85,10 @@ impl Path {
 
     /// The file's first bytes, as many as fit `buffer`; `None` if it can't be read.
     pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Exhausted> {
-        if self.len == 0 {
-            return Ok(None);
+        match CStr::from_bytes_until_nul(&self.bytes) {
+            Ok(path) if self.len > 0 => read(path, buffer),
+            _ => Ok(None),
         }
-        // SAFETY: `bytes` ends in zero, see `push`.
-        let Some(fd) = (unsafe { open(self.bytes.as_ptr().cast(), 0)? }) else { return Ok(None) };
-        let mut len = 0;
-        let complete = loop {
-            let rest = &mut buffer[len..];
-            if rest.is_empty() {
-                break Ok(true);
-            }
-            // SAFETY: `rest` is ours, and that long.
-            let got = unsafe {
-                kernel::call(
-                    libc::SYS_read,
-                    [fd.word(), rest.as_mut_ptr().word(), rest.len(), 0, 0, 0],
-                )
-            };
-            match usize::try_from(got) {
-                Ok(0) => break Ok(true),
-                Ok(got) => len += got,
-                Err(_) if got == -c_long::from(libc::EINTR) => {}
-                Err(_) if is_exhausted(got) => break Err(Exhausted),
-                Err(_) => break Ok(false),
-            }
-        };
-        // SAFETY: `fd` is ours, and not used any more.
-        unsafe { close(fd) };
-        Ok(complete?.then_some(&buffer[..len]))
     }
 
     /// The number that the file begins with.
@@ -121,6 +96,37 @@ impl Path {
         let mut buffer = [0; 32];
         Ok(self.read(&mut buffer)?.and_then(|text| number(text.trim_ascii())))
     }
+}
+
+/// The file's first bytes, as many as fit `buffer`; `None` if it can't be read.
+#[inline(never)]
+pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Exhausted> {
+    // SAFETY: a C string.
+    let Some(fd) = (unsafe { open(path.as_ptr(), 0)? }) else { return Ok(None) };
+    let mut len = 0;
+    let complete = loop {
+        let rest = &mut buffer[len..];
+        if rest.is_empty() {
+            break Ok(true);
+        }
+        // SAFETY: `rest` is ours, and that long.
+        let got = unsafe {
+            kernel::call(
+                libc::SYS_read,
+                [fd.word(), rest.as_mut_ptr().word(), rest.len(), 0, 0, 0],
+            )
+        };
+        match usize::try_from(got) {
+            Ok(0) => break Ok(true),
+            Ok(got) => len += got,
+            Err(_) if got == -c_long::from(libc::EINTR) => {}
+            Err(_) if is_exhausted(got) => break Err(Exhausted),
+            Err(_) => break Ok(false),
+        }
+    };
+    // SAFETY: `fd` is ours, and not used any more.
+    unsafe { close(fd) };
+    Ok(complete?.then_some(&buffer[..len]))
 }
 
 /// Did the call with this result fail for lack of descriptors or memory?
@@ -163,22 +169,22 @@ mod tests {
 
     #[test]
     fn path_is_built_of_pieces_and_read() {
-        let mut path = Path::new(b"/proc/");
-        path.push(b"sys/kernel/pid_").push(b"max");
+        let mut path = Path::new();
+        path.push(b"/proc/").push(b"sys/kernel/pid_").push(b"max");
         assert!(path.read_number().unwrap().is_some_and(|max| max > 100));
         assert_eq!(path.truncate(6).push_number(0).push(b"/nothing").read_number(), Ok(None));
     }
 
     #[test]
     fn path_that_is_too_long_is_not_read() {
-        let mut path = Path::new(b"/proc/self/cgroup");
-        assert_eq!(path.push(&[b'/'; 600]).read(&mut [0; 8]), Ok(None));
+        let mut path = Path::new();
+        assert_eq!(path.push(b"/proc/self/cgroup").push(&[b'/'; 600]).read(&mut [0; 8]), Ok(None));
     }
 
     #[test]
     fn want_of_descriptors_says_nothing_of_the_file() {
-        let path = Path::new(b"/proc/self/cgroup");
-        assert!(without_descriptors(|| path.read(&mut [0; 8]) == Err(Exhausted)));
+        let refused = || read(c"/proc/self/cgroup", &mut [0; 8]) == Err(Exhausted);
+        assert!(without_descriptors(refused));
     }
 
     #[test]

@@ -15,8 +15,9 @@ mod tests;
 pub use list::CpuSet;
 pub use spec::{Factor, SpecError, SpecProblem};
 
-use crate::file::{Path, number};
+use crate::file::{self, number};
 use crate::place::{self, CPUS};
+use core::ffi::CStr;
 pub use lockwright_platform::Class;
 
 pub use crate::place::CLASSES;
@@ -46,12 +47,15 @@ pub enum Source {
     AllEqual,
 }
 
+/// The kernel's list of CPUs that are online.
+pub(crate) const ONLINE: &CStr = c"/sys/devices/system/cpu/online";
+
 /// A number that changes when CPUs come online or go offline (a hash of the kernel's list of them); `None` if the list can't
 /// be read.
+#[inline(never)] // on a small stack, its buffer makes room for what comes next
 pub fn online_hash() -> Option<u64> {
     let mut buffer = [0; 512];
-    let path = Path::new(b"/sys/devices/system/cpu/online");
-    let text = path.read(&mut buffer).ok().flatten()?;
+    let text = file::read(ONLINE, &mut buffer).ok().flatten()?;
     // FNV-1a.
     Some(text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

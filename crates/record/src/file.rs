@@ -174,25 +174,17 @@ fn close(fd: i32) {
 /// Opens a folder that belongs to our user, or is as safe as `/tmp`, and isn't a link. It checks the descriptor,
 /// because the name may come to mean another folder.
 fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
-    let mut path = [0_u8; 4096];
     // With a slash at its end, a link would be followed.
     let mut len = dir.len();
     while len > 1 && dir[len - 1] == b'/' {
         len -= 1;
     }
-    // Room for the NUL.
-    let Some(start) = path[..4095].get_mut(..len) else {
-        return Err(Refused::System(libc::ENAMETOOLONG));
+    // A thread that waits for a lock may come here, and its stack may be small.
+    let fd = match &dir[..len] {
+        short if len < 256 => open_path::<256>(short),
+        long => open_path::<4096>(long),
     };
-    start.copy_from_slice(&dir[..len]);
-    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: a NUL-terminated path. Not libc's `open`, which is a cancellation point.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) as i32 };
-    if fd < 0 {
-        return Err(Refused::System(errno()));
-    }
-    let fd = not_standard(fd);
+    let fd = not_standard(fd?);
     // SAFETY: all-zero bytes are a value of it.
     let mut about: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: a writable `stat`; no preconditions.
@@ -208,6 +200,22 @@ fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
     };
     close(fd);
     Err(why)
+}
+
+/// Opens this path, of fewer than `ROOM` bytes, if it isn't a link.
+#[inline(never)]
+fn open_path<const ROOM: usize>(bytes: &[u8]) -> Result<i32, Refused> {
+    let mut path = [0_u8; ROOM];
+    // Room for the NUL.
+    let Some(start) = path[..ROOM - 1].get_mut(..bytes.len()) else {
+        return Err(Refused::System(libc::ENAMETOOLONG));
+    };
+    start.copy_from_slice(bytes);
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated path. Not libc's `open`, which is a cancellation point.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) as i32 };
+    if fd < 0 { Err(Refused::System(errno())) } else { Ok(fd) }
 }
 
 fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {

@@ -303,7 +303,8 @@ unsafe fn lock_until_here(
     if observe::is_on() {
         observe::called(call);
     }
-    let is_time = (0..1_000_000_000).contains(&at.tv_nsec);
+    // As in glibc: a time before the epoch has passed, whatever its nanoseconds.
+    let is_time = at.tv_sec < 0 || (0..1_000_000_000).contains(&at.tv_nsec);
     let answer = posix::lock_until(m, is_time.then_some(Deadline { clock, at }));
     if answer.is_ok() {
         fire!(mutex_timedlock_acquired, mutex);

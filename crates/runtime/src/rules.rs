@@ -97,12 +97,15 @@ impl Order {
 struct ProgramName {
     name: [u8; 256],
     len: usize,
+    /// What it is read into: too large for a small stack.
+    path: [u8; 4096],
 }
 
 struct NameCell(UnsafeCell<ProgramName>);
 // SAFETY: written by the thread that makes the first table with rules, before that table is published; read only by way of a table.
 unsafe impl Sync for NameCell {}
-static PROGRAM: NameCell = NameCell(UnsafeCell::new(ProgramName { name: [0; 256], len: 0 }));
+static PROGRAM: NameCell =
+    NameCell(UnsafeCell::new(ProgramName { name: [0; 256], len: 0, path: [0; 4096] }));
 
 /// Learns the program's name, before a table with rules is published.
 ///
@@ -119,9 +122,9 @@ pub(crate) unsafe fn prepare() {
 }
 
 fn load_program(program: &mut ProgramName) {
-    let mut path = [0_u8; 4096];
+    let path = &mut program.path;
     let name = if access::now() == Access::All {
-        files::program(&mut path)
+        files::program(path)
     } else {
         // Use the name that it was started with, which may be a symbolic link.
         // SAFETY: no preconditions.

@@ -1,7 +1,7 @@
 //! Tests of `cpus`.
 
 use super::*;
-use std::{format, fs, path::PathBuf, string::String};
+use std::{ffi::CString, format, fs, path::PathBuf};
 
 struct Tree(PathBuf);
 
@@ -21,9 +21,9 @@ impl Tree {
     }
 
     fn quota(&self) -> Option<Quota> {
-        let path = |name| String::from(self.0.join(name).to_str().unwrap());
+        let path = |name| CString::new(self.0.join(name).to_str().unwrap()).unwrap();
         let (membership, mount) = (path("self"), path("mount"));
-        quota(membership.as_bytes(), mount.as_bytes(), &mut [0; TEXT]).unwrap()
+        quota(&membership, mount.as_bytes(), &mut [0; TEXT]).unwrap()
     }
 }
 

@@ -46,27 +46,41 @@ impl CpuSet {
     /// Parses the kernel's notation; `None` if it is something else. CPUs beyond the table are left out.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut set = Self::EMPTY;
-        let text = text.trim_ascii();
-        if text.is_empty() {
-            return Some(set);
-        }
-        for range in text.split(|&byte| byte == b',') {
-            let mut ends = range.splitn(2, |&byte| byte == b'-');
-            let first = crate::file::number(ends.next()?)?;
-            let last = ends.next().map_or(Some(first), crate::file::number)?;
-            if last < first {
-                return None;
-            }
-            for number in first as usize..=(last as usize).min(CPUS - 1) {
-                set.insert(number);
-            }
-        }
+        set.become_parsed(text)?;
         Some(set)
     }
 
-    /// Reads a file in the kernel's notation, using `text` as a buffer; `None` if it is something else, or doesn't exist.
-    pub(crate) fn read(path: &Path, text: &mut [u8]) -> Result<Option<Self>, Exhausted> {
-        Ok(path.read(text)?.and_then(Self::parse))
+    /// Becomes what the kernel's notation says; `None`: empty, since it is something else. Copies of sets would fill a small
+    /// stack.
+    fn become_parsed(&mut self, text: &[u8]) -> Option<()> {
+        *self = Self::EMPTY;
+        let add = |range: &[u8]| {
+            let mut ends = range.splitn(2, |&byte| byte == b'-');
+            let first = crate::file::number(ends.next()?)?;
+            let last = ends.next().map_or(Some(first), crate::file::number)?;
+            for number in first as usize..=(last as usize).min(CPUS - 1) {
+                self.insert(number);
+            }
+            (first <= last).then_some(())
+        };
+        let text = text.trim_ascii();
+        let parsed = if text.is_empty() {
+            Some(())
+        } else {
+            text.split(|&byte| byte == b',').try_for_each(add)
+        };
+        if parsed.is_none() {
+            *self = Self::EMPTY;
+        }
+        parsed
+    }
+
+    /// Becomes what a file in the kernel's notation says, using `text` as a buffer; `false`: empty, since the file says something
+    /// else, or doesn't exist.
+    #[inline(never)]
+    pub(crate) fn read(&mut self, path: &Path, text: &mut [u8]) -> Result<bool, Exhausted> {
+        *self = Self::EMPTY;
+        Ok(path.read(text)?.and_then(|text| self.become_parsed(text)).is_some())
     }
 
     /// The calling thread's affinity mask.

@@ -1,6 +1,7 @@
 //! Reads the kernel's files.
 //!
-//! A thread that waits for a lock may read them again, and its stack may be small. So large buffers lie in the table itself.
+//! A thread that waits for a lock may read them again, and its stack may be small. So large buffers lie in the table itself,
+//! and the steps aren't inlined: their frames would add up.
 
 use super::{CLASSES, Cpu, CpuSet, DomainSource, FULL_CAPACITY, Source, Topology};
 use crate::file::{Exhausted, Path};
@@ -10,6 +11,7 @@ use lockwright_platform::Class;
 /// Buffers for reading.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
+    path: Path,
     text: [u8; 4096],
     /// One figure for every CPU; 0: none.
     figures: [u32; CPUS],
@@ -17,7 +19,7 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) const fn new() -> Self {
-        Self { text: [0; 4096], figures: [0; CPUS] }
+        Self { path: Path::new(), text: [0; 4096], figures: [0; CPUS] }
     }
 }
 
@@ -28,12 +30,12 @@ impl Topology {
     /// machine; read again later.
     pub fn read(&mut self, sysfs: &[u8]) -> bool {
         self.forget();
-        let mut path = Path::new(sysfs);
-        let root = path.len();
-        self.read_online(&mut path)
-            .and_then(|()| self.read_siblings(path.truncate(root)))
-            .and_then(|()| self.read_domains(path.truncate(root)))
-            .and_then(|()| self.read_classes(path.truncate(root)))
+        let root = self.room.path.truncate(0).push(sysfs).len();
+        self.read_online(root)
+            .and_then(|()| self.read_siblings(root))
+            .and_then(|()| self.read_nodes(root))
+            .and_then(|()| self.read_caches(root))
+            .and_then(|()| self.read_classes(root))
             .is_ok()
     }
 
@@ -47,35 +49,42 @@ impl Topology {
         self.names = Default::default();
     }
 
-    fn read_online(&mut self, path: &mut Path) -> Result<(), Exhausted> {
-        let text = &mut self.room.text;
-        let start = path.push(b"/devices/system/cpu/").len();
-        let online = CpuSet::read(path.push(b"online"), text)?;
-        // A kernel without sysfs still runs us on something.
-        let online = online.filter(|set| !set.is_empty()).unwrap_or(CpuSet::of(&[0]));
-        let present = CpuSet::read(path.truncate(start).push(b"present"), text)?;
-        self.present = present.unwrap_or(online);
+    #[inline(never)]
+    fn read_online(&mut self, root: usize) -> Result<(), Exhausted> {
+        let Room { path, text, .. } = &mut self.room;
+        let start = path.truncate(root).push(b"/devices/system/cpu/").len();
+        let mut online = CpuSet::EMPTY;
+        online.read(path.push(b"online"), text)?;
+        if online.is_empty() {
+            online.insert(0); // a kernel without sysfs still runs us on something
+        }
+        if !self.present.read(path.truncate(start).push(b"present"), text)? {
+            self.present = online;
+        }
         for cpu in online.iter() {
             self.cpus[cpu].online = true;
         }
         Ok(())
     }
 
-    fn read_siblings(&mut self, path: &mut Path) -> Result<(), Exhausted> {
-        let start = path.push(b"/devices/system/cpu/").len();
+    #[inline(never)]
+    fn read_siblings(&mut self, root: usize) -> Result<(), Exhausted> {
+        let Room { path, text, .. } = &mut self.room;
+        let start = path.truncate(root).push(b"/devices/system/cpu/").len();
         let mut buffer = [0; 8];
         let active = path.push(b"smt/active").read(&mut buffer)?;
         if active.map(<[u8]>::trim_ascii) == Some(b"0") {
             return Ok(());
         }
-        let mut seen = CpuSet::EMPTY;
+        let (mut seen, mut core) = (CpuSet::EMPTY, CpuSet::EMPTY);
         for cpu in 0..CPUS {
             if !self.cpus[cpu].online || seen.has(cpu) {
                 continue;
             }
             path.truncate(start).push(b"cpu").push_number(cpu as u32);
-            let path = path.push(b"/topology/thread_siblings_list");
-            let Some(core) = CpuSet::read(path, &mut self.room.text)? else { continue };
+            if !core.read(path.push(b"/topology/thread_siblings_list"), text)? {
+                continue;
+            }
             let mut previous = core.iter().last().unwrap_or(cpu);
             for next in core.iter() {
                 self.cpus[previous].sibling = next as u16;
@@ -86,34 +95,41 @@ impl Topology {
         Ok(())
     }
 
-    fn read_domains(&mut self, path: &mut Path) -> Result<(), Exhausted> {
-        let root = path.len();
-        let start = path.push(b"/devices/system/node/").len();
-        let nodes = CpuSet::read(path.push(b"online"), &mut self.room.text)?;
-        for node in nodes.iter().flat_map(CpuSet::iter) {
+    /// Sets domains by NUMA nodes.
+    #[inline(never)]
+    fn read_nodes(&mut self, root: usize) -> Result<(), Exhausted> {
+        let Room { path, text, .. } = &mut self.room;
+        let start = path.truncate(root).push(b"/devices/system/node/").len();
+        let (mut nodes, mut members) = (CpuSet::EMPTY, CpuSet::EMPTY);
+        nodes.read(path.push(b"online"), text)?;
+        for node in nodes.iter() {
             path.truncate(start).push(b"node").push_number(node as u32);
-            let members = CpuSet::read(path.push(b"/cpulist"), &mut self.room.text)?;
-            for cpu in members.iter().flat_map(CpuSet::iter) {
+            members.read(path.push(b"/cpulist"), text)?;
+            for cpu in members.iter() {
                 self.cpus[cpu].node = node as u16;
                 self.cpus[cpu].domain = node as u16;
                 self.cpus[cpu].domain_source = DomainSource::Node;
             }
         }
-        self.read_caches(path.truncate(root))
+        Ok(())
     }
 
     /// Sets domains by caches, for all CPUs or for none: a mixture of nodes and caches would be meaningless.
-    fn read_caches(&mut self, path: &mut Path) -> Result<(), Exhausted> {
-        let start = path.push(b"/devices/system/cpu/cpu").len();
-        let caches = &mut self.room.figures;
+    #[inline(never)]
+    fn read_caches(&mut self, root: usize) -> Result<(), Exhausted> {
+        let Room { path, text, figures: caches } = &mut self.room;
+        let start = path.truncate(root).push(b"/devices/system/cpu/cpu").len();
+        let (mut seen, mut shared) = (CpuSet::EMPTY, CpuSet::EMPTY);
         let mut domains = 0;
-        let mut seen = CpuSet::EMPTY;
         for cpu in 0..CPUS {
             if !self.cpus[cpu].online || seen.has(cpu) {
                 continue;
             }
             path.truncate(start).push_number(cpu as u32);
-            let Some(shared) = last_level_cache(path, &mut self.room.text)? else { return Ok(()) };
+            read_last_level_cache(path, text, &mut shared)?;
+            if shared.is_empty() {
+                return Ok(());
+            }
             for member in shared.iter().chain([cpu]) {
                 caches[member] = domains;
                 seen.insert(member);
@@ -127,12 +143,12 @@ impl Topology {
         Ok(())
     }
 
-    fn read_classes(&mut self, path: &mut Path) -> Result<(), Exhausted> {
+    #[inline(never)]
+    fn read_classes(&mut self, root: usize) -> Result<(), Exhausted> {
         // Figures of one core type differ by a few percent, because firmware ranks favoured cores higher, which
         // boost higher. Different core types differ by a fifth or more.
         const EQUAL_PERCENT: u32 = 85;
-        let root = path.len();
-        if self.read_figures(path, b"cpu_capacity")? {
+        if self.read_figures(root, b"cpu_capacity")? {
             // The kernel computes these from the core's type; favoured cores don't show.
             self.set_capacities(Source::CpuCapacity);
             self.set_classes_by_figures(Source::CpuCapacity, 97);
@@ -140,12 +156,12 @@ impl Topology {
                 return Ok(());
             }
         }
-        let has_counters = self.read_counters(path.truncate(root))?;
+        let has_counters = self.read_counters(root)?;
         for (source, name) in [
             (Source::Cppc, &b"acpi_cppc/highest_perf"[..]),
             (Source::MaxFrequency, b"cpufreq/cpuinfo_max_freq"),
         ] {
-            if self.read_figures(path.truncate(root), name)? {
+            if self.read_figures(root, name)? {
                 self.set_capacities(source);
                 if !has_counters {
                     self.set_classes_by_figures(source, EQUAL_PERCENT);
@@ -157,17 +173,16 @@ impl Topology {
     }
 
     /// Sets the classes of an Intel hybrid, by the performance counters that each core type has.
-    fn read_counters(&mut self, path: &mut Path) -> Result<bool, Exhausted> {
-        let start = path.push(b"/devices/").len();
+    #[inline(never)]
+    fn read_counters(&mut self, root: usize) -> Result<bool, Exhausted> {
+        let Room { path, text, .. } = &mut self.room;
+        let start = path.truncate(root).push(b"/devices/").len();
         let mut types = [CpuSet::EMPTY; 3];
         let mut count = 0;
         for name in [&b"cpu_core"[..], b"cpu_atom", b"cpu_lowpower"] {
             path.truncate(start).push(name).push(b"/cpus");
-            let members = CpuSet::read(path, &mut self.room.text)?;
-            if let Some(members) = members.filter(|set| !set.is_empty()) {
-                types[count] = members;
-                count += 1;
-            }
+            types[count].read(path, text)?;
+            count += usize::from(!types[count].is_empty());
         }
         if count < 2 {
             return Ok(false);
@@ -183,13 +198,15 @@ impl Topology {
     }
 
     /// Reads `cpu*/name`; `false` unless every online CPU has a figure above 0.
-    fn read_figures(&mut self, path: &mut Path, name: &[u8]) -> Result<bool, Exhausted> {
-        let start = path.push(b"/devices/system/cpu/cpu").len();
-        self.room.figures.fill(0);
+    #[inline(never)]
+    fn read_figures(&mut self, root: usize, name: &[u8]) -> Result<bool, Exhausted> {
+        let Room { path, figures, .. } = &mut self.room;
+        let start = path.truncate(root).push(b"/devices/system/cpu/cpu").len();
+        figures.fill(0);
         for (number, cpu) in self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online) {
             // The threads of a core share its figure, and reading such files can be slow.
-            let known = self.room.figures[usize::from(cpu.sibling)];
-            self.room.figures[number] = if known > 0 {
+            let known = figures[usize::from(cpu.sibling)];
+            figures[number] = if known > 0 {
                 known
             } else {
                 path.truncate(start).push_number(number as u32).push(b"/").push(name);
@@ -236,16 +253,20 @@ impl Topology {
     }
 }
 
-/// The CPUs that share the last-level cache with the CPU whose folder is `path`.
-fn last_level_cache(path: &mut Path, text: &mut [u8]) -> Result<Option<CpuSet>, Exhausted> {
+/// Reads which CPUs share the last-level cache with the CPU whose folder is `path`; `shared` is empty if the kernel doesn't tell.
+fn read_last_level_cache(
+    path: &mut Path,
+    text: &mut [u8],
+    shared: &mut CpuSet,
+) -> Result<(), Exhausted> {
     let start = path.push(b"/cache/index").len();
     // index0 and index1 are a core's own first level; a machine has two to five indexes.
     for index in (2..5u32).rev() {
         path.truncate(start).push_number(index).push(b"/shared_cpu_list");
-        let shared = CpuSet::read(path, text)?;
-        if let Some(shared) = shared.filter(|set| !set.is_empty()) {
-            return Ok(Some(shared));
+        shared.read(path, text)?;
+        if !shared.is_empty() {
+            break;
         }
     }
-    Ok(None)
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Records our memory map in the segment: when somebody reads the segment, the process may have ended.
 
 use crate::{access, thread};
+use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use lockwright_native::system_call;
@@ -13,6 +14,21 @@ static PAUSE_NS: AtomicU64 = AtomicU64::new(FIRST_NS);
 const FIRST_NS: u64 = 1_000_000_000;
 /// Some thread is recording it.
 static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// What the thread that has set BUSY reads into.
+static ROOM: Room = Room::new();
+
+/// Memory to read into, too large for a small stack.
+pub(crate) struct Room(UnsafeCell<[u8; 4096]>);
+
+// SAFETY: one thread at a time uses it, see [`read`].
+unsafe impl Sync for Room {}
+
+impl Room {
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new([0; 4096]))
+    }
+}
 
 /// Begins anew, in a fresh segment.
 pub(super) fn begin() {
@@ -37,7 +53,10 @@ pub(super) fn tell(segment: &Segment, now_ns: u64) {
     let pause = PAUSE_NS.load(Relaxed); // only the thread that has set BUSY writes it
     NEXT_NS.store(now_ns + pause, Relaxed);
     PAUSE_NS.store(pause.saturating_mul(2), Relaxed);
-    thread::leaving_errno(|| segment.map(|push| read(push)));
+    thread::leaving_errno(|| {
+        // SAFETY: BUSY is ours.
+        segment.map(|push| unsafe { read(&ROOM, push) });
+    });
     // ORDERING: Release, as above.
     BUSY.store(false, Release);
 }
@@ -52,14 +71,19 @@ fn ends(line: &[u8]) -> (u64, u64) {
 }
 
 /// Passes on the lines of `/proc/self/maps` that name something. Uses raw system calls: libc's functions are cancellation points.
-pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
+///
+/// # Safety
+/// Nobody else uses `room` meanwhile.
+pub(crate) unsafe fn read(room: &Room, push: &mut dyn FnMut(&[u8])) {
     let (path, flags) = (c"/proc/self/maps", libc::O_RDONLY | libc::O_CLOEXEC);
     // SAFETY: a NUL-terminated path.
     let fd = unsafe { system_call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
     if fd < 0 {
         return;
     }
-    let (mut buffer, mut len) = ([0_u8; 4096], 0);
+    // SAFETY: the caller's promise.
+    let buffer = unsafe { &mut *room.0.get() };
+    let mut len = 0;
     // Where the last file's mapping ends: behind it lie the zero-initialised variables (`.bss`).
     let mut behind = 0;
     loop {

@@ -103,12 +103,12 @@ fn make() -> Result<Segment, Refused> {
     if access::now() == access::Access::None {
         return Err(Refused::System(libc::EPERM)); // the program's own filter may kill
     }
-    let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
+    let (mut command, mut boot) = ([0_u8; 512], [0_u8; 40]);
     // SAFETY: written by the constructor.
     let said = unsafe { &*SPEC.0.get() };
     let about = About {
         now_ns: futex::now(Clock::Monotonic),
-        started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
+        started: own_start(),
         namespace: files::inode(c"/proc/self/ns/pid"),
         boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot)
             .unwrap_or(b"")
@@ -158,6 +158,13 @@ fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
         len += piece.len();
     }
     len
+}
+
+/// When this process was started, in ticks since boot; 0 if the kernel doesn't tell.
+#[inline(never)] // its buffer is too large to keep on a small stack
+fn own_start() -> u64 {
+    let mut stat = [0_u8; 512]; // 22 fields of 20 digits fit
+    files::read(c"/proc/self/stat", &mut stat).map_or(0, started)
 }
 
 /// Field 22 of `/proc/PID/stat`; the second may contain anything.

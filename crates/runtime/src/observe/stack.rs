@@ -34,6 +34,7 @@ pub(super) fn stack(segment: &Segment, call: Call) -> u32 {
 }
 
 /// Writes return addresses, the call's own first; returns how many.
+#[inline(never)] // its copy is too large to keep on a small stack
 fn by_frame_pointers(call: Call, frames: &mut [u64; DEPTH]) -> usize {
     /// How many bytes to copy at a time, and how far apart frames may lie.
     const CHUNK: usize = 1024;
