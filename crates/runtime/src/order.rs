@@ -378,7 +378,7 @@ static NEXT_NS: AtomicU64 = AtomicU64::new(0);
 /// Some thread is recording it.
 static IS_TELLING: AtomicBool = AtomicBool::new(false);
 /// What that thread reads into.
-static ROOM: maps::Room = maps::Room::new();
+static BUFFER: maps::MapsBuffer = maps::MapsBuffer::new();
 
 /// Records our memory map, at each of the first edges, and later at most once a second: new edges may come from new libraries.
 fn tell(order: Order) {
@@ -394,7 +394,7 @@ fn tell(order: Order) {
     NEXT_NS.store(now + 1_000_000_000, Relaxed);
     TOLD.fetch_add(1, Relaxed);
     // SAFETY: IS_TELLING is ours.
-    order.map(|push| unsafe { maps::read(&ROOM, push) });
+    order.map(|push| unsafe { maps::read(&BUFFER, push) });
     // ORDERING: Release, as above.
     IS_TELLING.store(false, Release);
 }

@@ -16,15 +16,15 @@ const FIRST_NS: u64 = 1_000_000_000;
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// What the thread that has set BUSY reads into.
-static ROOM: Room = Room::new();
+static BUFFER: MapsBuffer = MapsBuffer::new();
 
 /// Memory to read into, too large for a small stack.
-pub(crate) struct Room(UnsafeCell<[u8; 4096]>);
+pub(crate) struct MapsBuffer(UnsafeCell<[u8; 4096]>);
 
 // SAFETY: one thread at a time uses it, see [`read`].
-unsafe impl Sync for Room {}
+unsafe impl Sync for MapsBuffer {}
 
-impl Room {
+impl MapsBuffer {
     pub(crate) const fn new() -> Self {
         Self(UnsafeCell::new([0; 4096]))
     }
@@ -55,7 +55,7 @@ pub(super) fn tell(segment: &Segment, now_ns: u64) {
     PAUSE_NS.store(pause.saturating_mul(2), Relaxed);
     thread::leaving_errno(|| {
         // SAFETY: BUSY is ours.
-        segment.map(|push| unsafe { read(&ROOM, push) });
+        segment.map(|push| unsafe { read(&BUFFER, push) });
     });
     // ORDERING: Release, as above.
     BUSY.store(false, Release);
@@ -73,8 +73,8 @@ fn ends(line: &[u8]) -> (u64, u64) {
 /// Passes on the lines of `/proc/self/maps` that name something. Uses raw system calls: libc's functions are cancellation points.
 ///
 /// # Safety
-/// Nobody else uses `room` meanwhile.
-pub(crate) unsafe fn read(room: &Room, push: &mut dyn FnMut(&[u8])) {
+/// Nobody else uses `memory` meanwhile.
+pub(crate) unsafe fn read(memory: &MapsBuffer, push: &mut dyn FnMut(&[u8])) {
     let (path, flags) = (c"/proc/self/maps", libc::O_RDONLY | libc::O_CLOEXEC);
     // SAFETY: a NUL-terminated path.
     let fd = unsafe { system_call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
@@ -82,7 +82,7 @@ pub(crate) unsafe fn read(room: &Room, push: &mut dyn FnMut(&[u8])) {
         return;
     }
     // SAFETY: the caller's promise.
-    let buffer = unsafe { &mut *room.0.get() };
+    let buffer = unsafe { &mut *memory.0.get() };
     let mut len = 0;
     // Where the last file's mapping ends: behind it lie the zero-initialised variables (`.bss`).
     let mut behind = 0;
