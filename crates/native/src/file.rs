@@ -111,10 +111,7 @@ pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<Option<&'a [
         }
         // SAFETY: `rest` is ours, and that long.
         let got = unsafe {
-            kernel::call(
-                libc::SYS_read,
-                [fd.word(), rest.as_mut_ptr().word(), rest.len(), 0, 0, 0],
-            )
+            kernel::call(libc::SYS_read, [fd.word(), rest.as_mut_ptr().word(), rest.len(), 0, 0, 0])
         };
         match usize::try_from(got) {
             Ok(0) => break Ok(true),
