@@ -3,6 +3,7 @@
 use crate::hints::{Failure, cause};
 use crate::whose::{self, Whose};
 use crate::{find, rules};
+use memmap2::Mmap;
 use object::elf::{
     EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, FileHeader64, Machine, PT_INTERP, PT_LOAD,
     R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_X86_64_64, R_X86_64_GLOB_DAT,
@@ -392,10 +393,7 @@ pub(crate) struct Symbol {
 impl ObjectFile {
     pub(crate) fn read(path: &Path, name: String) -> Result<Self, Failure> {
         let data = fs::read(path).map_err(|error| unreadable(path, &error))?;
-        let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|error| {
-            Failure::new(format!("cannot read '{}': {error}", path.display()))
-                .hint(format!("file '{}'", path.display()))
-        })?;
+        let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|error| invalid(path, error))?;
         Ok(Self::parse(&elf, path, name))
     }
 
@@ -412,15 +410,7 @@ impl ObjectFile {
     }
 
     fn parse(elf: &ElfFile64<'_, Endianness>, path: &Path, name: String) -> Self {
-        const PAGE: u64 = 4096;
-        let endian = elf.endian();
-        let base = elf
-            .elf_program_headers()
-            .iter()
-            .filter(|header| header.p_type(endian) == PT_LOAD)
-            .map(|header| header.p_vaddr(endian) & !(PAGE - 1))
-            .min()
-            .unwrap_or(0);
+        let base = base(elf);
         let mut symbols: Vec<_> = elf
             .symbols()
             .chain(elf.dynamic_symbols())
@@ -454,6 +444,37 @@ impl ObjectFile {
             symbols,
         }
     }
+}
+
+/// The offset from the load base of the function or variable `name`, in the file of a running process. This reads only the
+/// file's symbols.
+pub(crate) fn offset(path: &Path, name: &str) -> Result<Option<u64>, Failure> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    // SAFETY: the process has mapped the file, too. If another process shortens it while we read, we die of SIGBUS, as
+    // that process may.
+    let data = unsafe { Mmap::map(&file) }.map_err(|error| unreadable(path, &error))?;
+    let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|error| invalid(path, error))?;
+    let mut symbols = elf.symbols().chain(elf.dynamic_symbols());
+    let found = symbols.find(|symbol| {
+        symbol.is_definition()
+            && matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Data)
+            && symbol.name() == Ok(name)
+    });
+    Ok(found.and_then(|symbol| symbol.address().checked_sub(base(&elf))))
+}
+
+fn invalid(path: &Path, error: object::Error) -> Failure {
+    Failure::new(format!("cannot read '{}': {error}", path.display()))
+        .hint(format!("file '{}'", path.display()))
+}
+
+/// The load base: where the first page of the object belongs.
+fn base(elf: &ElfFile64<'_, Endianness>) -> u64 {
+    const PAGE: u64 = 4096;
+    let endian = elf.endian();
+    let segments = elf.elf_program_headers().iter();
+    let loaded = segments.filter(|segment| segment.p_type(endian) == PT_LOAD);
+    loaded.map(|segment| segment.p_vaddr(endian) & !(PAGE - 1)).min().unwrap_or(0)
 }
 
 /// The symbols whose addresses the dynamic linker writes into words of this object.

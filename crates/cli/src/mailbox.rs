@@ -1,6 +1,6 @@
 //! The locks of a running process: reads its table from the memory in which our library keeps it, and posts new tables.
 
-use crate::elf::{self, ObjectFile, Obstacle};
+use crate::elf::{self, Obstacle};
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
 use crate::table::Table;
@@ -208,7 +208,8 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
         // Open the mapped file itself if we are allowed to: another file may now have its name.
         let mapped = format!("/proc/{}/map_files/{:x}-{:x}", process.pid, map.start, map.end);
         let read = |name| {
-            offset(Path::new(&mapped), name).or_else(|_| offset(&process.sees(&map.path), name))
+            elf::offset(Path::new(&mapped), name)
+                .or_else(|_| elf::offset(&process.sees(&map.path), name))
         };
         match read(symbol) {
             Ok(Some(offset)) => return Ok(map.start + offset),
@@ -250,11 +251,4 @@ pub(crate) fn other_version(process: &Process) -> Failure {
 fn is_foreign(mapped: &str, named: &Path) -> bool {
     let program = elf::inspect(Path::new(mapped)).or_else(|_| elf::inspect(named));
     program.is_ok_and(|program| matches!(program.obstacle(), Some(Obstacle::OtherArchitecture(_))))
-}
-
-/// The offset of a symbol from the file's load base.
-fn offset(path: &Path, name: &str) -> Result<Option<u64>, Failure> {
-    let object = ObjectFile::read(path, String::new())?;
-    let symbol = object.symbols.iter().find(|symbol| symbol.name == name);
-    Ok(symbol.map(|symbol| symbol.offset))
 }
