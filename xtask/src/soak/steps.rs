@@ -37,7 +37,7 @@ const MODELS: &[&str] =
     &["amp", "condvar", "delegation", "leaving", "posix", "read_write", "rwlock", "timed", "wide"];
 
 /// Crates with tests on random inputs.
-const FUZZED: &[&str] = &["bench", "calibrate", "locks", "numbers", "stats"];
+const FUZZED: &[&str] = &["bench", "calibrate", "locks", "numbers", "stats", "text"];
 
 /// Inputs for each of those tests; the gate uses 256.
 const CASES: u32 = 50_000;
