@@ -390,7 +390,11 @@ int main(int argc, char **) { if (argc > 5) std::terminate(); return puts(getenv
 fn functions_out_of_reach_are_refused_and_unknown_ones_warned_of() -> Result<()> {
     let outcome = run(&["--epoch", "add=add:50us", "--", contend_path()])?;
     assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());
-    assert!(outcome.errors().contains("'add' is bound inside 'contend'"), "{}", outcome.errors());
+    assert!(
+        outcome.errors().contains("'add' is a function of 'contend' itself"),
+        "{}",
+        outcome.errors()
+    );
     assert_eq!(outcome.text(), "");
     let outcome =
         run(&["--lock", "fifo", "--epoch", "x=no_such_thing:50us", "--", contend_path()])?;

@@ -175,7 +175,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         return match failure {
             Some(failure) => Err(failure),
             None => {
-                output::say("interrupted before the first round was complete: nothing to report\n");
+                output::say(
+                    "interrupted before the first round was complete: nothing to report\n\
+                     hint: a program that doesn't end by itself needs --load\n",
+                );
                 Ok(ExitCode::from(INTERRUPTED))
             }
         };

@@ -212,7 +212,8 @@ impl Lock {
         self.hold.merge(&other.hold);
     }
 
-    /// The counts since `before`. Maxima can't be subtracted: they stay those since counting began.
+    /// The counts since `before`. A maximum that hasn't changed since is older: then the longest time is about that of the
+    /// distribution's last bucket, and its place isn't known.
     fn since(&self, before: &Self) -> Self {
         let mut now = self.clone();
         if self.tenants != before.tenants {
@@ -240,19 +241,35 @@ impl Lock {
             now.asleep = now.asleep.saturating_sub(then.asleep);
             now.ns = now.ns.saturating_sub(then.ns);
             now.times = now.times.since(&then.times);
+            if now.max_ns == then.max_ns {
+                now.max_ns = now.max_ns.min(now.times.max());
+            }
         }
-        let sites = |now: &mut Vec<Seen>, then: &[Seen]| {
+        self.hold = self.hold.since(&before.hold);
+        if self.wait_max_ns == before.wait_max_ns {
+            self.wait_max_ns = self.wait_max_ns.min(self.wait().max());
+            self.wait_max_at = At::Unknown;
+        }
+        if self.hold_max_ns == before.hold_max_ns {
+            self.hold_max_ns = self.hold_max_ns.min(self.hold.max());
+            self.hold_max_at = At::Unknown;
+        }
+        let sites = |now: &mut Vec<Seen>, then: &[Seen], longest: u64| {
             for site in now.iter_mut() {
                 if let Some(then) = then.iter().find(|then| then.at == site.at) {
                     site.count = site.count.saturating_sub(then.count);
                     site.ns = site.ns.saturating_sub(then.ns);
+                    if site.max_ns == then.max_ns {
+                        // At most that: a place has no distribution.
+                        site.max_ns = site.max_ns.min(site.ns).min(longest);
+                    }
                 }
             }
             now.retain(|site| site.count > 0);
             now.sort_by_key(|site| std::cmp::Reverse(site.ns));
         };
-        sites(&mut self.waiters, &before.waiters);
-        sites(&mut self.holders, &before.holders);
+        sites(&mut self.waiters, &before.waiters, self.wait_max_ns);
+        sites(&mut self.holders, &before.holders, u64::MAX); // what others waited for it, not how long it held the lock
         for now in &mut self.threads {
             if let Some(then) = before.threads.iter().find(|then| then.tid == now.tid) {
                 now.waits = now.waits.saturating_sub(then.waits);
@@ -261,7 +278,6 @@ impl Lock {
             }
         }
         self.threads.retain(|part| part.wait_ns > 0 || part.blamed_ns > 0);
-        self.hold = self.hold.since(&before.hold);
     }
 }
 
@@ -306,5 +322,59 @@ impl Snapshot {
     /// The process's memory map, as the process recorded it.
     pub(crate) fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock with these waits, ns, all at one place.
+    fn lock(waits: &[u64]) -> Lock {
+        let times: Times = waits.iter().copied().collect();
+        let (ns, max_ns) = (times.total(), times.max());
+        let at = At::Address(16);
+        let count = times.count();
+        let site = Seen { at, count, ns, max_ns, max_tid: 1, stack: Vec::new(), piece: None };
+        let mut classes: [Waits; CLASSES] = Default::default();
+        classes[0] = Waits { awake: count, asleep: 0, ns, max_ns, times: times.clone() };
+        Lock {
+            of: Of::Lock(64),
+            kind: LockKind::Mutex,
+            is_signal: false,
+            tenants: 1,
+            arrived: count,
+            is_gone: false,
+            gave_up: 0,
+            holds: count,
+            hold_ns: ns,
+            hold_max_ns: max_ns,
+            hold_max_at: at,
+            blocked_ns: ns,
+            wait_max_ns: max_ns,
+            wait_max_at: at,
+            followed: 0,
+            owners: 0,
+            cores: 0,
+            place: 0,
+            locks: 1,
+            classes,
+            waiters: vec![site],
+            holders: Vec::new(),
+            threads: Vec::new(),
+            hold: times,
+        }
+    }
+
+    #[test]
+    fn the_longest_is_that_of_the_interval() {
+        let before = lock(&[100, 9000]);
+        let calm = lock(&[100, 200, 300, 9000]).since(&before);
+        assert_eq!((calm.wait_max_ns, calm.hold_max_ns, calm.classes[0].max_ns), (300, 300, 300));
+        assert_eq!((calm.waiters[0].max_ns, calm.waiters[0].ns), (300, 500));
+        assert_eq!(calm.wait_max_at, At::Unknown);
+        let rough = lock(&[100, 9000, 9500]).since(&before);
+        assert_eq!((rough.wait_max_ns, rough.waiters[0].max_ns), (9500, 9500));
+        assert_eq!(rough.wait_max_at, At::Address(16));
     }
 }
