@@ -48,6 +48,7 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
     Ok(html! {
         p.soft {
             code { (shown(&outcome.command)) } ", process " (outcome.pid) ", " (elapsed) " under " (shown(&outcome.lock))
+            (report::emulation(outcome))
         }
         @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }
         (table(outcome, most))

@@ -54,15 +54,24 @@ pub(crate) fn folded(outcomes: &[Observed]) -> Folded {
     folded
 }
 
+/// What the title says if the figures are emulated.
+pub(super) fn emulation(outcome: &Observed) -> String {
+    outcome
+        .emulated
+        .as_ref()
+        .map_or_else(String::new, |spec| format!(", emulated ({})", shown(spec)))
+}
+
 /// The report on one process, with at most `most` locks in the table.
 fn text(outcome: &Observed, most: usize) -> String {
     let mut text = String::new();
     let about = format!(
-        "{} ({}): {} under {}",
+        "{} ({}): {} under {}{}",
         outcome.pid,
         shown(&outcome.command),
         time(outcome.elapsed_ns as f64),
         shown(&outcome.lock),
+        emulation(outcome),
     );
     text.push_str(&(wrapped(&about) + "\n"));
     text.push('\n');

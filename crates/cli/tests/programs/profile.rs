@@ -250,3 +250,19 @@ fn the_library_has_glibcs_probes_and_each_is_at_an_instruction_of_its_own() -> R
     ensure!(probes.iter().all(|probe| is_loaded(probe.at)));
     Ok(())
 }
+
+#[test]
+fn figures_of_emulated_little_cores_are_called_emulated() -> Result<()> {
+    let spec = "big:0,little:1x3";
+    for (emulated, is_said) in [(spec, true), ("", false)] {
+        let file = FOLDER.path().join(format!("emulated-{is_said}.json"));
+        let words = ["profile", "--quiet", "--format", "json", "--output"];
+        let child = lockwright().args(words).args([&file]).args(["--", super::contend_path()]);
+        let outcome = child.env("LOCKWRIGHT_EMULATE", emulated).run()?;
+        ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        let found: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+        let said = found.to_string().contains(&format!(r#""emulated":"{spec}""#));
+        ensure!(said == is_said, "{found:#}");
+    }
+    Ok(())
+}
