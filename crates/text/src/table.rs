@@ -498,7 +498,7 @@ mod tests {
             }
             // What is not shown is said to be left out.
             prop_assert_eq!(&drawn.fitted(width), &text);
-            if !text.contains("left out: ") {
+            if !text.contains("left out:") {
                 let all = words(&text);
                 for &word in &given {
                     prop_assert!(all.contains(&word) || !is_in(&drawn, word), "{word:?} in\n{text}");
