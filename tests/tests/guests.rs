@@ -134,6 +134,22 @@ fn calls(test: &str, preload: &Path, program: &[&OsStr]) -> Result<Vec<String>> 
 }
 
 /// A program that never waits for a lock pays for being preloaded into, and for next to nothing else.
+/// A program may define these functions, and lock a mutex there. (`clock_gettime` is called until our constructor has run.)
+#[test]
+fn no_function_is_called_by_name_that_may_lock_our_mutexes() -> Result<()> {
+    let outcome =
+        Child::new("nm").args(["--dynamic", "--undefined-only"]).args([library()?]).run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    let text = outcome.text();
+    let names = text.lines().filter_map(|line| line.split_whitespace().last());
+    let names: Vec<_> = names.map(|name| name.split('@').next().unwrap_or(name)).collect();
+    ensure!(names.contains(&"clock_gettime"), "{text}");
+    for name in ["syscall", "sched_yield"] {
+        ensure!(!names.contains(&name), "the library asks for {name}: {text}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_short_program_makes_no_system_calls_for_us() -> Result<()> {
     let dir = scratch("guests/short")?;

@@ -8,6 +8,7 @@ use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
+use lockwright_native::system_call;
 
 /// Files that one process id may have: one for each program that it became by `exec`.
 const FILES: u32 = 10_000;
@@ -157,7 +158,7 @@ fn not_standard(fd: i32) -> i32 {
         return fd;
     }
     // SAFETY: our own descriptor.
-    let other = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 3) };
+    let other = unsafe { system_call!(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 3) };
     if other < 0 {
         return fd;
     }
@@ -168,7 +169,7 @@ fn not_standard(fd: i32) -> i32 {
 /// Closes, but not by libc's `close`, which is a cancellation point.
 fn close(fd: i32) {
     // SAFETY: the caller's own descriptor, which isn't used any more.
-    unsafe { libc::syscall(libc::SYS_close, fd) };
+    unsafe { system_call!(libc::SYS_close, fd) };
 }
 
 /// Opens a folder that belongs to our user, or is as safe as `/tmp`, and isn't a link. It checks the descriptor,
@@ -213,9 +214,8 @@ fn open_path<const ROOM: usize>(bytes: &[u8]) -> Result<i32, Refused> {
     start.copy_from_slice(bytes);
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: a NUL-terminated path. Not libc's `open`, which is a cancellation point.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) as i32 };
-    if fd < 0 { Err(Refused::System(errno())) } else { Ok(fd) }
+    let fd = unsafe { system_call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) as i32 };
+    if fd < 0 { Err(Refused::System(-fd)) } else { Ok(fd) }
 }
 
 fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
@@ -288,9 +288,10 @@ unsafe fn fault_in(at: *mut u8, len: usize) -> Result<(), Refused> {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     for page in (0..len).step_by(PAGE) {
         // SAFETY: the word is within the caller's bytes, and only read.
-        let waited =
-            unsafe { libc::syscall(libc::SYS_futex, at.add(page), operation, other, &now) };
-        if waited != 0 && errno() == libc::EFAULT {
+        let waited = unsafe {
+            system_call!(libc::SYS_futex, at.add(page), operation, other, &raw const now)
+        };
+        if waited == -libc::c_long::from(libc::EFAULT) {
             return Err(Refused::System(libc::ENOSPC));
         }
     }
@@ -323,12 +324,12 @@ fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, u32), Refused> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: a NUL-terminated name. Not libc's `openat`, which is a cancellation point.
         let fd =
-            unsafe { libc::syscall(libc::SYS_openat, folder, name.as_ptr(), flags, 0o600) as i32 };
+            unsafe { system_call!(libc::SYS_openat, folder, name.as_ptr(), flags, 0o600) as i32 };
         if fd >= 0 {
             return Ok((not_standard(fd), number));
         }
-        if errno() != libc::EEXIST {
-            return Err(Refused::System(errno()));
+        if fd != -libc::EEXIST {
+            return Err(Refused::System(-fd));
         }
     }
     Err(Refused::System(libc::EEXIST))

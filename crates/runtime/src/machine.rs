@@ -23,12 +23,13 @@ use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::{leave, thread};
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_int, c_long, c_ulong};
+use core::ffi::{CStr, c_int, c_ulong};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use lockwright_native::cpus::{Reach, Room};
 use lockwright_native::futex;
 use lockwright_native::place;
+use lockwright_native::system_call;
 use lockwright_native::topology::{self, Topology};
 
 /// A thread looks at the clock once in this many contended acquisitions.
@@ -319,9 +320,16 @@ pub unsafe fn prctl(
             futex::yield_cpu();
         }
     }
-    let number = libc::SYS_prctl;
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(number, c_long::from(operation), second, third, fourth, fifth) as c_int }
+    // SAFETY: the caller's promise; the calling thread's own `errno`.
+    unsafe {
+        let result =
+            system_call!(libc::SYS_prctl, operation, second, third, fourth, fifth) as c_int;
+        if result < 0 {
+            *libc::__errno_location() = -result;
+            return -1;
+        }
+        result
+    }
 }
 
 /// In the child of a fork: a thread that was looking does not exist here.

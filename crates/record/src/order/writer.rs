@@ -12,6 +12,7 @@ use crate::pieces::Pieces;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use lockwright_native::futex;
 
 /// How often a thread checks whether another one has made what both need.
 pub const PATIENCE: usize = 1000;
@@ -149,10 +150,7 @@ impl Mapped<Header> {
                     state.store(if is_there { READY } else { NOTHING }, Release);
                     return is_there;
                 }
-                UNUSED | BUSY => {
-                    // SAFETY: no preconditions.
-                    unsafe { libc::sched_yield() };
-                }
+                UNUSED | BUSY => futex::yield_cpu(),
                 _ => return false,
             }
         }

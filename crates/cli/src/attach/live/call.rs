@@ -177,11 +177,12 @@ fn wait(process: &Process, id: libc::pid_t) -> Option<(u32, u64)> {
 /// The number of the system call that the kernel restarted for these arguments. Once a thread that sleeps has been
 /// stopped, by whatever command, the kernel no longer shows the number. Only `clock_nanosleep` is certain: it has a small
 /// number, no flags and a pointer. The others that are restarted in this way have a pointer first, except `poll` without
-/// files, whose third argument has 32 bits.
+/// files, whose third argument has 32 bits, or is negative.
 fn restarted(arguments: &[u64; 3]) -> Option<libc::c_long> {
     const CLOCKS: u64 = 16;
+    const POINTERS: std::ops::Range<u64> = 1 << 32..1 << 56;
     let [clock, flags, time] = *arguments;
-    (clock < CLOCKS && flags == 0 && time > u32::MAX.into()).then_some(libc::SYS_clock_nanosleep)
+    (clock < CLOCKS && flags == 0 && POINTERS.contains(&time)).then_some(libc::SYS_clock_nanosleep)
 }
 
 /// The registers with which the thread restarts its system call. `None`: it isn't in one, or a signal is about to reach
