@@ -14,6 +14,7 @@
 //! virtual time. That is why one lock file runs in a process, in the model checkers and in the simulator.
 #![no_std]
 
+pub mod hooks;
 mod lock;
 mod place;
 
@@ -220,6 +221,38 @@ pub trait Platform: Sized + Send + Sync + 'static {
         let _ = (slot, look);
         None
     }
+
+    /// Which hooks the policy in this slot has: the sum of their [bits](hooks::Hook::bit). 0: there is no policy.
+    fn hooks(policy: u32) -> u32 {
+        let _ = policy;
+        0
+    }
+
+    /// Asks the policy in this slot. 0 if there is none, if it has no such hook, or if the calling thread is in a hook already.
+    fn ask(policy: u32, hook: hooks::Hook, context: &hooks::Context) -> u64 {
+        let _ = (policy, hook, context);
+        0
+    }
+
+    /// Describes the calling thread to policies, but for what a lock knows: how long it has waited, how often it was passed.
+    fn describe() -> hooks::Node {
+        let place = Self::place();
+        hooks::Node {
+            cpu: place.cpu,
+            numa: place.domain.into(),
+            core_class: place.class.0.into(),
+            speed: Self::speed(place.class),
+            ..hooks::Node::default()
+        }
+    }
+
+    /// The holder with this thread id gets the calling thread's priority until [`unboost`](Self::unboost). A hint.
+    fn boost(holder: u32) {
+        let _ = holder;
+    }
+
+    /// The calling thread, which may have been boosted, releases a lock.
+    fn unboost() {}
 
     /// A thread that waits for a lock reports its stage. Machines that check a lock's promises use this; others ignore it.
     fn reached(stage: Stage) {

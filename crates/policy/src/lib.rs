@@ -1,0 +1,11 @@
+//! Lock policies in eBPF: from an object file to code that a lock may call.
+//!
+//! ```text
+//!   object.rs   ELF and BTF (aya-obj) ─► Object: hooks as instructions, maps, source lines
+//!   verify      Object ─► Verified, or complaints that name line, register, range, and what would mend it
+//!   interpret   Verified ─► answers; counts instructions; checks each access: the oracle
+//!   jit         Verified ─► code of this machine
+//!   image.rs    Verified ─► lockwright-programs' image, with maps
+//! ```
+
+pub mod object;

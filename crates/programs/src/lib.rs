@@ -1,0 +1,20 @@
+//! The memory of a lock policy, as the process that runs it and the command that controls it share it. This crate says nothing about
+//! how a policy is checked or compiled: `lockwright-policy` does that.
+//!
+//! ```text
+//!   code   sealed memfd, mapped r-x:  Header │ code of the hooks            image.rs
+//!   data   memfd, mapped rw-:         for each map: its Map │ its entries   maps.rs
+//!   env    the process's own memory:  where data is, and the helpers        env.rs
+//! ```
+//!
+//! A hook is `extern "C" fn(&Context, &Env) -> u64`. It reaches its maps as `env.data + offset`, so the code has no relocations, and
+//! every process may map it anywhere.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod env;
+pub mod helpers;
+pub mod image;
+pub mod maps;
