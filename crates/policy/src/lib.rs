@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   object.rs   ELF and BTF (aya-obj) ─► Object: hooks as instructions, maps, source lines
+//!   op.rs       instructions, decoded: what the next three agree on
 //!   verify      Object ─► Verified, or complaints that name line, register, range, and what would mend it
 //!   interpret   Verified ─► answers; counts instructions; checks each access: the oracle
 //!   jit         Verified ─► code of this machine
@@ -9,3 +10,4 @@
 //! ```
 
 pub mod object;
+pub mod op;
