@@ -11,3 +11,6 @@
 
 pub mod object;
 pub mod op;
+
+/// `lockwright_policy.h`, which policies in C include.
+pub const HEADER: &str = include_str!("../policies/lockwright_policy.h");

@@ -1,0 +1,1 @@
+../../../include/lockwright_policy.h
