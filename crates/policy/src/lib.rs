@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   object.rs   ELF and BTF (aya-obj) ─► Object: hooks as instructions, maps, source lines
+//!   compose.rs  several Objects as one
 //!   op.rs       instructions, decoded: what the next three agree on
 //!   verify      Object ─► Verified, or complaints that name line, register, range, and what would mend it
 //!   interpret   Verified ─► answers; counts instructions; checks each access: the oracle
@@ -9,6 +10,7 @@
 //!   image.rs    Verified ─► lockwright-programs' image, with maps
 //! ```
 
+pub mod compose;
 pub mod object;
 pub mod op;
 
