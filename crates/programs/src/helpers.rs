@@ -88,9 +88,21 @@ pub fn find(id: u32) -> Option<&'static Helper> {
     ALL.iter().find(|helper| helper.id == id)
 }
 
+/// The place of the helper with this number in [`ALL`], and in an environment.
+///
+/// # Panics
+/// If there is none.
+pub const fn index(id: u32) -> usize {
+    let mut index = 0;
+    while ALL[index].id != id {
+        index += 1;
+    }
+    index
+}
+
 impl Helper {
     /// Its place in [`ALL`], and in an environment.
-    pub fn index(&self) -> usize {
-        ALL.iter().position(|helper| helper.id == self.id).unwrap_or_default()
+    pub const fn index(&self) -> usize {
+        index(self.id)
     }
 }

@@ -14,7 +14,7 @@ pub const LARGEST_DATA: usize = 64 << 20;
 /// The architecture for which the code was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Machine {
+pub enum Architecture {
     /// x86-64.
     X86_64 = 62,
     /// AArch64.
@@ -24,10 +24,10 @@ pub enum Machine {
 /// How an image begins.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Header {
+pub struct ImageHeader {
     /// [`MAGIC`].
     pub magic: u64,
-    /// [`Machine`], as ELF numbers it.
+    /// [`Architecture`], as ELF numbers it.
     pub machine: u32,
     /// Bytes of the image.
     pub len: u32,

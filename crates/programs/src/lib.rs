@@ -2,9 +2,9 @@
 //! how a policy is checked or compiled: `lockwright-policy` does that.
 //!
 //! ```text
-//!   code   sealed memfd, mapped r-x:  Header │ code of the hooks            image.rs
+//!   code   sealed memfd, mapped r-x:  ImageHeader │ code of the hooks       image.rs
 //!   data   memfd, mapped rw-:         for each map: its Map │ its entries   maps.rs
-//!   env    the process's own memory:  where data is, and the helpers        env.rs
+//!   env    the process's own memory:  where data is, and the helpers        env.rs, calls.rs
 //! ```
 //!
 //! A hook is `extern "C" fn(&Context, &Env) -> u64`. It reaches its maps as `env.data + offset`, so the code has no relocations, and
@@ -14,6 +14,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod calls;
 pub mod env;
 pub mod helpers;
 pub mod image;

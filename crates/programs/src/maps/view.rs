@@ -1,0 +1,127 @@
+//! A copy of a policy's maps, as the command reads it from another process. Nothing in it is believed.
+
+use super::{CELL, Map, MapKind, Reported, hash, ring};
+
+/// A copy of one map.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Its kind.
+    pub kind: MapKind,
+    /// The number of the map in its policy.
+    pub number: u32,
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// The number of entries that it may have; of a ring, its bytes.
+    pub max_entries: usize,
+    /// The number of rows of a per-CPU array; 1 for others.
+    pub rows: usize,
+    /// The entries that a hash has; 0 for others.
+    pub live: usize,
+    /// Records that a ring didn't take.
+    pub lost: u64,
+    head: u64,
+    stride: usize,
+    first: usize,
+    buckets: usize,
+    bytes: &'a [u8],
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+impl<'a> View<'a> {
+    /// The maps in a copy of a policy's data, up to the first that makes no sense.
+    pub fn all(mut data: &'a [u8]) -> impl Iterator<Item = Self> {
+        core::iter::from_fn(move || {
+            let view = Self::new(data)?;
+            data = &data[view.bytes.len()..];
+            Some(view)
+        })
+    }
+
+    fn new(data: &'a [u8]) -> Option<Self> {
+        use core::mem::offset_of;
+        let len = u64_at(data, offset_of!(Map, len))?;
+        let bytes = data.get(..usize::try_from(len).ok()?)?;
+        if bytes.len() < size_of::<Map>() {
+            return None;
+        }
+        Some(Self {
+            kind: MapKind::of(u32_at(bytes, offset_of!(Map, kind))? as u32)?,
+            number: u32_at(bytes, offset_of!(Map, number))? as u32,
+            key_size: u32_at(bytes, offset_of!(Map, key_size))?,
+            value_size: u32_at(bytes, offset_of!(Map, value_size))?,
+            max_entries: u32_at(bytes, offset_of!(Map, max_entries))?,
+            rows: u32_at(bytes, offset_of!(Map, rows))?,
+            live: u32_at(bytes, offset_of!(Map, live))?,
+            lost: u64_at(bytes, offset_of!(Map, lost))?,
+            head: u64_at(bytes, offset_of!(Map, head))?,
+            stride: u32_at(bytes, offset_of!(Map, stride))?,
+            first: u32_at(bytes, offset_of!(Map, first))?,
+            buckets: u32_at(bytes, offset_of!(Map, buckets))?,
+            bytes,
+        })
+    }
+
+    /// An array's value; `row`: which CPUs', of a per-CPU array.
+    pub fn value(&self, number: usize, row: usize) -> Option<&'a [u8]> {
+        let is_array = matches!(self.kind, MapKind::Array | MapKind::PerCpuArray);
+        if !is_array || number >= self.max_entries || row >= self.rows {
+            return None;
+        }
+        let row = self
+            .max_entries
+            .checked_mul(self.stride)?
+            .checked_next_multiple_of(64)?
+            .checked_mul(row)?;
+        let at = self.first.checked_add(row)?.checked_add(number.checked_mul(self.stride)?)?;
+        self.bytes.get(at..at.checked_add(self.value_size)?)
+    }
+
+    /// A hash's keys and values. A value that was being changed may be half old, half new; so may a key's entry that had just been
+    /// deleted.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let view = *self;
+        let slots = if view.kind == MapKind::Hash { view.buckets * hash::WAYS as usize } else { 0 };
+        let key_bytes = view.key_size.next_multiple_of(8);
+        let begin = view.first.checked_sub(8 + key_bytes);
+        (0..slots).filter_map(move |slot| {
+            let at = begin?.checked_add(slot.checked_mul(view.stride)?)?;
+            let is_live = u64_at(view.bytes, at)? & 1 != 0;
+            let key = view.bytes.get(at + 8..)?.get(..view.key_size)?;
+            let value = view.bytes.get(at + 8 + key_bytes..)?.get(..view.value_size)?;
+            is_live.then_some((key, value))
+        })
+    }
+
+    /// A ring's records from this number on, oldest first. `before` and `after` are copies of the same map, made before and after
+    /// this one: a record that was overwritten meanwhile is left out. `from`: one more than the last [`Reported::number`], or 0.
+    pub fn records(
+        &self,
+        before: &'a Self,
+        after: &'a Self,
+        from: u64,
+    ) -> impl Iterator<Item = Reported> + use<'a> {
+        let cells = |view: &Self| {
+            let len = view.max_entries / CELL * CELL;
+            let is_ring = view.kind == MapKind::Ring;
+            view.bytes
+                .get(view.first..)
+                .and_then(|cells| cells.get(..len))
+                .filter(|_| is_ring)
+                .unwrap_or_default()
+        };
+        let copies = [cells(before), cells(self), cells(after)];
+        let all = (copies[1].len() / CELL) as u64;
+        let head = before.head.min(1 << 52);
+        (from.max(head.saturating_sub(all))..head)
+            .filter_map(move |number| ring::read(copies, number))
+    }
+}
