@@ -8,9 +8,11 @@
 //!   interpret   Verified ─► answers; counts instructions; checks each access: the oracle
 //!   jit         Verified ─► code of this machine
 //!   image.rs    Verified ─► lockwright-programs' image, with maps
+//!   kernel.rs   Object ─► the kernel's own verdict, where we may ask; programs in the kernel
 //! ```
 
 pub mod compose;
+pub mod kernel;
 pub mod object;
 pub mod op;
 
