@@ -31,6 +31,7 @@ enum {
     LW_ASLEEP = 1,   /* it sleeps, or is about to */
     LW_OFF_CPU = 2,  /* it waits awake, but seems to have lost its CPU */
     LW_IN_EPOCH = 4, /* it is in an epoch */
+    LW_READER = 8,   /* rw_bias: it asks to read */
 };
 
 /* A thread that waits, or asks. */
@@ -71,11 +72,16 @@ struct lw_ctx {
 enum { LW_NO = 0, LW_NEXT = 1 /* look no further */, LW_BETTER = 2 /* than best; look on */ };
 /* Answers of schedule_waiter. */
 enum { LW_SPIN = 0 /* as the lock does */, LW_PARK = 1, LW_WAKE_EARLY = 2, LW_BOOST = 3 /* the holder */ };
+/* The largest answer of lock_contended, ns. */
+#define LW_LONGEST_NS 100000000
 /* Answers of rw_bias. */
 enum { LW_AS_IS = 0, LW_DISTRIBUTED = 1, LW_NEUTRAL = 2 };
 
 #define LW_SECTION(name) __attribute__((section(name), used))
-#define LW_HOOK(hook) LW_SECTION("tp/lockwright/" #hook) int hook(struct lw_ctx *ctx)
+#define LW_HOOK(hook) LW_SECTION("tp/lockwright/" #hook) int hook(const struct lw_ctx *ctx __attribute__((unused)))
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
 
 /* Maps, as in the kernel's BTF-defined maps:
  *     struct { __uint(type, LW_HASH); __type(key, __u64); __type(value, struct mine); __uint(max_entries, 1024); } name LW_MAP;

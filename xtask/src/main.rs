@@ -68,7 +68,7 @@ enum Command {
     Aarch64(aarch64::Args),
     /// Weaken each memory ordering and drop each wake-up of the locks, one at a time: some model must notice.
     Weaken(weaken::Args),
-    /// Compile the program that `lockwright kernel` loads into the kernel (needs clang), and compare it with the committed one.
+    /// Compile the programs in eBPF, the policies and the one that `lockwright kernel` loads (needs clang), and compare them with the committed ones.
     Bpf(bpf::Args),
     /// Run a command that ends, with all that it started, when we do.
     #[command(hide = true)]

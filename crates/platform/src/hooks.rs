@@ -25,7 +25,8 @@ pub enum Hook {
     LockAcquired = 5,
     /// The holder is about to release the lock. The answer is 0.
     LockRelease = 6,
-    /// Readers of a readers-writer lock: 0: as the lock does. 1: use distributed readers. 2: don't.
+    /// A thread asks for a readers-writer lock, to read or to write ([`READER`]). Its readers: 0: as the lock does. 1: distributed. 2:
+    /// not distributed.
     RwBias = 7,
 }
 
@@ -87,7 +88,7 @@ pub struct Node {
     pub core_class: u32,
     /// Its priority: 0 to 19 below normal is -1 to -19, real-time is above 0. 0: normal.
     pub prio: i32,
-    /// [`ASLEEP`], [`OFF_CPU`], [`IN_EPOCH`].
+    /// [`ASLEEP`], [`OFF_CPU`], [`IN_EPOCH`], [`READER`].
     pub flags: u32,
     /// The speed of its core, in 1024ths of the fastest.
     pub speed: u32,
@@ -115,6 +116,8 @@ pub const ASLEEP: u32 = 1;
 pub const OFF_CPU: u32 = 2;
 /// In [`Node::flags`]: it is in an epoch.
 pub const IN_EPOCH: u32 = 4;
+/// In [`Node::flags`], for `rw_bias`: it asks to read. Without it, to write.
+pub const READER: u32 = 8;
 
 /// What a hook is told. Policies only read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

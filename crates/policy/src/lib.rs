@@ -9,12 +9,16 @@
 //!   jit         Verified ─► code of this machine
 //!   image.rs    Verified ─► lockwright-programs' image, with maps
 //!   kernel.rs   Object ─► the kernel's own verdict, where we may ask; programs in the kernel
+//!   shipped.rs  the policies that come with lockwright (../policies)
 //! ```
 
 pub mod compose;
 pub mod kernel;
 pub mod object;
 pub mod op;
+mod shipped;
+
+pub use shipped::{Shipped, shipped};
 
 /// `lockwright_policy.h`, which policies in C include.
 pub const HEADER: &str = include_str!("../policies/lockwright_policy.h");

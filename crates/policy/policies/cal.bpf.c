@@ -1,0 +1,47 @@
+/*
+ * cal: the waiter that has waited longest in proportion to its own critical section goes next, so that all suffer the same slowdown.
+ *
+ * CAL: Core-Aware Lock for the big.LITTLE Multicore Architecture, Applied Sciences 14(15), 6449, 2024, section 3:
+ * of two waiters, the one with the larger PW = (waited + the other's section) / own section.
+ *
+ * Bound: the lock's own `bypass`.
+ * Tune: worth_ns: below this, a section is so short that a choice costs more than it gains; unknown_ns: a section's length until it
+ * has been measured, on the fastest cores.
+ */
+#include "lockwright_policy.h"
+
+const volatile __u64 worth_ns = 450;
+const volatile __u64 unknown_ns = 1000;
+
+/* A longer wait counts as this long, so that the products fit 64 bits. */
+#define LONGEST_NS 1000000000ULL
+
+static __always_inline __u64 section(const struct lw_node *node)
+{
+    __u64 speed = node->speed ? node->speed : 1;
+
+    return node->cs_ns ? node->cs_ns : unknown_ns * 1024 / speed;
+}
+
+static __always_inline __u64 waited(const struct lw_node *node)
+{
+    return node->wait_ns < LONGEST_NS ? node->wait_ns : LONGEST_NS;
+}
+
+LW_HOOK(skip_shuffle)
+{
+    /* Even then, one waiter in 32 chooses: sections may have become longer. */
+    return ctx->avg_cs_ns != 0 && ctx->avg_cs_ns < worth_ns && ctx->now_ns / 64 % 32 != 0;
+}
+
+LW_HOOK(cmp_node)
+{
+    __u64 mine, best;
+
+    /* Waiters of one class are served by arrival. */
+    if (ctx->curr.core_class == ctx->best.core_class)
+        return LW_NO;
+    mine = section(&ctx->curr);
+    best = section(&ctx->best);
+    return (waited(&ctx->curr) + best) * best > (waited(&ctx->best) + mine) * mine ? LW_BETTER : LW_NO;
+}
