@@ -5,11 +5,12 @@
  * of two waiters, the one with the larger PW = (waited + the other's section) / own section.
  *
  * Bound: the lock's own `bypass`.
- * Tune: worth_ns: below this, a section is so short that a choice costs more than it gains; unknown_ns: a section's length until it
- * has been measured, on the fastest cores.
+ * Tune: classes: how many classes of cores the machine has; worth_ns: sections below this are so short that a choice costs more than it
+ * gains; unknown_ns: how long a section counts on the fastest cores until it has been measured.
  */
 #include "lockwright_policy.h"
 
+const volatile __u32 classes = 2;
 const volatile __u64 worth_ns = 450;
 const volatile __u64 unknown_ns = 1000;
 
@@ -43,5 +44,7 @@ LW_HOOK(cmp_node)
         return LW_NO;
     mine = section(&ctx->curr);
     best = section(&ctx->best);
-    return (waited(&ctx->curr) + best) * best > (waited(&ctx->best) + mine) * mine ? LW_BETTER : LW_NO;
+    if ((waited(&ctx->curr) + best) * best <= (waited(&ctx->best) + mine) * mine)
+        return LW_NO;
+    return classes > 2 ? LW_BETTER : LW_NEXT;
 }

@@ -16,9 +16,7 @@ pub mod compose;
 pub mod kernel;
 pub mod object;
 pub mod op;
-mod shipped;
-
-pub use shipped::{Shipped, shipped};
+pub mod shipped;
 
 /// `lockwright_policy.h`, which policies in C include.
 pub const HEADER: &str = include_str!("../policies/lockwright_policy.h");

@@ -1,6 +1,6 @@
 //! The policies that come with lockwright: all there, each with its source, object and page.
 
-use lockwright_policy::shipped;
+use lockwright_policy::shipped::shipped;
 use lockwright_tests::source_dir;
 use std::collections::BTreeSet;
 use std::fs;
