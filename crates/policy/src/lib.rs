@@ -13,10 +13,15 @@
 //! ```
 
 pub mod compose;
+pub mod interpret;
 pub mod kernel;
+pub mod maps;
 pub mod object;
 pub mod op;
 pub mod shipped;
+#[cfg(test)]
+mod testing;
+mod world;
 
 /// `lockwright_policy.h`, which policies in C include.
 pub const HEADER: &str = include_str!("../policies/lockwright_policy.h");

@@ -398,6 +398,15 @@ impl Map {
         }
     }
 
+    /// How many values a row has room for. A hash's is more than `max_entries`.
+    pub fn places(&self) -> u32 {
+        match MapKind::of(self.kind) {
+            Some(MapKind::Hash) => self.buckets * hash::WAYS,
+            Some(MapKind::Array | MapKind::PerCpuArray) => self.max_entries,
+            Some(MapKind::Ring) | None => 0,
+        }
+    }
+
     /// Bytes from one row of a per-CPU array to the next.
     #[inline]
     pub fn row(&self) -> usize {
