@@ -14,6 +14,7 @@ pub mod futex;
 pub mod kernel;
 pub mod pause;
 pub mod place;
+pub mod policies;
 mod relax;
 pub mod symbol;
 pub mod topology;
@@ -21,6 +22,7 @@ pub mod topology;
 pub use futex::{Clock, Deadline};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
+use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{Class, MEMOS, Memo, Ordering, Place, Platform, Ptr, Woken, Word};
 
 /// The machine itself.
@@ -159,6 +161,37 @@ impl Platform for Native {
 
     fn place() -> Place {
         place::among_usable()
+    }
+
+    #[inline]
+    fn hooks(policy: u32) -> u32 {
+        policies::hooks(policy)
+    }
+
+    #[inline]
+    fn ask(policy: u32, hook: Hook, context: &Context) -> u64 {
+        policies::ask(policy, hook, context)
+    }
+
+    fn describe() -> Node {
+        let place = Self::place();
+        let mut node = Node {
+            cpu: place.cpu,
+            numa: place.domain.into(),
+            core_class: place.class.0.into(),
+            speed: Self::speed(place.class),
+            ..Node::default()
+        };
+        policies::describe(&mut node);
+        node
+    }
+
+    fn boost(holder: u32) {
+        policies::boost(holder);
+    }
+
+    fn unboost() {
+        policies::unboost();
     }
 
     fn requeue(from: *const Atomic32, seen: u32, to: *const Atomic32, count: u32) -> u32 {

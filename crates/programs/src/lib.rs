@@ -2,9 +2,10 @@
 //! how a policy is checked or compiled: `lockwright-policy` does that.
 //!
 //! ```text
-//!   code   sealed memfd, mapped r-x:  ImageHeader │ code of the hooks       image.rs
-//!   data   memfd, mapped rw-:         for each map: its Map │ its entries   maps.rs
-//!   env    the process's own memory:  where data is, and the helpers        env.rs, calls.rs
+//!   code   mapped r-x:   ImageHeader │ code of the hooks             image.rs
+//!   data   mapped rw-:   for each map: its Map │ its entries         maps.rs
+//!   env    a struct:     where data is, and the helpers              env.rs, calls.rs
+//!   how the process gets them from the command                       mailbox.rs
 //! ```
 //!
 //! A hook is `extern "C" fn(&Context, &Env) -> u64`. It reaches its maps as `env.data + offset`, so the code has no relocations, and
@@ -18,4 +19,5 @@ pub mod calls;
 pub mod env;
 pub mod helpers;
 pub mod image;
+pub mod mailbox;
 pub mod maps;

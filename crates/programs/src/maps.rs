@@ -383,6 +383,18 @@ impl Map {
         }
     }
 
+    /// Ends what other threads were doing here, in a process that doesn't have them: the child of a fork.
+    pub unsafe fn forget_writers(this: *mut Self) {
+        // SAFETY: our caller's promise.
+        unsafe {
+            match MapKind::of((*this).kind) {
+                Some(MapKind::Hash) => hash::forget_writers(this),
+                Some(MapKind::Ring) => ring::forget_writers(this),
+                _ => {}
+            }
+        }
+    }
+
     /// An array's value; null: the number is too large.
     #[inline]
     unsafe fn at(this: *mut Self, number: u32, cpu: u32) -> *mut u8 {

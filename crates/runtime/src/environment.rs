@@ -2,7 +2,7 @@
 
 use crate::layout::{Here, Mutex, Room};
 use crate::mode::{GRANTING, SEVERAL, SINGLE, is_single_threaded};
-use crate::{fork, leave, machine, mode, observe, policy, rules, switch, thread};
+use crate::{fork, leave, machine, mode, observe, policy, programs, rules, switch, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window, try_take};
 use lockwright_locks::posix::{Environment, Held, Policy};
@@ -54,6 +54,7 @@ impl Environment for Here {
 
     fn before_wait() {
         switch::look();
+        programs::look();
         machine::look_now_and_then();
     }
 

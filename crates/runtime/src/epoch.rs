@@ -21,7 +21,7 @@ use crate::clock::Instant;
 use crate::env::{say, variable};
 pub use crate::shared::FUNCTIONS;
 use crate::shared::{IDS, NUMBERED, common, lockwright_epochs, percentile, set_name};
-use crate::{clock, thread, watch};
+use crate::{clock, programs, thread, watch};
 use blocks::attach;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -74,6 +74,7 @@ pub(crate) unsafe fn load() {
     if ABOUT_EPOCHS.iter().any(|name| variable(name).is_some()) {
         clock::prepare();
     }
+    programs::knows_epochs(slo_now);
     if let Some(text) = variable(c"LOCKWRIGHT_SLO") {
         match core::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()) {
             // Read when an epoch ends. The largest number would mean "none".
@@ -202,6 +203,17 @@ pub unsafe fn set_name_of(id: c_int, name: *const c_char) {
     // SAFETY: the caller's promise.
     set_name(id as u32, unsafe { CStr::from_ptr(name) }.to_bytes());
     changed(id as u32);
+}
+
+/// The SLO of the calling thread's innermost epoch, ns; 0: it isn't known. `None`: the thread is in no epoch.
+fn slo_now() -> Option<u64> {
+    // SAFETY: null, or the calling thread's own block.
+    let block = unsafe { block().as_ref() }?;
+    let top = (block.depth.load(Relaxed) as usize).min(DEPTH).checked_sub(1)?; // own thread only
+    let id = block.stack[top].id.load(Relaxed) as usize; // as above
+    let common = &common()[id];
+    let inverted = [&common.forced_inverted, &common.slo_inverted].map(|slo| slo.load(Relaxed)); // hints
+    Some(inverted.into_iter().find(|slo| *slo != 0).map_or(0, |slo| !slo))
 }
 
 #[inline(always)]

@@ -8,7 +8,8 @@
 //!                  sync  got ─► trampoline  deepbind       init starts everything, and alone knows the watchers
 //!        │
 //!   decisions      environment ─► switch ─► config ─► policy ─► rules    which lock?  locks::posix asks
-//!                                             └─► whole                  a textbook lock
+//!                       │            │        └─► whole                  a textbook lock
+//!                       └─► programs ┴─► posts          policies in eBPF;  what commands post
 //!                  machine                                 how many CPUs, of which classes?
 //!                  leave  guard                            waits left abnormally;  other people's tools
 //!        │
@@ -63,7 +64,9 @@ mod observe;
 mod order;
 mod pause;
 mod policy;
+mod posts;
 mod probes;
+pub mod programs;
 pub mod real;
 mod recording;
 mod rules;

@@ -1,17 +1,15 @@
 //! Another table of locks while the program runs. `lockwright switch` writes it to a [`Mailbox`], and the next thread that
 //! has to wait for a mutex puts it in force. A program in which nobody waits doesn't need it.
 //!
-//! That thread is on the lock path. So it gets memory from the kernel, takes no lock, and writes errors back to the mailbox.
 //! Threads that already wait go on under the old lock, and later ones use the new one: both agree on word 0
 //! (`locks::posix`).
 
-use crate::access::{self, Access};
 use crate::config::{self, Bad};
 use crate::fork::{self, When};
 use crate::policy::{self, TABLES, Table};
-use crate::{leave, thread};
+use crate::posts::{self, NO_MEMORY, Refusal};
 use core::cell::Cell;
-use core::ptr::{self, null_mut};
+use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
@@ -54,18 +52,7 @@ pub(crate) fn look() {
 fn take() {
     // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
-    // ORDERING: Acquire, pairs with the Release in `be_idle`.
-    let claim = || !BUSY.swap(true, Acquire);
-    leave::undisturbed(claim, be_idle, || {
-        thread::leaving_errno(take_alone);
-        be_idle();
-    });
-}
-
-/// Lets the next thread make a table.
-fn be_idle() {
-    // ORDERING: Release, pairs with the Acquire in `take`: the table is complete.
-    BUSY.store(false, Release);
+    posts::alone(&BUSY, || posts::be_idle(&BUSY), take_alone);
 }
 
 /// In a forked child, which has one thread.
@@ -84,7 +71,7 @@ fn take_alone() {
     if posted & STATE != POSTED {
         return;
     }
-    let fresh = map();
+    let fresh = posts::map(size_of::<Table>()).map(<*mut u8>::cast);
     if let Some(fresh) = fresh {
         let len = (mailbox.len.load(Relaxed) as usize).min(TEXT);
         // SAFETY: zeroes to which nobody else has a pointer. If the command changes the text meanwhile, the state has changed,
@@ -97,12 +84,10 @@ fn take_alone() {
         fresh.inspect(|fresh| unmap(*fresh));
         return;
     }
-    let mut why = Refusal { text: [0; 256], len: 0 };
+    let mut why = Refusal::new();
     let table = match fresh {
         Some(fresh) => table(fresh, &mut why),
-        None => {
-            why.because(&[b"it may ask for no memory (it has confined itself), or there is none"])
-        }
+        None => why.because(&[NO_MEMORY]),
     };
     let end = match table {
         Some(table) => {
@@ -115,9 +100,9 @@ fn take_alone() {
             // SAFETY: while the state is TAKEN, the command keeps out.
             unsafe {
                 let text: *mut u8 = mailbox.text.get().cast();
-                text.copy_from_nonoverlapping(why.text.as_ptr(), why.len);
+                text.copy_from_nonoverlapping(why.text().as_ptr(), why.text().len());
             }
-            mailbox.len.store(why.len as u32, Relaxed); // before the state
+            mailbox.len.store(why.text().len() as u32, Relaxed); // before the state
             REFUSED
         }
     };
@@ -126,42 +111,10 @@ fn take_alone() {
     let _ = mailbox.state.compare_exchange(taken, posted - POSTED + end, Release, Relaxed);
 }
 
-/// Zeroed memory for a table; `None`: no memory is left, or a filter may kill for asking.
-fn map() -> Option<*mut Table> {
-    if access::now() == Access::None {
-        return None;
-    }
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a fresh anonymous mapping overlaps nothing.
-    let memory = unsafe { libc::mmap(null_mut(), size_of::<Table>(), protection, flags, -1, 0) };
-    (memory != libc::MAP_FAILED).then_some(memory.cast())
-}
-
 /// Gives it back.
 fn unmap(fresh: *mut Table) {
     // SAFETY: our own mapping, which nobody has seen.
-    unsafe { libc::munmap(fresh.cast(), size_of::<Table>()) };
-}
-
-/// Why a table is not put in force.
-struct Refusal {
-    text: [u8; 256],
-    len: usize,
-}
-
-impl Refusal {
-    /// Sets this text, and returns `None`: the table is refused.
-    fn because<T>(&mut self, pieces: &[&[u8]]) -> Option<T> {
-        self.len = 0;
-        for byte in pieces.iter().copied().flatten() {
-            if let Some(slot) = self.text.get_mut(self.len) {
-                *slot = *byte;
-                self.len += 1;
-            }
-        }
-        None
-    }
+    unsafe { posts::unmap(fresh.cast(), size_of::<Table>()) };
 }
 
 /// The table for the text in `fresh`: in that memory, or an earlier table.
@@ -187,7 +140,7 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
     let table =
         unsafe { config::fill(fresh, |bad| why.because(&bad.pieces()).unwrap_or_default()) };
     // Kept even if refused, so that the same table is not tried again.
-    let is_good = why.len == 0;
+    let is_good = why.text().is_empty();
     slot.set(Some((table, is_good)));
     is_good.then_some(table)
 }

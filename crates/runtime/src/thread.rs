@@ -35,9 +35,11 @@ pub(crate) struct Thread {
     pub(crate) observed: Room<176>,
     /// The account of the watcher of lock orders. Own thread only.
     pub(crate) ordered: Room<24>,
+    /// What policies keep about it, a `programs::cells::ThreadCell`; null: no policy has been asked. Own thread only.
+    pub(crate) cell: AtomicPtr<c_void>,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 320);
+const _: () = assert!(size_of::<Thread>() <= 336);
 
 /// Room for an account of an unknown type.
 #[repr(C, align(8))]
@@ -62,9 +64,9 @@ core::arch::global_asm!(
     ".hidden lockwright_thread",
     ".globl lockwright_thread",
     ".type lockwright_thread, @object",
-    ".size lockwright_thread, 320",
+    ".size lockwright_thread, 336",
     "lockwright_thread:",
-    ".zero 320",
+    ".zero 336",
     ".popsection",
 );
 

@@ -52,6 +52,8 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "environment",
                 "pause",
                 "policy",
+                "posts",
+                "programs",
                 "rules",
                 "switch",
                 "machine",

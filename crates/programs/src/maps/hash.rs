@@ -144,11 +144,16 @@ pub(super) unsafe fn lookup(this: *mut Map, key: *const u8) -> *mut u8 {
 /// The lock bits of a key's buckets.
 struct Locks<'a>(&'a [AtomicU32], &'a [u32]);
 
+/// The buckets' words.
+unsafe fn words<'a>(this: *mut Map) -> &'a [AtomicU32] {
+    // SAFETY: our caller's promise: they lie behind the header.
+    unsafe { core::slice::from_raw_parts(this.add(1).cast(), (*this).buckets as usize) }
+}
+
 impl<'a> Locks<'a> {
     unsafe fn take(this: *mut Map, place: &'a KeyPlace) -> Option<Self> {
-        // SAFETY: our caller's promise: the buckets' words lie behind the header.
-        let words: &[AtomicU32] =
-            unsafe { core::slice::from_raw_parts(this.add(1).cast(), (*this).buckets as usize) };
+        // SAFETY: our caller's promise.
+        let words = unsafe { words(this) };
         let buckets = place.distinct();
         for (taken, bucket) in buckets.iter().enumerate() {
             if !is_set(&words[*bucket as usize]) {
@@ -317,5 +322,21 @@ pub(super) unsafe fn delete(this: *mut Map, key: *const u8) -> i64 {
         slot.change(place.part);
         map.live.fetch_sub(1, Relaxed); // a counter
         0
+    }
+}
+
+pub(super) unsafe fn forget_writers(this: *mut Map) {
+    // SAFETY: our caller's promise.
+    unsafe {
+        let mut live = 0;
+        for (bucket, word) in words(this).iter().enumerate() {
+            if word.load(Relaxed) & LOCKED != 0 {
+                word.fetch_and(!LOCKED, Relaxed); // one thread, here and below
+            }
+            let headers =
+                (0..WAYS).map(|way| Slot::of(this, bucket as u32, way).header().load(Relaxed));
+            live += headers.filter(|header| header & LIVE != 0).count();
+        }
+        (*this).live.store(live as u32, Relaxed);
     }
 }

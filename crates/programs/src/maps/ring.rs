@@ -75,6 +75,20 @@ pub(super) unsafe fn write(this: *mut Map, data: *const u8, size: u64) -> i64 {
     0
 }
 
+pub(super) unsafe fn forget_writers(this: *mut Map) {
+    // SAFETY: our caller's promise: a ring, whose cells follow its header.
+    unsafe {
+        let cells = this.cast::<u8>().add((*this).first as usize);
+        for at in (0..(*this).max_entries as usize).step_by(CELL) {
+            let word = &*cells.add(at).cast::<AtomicU64>();
+            let is_busy = word.load(Relaxed) & BUSY != 0; // one thread, here and below
+            if is_busy {
+                word.fetch_and(!(BUSY | BYTES), Relaxed);
+            }
+        }
+    }
+}
+
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reported {

@@ -70,6 +70,12 @@ impl<'a> View<'a> {
         })
     }
 
+    /// Bytes of the map with its entries: where the next one begins.
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// An array's value; `row`: which CPUs', of a per-CPU array.
     pub fn value(&self, number: usize, row: usize) -> Option<&'a [u8]> {
         let is_array = matches!(self.kind, MapKind::Array | MapKind::PerCpuArray);

@@ -1,0 +1,80 @@
+//! What commands post while the program runs, and one waiting thread at a time takes up: a table of locks (`switch`), a policy
+//! (`programs`). That thread is on the lock path. So it gets memory from the kernel, takes no lock, and says in the mailbox why it
+//! refuses something.
+
+use crate::access::{self, Access};
+use crate::{leave, thread};
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+/// Runs `run`, unless another thread has set `busy`. `undo` is called if a signal handler doesn't return.
+pub(crate) fn alone(busy: &'static AtomicBool, undo: fn(), run: fn()) {
+    // ORDERING: Acquire, pairs with the Release in `be_idle`: what that thread did is complete.
+    let claim = || !busy.swap(true, Acquire);
+    leave::undisturbed(claim, undo, || {
+        thread::leaving_errno(run);
+        be_idle(busy);
+    });
+}
+
+/// Lets the next thread take something up.
+pub(crate) fn be_idle(busy: &AtomicBool) {
+    // ORDERING: Release, pairs with the Acquire in `alone`.
+    busy.store(false, Release);
+}
+
+/// Why something is refused.
+pub(crate) struct Refusal {
+    text: [u8; 256],
+    len: usize,
+}
+
+impl Refusal {
+    /// No reason yet.
+    pub(crate) const fn new() -> Self {
+        Self { text: [0; 256], len: 0 }
+    }
+
+    /// Sets this text, and returns `None`: it is refused.
+    pub(crate) fn because<T>(&mut self, pieces: &[&[u8]]) -> Option<T> {
+        self.len = 0;
+        for byte in pieces.iter().copied().flatten() {
+            if let Some(slot) = self.text.get_mut(self.len) {
+                *slot = *byte;
+                self.len += 1;
+            }
+        }
+        None
+    }
+
+    /// The text.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text[..self.len]
+    }
+}
+
+/// Why there may be no memory: see [`map`].
+pub(crate) const NO_MEMORY: &[u8] =
+    b"it may ask for no memory (it has confined itself), or there is none";
+
+/// Zeroed memory; `None`: no memory is left, or a filter may kill for asking.
+pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
+    if access::now() == Access::None {
+        return None;
+    }
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh anonymous mapping overlaps nothing.
+    let memory = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
+    (memory != libc::MAP_FAILED).then_some(memory.cast())
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// It came from [`map`] with as many bytes, and nobody uses it any more.
+pub(crate) unsafe fn unmap(memory: *mut u8, bytes: usize) {
+    // SAFETY: our own mapping, by our caller's promise.
+    unsafe { libc::munmap(memory.cast(), bytes) };
+}

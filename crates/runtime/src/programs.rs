@@ -1,0 +1,313 @@
+//! Lock policies in this process. `lockwright policy` writes one to a mailbox ([`lockwright_programs`]), and the next thread that has to
+//! wait for a mutex maps it. The command has verified and compiled it; here it is code without relocations, and memory for its maps.
+//!
+//! ```text
+//!   lock ─► Native::ask ─► ask ─► cell: I am inside ─► the slot's entry ─► the hook's code ─► helpers (world)
+//!   before_wait ─► look ─► load │ unload: entries ─► reclaim, if nobody is inside (grace, cells)
+//! ```
+//!
+//! Invariants:
+//! 1. Memory is never writable and executable at once.
+//! 2. A policy's memory goes only when no thread is in it, or will be: see `grace`.
+//! 3. A hook under a hook isn't asked. So a lock that a signal handler takes meanwhile does what it does without a policy.
+//! 4. A policy that takes longer than its budget is taken off, and stays so until the command loads one again.
+//! 5. A forked child has its own copy of the maps, and waits for none of the parent's threads.
+
+mod ask;
+mod boost;
+mod cells;
+mod entries;
+mod grace;
+mod world;
+
+use crate::fork::{self, When};
+use crate::posts::{self, NO_MEMORY, Refusal};
+use core::mem::transmute;
+use core::ptr::null;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use lockwright_native::futex::{self, Clock};
+use lockwright_native::policies::{self, Answers};
+use lockwright_platform::hooks::Hook;
+use lockwright_programs::env::{Code, Env};
+use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC};
+use lockwright_programs::mailbox::{
+    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, PostRoom, Programs, REFUSED,
+    ROOM as ROOM_BYTES, SLOTS, STATE, Slot, TAKEN, Tags, UNLOAD,
+};
+use lockwright_programs::maps::View;
+
+/// This process's policies.
+#[unsafe(no_mangle)]
+#[used]
+pub static lockwright_programs: Programs = Programs::new(&TAGS, &ROOM);
+
+static TAGS: Tags = Tags::new();
+static ROOM: PostRoom = PostRoom::new();
+
+/// Some thread is loading or unloading. Unlike the mailbox's state, the command doesn't write this.
+static BUSY: AtomicBool = AtomicBool::new(false);
+/// How often a policy came or went.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+/// This process.
+static PID: AtomicU32 = AtomicU32::new(0);
+
+static ANSWERS: Answers = Answers {
+    ask: ask::ask,
+    describe: world::describe,
+    boost: boost::boost,
+    unboost: boost::unboost,
+};
+
+/// From now on policies know of epochs. `slo_now`: the SLO of the calling thread's innermost epoch, ns; 0: not known.
+pub(crate) fn knows_epochs(slo_now: fn() -> Option<u64>) {
+    world::knows_epochs(slo_now);
+}
+
+/// The calling thread tags itself, for policies; 0: not any more. `false`: too many threads have tags.
+pub fn tag(tag: u64) -> bool {
+    world::set_tag(tag)
+}
+
+/// Takes up what the command has posted. Called by a thread that has to wait.
+#[inline(always)]
+pub(crate) fn look() {
+    // A hint: `take_alone` checks it again.
+    if lockwright_programs.state.load(Relaxed) & STATE == POSTED {
+        take();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take() {
+    // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
+    fork::tell_child(When::Seen, in_child);
+    posts::alone(&BUSY, give_up, take_alone);
+}
+
+/// The thread that was taking something up doesn't go on. What it has mapped goes with the next post.
+fn give_up() {
+    let mailbox = &lockwright_programs;
+    let state = mailbox.state.load(Relaxed); // BUSY is ours; the command keeps out while it is TAKEN
+    if state & STATE == TAKEN {
+        let _ = mailbox.state.compare_exchange(state, state & !STATE, Relaxed, Relaxed);
+    }
+    posts::be_idle(&BUSY);
+}
+
+/// In a forked child, which has one thread.
+fn in_child() {
+    if BUSY.load(Relaxed) {
+        give_up();
+    }
+    // SAFETY: no preconditions.
+    PID.store(unsafe { libc::getpid() } as u32, Relaxed); // one thread
+    lockwright_programs.boosted.store(0, Relaxed); // as above
+    if cells::in_child() {
+        entries::forget_writers();
+    }
+}
+
+/// As [`take`], for the one thread that has set BUSY.
+fn take_alone() {
+    let mailbox = &lockwright_programs;
+    let posted = mailbox.state.load(Relaxed); // the exchange decides
+    let taken = posted - (posted & STATE) + TAKEN;
+    // ORDERING: Acquire, pairs with the command's write, which the kernel does: what is posted was written before.
+    if posted & STATE != POSTED
+        || mailbox.state.compare_exchange(posted, taken, AcqRel, Acquire).is_err()
+    {
+        return;
+    }
+    let mut why = Refusal::new();
+    let slot = mailbox.slot.load(Relaxed); // the command keeps out, here and below
+    let done = match (mailbox.what.load(Relaxed), mailbox.slots.get(slot as usize)) {
+        (LOAD, Some(info)) if slot != 0 => load(slot, info, &mut why),
+        (UNLOAD, Some(info)) if slot != 0 => {
+            unload(slot, info);
+            Some(())
+        }
+        _ => why.because(&[b"it knows no such request"]),
+    };
+    entries::reclaim();
+    let end = if done.is_some() { DONE } else { REFUSED };
+    // SAFETY: while the state is TAKEN, the command keeps out.
+    unsafe {
+        let text: *mut u8 = mailbox.text.get().cast();
+        text.copy_from_nonoverlapping(why.text().as_ptr(), why.text().len());
+    }
+    mailbox.text_len.store(why.text().len() as u32, Relaxed); // before the state
+    // ORDERING: Release, for the command: what it reads after this has been written. It may have timed out, and posted
+    // something else.
+    let _ = mailbox.state.compare_exchange(taken, taken - TAKEN + end, Release, Relaxed);
+}
+
+/// Puts a slot's policy out of force. Returns the number of the slot's next one.
+fn retire(slot: u32, info: &Slot) -> u32 {
+    let turn = info.state.load(Relaxed) / POST + 1; // only `take_off` writes it meanwhile, and not the number
+    // ORDERING: Release, for the command: what it reads of the slot may be newer than this.
+    info.state.store((turn * POST) | CHANGING, Release);
+    if let Some(word) = policies::word(slot) {
+        word.store(0, Relaxed); // a hint
+    }
+    entries::set(slot, null());
+    // ORDERING: Release, pairs with the Acquire in `in_section`.
+    CHANGES.fetch_add(1, Release);
+    turn
+}
+
+fn unload(slot: u32, info: &Slot) {
+    let turn = retire(slot, info);
+    // ORDERING: Release, as above.
+    info.state.store((turn * POST) | FREE, Release);
+}
+
+/// A slot's hooks, as `policies` keeps them.
+fn hooks_word(hooks: u32, turn: u32) -> u32 {
+    hooks | turn << 16
+}
+
+/// Loads what is posted.
+fn load(slot: u32, info: &Slot, why: &mut Refusal) -> Option<()> {
+    let mailbox = &lockwright_programs;
+    let code_len = mailbox.code_len.load(Relaxed) as usize;
+    let pieces_len = mailbox.pieces_len.load(Relaxed) as usize;
+    if !(size_of::<ImageHeader>()..=LARGEST).contains(&code_len)
+        || pieces_len > ROOM_BYTES - code_len.next_multiple_of(8)
+    {
+        return why.because(&[b"the policy is too large"]);
+    }
+    // SAFETY: while the state is TAKEN, the command keeps out. If it doesn't, we copy a mixture, and check the copy.
+    let room: &[u8] = unsafe { &*mailbox.room.0.get() };
+    let (code, pieces) = room.split_at(code_len.next_multiple_of(8));
+    // SAFETY: large enough, and aligned to 64. Its bits are numbers, whatever they are.
+    let posted = unsafe { &*code.as_ptr().cast::<ImageHeader>() };
+    let data_len = posted.data_len as usize;
+    if data_len > LARGEST_DATA {
+        return why.because(&[b"the policy's maps are too large"]);
+    }
+    entries::reclaim();
+    let Some(entry) = entries::unused() else {
+        return why.because(&[b"threads may still be in too many earlier policies: try again"]);
+    };
+    let Some((at, data)) = entry.map(code_len, data_len) else {
+        return why.because(&[NO_MEMORY]);
+    };
+    // SAFETY: fresh memory of that length.
+    let header = unsafe {
+        at.copy_from_nonoverlapping(code.as_ptr(), code_len);
+        &*at.cast::<ImageHeader>()
+    };
+    if header.magic != MAGIC
+        || header.len as usize != code_len
+        || header.data_len as usize != data_len
+    {
+        return why.because(&[b"it runs with another version of lockwright than the command"]);
+    }
+    if header.machine != machine() as u32 {
+        return why.because(&[b"the policy was compiled for another kind of processor"]);
+    }
+    let hooks = read_hooks(at, header);
+    let data_bytes: &mut [u8] = match data_len {
+        0 => &mut [],
+        // SAFETY: fresh memory of that length.
+        len => unsafe { core::slice::from_raw_parts_mut(data, len) },
+    };
+    let is_whole = hooks.is_some()
+        && fill(data_bytes, &pieces[..pieces_len]).is_some()
+        && View::all(data_bytes).count() == header.maps as usize;
+    let Some(hooks) = hooks.filter(|_| is_whole) else {
+        return why.because(&[b"the policy is damaged"]);
+    };
+    if !entry.seal() {
+        return why.because(&[
+            b"it may make no memory executable (SELinux, or systemd's MemoryDenyWriteExecute)",
+        ]);
+    }
+    grace::prepare();
+    fork::tell_child(When::Seen, in_child);
+    // SAFETY: no preconditions.
+    PID.store(unsafe { libc::getpid() } as u32, Relaxed); // published with the entry
+    let turn = retire(slot, info);
+    entry.slot.set(slot);
+    entry.turn.set(turn);
+    entry.code.set(hooks);
+    entry.env.set(Env { data, data_len: data_len as u64, helpers: world::HELPERS });
+    show(info, header, entry.env(), at);
+    ask::forget(slot as usize);
+    policies::answer_by(&ANSWERS);
+    entries::set(slot, entry);
+    if let Some(word) = policies::word(slot) {
+        word.store(hooks_word(info.hooks.load(Relaxed), turn), Relaxed); // a hint
+    }
+    // ORDERING: Release, for the command.
+    info.state.store((turn * POST) | LOADED, Release);
+    Some(())
+}
+
+/// Tells the command what is in a slot.
+fn show(info: &Slot, header: &ImageHeader, env: &Env, code: *const u8) {
+    let bits = Hook::ALL.into_iter().filter(|hook| header.hooks[*hook as usize] != 0);
+    // Relaxed, all of it: the state changes afterwards.
+    info.hooks.store(bits.map(Hook::bit).sum(), Relaxed);
+    info.version.store(header.version, Relaxed);
+    info.budget_ns.store(lockwright_programs.budget_ns.load(Relaxed).max(1), Relaxed);
+    info.since_ns.store(futex::now(Clock::Monotonic), Relaxed);
+    info.code.store(code.addr() as u64, Relaxed);
+    info.code_len.store(header.len.into(), Relaxed);
+    info.data.store(env.data.addr() as u64, Relaxed);
+    info.data_len.store(env.data_len, Relaxed);
+    for counters in [&info.asked, &info.sampled_ns, &info.samples] {
+        counters.iter().for_each(|counter| counter.store(0, Relaxed));
+    }
+    info.unasked.store(0, Relaxed);
+    for (to, from) in info.name.iter().zip(header.name.chunks_exact(8)) {
+        to.store(
+            from.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)).to_le(),
+            Relaxed,
+        );
+    }
+}
+
+/// What this is compiled for.
+const fn machine() -> Architecture {
+    if cfg!(target_arch = "x86_64") { Architecture::X86_64 } else { Architecture::Aarch64 }
+}
+
+/// The hooks' code; `None`: it doesn't lie in the image.
+fn read_hooks(code: *mut u8, header: &ImageHeader) -> Option<[Option<Code>; Hook::ALL.len()]> {
+    let mut hooks = [None; Hook::ALL.len()];
+    for (hook, offset) in hooks.iter_mut().zip(header.hooks) {
+        match offset {
+            0 => {}
+            offset
+                if (size_of::<ImageHeader>()..header.len as usize).contains(&(offset as usize)) =>
+            {
+                // SAFETY: within the image, where the command says that a hook begins.
+                *hook = Some(unsafe { transmute::<*mut u8, Code>(code.add(offset as usize)) });
+            }
+            _ => return None,
+        }
+    }
+    Some(hooks)
+}
+
+/// Fills the maps' memory; `None`: a piece isn't whole, or lies outside.
+fn fill(data: &mut [u8], mut pieces: &[u8]) -> Option<()> {
+    while !pieces.is_empty() {
+        let (piece, rest) = pieces.split_at_checked(size_of::<Piece>())?;
+        let word = |at| {
+            piece[at..at + 4].iter().rev().fold(0, |word, byte| word << 8 | usize::from(*byte))
+        };
+        let (at, len) = (word(0), word(4));
+        data.get_mut(at..)?.get_mut(..len)?.copy_from_slice(rest.get(..len)?);
+        pieces = rest.get(len.next_multiple_of(8)..)?;
+    }
+    Some(())
+}
+
+const _: () = assert!(SLOTS == policies::SLOTS);
+
+#[cfg(test)]
+mod tests;

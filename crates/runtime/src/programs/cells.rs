@@ -1,0 +1,232 @@
+//! What policies keep about each thread that asks one: a cell, in static memory, so that others may look at it at any time.
+//!
+//! A thread takes a cell near the place that its id gives, and keeps it until it ends. Nothing tells us when that is: a cell is free
+//! again when somebody needs it and the kernel knows no thread of that id. A thread that finds no cell is not asked about.
+
+use crate::access::{self, Access};
+use crate::thread;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use lockwright_native::{futex, system_call};
+
+/// How many threads may have one.
+const CELLS: usize = 4096;
+/// How many places after its own a thread's cell may lie. Their owners are in one or two cache lines.
+const WAYS: usize = 16;
+
+/// In [`ThreadCell::inside`]: about to ask the policy in this slot.
+pub(super) const ASKING: u32 = 0x100;
+/// In [`ThreadCell::inside`]: in a hook of the policy with this number.
+pub(super) const INSIDE: u32 = 0x200;
+
+/// A thread's cell. Only the thread writes it, except for `boost`.
+#[repr(C, align(128))]
+pub(super) struct ThreadCell {
+    /// 0, or [`ASKING`], or [`INSIDE`].
+    pub(super) inside: AtomicU32,
+    /// Questions until the next one is measured.
+    pub(super) until_sample: AtomicU32,
+    /// Its priority, see `hooks::Node::prio`.
+    pub(super) prio: AtomicI32,
+    /// When that was read, in seconds, + 1.
+    pub(super) prio_read: AtomicU32,
+    /// Locks that it holds whose policies have `lock_acquired` and `lock_release`.
+    pub(super) held: AtomicU32,
+    /// `held` counts since this many policies had been loaded or unloaded.
+    pub(super) held_turn: AtomicU32,
+    /// How often it has begun to hold such locks.
+    pub(super) sections: AtomicU32,
+    /// The thread that has got this one's priority; 0: none.
+    pub(super) boosting: AtomicU32,
+    /// Since when it holds such locks, ns; 0: it doesn't, or this time isn't measured.
+    pub(super) held_since: AtomicU64,
+    /// How long it has held such locks, ns.
+    pub(super) held_ns: AtomicU64,
+    /// What its own priority is while it has another's, see `boost`; 0: it has its own.
+    pub(super) boost: AtomicU64,
+}
+
+impl ThreadCell {
+    const fn new() -> Self {
+        Self {
+            inside: AtomicU32::new(0),
+            until_sample: AtomicU32::new(0),
+            prio: AtomicI32::new(0),
+            prio_read: AtomicU32::new(0),
+            held: AtomicU32::new(0),
+            held_turn: AtomicU32::new(0),
+            sections: AtomicU32::new(0),
+            boosting: AtomicU32::new(0),
+            held_since: AtomicU64::new(0),
+            held_ns: AtomicU64::new(0),
+            boost: AtomicU64::new(0),
+        }
+    }
+
+    /// Zeroes, all but [`inside`](Self::inside). Relaxed: the cell's thread alone uses it, and others take hints from it.
+    fn clear(&self) {
+        for word in [&self.until_sample, &self.prio_read, &self.held, &self.held_turn] {
+            word.store(0, Relaxed);
+        }
+        self.sections.store(0, Relaxed); // as above, and below
+        self.boosting.store(0, Relaxed);
+        self.prio.store(0, Relaxed);
+        for word in [&self.held_since, &self.held_ns, &self.boost] {
+            word.store(0, Relaxed);
+        }
+    }
+}
+
+/// Whose the cells are; 0: nobody's.
+static OWNERS: [AtomicU32; CELLS] = [const { AtomicU32::new(0) }; CELLS];
+static ALL: [ThreadCell; CELLS] = [const { ThreadCell::new() }; CELLS];
+/// When a thread last found no cell, in seconds, + 1.
+static FULL_AT: AtomicU32 = AtomicU32::new(0);
+
+/// The coarse monotonic clock, s.
+pub(super) fn seconds() -> u32 {
+    futex::read(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u32
+}
+
+fn places(tid: u32) -> impl Iterator<Item = usize> {
+    let first = (tid.wrapping_mul(0x9e37_79b9) >> 20) as usize;
+    (0..WAYS).map(move |way| (first + way) % CELLS)
+}
+
+/// The calling thread's cell. `None`: there are too many threads.
+#[inline(always)]
+pub(super) fn own() -> Option<&'static ThreadCell> {
+    // SAFETY: the calling thread's own memory.
+    let cell = unsafe { (*thread::this()).cell.load(Relaxed) }; // own thread only
+    // SAFETY: null, or one of ALL.
+    let cell = unsafe { cell.cast::<ThreadCell>().as_ref() };
+    cell.or_else(claim)
+}
+
+#[cold]
+#[inline(never)]
+fn claim() -> Option<&'static ThreadCell> {
+    let tid = thread::id();
+    if FULL_AT.load(Relaxed) == seconds() + 1 {
+        return None; // a hint
+    }
+    // ORDERING: AcqRel: it comes before the marks that we set in the cell, see `grace`.
+    let take = |at: usize, from| OWNERS[at].compare_exchange(from, tid, AcqRel, Relaxed).is_ok();
+    let is_left = |at: usize| {
+        let owner = OWNERS[at].load(Relaxed); // the exchange decides
+        owner != 0 && is_gone(owner) && take(at, owner)
+    };
+    let found = places(tid).find(|&at| take(at, 0)).or_else(|| places(tid).find(|&at| is_left(at)));
+    let Some(at) = found else {
+        FULL_AT.store(seconds() + 1, Relaxed); // a hint
+        return None;
+    };
+    let cell = &ALL[at];
+    cell.inside.store(0, Relaxed); // who looks meanwhile keeps what it would have unmapped
+    cell.clear();
+    set_own(cell);
+    Some(cell)
+}
+
+fn set_own(cell: *const ThreadCell) {
+    // SAFETY: the calling thread's own memory.
+    unsafe { (*thread::this()).cell.store(cell.cast_mut().cast(), Relaxed) }; // own thread only
+}
+
+/// The cell of this thread, if it has one.
+pub(super) fn of(tid: u32) -> Option<&'static ThreadCell> {
+    // A hint: the cell may change hands at any moment.
+    places(tid).find(|&at| OWNERS[at].load(Relaxed) == tid).map(|at| &ALL[at])
+}
+
+/// Does the kernel know no thread with this id? If we may not ask, there may be one.
+fn is_gone(tid: u32) -> bool {
+    access::now() == Access::All
+        // SAFETY: sends no signal.
+        && unsafe { system_call!(libc::SYS_tkill, tid, 0) } == -libc::c_long::from(libc::ESRCH)
+}
+
+/// Is a thread in the policy with this number, or may it be about to ask it in this slot? Called after the barrier, see `grace`.
+pub(super) fn is_anybody_in(slot: u32, number: u32) -> bool {
+    OWNERS.iter().zip(&ALL).any(|(owner, cell)| {
+        let owner = owner.load(Relaxed); // as old as the cell's mark, by the barrier
+        // ORDERING: Acquire, pairs with the Release in `ask`: what the hook did came before.
+        let inside = if owner != 0 { cell.inside.load(Acquire) } else { 0 };
+        (inside == ASKING | slot || inside == INSIDE | number) && !is_gone(owner)
+    })
+}
+
+/// In a forked child, which has one thread. Returns whether another one was in a hook.
+pub(super) fn in_child() -> bool {
+    // SAFETY: the calling thread's own memory.
+    let own = unsafe { (*thread::this()).cell.load(Relaxed) }.cast::<ThreadCell>().cast_const(); // one thread, as below
+    let mut was_inside = false;
+    for (owner, cell) in OWNERS.iter().zip(&ALL) {
+        if owner.load(Relaxed) == 0 {
+            continue;
+        }
+        let is_own = ptr::eq(own, cell);
+        if is_own && cell.inside.load(Relaxed) != 0 {
+            // A signal handler forked, in a hook. It returns there.
+            owner.store(thread::id(), Relaxed);
+            continue;
+        }
+        was_inside |= cell.inside.swap(0, Relaxed) != 0;
+        cell.clear();
+        owner.store(0, Relaxed);
+        if is_own {
+            set_own(ptr::null());
+        }
+    }
+    was_inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_has_its_own_cell_and_ended_threads_leave_theirs() {
+        thread::learn();
+        let mine = own().unwrap();
+        assert!(ptr::eq(own().unwrap(), mine) && ptr::eq(of(thread::id()).unwrap(), mine));
+        let mut last = 0;
+        // More than there are cells.
+        for _ in 0..CELLS / 64 {
+            let round: std::vec::Vec<_> = (0..80)
+                .map(|_| {
+                    std::thread::spawn(|| {
+                        (thread::id(), own().map(ptr::from_ref).map(|cell| cell.addr()))
+                    })
+                })
+                .collect();
+            let cells = round.into_iter().map(|thread| thread.join().unwrap());
+            for (tid, cell) in cells {
+                last = tid;
+                assert_ne!(cell, None);
+                assert_ne!(cell, Some(ptr::from_ref(mine).addr()));
+            }
+        }
+        assert!(is_gone(last) && !is_gone(thread::id()));
+    }
+
+    #[test]
+    fn a_mark_is_seen_while_its_thread_lives() {
+        thread::learn();
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let (said, heard) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            own().unwrap().inside.store(INSIDE | 31, Relaxed);
+            said.send(()).unwrap();
+            let _ = receive.recv();
+        });
+        heard.recv().unwrap();
+        assert!(is_anybody_in(15, 31) && !is_anybody_in(15, 30));
+        drop(send);
+        thread.join().unwrap();
+        while is_anybody_in(15, 31) {
+            std::thread::yield_now(); // the kernel may still know it
+        }
+    }
+}

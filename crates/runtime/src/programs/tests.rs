@@ -1,0 +1,407 @@
+//! Policies come, answer, and go, in this process.
+
+#![cfg(target_arch = "x86_64")]
+
+use super::*;
+use crate::thread;
+use lockwright_native::Native;
+use lockwright_platform::Platform;
+use lockwright_platform::hooks::{Context, Node};
+use lockwright_programs::image::NAME;
+use lockwright_programs::mailbox::TOO_SLOW;
+use lockwright_programs::maps::{Layout, MapKind, MapSpec};
+use std::string::String;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use std::vec::Vec;
+use std::{format, fs, vec};
+
+/// One test at a time: they share the process's slots.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    thread::learn();
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// `mov eax, answer; ret`.
+fn says(answer: u8) -> Vec<u8> {
+    vec![0xb8, answer, 0, 0, 0, 0xc3]
+}
+
+/// `mov ecx, times; again: dec ecx; jnz again; mov eax, 1; ret`.
+fn takes(times: u32) -> Vec<u8> {
+    let mut code = vec![0xb9];
+    code.extend(times.to_le_bytes());
+    code.extend([0xff, 0xc9, 0x75, 0xfc]);
+    code.extend(says(1));
+    code
+}
+
+/// `mov rax, [rsi]; mov rax, [rax + offset]; ret`: a word of the maps' memory.
+fn reads(offset: u32) -> Vec<u8> {
+    let mut code = vec![0x48, 0x8b, 0x06, 0x48, 0x8b, 0x80];
+    code.extend(offset.to_le_bytes());
+    code.push(0xc3);
+    code
+}
+
+fn image(hooks: &[(Hook, Vec<u8>)], data_len: usize, maps: u32) -> Vec<u8> {
+    let mut header = ImageHeader {
+        magic: MAGIC,
+        machine: machine() as u32,
+        len: 0,
+        data_len: data_len as u64,
+        hooks: [0; 8],
+        maps,
+        version: 7,
+        name: [0; NAME],
+    };
+    header.name[..4].copy_from_slice(b"test");
+    let mut code = Vec::new();
+    for (hook, bytes) in hooks {
+        header.hooks[*hook as usize] = (size_of::<ImageHeader>() + code.len()) as u32;
+        code.extend(bytes);
+        code.resize(code.len().next_multiple_of(16), 0xcc);
+    }
+    header.len = (size_of::<ImageHeader>() + code.len()) as u32;
+    // SAFETY: a struct of numbers.
+    let bytes = unsafe {
+        core::slice::from_raw_parts((&raw const header).cast::<u8>(), size_of::<ImageHeader>())
+    };
+    [bytes, &code].concat()
+}
+
+/// Posts as the command does, and lets this thread take it up. `Err`: why it was refused.
+fn post(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Result<(), String> {
+    let mailbox = &lockwright_programs;
+    // SAFETY: the only poster, by `alone`.
+    unsafe {
+        let room: *mut u8 = mailbox.room.0.get().cast();
+        room.copy_from_nonoverlapping(code.as_ptr(), code.len());
+        let at = room.add(code.len().next_multiple_of(8));
+        at.copy_from_nonoverlapping(pieces.as_ptr(), pieces.len());
+    }
+    mailbox.what.store(what, Relaxed);
+    mailbox.slot.store(slot, Relaxed);
+    mailbox.code_len.store(code.len() as u32, Relaxed);
+    mailbox.pieces_len.store(pieces.len() as u32, Relaxed);
+    let post = (mailbox.state.load(Relaxed) & !STATE).wrapping_add(POST);
+    mailbox.state.store(post | POSTED, Relaxed); // this thread takes it up
+    look();
+    let state = mailbox.state.load(Relaxed);
+    assert_eq!(state & !STATE, post);
+    if state & STATE == DONE {
+        return Ok(());
+    }
+    assert_eq!(state & STATE, REFUSED);
+    let len = mailbox.text_len.load(Relaxed) as usize;
+    // SAFETY: nothing is posted.
+    let text = unsafe { &(&*mailbox.text.get())[..len] };
+    Err(String::from_utf8(text.to_vec()).unwrap())
+}
+
+fn load_it(slot: u32, hooks: &[(Hook, Vec<u8>)]) -> Result<(), String> {
+    lockwright_programs.budget_ns.store(1_000_000_000, Relaxed);
+    post(LOAD, slot, &image(hooks, 0, 0), &[])
+}
+
+fn unload_it(slot: u32) {
+    post(UNLOAD, slot, &[], &[]).unwrap();
+}
+
+fn ask_it(slot: u32, hook: Hook) -> u64 {
+    Native::ask(slot, hook, &Context::default())
+}
+
+#[test]
+fn a_policy_comes_answers_changes_and_goes() {
+    let _alone = alone();
+    assert_eq!((Native::hooks(3), ask_it(3, Hook::CmpNode)), (0, 0));
+    load_it(3, &[(Hook::CmpNode, says(1)), (Hook::SkipShuffle, says(5))]).unwrap();
+    assert_eq!(Native::hooks(3), Hook::CmpNode.bit() | Hook::SkipShuffle.bit());
+    let answers =
+        |slot| [Hook::CmpNode, Hook::SkipShuffle, Hook::RwBias].map(|hook| ask_it(slot, hook));
+    assert_eq!((answers(3), answers(2)), ([1, 5, 0], [0; 3]));
+    let info = &lockwright_programs.slots[3];
+    assert_eq!(info.state.load(Relaxed) % POST, LOADED);
+    assert_eq!(
+        (info.version.load(Relaxed), info.name[0].load(Relaxed)),
+        (7, u64::from(u32::from_le_bytes(*b"test")))
+    );
+    load_it(3, &[(Hook::RwBias, says(2))]).unwrap();
+    assert_eq!((answers(3), Native::hooks(3)), ([0, 0, 2], Hook::RwBias.bit()));
+    unload_it(3);
+    assert_eq!((answers(3), Native::hooks(3)), ([0; 3], 0));
+    assert_eq!(info.state.load(Relaxed) % POST, FREE);
+    assert_eq!(lockwright_programs.retired.load(Relaxed), 0);
+}
+
+#[test]
+fn what_is_not_a_policy_is_refused_and_leaves_nothing() {
+    let _alone = alone();
+    let good = image(&[(Hook::CmpNode, says(1))], 0, 0);
+    let with = |at: usize, byte: u8| {
+        let mut bad = good.clone();
+        bad[at] = byte;
+        bad
+    };
+    let before = mappings();
+    for (slot, code, pieces, why) in [
+        (0, good.clone(), vec![], "it knows no such request"),
+        (16, good.clone(), vec![], "it knows no such request"),
+        (1, good[..40].to_vec(), vec![], "the policy is too large"),
+        (1, with(0, b'x'), vec![], "it runs with another version of lockwright than the command"),
+        (1, with(8, 183), vec![], "the policy was compiled for another kind of processor"),
+        (1, with(25, 0xff), vec![], "the policy is damaged"),
+        (1, good.clone(), vec![0; 8], ""),
+        (
+            1,
+            good.clone(),
+            vec![1, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0],
+            "the policy is damaged",
+        ),
+        (1, image(&[(Hook::CmpNode, says(1))], 256, 1), vec![], "the policy is damaged"),
+        (
+            1,
+            image(&[(Hook::CmpNode, says(1))], LARGEST_DATA + 1, 1),
+            vec![],
+            "the policy's maps are too large",
+        ),
+    ] {
+        let answer = post(LOAD, slot, &code, &pieces);
+        assert_eq!(answer.err().unwrap_or_default(), why);
+    }
+    unload_it(1);
+    assert_eq!(mappings(), before);
+}
+
+/// How many pieces of memory without a file are executable.
+fn mappings() -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines()
+        .filter(|line| line.contains(" r-xp 00000000 00:00 0") && !line.contains("["))
+        .count()
+}
+
+#[test]
+fn maps_are_filled_and_hooks_reach_them() {
+    let _alone = alone();
+    let spec = MapSpec { kind: MapKind::Array, key_size: 4, value_size: 8, max_entries: 1 };
+    let specs = [spec];
+    let layout = Layout::new(&specs, 1).unwrap();
+    let mut data = vec![0; layout.size()];
+    layout.write(&mut data);
+    data[128..136].copy_from_slice(&42_u64.to_le_bytes());
+    let mut pieces = Vec::new();
+    for (at, len) in [(0_u32, 128_u32), (128, 5)] {
+        pieces.extend([at.to_le_bytes(), len.to_le_bytes()].concat());
+        pieces.extend(&data[at as usize..(at + len) as usize]);
+        pieces.resize(pieces.len().next_multiple_of(8), 0);
+    }
+    lockwright_programs.budget_ns.store(1_000_000_000, Relaxed);
+    post(LOAD, 4, &image(&[(Hook::CmpNode, reads(128))], data.len(), 1), &pieces).unwrap();
+    assert_eq!(ask_it(4, Hook::CmpNode), 42);
+    assert_eq!(mappings(), 1, "the code, and not the maps");
+    unload_it(4);
+    assert_eq!(mappings(), 0);
+}
+
+#[test]
+fn a_hook_under_a_hook_is_not_asked() {
+    let _alone = alone();
+    load_it(2, &[(Hook::CmpNode, says(1))]).unwrap();
+    assert_eq!(ask_it(2, Hook::CmpNode), 1);
+    let cell = cells::own().unwrap();
+    cell.inside.store(cells::INSIDE | 30, Relaxed);
+    assert_eq!(ask_it(2, Hook::CmpNode), 0);
+    cell.inside.store(0, Relaxed);
+    assert_eq!(ask_it(2, Hook::CmpNode), 1);
+    assert_eq!(lockwright_programs.slots[2].unasked.load(Relaxed), 1);
+    unload_it(2);
+}
+
+#[test]
+fn a_policy_stays_mapped_while_a_thread_is_in_it() {
+    let _alone = alone();
+    load_it(5, &[(Hook::CmpNode, says(1))]).unwrap();
+    // SAFETY: loaded above.
+    let mark = unsafe { (*entries::current(5)).mark() };
+    let (send, receive) = std::sync::mpsc::channel::<()>();
+    let (said, heard) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        cells::own().unwrap().inside.store(mark, Relaxed);
+        said.send(()).unwrap();
+        let _ = receive.recv();
+        cells::own().unwrap().inside.store(0, Relaxed); // joined
+    });
+    heard.recv().unwrap();
+    unload_it(5);
+    assert_eq!((mappings(), lockwright_programs.retired.load(Relaxed)), (1, 1));
+    assert_eq!(ask_it(5, Hook::CmpNode), 0);
+    drop(send);
+    thread.join().unwrap();
+    unload_it(5);
+    assert_eq!((mappings(), lockwright_programs.retired.load(Relaxed)), (0, 0));
+}
+
+#[test]
+fn a_slow_policy_is_taken_off_and_may_come_again() {
+    let _alone = alone();
+    lockwright_programs.budget_ns.store(1000, Relaxed);
+    let slow = image(&[(Hook::SkipShuffle, takes(300_000)), (Hook::CmpNode, says(1))], 0, 0);
+    post(LOAD, 6, &slow, &[]).unwrap();
+    let info = &lockwright_programs.slots[6];
+    let end = Instant::now() + Duration::from_secs(60);
+    while info.state.load(Relaxed) % POST == LOADED {
+        assert!(Instant::now() < end);
+        ask_it(6, Hook::SkipShuffle);
+        ask_it(6, Hook::CmpNode);
+    }
+    assert_eq!(info.state.load(Relaxed) % POST, TOO_SLOW);
+    assert_eq!(info.slow_hook.load(Relaxed), Hook::SkipShuffle as u32);
+    assert!(info.slow_ns.load(Relaxed) > 1000);
+    assert_eq!((Native::hooks(6), ask_it(6, Hook::CmpNode)), (0, 0));
+    load_it(6, &[(Hook::CmpNode, says(1))]).unwrap();
+    assert_eq!(ask_it(6, Hook::CmpNode), 1);
+    unload_it(6);
+    assert_eq!(mappings(), 0);
+}
+
+#[test]
+fn threads_ask_while_policies_come_and_go() {
+    let _alone = alone();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let mut sum = 0;
+                    while !is_over.load(Relaxed) {
+                        let answer = ask_it(7, Hook::CmpNode);
+                        assert!(answer <= 2);
+                        sum += answer;
+                        ask_it(7, Hook::LockAcquired);
+                        ask_it(7, Hook::LockRelease);
+                    }
+                    sum
+                })
+            })
+            .collect();
+        for turn in 0..1000 {
+            let hooks = [Hook::CmpNode, Hook::LockAcquired, Hook::LockRelease];
+            let answer = if turn % 3 == 0 { takes(1000) } else { says(2) };
+            let loaded = load_it(7, &hooks.map(|hook| (hook, answer.clone())));
+            // Threads that lost their CPU in a hook may keep some.
+            assert!(loaded.is_ok() || loaded.unwrap_err().starts_with("threads may still be in"));
+            if turn % 2 == 0 {
+                unload_it(7);
+            }
+        }
+        // Whoever is slow gets an answer, too.
+        load_it(7, &[(Hook::CmpNode, says(1))]).unwrap();
+        while lockwright_programs.slots[7].asked[0].load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        is_over.store(true, Relaxed);
+        assert!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>() > 0);
+    });
+    unload_it(7);
+    assert_eq!((mappings(), lockwright_programs.retired.load(Relaxed)), (0, 0));
+}
+
+#[test]
+fn a_child_keeps_the_policy_and_waits_for_nobody() {
+    let _alone = alone();
+    load_it(8, &[(Hook::CmpNode, says(1))]).unwrap();
+    // SAFETY: loaded above.
+    let mark = unsafe { (*entries::current(8)).mark() };
+    let (send, receive) = std::sync::mpsc::channel::<()>();
+    let (said, heard) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        cells::own().unwrap().inside.store(mark, Relaxed);
+        said.send(()).unwrap();
+        let _ = receive.recv();
+    });
+    heard.recv().unwrap();
+    BUSY.store(true, Relaxed); // as if another thread were loading something
+    // SAFETY: the child makes system calls, asks and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        in_child();
+        let answer = ask_it(8, Hook::CmpNode);
+        let mine = cells::of(thread::id()).is_some();
+        unload_it(8);
+        let left = lockwright_programs.retired.load(Relaxed);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if (answer, mine, left) == (1, true, 0) { 7 } else { 1 }) }
+    }
+    BUSY.store(false, Relaxed);
+    let mut status = 0;
+    // SAFETY: our child.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
+    drop(send);
+    thread.join().unwrap();
+    unload_it(8);
+}
+
+#[test]
+fn a_thread_is_described_with_its_tag_and_the_locks_that_it_holds() {
+    let _alone = alone();
+    load_it(9, &[(Hook::LockAcquired, says(0)), (Hook::LockRelease, says(0))]).unwrap();
+    let about = |node: &Node| (node.tag, node.held_locks);
+    let node = Native::describe();
+    assert_eq!((node.tid, about(&node)), (thread::id(), (0, 0)));
+    assert!(tag(5));
+    for (hook, held) in [(Hook::LockAcquired, 1), (Hook::LockAcquired, 2), (Hook::LockRelease, 1)] {
+        ask_it(9, hook);
+        assert_eq!(about(&Native::describe()), (5, held));
+    }
+    // Nobody knows what it holds once policies have changed.
+    load_it(10, &[]).unwrap();
+    ask_it(9, Hook::LockAcquired);
+    assert_eq!(about(&Native::describe()), (5, 1));
+    ask_it(9, Hook::LockRelease);
+    assert!(tag(0));
+    assert_eq!(about(&Native::describe()), (0, 0));
+    for _ in 0..32 {
+        ask_it(9, Hook::LockAcquired);
+        std::thread::sleep(Duration::from_micros(100));
+        ask_it(9, Hook::LockRelease);
+    }
+    // Some of the 32 sections are measured.
+    assert!(Native::describe().cs_total_ns >= 100_000, "{}", format!("{:?}", Native::describe()));
+    unload_it(9);
+    unload_it(10);
+}
+
+#[test]
+fn a_holder_that_gets_a_priority_gives_it_back() {
+    let _alone = alone();
+    load_it(11, &[]).unwrap();
+    let nice = || 20 - unsafe_priority();
+    let own = nice();
+    let holder = thread::id();
+    cells::own().unwrap().prio.store(-own, Relaxed);
+    let (may, end) = std::thread::spawn(move || {
+        let cell = cells::own().unwrap();
+        cell.prio.store(-own + 1, Relaxed); // as if it were more urgent
+        boost::boost(holder);
+        let word = cells::of(holder).unwrap().boost.load(Relaxed);
+        (lockwright_programs.boosted.load(Relaxed), word)
+    })
+    .join()
+    .unwrap();
+    // Whether the kernel allows that depends on who runs this test. Either way nothing stays.
+    assert_eq!(may == 1, end != 0);
+    boost::unboost();
+    assert_eq!((nice(), lockwright_programs.boosted.load(Relaxed)), (own, 0));
+    assert_eq!(cells::own().unwrap().boost.load(Relaxed), 0);
+    unload_it(11);
+}
+
+fn unsafe_priority() -> i32 {
+    // SAFETY: a number.
+    unsafe { lockwright_native::system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as i32 }
+}
