@@ -7,7 +7,7 @@
 //! Where a policy ends, the next one begins; nothing else changes in its code. The whole is verified as any other policy, so a mistake here
 //! can't harm anybody.
 
-use crate::object::{HookCode, Insn, Line, NamedMap, Object};
+use crate::object::{HookCode, Insn, NamedMap, Object, SourceLine};
 use crate::op::{Constant, FRAME, Op, STACK, decode};
 use lockwright_platform::hooks::Hook;
 
@@ -82,7 +82,7 @@ fn relocated(insns: &[Insn], base: usize) -> Vec<Insn> {
 /// One hook of all policies that have it.
 fn chained(
     hook: Hook,
-    mut blocks: Vec<(Vec<Insn>, Vec<Line>)>,
+    mut blocks: Vec<(Vec<Insn>, Vec<SourceLine>)>,
 ) -> Result<Option<HookCode>, CantCompose> {
     if blocks.len() < 2 {
         return Ok(blocks.pop().map(|(insns, lines)| HookCode { hook, insns, lines }));
@@ -97,7 +97,7 @@ fn chained(
     let count = blocks.len();
     for (number, (block, known)) in blocks.into_iter().enumerate() {
         let begin = insns.len();
-        lines.extend(known.into_iter().map(|line| Line { insn: begin + line.insn, ..line }));
+        lines.extend(known.into_iter().map(|line| SourceLine { insn: begin + line.insn, ..line }));
         let end = begin + block.len();
         let mut at = 0;
         while at < block.len() {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn answers(hook: Hook, value: i32) -> HookCode {
-        let line = Line { insn: 0, file: "a.c".into(), number: 7, text: "return 1;".into() };
+        let line = SourceLine { insn: 0, file: "a.c".into(), number: 7, text: "return 1;".into() };
         HookCode { hook, insns: vec![insn(0xb7, 0, 0, value), EXIT], lines: vec![line] }
     }
 

@@ -1,7 +1,7 @@
 //! Lock policies in eBPF: from an object file to code that a lock may call.
 //!
 //! ```text
-//!   object.rs   ELF and BTF (aya-obj) ─► Object: hooks as instructions, maps, source lines
+//!   object.rs   ELF and BTF ─► Object: hooks as instructions, maps, source lines
 //!   compose.rs  several Objects as one
 //!   op.rs       instructions, decoded: what the next three agree on
 //!   verify      Object ─► Verified, or complaints that name line, register, range, and what would mend it
@@ -21,6 +21,7 @@ pub mod op;
 pub mod shipped;
 #[cfg(test)]
 mod testing;
+pub mod verify;
 mod world;
 
 /// `lockwright_policy.h`, which policies in C include.
