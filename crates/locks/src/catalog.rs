@@ -84,6 +84,7 @@ catalog! {
         PB10: front::pb10::Lock = front::pb10::ENTRY;
         MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
         CAL: front::cal::Lock = front::cal::ENTRY;
+        PROGRAMMED: front::programmed::Lock = front::programmed::ENTRY;
         MUTEXEE: front::mutexee::Lock = front::mutexee::ENTRY;
     }
     whole {

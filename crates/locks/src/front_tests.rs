@@ -28,7 +28,17 @@ impl Memory {
 
     fn parts(&self) -> Parts<'_, Threads> {
         let Self { word, side, mood, tail } = self;
-        Parts { word, side, mood, by: core::ptr::null(), thread: 0, site: 0, tail, owner: None }
+        Parts {
+            word,
+            side,
+            mood,
+            by: core::ptr::null(),
+            thread: 0,
+            kind: 0,
+            site: 0,
+            tail,
+            owner: None,
+        }
     }
 }
 
@@ -145,7 +155,7 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
     let memory = Memory::new(CHAINED, 0);
     let owner = <<Threads as Platform>::Word as Word>::new(SOMEBODY);
     let parts = || Parts { owner: Some(&owner), ..memory.parts() };
-    let node = Waiter::take(&parts(), Note::default());
+    let node = Waiter::take(&parts(), Note::default(), None);
     node.gate.store(GRANTED, Relaxed);
     // SAFETY: it says that it holds the lock, and is nobody else's.
     unsafe { release(parts(), &tuning::<fifo::Lock>(), node) };
@@ -164,7 +174,7 @@ fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
     };
     memory.side.store(side::CROWDED, Relaxed);
     assert!(!dozes(), "nobody is in line");
-    assert!(!join(&memory.parts(), Waiter::take(&memory.parts(), Note::default()), &tuning));
+    assert!(!join(&memory.parts(), Waiter::take(&memory.parts(), Note::default(), None), &tuning));
     assert!(dozes());
     memory.side.store(side::CROWDED | side::BYPASS, Relaxed);
     assert!(dozes());
@@ -181,7 +191,11 @@ fn words_of_one_that_waits_awake(side: u32) -> (Vec<u32>, u32) {
         let memory = Memory::new(WAITED, 0);
         memory.side.store(side, Relaxed);
         let tuning = Tuning { bypass: 2, ..tuning::<mutexee::Lock>() };
-        assert!(!join(&memory.parts(), Waiter::take(&memory.parts(), Note::default()), &tuning));
+        assert!(!join(
+            &memory.parts(),
+            Waiter::take(&memory.parts(), Note::default(), None),
+            &tuning
+        ));
         let view = View::<Threads>::new(memory.parts(), &tuning);
         let taken = torn(at, || view.spin_and_promise(1_000));
         words.push(memory.word.load(Relaxed));
@@ -304,9 +318,11 @@ fn among_short_sections_hardly_anybody_chooses() {
     let memory = Memory::new(HELD, 0);
     let tuning = tuning::<cal::Lock>();
     let view = View::<Threads>::new(memory.parts(), &tuning);
-    let notes = (0..3_200).map(|asked| Note { asked_ns: 64 * asked, ..Note::default() });
+    let note = |asked: u64| Note { asked_ns: 64 * asked, ..Note::default() };
+    let node = |asked| Waiter::take(&memory.parts(), note(asked), None);
+    let nodes: std::vec::Vec<_> = (0..3_200).map(node).collect();
     let choosers =
-        || notes.clone().filter(|note| <cal::Lock as Rule<Threads>>::is_worth(&view, note)).count();
+        || nodes.iter().filter(|node| <cal::Lock as Rule<Threads>>::is_worth(&view, node)).count();
     assert_eq!(choosers(), 3_200, "how long they are isn't known");
     for (ns, expected) in [(100, 100), (10_000, 3_200)] {
         Threads::pause(1); // 0 means that nothing is measured

@@ -12,7 +12,7 @@ pub fn torn_wait<P: Platform>(
     asleep: bool,
     deadline: Option<P::Deadline>,
 ) {
-    let node = Waiter::<P>::take(&parts, Note::default());
+    let node = Waiter::<P>::take(&parts, Note::default(), None);
     let behind = join(&parts, node, tuning);
     let mut holds = false;
     let (word, value) = if behind { (&node.gate, ASLEEP) } else { (parts.word, WAITED) };

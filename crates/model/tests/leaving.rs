@@ -2,7 +2,7 @@
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{Alone, Arrived, By, Note, Rule, Tuning, View};
+use lockwright_locks::front::{Alone, Arrived, By, Note, Rule, Tuning, View, Waiters};
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
@@ -54,8 +54,9 @@ impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
         Arrived::Joins(Note::default())
     }
 
-    fn next(_: &View<'_, P>, waiters: &[Note]) -> usize {
-        waiters.len() - 1
+    fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+        while waiters.look() {}
+        waiters.notes().len() - 1
     }
 }
 

@@ -32,6 +32,7 @@ use crate::platform::{ShownLine, Sim};
 use crate::power::Meters;
 use crate::product::Product;
 use crate::profile::Profile;
+use crate::programs::{Person, Policies};
 use crate::timeline::Timeline;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -86,6 +87,8 @@ pub(crate) struct Engine {
     pub(crate) ran_on: u64,
     /// The locks of its mutexes (product.rs).
     pub(crate) table: Vec<Policy<Product>>,
+    /// The policies that program them.
+    pub(crate) policies: Policies,
     /// Who goes next, in explorations, where time doesn't decide.
     pub(crate) explore: Option<Box<Explorer>>,
 }
@@ -144,6 +147,7 @@ impl Engine {
             meters: Meters::new(profile, &cpus),
             arena: Vec::new(),
             table: Vec::new(),
+            policies: Policies::default(),
             handled: 0,
             ran_on: 0,
             explore: None,
@@ -216,6 +220,7 @@ impl Engine {
             asks: None,
             word: 0,
             window_ns: 0,
+            person: Person::default(),
             site: 0,
             held: Box::default(),
             on_its_own: false,

@@ -24,6 +24,7 @@ pub(crate) use world::RunWorld;
 use crate::check::Violation;
 use crate::engine::{Ps, advance, engine, fail, on_its_own, ps};
 use crate::platform::Sim;
+use crate::programs::Person;
 use crate::timeline::Activity;
 use crate::watched::Watched;
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
@@ -315,7 +316,7 @@ impl Me {
         self.window.set(feedback.map_or(0, |feedback| feedback.window_ns));
         let counted_from = self.begins();
         let start = Sim::now();
-        body();
+        self.in_epoch(slo_ns, body);
         let latency = Sim::now() - start;
         let next = match feedback {
             Some(feedback) => feedback.after(latency, slo_ns, percentile),
@@ -331,9 +332,38 @@ impl Me {
     pub fn operation_within(&self, window_ns: u32, slo_ns: Option<u64>, body: impl FnOnce()) {
         let outer = self.window.replace(window_ns.min(WINDOW_MAX_NS));
         let start = self.begins();
-        body();
+        self.in_epoch(slo_ns.unwrap_or(0), body);
         self.window.set(outer);
         self.count_since(start, slo_ns);
+    }
+
+    /// Runs `body`; meanwhile policies see that the thread is in an epoch with this SLO.
+    fn in_epoch(&self, slo_ns: u64, body: impl FnOnce()) {
+        let before = self.person(|person| {
+            let before = *person;
+            (person.slo_ns, person.in_epoch) = (slo_ns, true);
+            before
+        });
+        body();
+        self.person(|person| {
+            (person.slo_ns, person.in_epoch) = (before.slo_ns, before.in_epoch);
+        });
+    }
+
+    /// Tags the thread: policies see that.
+    pub fn tag(&self, tag: u64) {
+        self.person(|person| person.tag = tag);
+    }
+
+    /// Gives the thread a priority, which only policies see: nice 1 to 19 is -1 to -19, real-time is above 0.
+    pub fn prio(&self, prio: i32) {
+        self.person(|person| person.prio = prio);
+    }
+
+    fn person<R>(&self, change: impl FnOnce(&mut Person) -> R) -> R {
+        let e = engine();
+        let me = e.me();
+        change(&mut e.threads[me as usize].person)
     }
 
     /// An operation begins, now.

@@ -3,6 +3,7 @@
 use crate::engine::Tid;
 use crate::platform::Sim;
 use crate::product;
+use crate::programs::{Policies, SLOTS, SlotPolicy};
 use crate::readers::{self, SharedSections};
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{visit_all, visit_front};
@@ -12,6 +13,7 @@ use lockwright_locks::rw;
 use lockwright_locks::spec::Spec;
 use lockwright_platform::{Platform, RawLock, TryLock};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Which lock, with which options: `NAME[:key=value,...]`.
@@ -20,6 +22,7 @@ pub struct LockSpec {
     text: String,
     entry: Option<&'static Entry>,
     options: Vec<(&'static OptionSpec, u32)>,
+    programs: BTreeMap<u32, SlotPolicy>,
 }
 
 /// Why a text names no lock.
@@ -29,7 +32,12 @@ pub struct LockError(String);
 
 impl From<Spec<'_>> for LockSpec {
     fn from(spec: Spec<'_>) -> Self {
-        Self { text: spec.text.to_owned(), entry: spec.entry, options: spec.options().collect() }
+        Self {
+            text: spec.text.to_owned(),
+            entry: spec.entry,
+            options: spec.options().collect(),
+            programs: BTreeMap::new(),
+        }
     }
 }
 
@@ -42,7 +50,29 @@ impl LockSpec {
     /// A lock from outside the catalogue, with its options' defaults.
     #[cfg(test)]
     pub(crate) fn of(entry: &'static Entry) -> Self {
-        Self { text: entry.id.to_owned(), entry: Some(entry), options: Vec::new() }
+        let text = entry.id.to_owned();
+        Self { text, entry: Some(entry), options: Vec::new(), programs: BTreeMap::new() }
+    }
+
+    /// The same lock on a machine that has this policy in the slot. The lock asks it if it is `programmed:slot=SLOT`.
+    ///
+    /// # Panics
+    /// The slot is not one of 1 to 15.
+    #[must_use]
+    pub fn programmed(mut self, slot: u32, program: SlotPolicy) -> Self {
+        assert!((1..SLOTS as u32).contains(&slot), "no slot {slot}, only 1 to {}", SLOTS - 1);
+        self.programs.insert(slot, program);
+        self
+    }
+
+    /// The policies of its machine, by slot.
+    pub fn programs(&self) -> impl Iterator<Item = (u32, &SlotPolicy)> {
+        self.programs.iter().map(|(slot, program)| (*slot, program))
+    }
+
+    /// New instances of them.
+    pub(crate) fn policies(&self) -> Policies {
+        Policies::of(self.programs())
     }
 
     /// As it was written.
@@ -80,7 +110,8 @@ impl LockSpec {
         let others = self.options.iter().filter(|(known, _)| known.key != key);
         let mut options: Vec<_> = others.map(|(known, v)| format!("{}={v}", known.key)).collect();
         options.push(format!("{key}={value}"));
-        Self::parse(&format!("{name}:{}", options.join(",")))
+        let with = Self::parse(&format!("{name}:{}", options.join(",")))?;
+        Ok(Self { programs: self.programs.clone(), ..with })
     }
 
     /// The longest time, ns, for which a thread on a slower core lets others go first outside epochs; `None`: it

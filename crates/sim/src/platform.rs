@@ -7,7 +7,9 @@ use crate::engine::{Engine, Ps, advance, current, engine, inside, ps};
 use crate::futex;
 use crate::lines::{Access, Change, fetch, reach, spin, writes};
 use crate::profile::ClassProfile;
+use crate::programs;
 use crate::timeline::Activity;
+use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
     Class, FULL_SPEED, Memo, Ordering, Place, Platform, Ptr, Stage, Woken, Word,
 };
@@ -358,6 +360,18 @@ impl Platform for Sim {
 
     fn cpus() -> u32 {
         current().map_or(1, |e| u32::try_from(e.cpus.len()).unwrap_or(u32::MAX))
+    }
+
+    fn hooks(policy: u32) -> u32 {
+        programs::hooks(policy)
+    }
+
+    fn ask(policy: u32, hook: Hook, context: &Context) -> u64 {
+        programs::ask(policy, hook, context)
+    }
+
+    fn describe() -> Node {
+        programs::describe()
     }
 
     fn reached(stage: Stage) {

@@ -59,8 +59,10 @@ impl Run {
     pub fn identity(&self) -> String {
         let Self { lock, params, threads, placement, seed, warmup_ns, duration_ns, .. } = self;
         let (machine, workload, samples) = (&self.profile.name, self.workload.id, self.samples);
+        let programs: String =
+            lock.programs().map(|(slot, program)| format!(" {slot}={}", program.name())).collect();
         format!(
-            "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}",
+            "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}{programs}",
             lock.name()
         )
     }
@@ -112,6 +114,7 @@ impl Run {
     pub fn outcome(&self) -> Outcome {
         let (from, end) = (time(self.warmup_ns), time(self.warmup_ns + self.duration_ns));
         let mut engine = Engine::new(&self.profile, self.seed);
+        engine.policies = self.lock.policies();
         engine.grace = time(GRACE_NS);
         engine.limit = end + engine.grace;
         engine.meters.measured = (from, end);

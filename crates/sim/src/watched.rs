@@ -47,7 +47,7 @@ impl Promised {
                 Promise::Bypass | Promise::ArrivalOrBypass => spec.bypass::<P>(),
                 Promise::Arrival | Promise::Nothing => None,
             },
-            reorders: spec.window_ns().is_some(),
+            reorders: spec.window_ns().is_some() || spec.programs().next().is_some(),
         }
     }
 }

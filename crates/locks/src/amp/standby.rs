@@ -54,25 +54,26 @@ pub enum Waiting {
     Asleep,
 }
 
-/// How many looks in a row must find a lock free before a thread of this class asks for it: one more for each class.
+/// How many looks in a row must find a lock free before a thread of this class asks for it: one more for each class. Big cores
+/// ask at once.
 pub(crate) fn confirmed(class: Class) -> u8 {
-    class.0.min(3) + 1
+    if class.is_big() { 0 } else { class.0.min(3) + 1 }
 }
 
-/// One look that finds the lock free is enough.
-pub(crate) fn at_once(_: Class) -> u8 {
-    1
+/// One look that finds the lock free is enough. Big cores ask at once.
+pub(crate) fn at_once(class: Class) -> u8 {
+    if class.is_big() { 0 } else { 1 }
 }
 
 /// Waits until `ask` says that the lock is ours, for at most `window_ns` (and never longer than
 /// [`WINDOW_MAX_NS`]); returns whether it did.
 ///
-/// `is_free` looks. `ask` is called when `looks_for` looks in a row have found the lock free. It may fail; then we stand by
-/// again. `is_crowded` says whether waiters and holder outnumber the CPUs; only [`Waiting::Auto`] asks.
+/// `is_free` looks. `ask` is called when `looks_for` looks in a row have found the lock free; 0: no thread of this class stands
+/// by. It may fail; then we stand by again. `is_crowded` says whether waiters and holder outnumber the CPUs; only [`Waiting::Auto`] asks.
 pub(crate) fn stand_by<P: Platform>(
     window_ns: u32,
     waiting: Waiting,
-    looks_for: fn(Class) -> u8,
+    looks_for: impl Fn(Class) -> u8,
     is_free: impl Fn() -> bool,
     is_crowded: impl Fn() -> bool,
     mut ask: impl FnMut() -> bool,
@@ -85,8 +86,9 @@ pub(crate) fn stand_by<P: Platform>(
     let mut waited = 0;
     while waited < window {
         let class = P::place().class;
-        if class.is_big() {
-            return false; // moved to a big core while it waited
+        let looks = looks_for(class);
+        if looks == 0 {
+            return false; // moved to a faster core while it waited
         }
         let left = u32::try_from(window - waited).unwrap_or(WINDOW_MAX_NS);
         let asleep = match waiting {
@@ -118,7 +120,7 @@ pub(crate) fn stand_by<P: Platform>(
             continue;
         }
         seen_free += 1;
-        if seen_free >= looks_for(class) {
+        if seen_free >= looks {
             if ask() {
                 return true;
             }

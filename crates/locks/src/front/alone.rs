@@ -34,7 +34,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     pub fn parts(&self) -> Parts<'_, P> {
         let Self { word, side, mood, tail, .. } = self;
         let (by, site) = (core::ptr::null(), P::site());
-        Parts { word, side, mood, by, thread: 0, site, tail, owner: None }
+        Parts { word, side, mood, by, thread: 0, kind: 0, site, tail, owner: None }
     }
 
     /// The same, for a caller that unlocks with this node.

@@ -24,7 +24,7 @@
 use super::{Arrived, Rule, Taken, Tuning, View, Window, barging, fifo, tuning};
 use crate::amp::standby::{self, confirmed};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::Platform;
+use lockwright_platform::{Class, Platform};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -70,19 +70,32 @@ pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     if lock.tuning.window_ns == 0 || P::place().class.is_big() {
         return None;
     }
+    stand_by_for(lock, lock.tuning.window_ns, confirmed)
+}
+
+/// Lets others go first for `window_ns`. `looks_for`: see [`standby::stand_by`].
+pub(super) fn stand_by_for<P: Platform>(
+    lock: &View<'_, P>,
+    window_ns: u32,
+    looks_for: impl Fn(Class) -> u8,
+) -> Option<Taken> {
     // This clears a line from before a fork, which belongs to nobody: a free lock must not look as if it were in use.
     lock.is_line_empty();
-    lock.take_if_free().or_else(|| reorder(lock))
+    lock.take_if_free().or_else(|| reorder(lock, window_ns, looks_for))
 }
 
 /// Stands by, counted as waiting beside the line.
-fn reorder<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+fn reorder<P: Platform>(
+    lock: &View<'_, P>,
+    window_ns: u32,
+    looks_for: impl Fn(Class) -> u8,
+) -> Option<Taken> {
     let counted = lock.count_in(u32::MAX);
     let mut taken = None;
     standby::stand_by::<P>(
-        lock.tuning.window_ns,
+        window_ns,
         lock.tuning.waiting,
-        confirmed,
+        looks_for,
         || lock.is_free(),
         // The threads that stand by, this one included, and the holder.
         || lock.is_crowded() || lock.beside() + 1 > lock.tuning.cpus,
@@ -116,6 +129,7 @@ mod tests {
             mood: &mood,
             by: core::ptr::null(),
             thread: 0,
+            kind: 0,
             site: 0,
             tail: &tail,
             owner: None,

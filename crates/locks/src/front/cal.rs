@@ -24,7 +24,7 @@
 //! 1. A waiter is passed over at most `bypass` times, and then it is next.
 //! 2. Between two headships at most `bypass` arrivals overtake the head, and none unless the line is crowded.
 
-use super::{Arrived, Note, Rule, Tuning, View, fifo, tuning};
+use super::{Arrived, Note, Rule, Tuning, View, Waiter, Waiters, fifo, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::{Class, FULL_SPEED, Platform};
 
@@ -73,8 +73,6 @@ pub struct Lock;
 impl<P: Platform> Rule<P> for Lock {
     const AHEAD: usize = WINDOW;
 
-    const MEASURES: bool = true;
-
     fn grants(_: &Tuning) -> bool {
         true
     }
@@ -87,18 +85,24 @@ impl<P: Platform> Rule<P> for Lock {
         match <fifo::Lock as Rule<P>>::arrive(lock) {
             Arrived::Joins(_) => {
                 let class = P::place().class;
-                Arrived::Joins(Note { class, asked_ns: P::now(), own: lock.usual_hold_ns(class) })
+                let (asked_ns, own) = (P::now(), lock.usual_hold_ns(class));
+                Arrived::Joins(Note { class, asked_ns, own, ..Note::default() })
             }
             took => took,
         }
+    }
+
+    fn measures(_: &View<'_, P>) -> bool {
+        true
     }
 
     fn release(lock: &View<'_, P>) {
         lock.end_of_hold();
     }
 
-    fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
-        lock.usual_hold_ns(Class::BIG) >= WORTH_NS || (note.asked_ns / 64).is_multiple_of(TRY_EACH)
+    fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+        lock.usual_hold_ns(Class::BIG) >= WORTH_NS
+            || (node.note.asked_ns / 64).is_multiple_of(TRY_EACH)
     }
 
     /// The first of each class will do.
@@ -109,8 +113,9 @@ impl<P: Platform> Rule<P> for Lock {
         seen.count_ones() as usize >= CLASSES - usize::from(!is_there)
     }
 
-    fn next(_: &View<'_, P>, waiters: &[Note]) -> usize {
-        next(P::now(), waiters)
+    fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+        while !<Self as Rule<P>>::is_enough(waiters.notes()) && waiters.look() {}
+        next(P::now(), waiters.notes())
     }
 }
 
@@ -157,7 +162,7 @@ mod tests {
     use lockwright_platform::Class;
 
     fn note(class: u8, asked_ns: u64, own: u32) -> Note {
-        Note { class: Class(class), asked_ns, own }
+        Note { class: Class(class), asked_ns, own, ..Note::default() }
     }
 
     #[test]

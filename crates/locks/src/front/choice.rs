@@ -14,11 +14,12 @@
 //! them ([`Waiter::pass_the_choice`]), or has the lock. A thread that has let another choose changes nothing any more.
 
 use super::line::LOOK_NS;
-use super::waiter::{BEHIND, CHOOSING, OPEN, WAITING, Waiter, state};
-use super::{Note, Rule, View};
+use super::waiter::{BEHIND, CHOOSING, GRANTED, OPEN, WAITING, Waiter, state};
+use super::{Note, Rule, View, description};
+use core::iter;
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Platform, Word, hooks};
 
 /// The most waiters that a choice looks at, including the next in line.
 const CHOICE: usize = 16;
@@ -41,9 +42,9 @@ pub(super) struct Chooser {
 
 impl Chooser {
     /// It stays awake for `left` ns. None: the rule does not choose.
-    pub(super) fn of<P: Platform, R: Rule<P>>(left: u32) -> Option<Self> {
+    pub(super) fn of<P: Platform, R: Rule<P>>(lock: &View<'_, P>, left: u32) -> Option<Self> {
         let mut new = Self { chose: 0, end: 0, due: 0 };
-        (R::AHEAD > 0).then(|| new.begin::<P>(left)).map(|()| new)
+        chooses::<P, R>(lock).then(|| new.begin::<P>(left)).map(|()| new)
     }
 
     /// It stays awake for `left` ns from now on.
@@ -62,7 +63,7 @@ impl Chooser {
             return LOOK_NS;
         }
         let may = if node.is_first() { CHOOSERS } else { node.may_choose() };
-        if may > 0 && self.chose == 0 && !R::is_worth(lock, &node.note) {
+        if may > 0 && self.chose == 0 && !R::is_worth(lock, node) {
             self.chose = CHOOSERS; // it doesn't let others choose either
             return LOOK_NS;
         }
@@ -76,14 +77,26 @@ impl Chooser {
     }
 
     /// How long it stays awake now, ns; and is a look at the mutex due?
-    pub(super) fn left<P: Platform>(&mut self) -> (u32, bool) {
+    pub(super) fn left<P: Platform>(
+        &mut self,
+        lock: &View<'_, P>,
+        node: &Waiter<P>,
+    ) -> (u32, bool) {
         let now = P::now();
+        if lock.own.is_some() {
+            description::beat(node, now);
+        }
         let is_due = now >= self.due;
         if is_due {
             self.due = now + u64::from(LOOK_NS);
         }
         (self.end.saturating_sub(now) as u32, is_due)
     }
+}
+
+/// Does the rule choose who is next at this lock?
+pub(super) fn chooses<P: Platform, R: Rule<P>>(lock: &View<'_, P>) -> bool {
+    R::AHEAD > 0 && R::chooses(lock)
 }
 
 /// The caller is head, or first in line, or second with permission: it chooses who follows it. `false`: it had nothing to choose from.
@@ -114,6 +127,71 @@ pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(
     has_chosen
 }
 
+/// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows two; it gets to know others by
+/// [`look`](Self::look), since each look may move a cache line.
+pub struct Waiters<'a, P: Platform> {
+    chooser: &'a Waiter<P>,
+    nodes: [*mut Waiter<P>; CHOICE],
+    notes: [Note; CHOICE],
+    count: usize,
+    most: usize,
+    /// The one behind those; null: there is no more to see.
+    at: *mut Waiter<P>,
+    bypass: u32,
+}
+
+impl<'a, P: Platform> Waiters<'a, P> {
+    /// The waiters behind the caller, which may choose: at most `most`. None of them is known yet.
+    fn behind(chooser: &'a Waiter<P>, most: usize, bypass: u32) -> Self {
+        let nodes = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
+        // ORDERING: Acquire, pairs with [link].
+        let at = chooser.next(Acquire);
+        let notes = [Note::default(); CHOICE];
+        Self { chooser, nodes, notes, count: 0, most: most.min(CHOICE), at, bypass }
+    }
+
+    /// Gets to know one more. `false`: there is no more to choose from.
+    pub fn look(&mut self) -> bool {
+        if self.at.is_null() || self.count == self.most {
+            return false;
+        }
+        // SAFETY: linked, and behind the caller, which stays; or readable, if the caller has been granted the lock meanwhile.
+        let waiter = unsafe { &*self.at };
+        // ORDERING: Acquire, pairs with [link].
+        let behind = waiter.next(Acquire);
+        if self.count > 0 && behind.is_null() {
+            return false; // somebody may be joining behind the last one, so it stays last
+        }
+        (self.nodes[self.count], self.notes[self.count]) = (self.at, waiter.note);
+        self.count += 1;
+        // Nobody may go past one that has been passed over so often.
+        let is_last = waiter.passed.load(Relaxed) >= self.bypass;
+        self.at = if is_last { core::ptr::null_mut() } else { behind };
+        true
+    }
+
+    /// The notes of those that are known, in order.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes[..self.count]
+    }
+
+    /// The one that chooses.
+    pub(super) fn chooser(&self) -> &'a Waiter<P> {
+        self.chooser
+    }
+
+    /// Has the one that chooses got the lock meanwhile? Then its choice comes too late.
+    pub(super) fn is_late(&self) -> bool {
+        state(self.chooser.gate.load(Relaxed)) == GRANTED // a hint
+    }
+
+    /// What policies learn about the known waiter at this place, at `now`.
+    pub(super) fn describe(&self, place: usize, now: u64) -> hooks::Node {
+        // SAFETY: as in `look`.
+        unsafe { description::seen(self.nodes[place], now) }
+    }
+}
+
 /// The waiters behind one, up to a rule's choice among them.
 struct Choice<P: Platform> {
     waiters: [*mut Waiter<P>; CHOICE],
@@ -123,29 +201,12 @@ struct Choice<P: Platform> {
 impl<P: Platform> Choice<P> {
     /// Lets the rule choose among the waiters behind `node`, which is the caller's, and may choose. None: there are too few.
     fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
-        let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
-        let mut notes = [Note::default(); CHOICE];
-        // ORDERING: Acquire, pairs with [link].
-        let (mut count, mut at) = (0, node.next(Acquire));
-        while count < CHOICE.min(1 + R::AHEAD) && !at.is_null() {
-            // SAFETY: linked, and behind the caller, which stays; or readable, if the caller has been granted the lock meanwhile.
-            let waiter = unsafe { &*at };
-            // ORDERING: Acquire, pairs with [link].
-            let behind = waiter.next(Acquire);
-            if count > 0 && behind.is_null() {
-                break; // somebody may be joining behind the last one, so it stays last
-            }
-            (waiters[count], notes[count]) = (at, waiter.note);
-            count += 1;
-            if waiter.passed.load(Relaxed) >= lock.tuning.bypass || R::is_enough(&notes[..count]) {
-                break; // nobody may go past that one any more; or these are enough
-            }
-            at = behind;
-        }
-        if count < 2 {
+        let mut waiters = Waiters::behind(node, 1 + R::AHEAD, lock.tuning.bypass);
+        if !waiters.look() || R::is_enough(waiters.notes()) || !waiters.look() {
             return None;
         }
-        let chosen = R::next(lock, &notes[..count]);
+        let chosen = R::next(lock, &mut waiters);
+        let Waiters { nodes: waiters, count, .. } = waiters;
         Some(Self { waiters, chosen: if chosen < count { chosen } else { 0 } })
     }
 
@@ -171,6 +232,15 @@ impl<P: Platform> Choice<P> {
             }
             next.set_next(waiters[0]);
             node.set_next(waiters[chosen]);
+            if cfg!(debug_assertions) {
+                // Nobody was lost, nobody came in: the chosen one, those that it passed in their order, and the one behind them.
+                let mut at = node.next(Relaxed);
+                for expected in iter::once(chosen).chain(0..chosen) {
+                    assert_eq!(at, waiters[expected], "a choice lost a waiter");
+                    at = (*at).next(Relaxed);
+                }
+                assert!(core::ptr::eq(at, behind), "a choice lost the rest of the line");
+            }
             let may_sleep = [behind, first, next].map(Waiter::may_sleep).contains(&true);
             if may_sleep {
                 // The sleeper may have told a node that is no longer the one before it. So mark all of them: each then wakes those

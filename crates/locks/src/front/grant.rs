@@ -22,7 +22,7 @@
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::SOMEBODY;
-use super::choice::choose_behind;
+use super::choice::{choose_behind, chooses};
 use super::line::{note_length, successor};
 use super::pace::{Pace, is_sliced, sliced};
 use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
@@ -85,7 +85,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
     }
     note_length(lock);
     // Others may have joined by now. (Behind a node that was granted the lock, the next waiter may make itself head at any moment.)
-    if R::AHEAD > 0 && state(gate) == OPEN && R::is_worth(lock, &node.note) {
+    if chooses::<P, R>(lock) && state(gate) == OPEN && R::is_worth(lock, node) {
         choose_behind::<P, R>(lock, node);
     }
     batch::leave_to_runner(lock);
@@ -147,12 +147,16 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
         }
         // SAFETY: linked behind a node that is in the line, or was, and is readable.
         let waiter = unsafe { &*next };
-        let now = match waiter.turn(ASLEEP, WAITING) {
-            Ok(_) => {
-                P::unpark(&raw const waiter.gate, 1);
-                WAITING
+        let now = if waiter.note.parks {
+            state(waiter.gate.load(Relaxed)) // a hint, like all of this
+        } else {
+            match waiter.turn(ASLEEP, WAITING) {
+                Ok(_) => {
+                    P::unpark(&raw const waiter.gate, 1);
+                    WAITING
+                }
+                Err(gate) => state(gate),
             }
-            Err(gate) => state(gate),
         };
         if now != LEFT {
             next_is_awake = next_is_awake.or(Some([WAITING, CHOOSING].contains(&now)));

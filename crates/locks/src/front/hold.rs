@@ -61,6 +61,11 @@ impl<P: Platform> View<'_, P> {
         .unwrap_or(0)
     }
 
+    /// How long the lock is usually held on the fastest cores, ns; 0: not known.
+    pub(super) fn known_hold_ns(&self) -> u32 {
+        self.usual(ALL)
+    }
+
     /// How long threads on cores of this class usually hold the lock in the caller's section, ns; a guess until it is known.
     pub fn usual_hold_ns(&self, class: Class) -> u32 {
         let known = |site| Some(self.usual(site)).filter(|&ns| ns != 0);

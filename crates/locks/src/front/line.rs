@@ -5,7 +5,7 @@
 //! to pass on the lock itself (grant.rs). Nodes (waiter.rs) lie on nobody's stack, so thread exit needs no clean-up. When the
 //! head sleeps, it sleeps on word 0 itself, where glibc's unlock finds it, too.
 
-use super::choice::{Chooser, choose_and_sit};
+use super::choice::{Chooser, choose_and_sit, chooses};
 use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::leaving::Seat;
 use super::pace::Pace;
@@ -118,7 +118,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     tuning: &Tuning,
     seat: Option<&dyn Seat<P>>,
 ) -> *const Waiter<P> {
-    let mut lock = View { seat, ..View::new(parts, tuning) };
+    let mut lock = View { seat, hooks: R::hooks(tuning), ..View::new(parts, tuning) };
     let may_grant = R::grants(tuning) && !parts.by.is_null() && !lock.is_crowded();
     lock.pace = may_grant.then(Pace::default);
     let mut note = match R::arrive(&lock) {
@@ -128,13 +128,16 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     if note.asked_ns == 0 && tuning.budget_ns != 0 {
         note.asked_ns = P::now();
     }
-    let awake_ns = R::awake_ns(&lock); // now, while the mutex's cache line is ours
+    let described = R::describe(&lock, &mut note);
+    lock.own = described.as_ref();
+    let awake_ns = R::awake_ns(&lock, &note); // now, while the mutex's cache line is ours
     seat.inspect(|seat| seat.joins());
-    let node = Waiter::<P>::take(&parts, note);
+    let node = Waiter::<P>::take(&parts, note, lock.own);
     let behind = join(&parts, node, tuning);
     seat.inspect(|seat| seat.sits(node));
     let (mut gate, mut slept) = (OPEN, false);
     if behind {
+        R::joined(&lock, node);
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
     }
     if state(gate) != GRANTED {
@@ -162,7 +165,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     R::acquired(&lock, &node.note, slept);
     let stays = settle::<P, R>(&lock, node, gate);
     // Will the unlock look at the mutex anyway?
-    if R::MEASURES && (!stays || grants(gate) >= LOOKS_EACH) {
+    if (!stays || grants(gate) >= LOOKS_EACH) && R::measures(&lock) {
         lock.may_measure_hold(P::now(), stays);
     }
     if stays { node } else { core::ptr::null() }
@@ -197,7 +200,7 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
     mut left: u32,
 ) -> (u32, bool) {
     let (mut look, mut slept) = (left.min(LOOK_NS), false);
-    let mut chooser = Chooser::of::<P, R>(left);
+    let mut chooser = Chooser::of::<P, R>(lock, left);
     loop {
         if let Some(chooser) = chooser.as_mut().filter(|_| left > 0) {
             look = chooser.step::<P, R>(lock, node).min(left);
@@ -208,7 +211,8 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
             return (gate, slept);
         }
         let is_due;
-        (left, is_due) = chooser.as_mut().map_or((left - look, true), Chooser::left::<P>);
+        (left, is_due) =
+            chooser.as_mut().map_or((left - look, true), |chooser| chooser.left(lock, node));
         look = left.min(2 * look.max(LOOK_NS / 2));
         if left > 0 {
             // Released by code that knows nothing of us? This is a hint; if so, we compete for the word, as anybody may.
@@ -262,7 +266,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         "only the head competes"
     );
     // While somebody holds the lock, choosing delays nobody. (Behind a chain the next waiter may make itself head at any moment.)
-    let may_choose = R::AHEAD > 0 && R::is_worth(lock, &node.note);
+    let may_choose = chooses::<P, R>(lock) && R::is_worth(lock, node);
     if may_choose && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
         choose_and_sit::<P, R>(lock, node);
     }

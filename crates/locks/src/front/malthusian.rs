@@ -71,7 +71,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     /// Nobody in the passive set stays awake.
-    fn awake_ns(_: &View<'_, P>) -> u32 {
+    fn awake_ns(_: &View<'_, P>, _: &Note) -> u32 {
         0
     }
 

@@ -57,10 +57,12 @@ pub mod asl_pthread;
 pub mod auto;
 pub mod barging;
 mod batch;
+mod before;
 mod beside;
 mod busy;
 pub mod cal;
 mod choice;
+mod description;
 pub mod fifo;
 mod grant;
 mod hold;
@@ -68,9 +70,11 @@ mod leaving;
 mod line;
 pub mod malthusian;
 pub mod mutexee;
+mod note;
 mod pace;
 pub mod pb10;
 mod preset;
+pub mod programmed;
 mod promise;
 mod rounds;
 mod rule;
@@ -80,12 +84,14 @@ mod waiter;
 mod words;
 
 pub use alone::{Alone, By};
+pub use choice::Waiters;
 pub use leaving::{Seat, leave_line};
 pub use line::acquire;
 pub(crate) use line::join;
 pub(crate) use line::{has_passed, is_left, meet_left_behind};
+pub use note::Note;
 pub use preset::{Preset, Tune};
-pub use rule::{Arrived, Note, Rule, Taken, View};
+pub use rule::{Arrived, Rule, Taken, View};
 pub use tuning::{ANY, BYPASS_MAX, SPIN_NS, Tuning, Window};
 #[cfg(test)]
 pub(crate) use waiter::GRANTED;
@@ -124,6 +130,8 @@ pub struct Parts<'a, P: Platform> {
     pub by: *const (),
     /// The calling thread's id, where the mutex has an owner field.
     pub thread: u32,
+    /// The mutex's type, as policies count kinds: 1 recursive, 2 error-checking, otherwise 0.
+    pub kind: u32,
     /// Identifies the critical section that the caller is about to enter: equal numbers mean the same section. 0: not known.
     pub site: u32,
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.

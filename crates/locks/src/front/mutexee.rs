@@ -117,7 +117,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     /// All but the head sleep.
-    fn awake_ns(_: &View<'_, P>) -> u32 {
+    fn awake_ns(_: &View<'_, P>, _: &Note) -> u32 {
         0
     }
 

@@ -1,8 +1,8 @@
 //! Presets: rules of the catalogue with other defaults, under names of their own.
 
-use super::{Arrived, Note, Rule, Tuning, View};
+use super::{Arrived, Note, Rule, Tuning, View, Waiter, Waiters};
 use core::marker::PhantomData;
-use lockwright_platform::Platform;
+use lockwright_platform::{Platform, hooks};
 
 /// A rule with other defaults, so that the catalogue can have several locks with one rule.
 #[derive(Debug)]
@@ -17,18 +17,29 @@ pub trait Tune: 'static {
 impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
     const HOLDS_BACK: bool = R::HOLDS_BACK;
-    const MEASURES: bool = R::MEASURES;
     fn grants(tuning: &Tuning) -> bool {
         R::grants(tuning)
     }
     fn defaults(tuning: Tuning) -> Tuning {
         T::tune(R::defaults(tuning))
     }
+    fn hooks(tuning: &Tuning) -> u32 {
+        R::hooks(tuning)
+    }
     fn arrive(lock: &View<'_, P>) -> Arrived {
         R::arrive(lock)
     }
-    fn awake_ns(lock: &View<'_, P>) -> u32 {
-        R::awake_ns(lock)
+    fn describe(lock: &View<'_, P>, note: &mut Note) -> Option<hooks::Node> {
+        R::describe(lock, note)
+    }
+    fn joined(lock: &View<'_, P>, node: &Waiter<P>) {
+        R::joined(lock, node);
+    }
+    fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
+        R::awake_ns(lock, note)
+    }
+    fn measures(lock: &View<'_, P>) -> bool {
+        R::measures(lock)
     }
     fn hold_back(lock: &View<'_, P>, note: &Note) {
         R::hold_back(lock, note);
@@ -42,13 +53,16 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     fn release(lock: &View<'_, P>) {
         R::release(lock);
     }
-    fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
-        R::is_worth(lock, note)
+    fn chooses(lock: &View<'_, P>) -> bool {
+        R::chooses(lock)
+    }
+    fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+        R::is_worth(lock, node)
     }
     fn is_enough(waiters: &[Note]) -> bool {
         R::is_enough(waiters)
     }
-    fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
         R::next(lock, waiters)
     }
 }

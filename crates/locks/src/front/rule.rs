@@ -10,11 +10,14 @@
 //! tuning's `bypass` says, unless that head leaves the lock to others (batch.rs). The proof of an acquisition is a
 //! [`Taken`], which only a view makes.
 
+use super::choice::Waiters;
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
 use super::pace::Pace;
-use super::{FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow};
+use super::{
+    FREE, HELD, Note, Parts, Seat, Tuning, Waiter, batch, line, mood, side, take_as, unlock_slow,
+};
 use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::{Class, Platform, Ptr, Word};
+use lockwright_platform::{Platform, Ptr, Word, hooks};
 
 /// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
 const LONG_LINE: u32 = 8;
@@ -35,11 +38,29 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         tuning
     }
 
+    /// Which hooks the policy has that this lock asks ([`hooks::Hook::bit`]).
+    fn hooks(tuning: &Tuning) -> u32 {
+        let _ = tuning;
+        0
+    }
+
     /// A thread found the word taken, or somebody in line: it overtakes them and takes the lock, or joins the line.
     fn arrive(lock: &View<'_, P>) -> Arrived;
 
+    /// The caller is about to join the line with this note. What do policies learn about it? `None`: the rule has no policy.
+    fn describe(lock: &View<'_, P>, note: &mut Note) -> Option<hooks::Node> {
+        let _ = (lock, note);
+        None
+    }
+
+    /// The caller has joined the line, behind others.
+    fn joined(lock: &View<'_, P>, node: &Waiter<P>) {
+        let _ = (lock, node);
+    }
+
     /// How long a waiter that is not head stays awake, ns.
-    fn awake_ns(lock: &View<'_, P>) -> u32 {
+    fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
+        let _ = note;
         // Behind others in a crowded line, nobody gains by staying awake.
         if lock.is_crowded() || lock.is_stalled() {
             return 0;
@@ -51,7 +72,10 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
     }
 
     /// Does the rule measure how long the lock is held (hold.rs)?
-    const MEASURES: bool = false;
+    fn measures(lock: &View<'_, P>) -> bool {
+        let _ = lock;
+        false
+    }
 
     /// Does its head hold back? If so, a head that was woken at the word first passes that wake on.
     const HOLDS_BACK: bool = false;
@@ -77,9 +101,15 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         let _ = lock;
     }
 
-    /// The caller, with this note, may choose who follows it: is the choice worth its time?
-    fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
-        let _ = (lock, note);
+    /// Does a rule that can choose ([`AHEAD`](Self::AHEAD)) do so at this lock, now?
+    fn chooses(lock: &View<'_, P>) -> bool {
+        let _ = lock;
+        true
+    }
+
+    /// The caller, with this node, may choose who follows it: is the choice worth its time?
+    fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+        let _ = (lock, node);
         true
     }
 
@@ -91,7 +121,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
 
     /// Which of these waiters follows the caller, who is first in line: the one behind it, or one of up to [`AHEAD`](Self::AHEAD) more.
     /// An index out of range counts as 0. A waiter that has been passed over `bypass` times is next, whatever a rule says.
-    fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
         let _ = (lock, waiters);
         0
     }
@@ -117,29 +147,16 @@ impl Arrived {
 #[derive(Debug)]
 pub struct Taken(());
 
-/// What a waiter's node says about it, for rules that choose among waiters. Written before it joins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// The class of the core on which it asked.
-    pub class: Class,
-    /// When it asked, in nanoseconds of the machine's clock; 0: its rule did not look.
-    pub asked_ns: u64,
-    /// For the rule's own use.
-    pub own: u32,
-}
-
-impl Default for Note {
-    fn default() -> Self {
-        Self { class: Class::BIG, asked_ns: 0, own: 0 }
-    }
-}
-
 /// A lock, as a rule sees it.
 pub struct View<'a, P: Platform> {
     pub(super) parts: Parts<'a, P>,
     pub(super) seat: Option<&'a dyn Seat<P>>,
     /// How long recent grants took. None: the lock isn't granted to anybody.
     pub(super) pace: Option<Pace>,
+    /// Which hooks its policy has.
+    pub(super) hooks: u32,
+    /// What the policy learns about the caller, from when it is about to join the line.
+    pub(super) own: Option<&'a hooks::Node>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
 }
@@ -147,7 +164,7 @@ pub struct View<'a, P: Platform> {
 impl<'a, P: Platform> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { parts, seat: None, pace: None, tuning }
+        Self { parts, seat: None, pace: None, hooks: 0, own: None, tuning }
     }
 
     /// The same lock with another tuning.

@@ -31,6 +31,8 @@ pub struct Tuning {
     pub window: Window,
     /// How the waiter waits meanwhile.
     pub waiting: Waiting,
+    /// The slot of the policy that programs the lock; 0: none.
+    pub policy: u32,
     /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist here.
     pub era: usize,
 }
@@ -75,6 +77,7 @@ impl Tuning {
             window_ns: WINDOW_MAX_NS,
             window: Window::Fixed,
             waiting: Waiting::Auto,
+            policy: 0,
             era: 0,
         }
     }
@@ -178,6 +181,9 @@ options! {
     WAIT "wait" (0..=2), default Some(0),
         "how little cores stand by: 1 awake, 2 asleep, 0 asleep if waiters outnumber CPUs, else awake",
         |tuning, how| tuning.waiting = [Waiting::Auto, Waiting::Awake, Waiting::Asleep][how as usize % 3];
+    SLOT "slot" (0..=15), default None,
+        "the slot of the policy that programs the lock (0: none)",
+        |tuning, slot| tuning.policy = slot;
     BIG "big" (0..=BYPASS_MAX), default None,
         "turns of big cores for each turn of a little core",
         |tuning, count| tuning.bypass = count;

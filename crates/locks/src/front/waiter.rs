@@ -17,10 +17,10 @@
 
 use super::choice::CHOOSERS;
 use super::pace::{Pace, TICK};
-use super::{BYPASS_MAX, CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED};
+use super::{BYPASS_MAX, CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED, description};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Ordering, Platform, Ptr, Word};
+use lockwright_platform::{Ordering, Platform, Ptr, Word, hooks};
 
 /// The number of eras that a tagged address can tell apart; nodes are aligned to this.
 pub(super) const ERAS: usize = 64;
@@ -81,19 +81,23 @@ pub struct Waiter<P: Platform> {
     /// The next waiter; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
     /// The waiter before it. Written by itself before it is linked, and by threads that choose a successor.
-    before: P::Ptr<Waiter<P>>,
+    pub(super) before: P::Ptr<Waiter<P>>,
     /// The lock that it waits for: the address of its word.
-    of: P::Ptr<P::Word>,
+    pub(super) of: P::Ptr<P::Word>,
     /// The thread that waits, see [`Parts::by`](super::Parts::by).
     by: P::Ptr<()>,
     /// That thread's id.
-    thread: P::Word,
+    pub(super) thread: P::Word,
     pub(super) note: Note,
 }
 
 impl<P: Platform> Waiter<P> {
     /// A node, for a thread that waits for the lock in these parts.
-    pub(crate) fn take<'a>(parts: &Parts<'_, P>, note: Note) -> &'a Self {
+    pub(crate) fn take<'a>(
+        parts: &Parts<'_, P>,
+        note: Note,
+        own: Option<&hooks::Node>,
+    ) -> &'a Self {
         const { assert!(size_of::<Self>() <= P::LINE) }
         const { assert!(BYPASS_MAX < MAY && MAY + CHOOSERS < PASSED) } // counts and permits share `passed`
         let line = P::take_line();
@@ -112,7 +116,18 @@ impl<P: Platform> Waiter<P> {
                 thread: new(parts.thread),
                 note,
             });
+            if let Some(own) = own {
+                description::write(node, own);
+            }
             &*node
+        }
+    }
+
+    /// How many waiters have been moved past it; 0 if it may choose by now.
+    pub(super) fn passes(&self) -> u32 {
+        match self.passed.load(Relaxed) {
+            now if now <= MAY => now,
+            _ => 0,
         }
     }
 
@@ -174,26 +189,6 @@ impl<P: Platform> Waiter<P> {
         // ORDERING: Acquire, pairs with [turn] and [stay]: if it is another thread's by now, we see whose.
         // SURVIVES: needs a node that is used again, and explorations use each once.
         state(self.gate.load(Acquire)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
-    }
-
-    /// The first of the nodes, up to this one, that are in the line and wait for nothing: they had the lock, or left behind a node
-    /// that had it.
-    pub(super) fn first_of_the_dead(&self) -> *mut Self {
-        let mut first = from_ref(self).cast_mut();
-        loop {
-            // SAFETY: in the line, as this one; or it has ended, and is still readable.
-            // Relaxed: the caller has already looked with Acquire.
-            let (now, before) =
-                unsafe { ((*first).gate.load(Relaxed), (*first).before.load(Relaxed)) };
-            if state(now) == GRANTED || before.is_null() {
-                return first;
-            }
-            // SAFETY: as above.
-            match state(unsafe { (*before).gate.load(Relaxed) }) {
-                LEFT | GRANTED => first = before,
-                _ => return first,
-            }
-        }
     }
 
     /// Links `next` behind this node.
@@ -273,61 +268,6 @@ impl<P: Platform> Waiter<P> {
                 },
             }
         }
-    }
-
-    /// Has the one before it got the lock, now or earlier? Then this one is first.
-    pub(super) fn is_first(&self) -> bool {
-        // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is visible.
-        // SURVIVES: as in `had_the_lock`, or needs a node that is used again, and explorations use each once.
-        self.ask_before(|gate| gate.load(Acquire))
-    }
-
-    /// Has it had the lock, and is it still in the line? If it has left, the question goes to those before it.
-    pub(super) fn had_the_lock(&self) -> bool {
-        // ORDERING: Acquire, as above: if it has left, its `before` is visible.
-        // SURVIVES: few schedules read a link that old, of one torn out of a line that glibc's code left behind.
-        match state(self.gate.load(Acquire)) {
-            LEFT => self.is_first(),
-            now => now == GRANTED,
-        }
-    }
-
-    /// Tells the one before it that it sleeps (its own gate says so already). `true`: it need not sleep, since it is first.
-    pub(crate) fn tell_before(&self) -> bool {
-        // [tell] ORDERING: AcqRel: Release pairs with [turn], of a waiter that leaves: it sees that we are ASLEEP. Acquire, as above.
-        // SURVIVES: as above, both.
-        self.ask_before(|gate| gate.fetch_or(BEHIND, AcqRel))
-    }
-
-    fn ask_before(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
-        // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
-        let mut before = self.before.load(Acquire);
-        while !before.is_null() {
-            // SAFETY: it is in the line as long as our own gate does not change, and after that it is still readable.
-            let waiter = unsafe { &*before };
-            match state(ask(&waiter.gate)) {
-                // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
-                LEFT => before = waiter.before.load(Acquire),
-                // Meanwhile a choice may have put somebody else before us, or before one that left. So we check again.
-                now => return now == GRANTED && self.is_behind(waiter),
-            }
-        }
-        false // the one before us has ended, and our gate has changed
-    }
-
-    /// Does `first`, whose gate the caller has read with Acquire, still come right before this one, not counting nodes that left?
-    fn is_behind(&self, first: &Self) -> bool {
-        // Relaxed, all: a holder's choices were written before its gate said GRANTED, and a thread that chooses later isn't before us.
-        let mut before = self.before.load(Relaxed);
-        while !before.is_null() && !core::ptr::eq(before, first) {
-            // SAFETY: as in `ask_before`.
-            let waiter = unsafe { &*before };
-            if state(waiter.gate.load(Relaxed)) != LEFT {
-                return false;
-            }
-            before = waiter.before.load(Relaxed);
-        }
-        !before.is_null()
     }
 }
 

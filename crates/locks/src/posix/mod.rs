@@ -235,10 +235,11 @@ impl<E: Environment> Mutex<E> {
     pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
         let Self { word, owner, users: mood, side, tail, .. } = self;
         // These two kinds go by the owner, so nobody holds them by a node.
-        let by = match kind & TYPE {
-            RECURSIVE | ERRORCHECK => core::ptr::null(),
-            _ => E::with_held(Held::by),
+        let (by, kind) = match kind & TYPE {
+            kind @ (RECURSIVE | ERRORCHECK) => (core::ptr::null(), kind),
+            _ => (E::with_held(Held::by), 0),
         };
-        Parts { word, side, mood, by, thread: E::thread(), site: 0, tail, owner: Some(owner) }
+        let (thread, owner) = (E::thread(), Some(owner));
+        Parts { word, side, mood, by, thread, kind, site: 0, tail, owner }
     }
 }

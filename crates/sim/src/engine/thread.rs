@@ -2,6 +2,7 @@
 
 use super::{Ps, Tid};
 use crate::platform::Sim;
+use crate::programs::Person;
 use corosensei::Yielder;
 use lockwright_locks::posix::Held;
 
@@ -92,6 +93,8 @@ pub(crate) struct Thread {
     pub(crate) word: usize,
     /// The reorder window with which it last asked for a lock, ns.
     pub(crate) window_ns: u32,
+    /// What policies see of it.
+    pub(crate) person: Person,
     /// Which critical section it asks for, as its workload numbers them.
     pub(crate) site: u32,
     /// The locks that it holds by nodes.

@@ -9,7 +9,9 @@ use crate::check::Violation;
 use crate::engine::{engine, fail};
 use crate::lock::LockSpec;
 use lockwright_locks::entry::{Entry, Promise};
-use lockwright_locks::front::{Arrived, FREE, Note, Rule, Tuning, View, WAITED, fifo, side};
+use lockwright_locks::front::{
+    Arrived, FREE, Note, Rule, Tuning, View, WAITED, Waiters, fifo, side,
+};
 use lockwright_locks::posix::{self, Environment, Refused, UNDECIDED};
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Platform, Word};
@@ -91,7 +93,9 @@ impl Rule<Explored> for Backwards {
         Arrived::Joins(Note { own, ..Note::default() })
     }
 
-    fn next(lock: &View<'_, Explored>, waiters: &[Note]) -> usize {
+    fn next(lock: &View<'_, Explored>, waiters: &mut Waiters<'_, Explored>) -> usize {
+        while waiters.look() {}
+        let waiters = waiters.notes();
         let chosen = waiters.len() - 1;
         // The stand-ins of waiters that have left have no ticket.
         for own in waiters[..chosen].iter().map(|note| note.own).filter(|&own| own != 0) {

@@ -31,7 +31,7 @@ enum Way {
 }
 
 /// What all threads of a schedule share.
-struct World {
+struct Scene {
     lock: Watched,
     data: Protected,
     finished: Cell<u32>,
@@ -47,7 +47,7 @@ struct World {
 /// The maximal number of acquisitions by others while one waits.
 const OVERTAKERS: u32 = 40;
 
-impl World {
+impl Scene {
     fn draw(&self, below: u32) -> u32 {
         self.rng.borrow_mut().u32(0..below)
     }
@@ -137,7 +137,7 @@ pub(super) fn set_up(
         explorer(e).often_reads_old();
     }
     let lock = Watched::over::<Explored>(lock, spec, 0, threads as usize);
-    let world = Rc::new(World {
+    let scene = Rc::new(Scene {
         lock,
         data: Protected::default(),
         finished: Cell::default(),
@@ -146,34 +146,34 @@ pub(super) fn set_up(
         foreign: foreign || leaving,
         rng: RefCell::new(rng),
     });
-    spawn(e, &world, threads, move |world: &World, number| {
+    spawn(e, &scene, threads, move |scene: &Scene, number| {
         if one_waits {
-            overtakes(world, number);
+            overtakes(scene, number);
         } else {
-            for _ in 0..=world.draw(3) {
-                if world.draw(4) == 0 {
+            for _ in 0..=scene.draw(3) {
+                if scene.draw(4) == 0 {
                     pause(1_000);
                 }
-                world.visit(world.way());
+                scene.visit(scene.way());
             }
         }
-        world.finish(threads);
+        scene.finish(threads);
     });
-    world
+    scene
 }
 
 /// Thread 0 acquires once; the others acquire as often as they can until it has.
-fn overtakes(world: &World, number: u32) {
+fn overtakes(scene: &Scene, number: u32) {
     let way = Way::Lock { window_ns: 3_000 };
     if number == 0 {
-        world.visit(way);
-        world.victim_done.set(true);
+        scene.visit(way);
+        scene.victim_done.set(true);
         return;
     }
     for _ in 0..OVERTAKERS {
-        if world.victim_done.get() {
+        if scene.victim_done.get() {
             break;
         }
-        world.visit(way);
+        scene.visit(way);
     }
 }

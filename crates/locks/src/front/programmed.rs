@@ -1,0 +1,246 @@
+//! Programmed: a policy of the user's decides who is next, and how threads wait.
+//!
+//! S. Park, I. Calciu, T. Kim, S. Kashyap, *Contextual Concurrency Control*, HotOS 2021: locks ask small programs, which are loaded while
+//! the lock is in use. S. Park, D. Zhou, Y. Qian, I. Calciu, T. Kim, S. Kashyap, *Application-Informed Kernel Synchronization Primitives*,
+//! OSDI 2022 (SynCord): such hooks in the kernel's locks. S. Kashyap, I. Calciu, X. Cheng, C. Min, T. Kim, *Scalable and Practical Locking
+//! with Shuffling*, SOSP 2019: waiters reorder the line while they wait, off the critical path. What each hook is told, and what its
+//! answers mean: `lockwright_platform::hooks`.
+//!
+//! ```text
+//!   arrival ─ lock_contended: stands by ─► line ─ schedule_waiter ─► first ─ skip_shuffle ─ cmp_node for each behind it ─► head ─► word
+//!                                                                            └ the line moves the chosen one (choice.rs)
+//! ```
+//!
+//! A policy answers; the line makes every change. So no answer can break exclusion, lose a waiter, or move one past a bound. Where there is
+//! no policy, or the policy lacks a hook, the lock does what fifo does, at the same cost.
+//!
+//! Our deviations. In the papers the kernel's verifier checks programs as they are loaded; here that is done outside the process. Their
+//! shuffler moves several waiters of a group at once; here each waiter that is about to be first picks one, of 16. A policy with
+//! `lock_contended` gets asl's line: in a crowd, barging's.
+//!
+//! Invariants: those of the front locks (front/mod.rs), and
+//! 1. A waiter is passed over at most `bypass` times, and then it is next. Between two headships at most `bypass` arrivals overtake the
+//!    head. Both hold whatever a policy says.
+//! 2. A choice looks at 16 waiters, and the waiters before and after it are the same (debug builds check that).
+//! 3. A thread stands by for at most 100 ms before it is in the line. Meanwhile it holds nothing, and nobody waits for it.
+//! 4. An answer out of range counts as 0.
+
+use super::{Arrived, HELD, Note, PROMISED, Rule, Tuning, View, Waiter, Waiters};
+use super::{asl, barging, fifo, mood, tuning};
+use crate::amp::standby::confirmed;
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::hooks::{self, Context, Hook};
+use lockwright_platform::{Class, Platform, Word};
+
+/// A waiter may be passed over this often, and a head overtaken, by default.
+const BYPASS: u32 = 250;
+
+/// How many waiters behind the next one a choice looks at.
+const WINDOW: usize = 15;
+
+/// Answers of `schedule_waiter`.
+const PARK: u64 = 1;
+const WAKE_EARLY: u64 = 2;
+const BOOST: u64 = 3;
+
+/// Hooks that are told about waiters in line.
+const IN_LINE: u32 = Hook::CmpNode.bit() | Hook::SkipShuffle.bit() | Hook::ScheduleWaiter.bit();
+
+/// Hooks for which the lengths of sections are measured.
+const MEASURED: u32 = Hook::CmpNode.bit() | Hook::SkipShuffle.bit();
+
+/// Hooks of which a holder by a node is reminded when it releases.
+const TOLD: u32 = Hook::ScheduleWaiter.bit() | Hook::LockRelease.bit();
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "programmed",
+    kind: Kind::Front,
+    preset_of: None,
+    idea: "a policy that you load decides who is next and how threads wait; without one, as fifo",
+    source: "C3: Park et al., Contextual Concurrency Control, HotOS 2021; SynCord: Park et al., Application-Informed Kernel \
+             Synchronization Primitives, OSDI 2022; ShflLock: Kashyap et al., Scalable and Practical Locking with Shuffling, SOSP 2019",
+    order: "as the policy says: nobody in line is passed over more than `bypass` times",
+    promise: Promise::Bypass,
+    stands_by: false,
+    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; the policy's maps",
+    wakes: "as fifo, or as the policy says",
+    delay: "each waiter, by those ahead of it and at most `bypass` overtakers; by standby of up to 100 ms, if the policy asks for it",
+    advice: "when you know something that no lock can know: which threads matter, what they hold, who pays for them",
+    options: &[tuning::SLOT.or(0), tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(BYPASS)],
+};
+
+/// The rule.
+#[derive(Debug)]
+pub struct Lock;
+
+impl<P: Platform> Rule<P> for Lock {
+    const AHEAD: usize = WINDOW;
+
+    fn grants(_: &Tuning) -> bool {
+        true
+    }
+
+    fn defaults(tuning: Tuning) -> Tuning {
+        Tuning { bypass: BYPASS, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
+    }
+
+    fn hooks(tuning: &Tuning) -> u32 {
+        if tuning.policy == 0 { 0 } else { P::hooks(tuning.policy) }
+    }
+
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        if !lock.has(Hook::LockContended) {
+            return fifo::Lock::arrive(lock);
+        }
+        let lock_now = lock.context(0); // while the mutex's cache line is ours
+        let own = P::describe();
+        let window_ns = lock.ask(Hook::LockContended, &Context { own, ..lock_now });
+        let window_ns = u32::try_from(window_ns).unwrap_or(0); // `largest` fits
+        // A thread that moves to a faster core meanwhile asks at once.
+        let asked_on = own.core_class;
+        let looks_for =
+            |class: Class| if u32::from(class.0) < asked_on { 0 } else { confirmed(class).max(1) };
+        if window_ns > 0
+            && let Some(taken) = asl::stand_by_for(lock, window_ns, looks_for)
+        {
+            return Arrived::Took(taken);
+        }
+        if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
+    }
+
+    fn describe(lock: &View<'_, P>, note: &mut Note) -> Option<hooks::Node> {
+        if lock.hooks & TOLD != 0 {
+            note.tells = lock.tuning.policy as u8; // 1 to 15
+        }
+        if lock.hooks & IN_LINE == 0 {
+            return None;
+        }
+        let mut own = P::describe();
+        note.class = Class(own.core_class as u8);
+        note.asked_ns = P::now();
+        note.described = true;
+        own.cs_ns = lock.cs_ns(note.class);
+        if lock.has(Hook::ScheduleWaiter) {
+            let context = Context { own, ..lock.context(note.asked_ns) };
+            let how = lock.ask(Hook::ScheduleWaiter, &context);
+            (note.own, note.parks) = (how as u32, how == PARK);
+        }
+        Some(own)
+    }
+
+    fn joined(lock: &View<'_, P>, node: &Waiter<P>) {
+        if u64::from(node.note.own) == BOOST && lock.has(Hook::ScheduleWaiter) {
+            lock.boost(node);
+        }
+    }
+
+    fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
+        match u64::from(note.own) {
+            PARK | WAKE_EARLY if lock.has(Hook::ScheduleWaiter) => 0,
+            _ => fifo::Lock::awake_ns(lock, note),
+        }
+    }
+
+    fn measures(lock: &View<'_, P>) -> bool {
+        lock.hooks & MEASURED != 0
+    }
+
+    fn release(lock: &View<'_, P>) {
+        let hooks = <Self as Rule<P>>::hooks(lock.tuning);
+        if hooks & MEASURED != 0 {
+            lock.end_of_hold();
+        }
+        if hooks & Hook::ScheduleWaiter.bit() != 0 {
+            P::unboost();
+        }
+    }
+
+    fn chooses(lock: &View<'_, P>) -> bool {
+        lock.has(Hook::CmpNode)
+    }
+
+    fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+        if !lock.has(Hook::SkipShuffle) {
+            return true;
+        }
+        let now = P::now();
+        let context = Context { own: lock.own(node, now), ..lock.context(now) };
+        lock.ask(Hook::SkipShuffle, &context) == 0
+    }
+
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+        let now = P::now();
+        let mut context = Context { own: lock.own(waiters.chooser(), now), ..lock.context(now) };
+        context.best = waiters.describe(0, now);
+        context.batch = context.best.passed;
+        let (mut best, mut place) = (0, 0);
+        while place < waiters.notes().len() || waiters.look() {
+            if waiters.is_late() {
+                return 0;
+            }
+            context.round = place as u32; // at most 15
+            context.curr = waiters.describe(place, now);
+            match lock.ask(Hook::CmpNode, &context) {
+                1 => return place,
+                2 => (best, context.best) = (place, context.curr),
+                _ => {}
+            }
+            place += 1;
+        }
+        best
+    }
+}
+
+impl<P: Platform> View<'_, P> {
+    /// Does its policy have this hook?
+    fn has(&self, hook: Hook) -> bool {
+        self.hooks & hook.bit() != 0
+    }
+
+    /// The policy's answer; 0 if it is out of range.
+    fn ask(&self, hook: Hook, context: &Context) -> u64 {
+        let answer = P::ask(self.tuning.policy, hook, context);
+        if answer <= hook.largest() { answer } else { 0 }
+    }
+
+    /// What a policy learns about the lock.
+    fn context(&self, now_ns: u64) -> Context {
+        let waiters = self.parts.mood.load(Relaxed) / mood::WAITER;
+        Context {
+            lock_id: core::ptr::from_ref(self.parts.word).addr() as u64,
+            lock_kind: self.parts.kind,
+            nwaiters: if waiters < mood::MOST { waiters } else { 0 },
+            now_ns,
+            avg_cs_ns: if self.hooks & MEASURED != 0 { self.known_hold_ns().into() } else { 0 },
+            ..Context::default()
+        }
+    }
+
+    /// How long the caller's section usually lasts on a core of this class, ns; 0: not known.
+    fn cs_ns(&self, class: Class) -> u64 {
+        if self.known_hold_ns() == 0 { 0 } else { self.usual_hold_ns(class).into() }
+    }
+
+    /// What a policy learns about the caller, which waits with this node.
+    fn own(&self, node: &Waiter<P>, now: u64) -> hooks::Node {
+        let asked = node.note.asked_ns;
+        let wait_ns = if asked == 0 { 0 } else { now.saturating_sub(asked) };
+        hooks::Node { wait_ns, passed: node.passes(), ..self.own.copied().unwrap_or_default() }
+    }
+
+    /// The holder gets the caller's priority, until it releases the lock.
+    fn boost(&self, node: &Waiter<P>) {
+        let holder = match self.parts.holder() {
+            0 => node.holder_before(self.parts.word),
+            known => known,
+        };
+        if holder != 0 {
+            // Its unlock must come by the slow path, where it is told; see `posix::ask`.
+            // STATE: (1, q, s) -> (4, q, s). Relaxed: it changes what an unlock does, and publishes nothing.
+            let _ = self.parts.word.compare_exchange(HELD, PROMISED, Relaxed, Relaxed);
+            P::boost(holder);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Locks that policies program, on the machine: what the policies of papers do to order and throughput, and what none of them can do.
+
+use lockwright_platform::hooks::{Answer, Context, Hook, Policy, World};
+use lockwright_sim::{LockSpec, Outcome, Placement, Run, SlotPolicy, profile, workload};
+use std::sync::Arc;
+
+/// A policy that answers one hook.
+struct One<F>(Hook, F);
+
+impl<F: Fn(&Context) -> u64> Policy for One<F> {
+    fn hooks(&self) -> u32 {
+        self.0.bit()
+    }
+    fn ask(&self, _: Hook, context: &Context, _: &dyn World) -> Answer {
+        Answer { value: (self.1)(context), insns: 10 }
+    }
+}
+
+/// `programmed` with a policy that answers `hook`.
+fn programmed(hook: Hook, answer: fn(&Context) -> u64) -> LockSpec {
+    let program = SlotPolicy::new(hook.name(), move || Box::new(One(hook, answer)));
+    LockSpec::parse("programmed:slot=1").unwrap().programmed(1, program)
+}
+
+fn plain(name: &str) -> LockSpec {
+    LockSpec::parse(name).unwrap()
+}
+
+fn run(machine: &str, lock: LockSpec, load: &str, threads: u32, params: &[(&str, f64)]) -> Outcome {
+    let outcome = Run {
+        profile: Arc::new(profile::builtin(machine).unwrap()),
+        lock,
+        workload: workload::find(load).unwrap(),
+        params: params.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+        threads,
+        placement: Placement::Pinned,
+        seed: 1,
+        warmup_ns: 1_000_000,
+        duration_ns: if load == "bench1" { 10_000_000 } else { 4_000_000 },
+        samples: false,
+        timeline: None,
+    }
+    .outcome();
+    assert_eq!(outcome.violation, None);
+    outcome
+}
+
+/// How much more the fastest class gets done than the others.
+fn big_share(outcome: &Outcome) -> f64 {
+    outcome.classes[0].operations as f64 / outcome.operations as f64
+}
+
+fn big_first(context: &Context) -> u64 {
+    let Context { best, curr, .. } = context;
+    u64::from(curr.core_class == 0 || curr.core_class < best.core_class)
+}
+
+/// Sections that are long enough for a choice.
+const LONG: [(&str, f64); 2] = [("lines", 32.0), ("gap", 600.0)];
+
+#[test]
+fn big_cores_first_serves_big_cores_first() {
+    let fifo = run("m1", plain("fifo"), "bench", 8, &LONG);
+    let ours = run("m1", programmed(Hook::CmpNode, big_first), "bench", 8, &LONG);
+    let (with, without) = (big_share(&ours), big_share(&fifo));
+    assert!(with > without + 0.1, "{with} {without}");
+    assert!(ours.throughput > fifo.throughput, "{} {}", ours.throughput, fifo.throughput);
+}
+
+#[test]
+fn the_bound_holds_whatever_a_policy_says() {
+    // Threads on little cores are passed over as often as the bound allows, and then served.
+    let share = |bypass: u32| {
+        let lock = programmed(Hook::CmpNode, big_first).with("bypass", bypass).unwrap();
+        big_share(&run("m1", lock, "bench", 8, &LONG))
+    };
+    let (tight, loose) = (share(1), share(100));
+    assert!(tight < loose && loose < 1.0, "{tight} {loose}");
+}
+
+#[test]
+fn grouping_pays_on_two_sockets() {
+    let load = [("lines", 16.0), ("gap", 600.0)];
+    let same_node = |context: &Context| u64::from(context.curr.numa == context.own.numa);
+    let fifo = run("xeon-2x10", plain("fifo"), "bench", 20, &load).throughput;
+    let ours = programmed(Hook::CmpNode, same_node);
+    let ours = run("xeon-2x10", ours, "bench", 20, &load).throughput;
+    assert!(ours > 1.1 * fifo, "{ours} {fifo}");
+}
+
+#[test]
+fn without_a_policy_it_is_fifo() {
+    for (machine, threads) in [("m1", 2), ("m1", 8), ("m1", 16), ("xeon-2x10", 20)] {
+        for load in [[("lines", 8.0), ("gap", 600.0)], [("lines", 2.0), ("gap", 0.0)]] {
+            let fifo = run(machine, plain("fifo"), "bench", threads, &load).throughput;
+            for lock in [plain("programmed"), plain("programmed:slot=3")] {
+                let ours = run(machine, lock, "bench", threads, &load).throughput;
+                assert!((ours / fifo - 1.0).abs() < 0.01, "{machine} {threads}: {ours} to {fifo}");
+            }
+        }
+    }
+}
+
+#[test]
+fn standby_for_the_epochs_window_is_asl() {
+    let window = |context: &Context| match context.own.core_class {
+        0 => 0,
+        _ => context.own.window_ns.into(),
+    };
+    for (threads, slo_us) in [(8, -1.0), (8, 0.0), (8, 100.0)] {
+        let load = [("slo_us", slo_us)];
+        let asl = run("m1", plain("asl"), "bench1", threads, &load);
+        let ours = run("m1", programmed(Hook::LockContended, window), "bench1", threads, &load);
+        let (one, other) = (ours.throughput, asl.throughput);
+        assert!(
+            (one / other - 1.0).abs() < 0.05,
+            "{threads} threads, {slo_us} us: {one} to {other}"
+        );
+    }
+}
