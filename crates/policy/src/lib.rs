@@ -8,11 +8,13 @@
 //!   interpret   Verified ─► answers; counts instructions; checks each access: the oracle
 //!   jit         Verified ─► code of this machine
 //!   image.rs    Verified ─► lockwright-programs' image, with maps
+//!   control.rs  the policies of a running process, as the command reads and changes them
 //!   kernel.rs   Object ─► the kernel's own verdict, where we may ask; programs in the kernel
 //!   shipped.rs  the policies that come with lockwright (../policies)
 //! ```
 
 pub mod compose;
+pub mod control;
 pub mod interpret;
 pub mod kernel;
 pub mod maps;
