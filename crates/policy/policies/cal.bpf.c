@@ -29,16 +29,16 @@ static __always_inline __u64 waited(const struct lw_node *node)
     return node->wait_ns < LONGEST_NS ? node->wait_ns : LONGEST_NS;
 }
 
-LW_HOOK(skip_shuffle)
-{
-    /* Even then, one waiter in 32 chooses: sections may have become longer. */
-    return ctx->avg_cs_ns != 0 && ctx->avg_cs_ns < worth_ns && ctx->now_ns / 64 % 32 != 0;
-}
-
 LW_HOOK(cmp_node)
 {
     __u64 mine, best;
 
+    if (ctx->round == 0) {
+        __u64 cs = ctx->avg_cs_ns;
+
+        /* One waiter in 32 looks all the same: sections may have become longer. */
+        return cs != 0 && cs < worth_ns && ctx->now_ns / 64 % 32 != 0 ? LW_NEXT : LW_NO;
+    }
     /* Waiters of one class are served by arrival. */
     if (ctx->curr.core_class == ctx->best.core_class)
         return LW_NO;

@@ -2,7 +2,7 @@
  * call-path: threads that are inside an epoch go first, the tightest SLO before the others.
  *
  * C3's priority boosting by call path: S. Park et al., Contextual Concurrency Control, HotOS 2021, section 3.1. An epoch marks the path:
- * `lockwright run --epoch FUNCTION=SLO` makes one of each call of a function, in a program that stays as it is.
+ * `lockwright run --epoch 'get=leveldb_get:50us'` makes one of each call of a function, in a program that stays as it is.
  *
  * Bound: a waiter that has been passed `most_passed` times is next. The lock's own `bypass` holds too.
  * Tune: most_passed.

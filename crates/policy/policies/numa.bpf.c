@@ -5,18 +5,22 @@
  * the same policy as `numa-grouping`.
  *
  * Bound: once `most_passed` waiters have gone past the next in line, it is next. The lock's own `bypass` holds too.
- * Tune: most_passed (ShflLock's is 1024).
+ * Tune: most_passed (ShflLock's is 1024); worth_ns: sections below this are so short that a choice costs more than it gains.
  */
 #include "lockwright_policy.h"
 
 const volatile __u32 most_passed = 500;
+const volatile __u64 worth_ns = 450;
 
 LW_HOOK(skip_shuffle)
 {
-    return ctx->batch >= most_passed;
+    /* One waiter in 32 looks all the same: sections may have become longer. */
+    return ctx->avg_cs_ns != 0 && ctx->avg_cs_ns < worth_ns && ctx->now_ns / 64 % 32 != 0;
 }
 
 LW_HOOK(cmp_node)
 {
+    if (ctx->batch >= most_passed)
+        return LW_NEXT;
     return ctx->curr.numa == ctx->own.numa ? LW_NEXT : LW_NO;
 }

@@ -1,44 +1,41 @@
 /*
  * proportional: little cores get one turn for every ten of big cores.
  *
- * SHFL-PB10, in Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4.
+ * SHFL-PB10, in Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4. It counts turns; here little cores' turns are
+ * booked ahead, one for each time that ten sections of big cores take. A thread on a little core stands by until its turn.
  *
- * Bound: at most `big_turns` big cores' threads go before the first waiter on another core.
- * Tune: big_turns.
+ * Bound: the turns booked before, 100 ms at most; then the thread is in line. It takes the lock before its turn if it finds it free.
+ * Tune: big_turns; hand_over_ns: what passing the lock on takes, on top of a section.
  */
 #include "lockwright_policy.h"
 
 const volatile __u32 big_turns = 10;
-
-struct turns {
-    __u32 given; /* turns of big cores since a little one's last */
-    __u32 spent; /* the same, if the choice that has just begun finds a big core */
-};
+const volatile __u32 hand_over_ns = 150;
 
 struct {
     __uint(type, LW_HASH);
     __type(key, __u64);
-    __type(value, struct turns);
+    __type(value, __u64); /* when the next turn of a little core begins */
     __uint(max_entries, 1024);
-} turns_of LW_MAP;
+} next_turn LW_MAP;
+
+LW_HOOK(lock_contended)
+{
+    __u64 lock = ctx->lock_id, now = lw_now(), speed = ctx->own.speed, *next, turn, wait;
+
+    if (ctx->own.core_class == 0 || speed == 0)
+        return 0;
+    next = lw_storage(&next_turn, &lock);
+    if (!next)
+        return 0;
+    turn = *next > now ? *next : now;
+    /* The turn itself takes time, too. */
+    *next = turn + big_turns * (ctx->avg_cs_ns + hand_over_ns) + ctx->avg_cs_ns * 1024 / speed;
+    wait = turn - now;
+    return wait < LW_LONGEST_NS ? wait : LW_LONGEST_NS;
+}
 
 LW_HOOK(cmp_node)
 {
-    __u32 is_big = ctx->curr.core_class == 0;
-    __u64 lock = ctx->lock_id;
-    struct turns *turns;
-
-    if (ctx->round != 0 && !is_big)
-        return LW_NO;
-    turns = lw_storage(&turns_of, &lock);
-    if (!turns)
-        return LW_NO;
-    if (ctx->round == 0 && !is_big) {
-        /* A little core is next, unless there is a big one, and it is its turn. */
-        turns->spent = turns->given;
-        turns->given = 0;
-        return turns->spent >= big_turns ? LW_NEXT : LW_NO;
-    }
-    turns->given = (ctx->round == 0 ? turns->given : turns->spent) + 1;
-    return LW_NEXT;
+    return ctx->curr.core_class == 0 ? LW_NEXT : LW_NO;
 }

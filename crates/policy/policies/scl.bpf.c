@@ -7,36 +7,38 @@
  *
  * Bound: a thread stands by for `most_ns` at most, and takes the lock if it finds it free. In line, the lock's own `bypass` holds.
  * Nobody is owed more than `credit_ns`, so a new thread doesn't keep the others out for long.
- * Tune, all in ns: slice_ns: smaller differences don't count; credit_ns; most_ns; period_ns: who hasn't asked for two such periods is
- * not waited for.
+ * Tune, all in ns: slice_ns: smaller differences don't count; credit_ns; most_ns; period_ns: who hasn't asked for this long is not waited
+ * for.
  *
- * Two threads share an account if their numbers fall on the same of 1024 places.
+ * Threads whose numbers differ by a multiple of 4096 share an account; threads of several locks may, too.
  */
 #include "lockwright_policy.h"
 
 const volatile __u64 slice_ns = 500000;
 const volatile __u64 credit_ns = 20000000;
 const volatile __u64 most_ns = 20000000;
-const volatile __u64 period_ns = 10000000;
+const volatile __u64 period_ns = 20000000;
 
 /* What a thread has used of a lock. */
 struct account {
     __u64 used;
 };
 
+#define ACCOUNTS 4096
+
 struct {
     __uint(type, LW_ARRAY);
     __type(key, __u32);
     __type(value, struct account);
-    __uint(max_entries, 1024);
+    __uint(max_entries, ACCOUNTS);
 } accounts LW_MAP;
 
 struct lock {
-    __u64 most;  /* the fullest account */
-    __u64 least; /* the emptiest of those that asked in this period */
-    __u64 last;  /* and in the one before */
-    __u64 since; /* when this period began */
-    __u64 taken; /* when the holder took the lock */
+    __u64 most;    /* the fullest account */
+    __u64 taken;   /* when the holder took the lock */
+    __u64 asked;   /* when the thread with the emptiest account asked last */
+    __u32 poorest; /* that account's place */
+    __u32 number;  /* of the lock, from 1 */
 };
 
 struct {
@@ -46,10 +48,27 @@ struct {
     __uint(max_entries, 1024);
 } locks LW_MAP;
 
-static __always_inline struct account *account_of(__u64 lock, const struct lw_node *node)
+__u32 locks_seen;
+
+static __always_inline struct lock *lock_of(const struct lw_ctx *ctx)
 {
-    __u64 id = node->tid;
-    __u32 place = ((lock ^ id << 32) * 0x9e3779b97f4a7c15ULL) >> 54;
+    __u64 id = ctx->lock_id;
+    struct lock *lock = lw_storage(&locks, &id);
+
+    if (lock && !lock->number)
+        lock->number = ++locks_seen;
+    return lock;
+}
+
+/* Threads of one process have numbers that follow each other. */
+static __always_inline __u32 place_of(const struct lock *lock, const struct lw_node *node)
+{
+    return (node->tid + lock->number * 1031) % ACCOUNTS;
+}
+
+static __always_inline struct account *account_of(const struct lock *lock, const struct lw_node *node)
+{
+    __u32 place = place_of(lock, node);
 
     return lw_lookup(&accounts, &place);
 }
@@ -64,24 +83,27 @@ static __always_inline void forgive(struct account *account, const struct lock *
 /* How long does the thread stand by, so that others who use the lock less come first? */
 LW_HOOK(lock_contended)
 {
-    __u64 id = ctx->lock_id, now = lw_now(), used, least, ahead;
-    struct lock *lock = lw_storage(&locks, &id);
-    struct account *mine = account_of(id, &ctx->own);
+    __u64 now = lw_now(), ahead;
+    struct lock *lock = lock_of(ctx);
+    struct account *mine, *other;
+    __u32 place, poorest;
 
-    if (!lock || !mine)
+    if (!lock)
+        return 0;
+    place = place_of(lock, &ctx->own);
+    poorest = lock->poorest;
+    mine = lw_lookup(&accounts, &place);
+    other = lw_lookup(&accounts, &poorest);
+    if (!mine || !other)
         return 0;
     forgive(mine, lock);
-    used = mine->used;
-    if (now - lock->since >= period_ns) {
-        lock->last = now - lock->since < 2 * period_ns ? lock->least : used;
-        lock->least = used;
-        lock->since = now;
+    if (place == poorest || mine->used <= other->used || now - lock->asked > period_ns) {
+        lock->poorest = place;
+        lock->asked = now;
+        return 0;
     }
-    if (used < lock->least)
-        lock->least = used;
-    least = lock->last < lock->least ? lock->last : lock->least;
-    ahead = used - least;
-    if (used < least || ahead < slice_ns)
+    ahead = mine->used - other->used;
+    if (ahead < slice_ns)
         return 0;
     if (ahead > most_ns)
         ahead = most_ns;
@@ -90,8 +112,13 @@ LW_HOOK(lock_contended)
 
 LW_HOOK(cmp_node)
 {
-    struct account *curr = account_of(ctx->lock_id, &ctx->curr), *best = account_of(ctx->lock_id, &ctx->best);
+    struct lock *lock = lock_of(ctx);
+    struct account *curr, *best;
 
+    if (!lock || ctx->round == 0)
+        return LW_NO;
+    curr = account_of(lock, &ctx->curr);
+    best = account_of(lock, &ctx->best);
     if (!curr || !best)
         return LW_NO;
     return curr->used + slice_ns < best->used ? LW_BETTER : LW_NO;
@@ -99,8 +126,7 @@ LW_HOOK(cmp_node)
 
 LW_HOOK(lock_acquired)
 {
-    __u64 id = ctx->lock_id;
-    struct lock *lock = lw_storage(&locks, &id);
+    struct lock *lock = lock_of(ctx);
 
     if (lock)
         lock->taken = lw_now();
@@ -109,11 +135,13 @@ LW_HOOK(lock_acquired)
 
 LW_HOOK(lock_release)
 {
-    __u64 id = ctx->lock_id;
-    struct lock *lock = lw_storage(&locks, &id);
-    struct account *mine = account_of(id, &ctx->own);
+    struct lock *lock = lock_of(ctx);
+    struct account *mine;
 
-    if (!lock || !mine || !lock->taken)
+    if (!lock || !lock->taken)
+        return 0;
+    mine = account_of(lock, &ctx->own);
+    if (!mine)
         return 0;
     forgive(mine, lock);
     mine->used += lw_now() - lock->taken;

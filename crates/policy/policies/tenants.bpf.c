@@ -7,36 +7,38 @@
  *
  * Bound: a thread stands by for `most_ns` at most, and takes the lock if it finds it free. In line, the lock's own `bypass` holds.
  * Nobody is owed more than `credit_ns`, so a tenant that was idle doesn't keep the others out for long.
- * Tune, all in ns: slice_ns: smaller differences don't count; credit_ns; most_ns; period_ns: who hasn't asked for two such periods is
- * not waited for.
- *
- * Two tenants share an account if their numbers fall on the same of 1024 places.
+ * Tune, all in ns: slice_ns: smaller differences don't count; credit_ns; most_ns; period_ns: who hasn't asked for this long is not waited
+ * for.
  */
 #include "lockwright_policy.h"
 
 const volatile __u64 slice_ns = 500000;
 const volatile __u64 credit_ns = 20000000;
 const volatile __u64 most_ns = 20000000;
-const volatile __u64 period_ns = 10000000;
+const volatile __u64 period_ns = 20000000;
 
-/* What a tenant, divided by its weight has used of a lock. */
+struct key {
+    __u64 lock;
+    __u64 tenant;
+};
+
+/* What a tenant has used of a lock, divided by its weight. */
 struct account {
     __u64 used;
 };
 
 struct {
-    __uint(type, LW_ARRAY);
-    __type(key, __u32);
+    __uint(type, LW_HASH);
+    __type(key, struct key);
     __type(value, struct account);
-    __uint(max_entries, 1024);
+    __uint(max_entries, 4096);
 } accounts LW_MAP;
 
 struct lock {
-    __u64 most;  /* the fullest account */
-    __u64 least; /* the emptiest of those that asked in this period */
-    __u64 last;  /* and in the one before */
-    __u64 since; /* when this period began */
-    __u64 taken; /* when the holder took the lock */
+    __u64 most;    /* the fullest account */
+    __u64 taken;   /* when the holder took the lock */
+    __u64 asked;   /* when the tenant with the emptiest account asked last */
+    __u64 poorest; /* that tenant */
 };
 
 struct {
@@ -46,12 +48,23 @@ struct {
     __uint(max_entries, 1024);
 } locks LW_MAP;
 
-static __always_inline struct account *account_of(__u64 lock, const struct lw_node *node)
+static __always_inline struct lock *lock_of(const struct lw_ctx *ctx)
 {
-    __u64 id = (__u32)node->tag;
-    __u32 place = ((lock ^ id << 32) * 0x9e3779b97f4a7c15ULL) >> 54;
+    __u64 id = ctx->lock_id;
 
-    return lw_lookup(&accounts, &place);
+    return lw_storage(&locks, &id);
+}
+
+static __always_inline __u64 tenant_of(const struct lw_node *node)
+{
+    return (__u32)node->tag;
+}
+
+static __always_inline struct account *account_of(__u64 lock, __u64 tenant)
+{
+    struct key key = { lock, tenant };
+
+    return lw_storage(&accounts, &key);
 }
 
 /* Nobody is owed more than the credit. */
@@ -61,27 +74,28 @@ static __always_inline void forgive(struct account *account, const struct lock *
         account->used = lock->most - credit_ns;
 }
 
-/* How long does the thread stand by, so that others who use the lock less come first? */
+/* How long does the thread stand by, so that tenants who use the lock less come first? */
 LW_HOOK(lock_contended)
 {
-    __u64 id = ctx->lock_id, now = lw_now(), used, least, ahead;
-    struct lock *lock = lw_storage(&locks, &id);
-    struct account *mine = account_of(id, &ctx->own);
+    __u64 now = lw_now(), place = tenant_of(&ctx->own), poorest, ahead;
+    struct lock *lock = lock_of(ctx);
+    struct account *mine, *other;
 
-    if (!lock || !mine)
+    if (!lock)
+        return 0;
+    poorest = lock->poorest;
+    mine = account_of(ctx->lock_id, place);
+    other = account_of(ctx->lock_id, poorest);
+    if (!mine || !other)
         return 0;
     forgive(mine, lock);
-    used = mine->used;
-    if (now - lock->since >= period_ns) {
-        lock->last = now - lock->since < 2 * period_ns ? lock->least : used;
-        lock->least = used;
-        lock->since = now;
+    if (place == poorest || mine->used <= other->used || now - lock->asked > period_ns) {
+        lock->poorest = place;
+        lock->asked = now;
+        return 0;
     }
-    if (used < lock->least)
-        lock->least = used;
-    least = lock->last < lock->least ? lock->last : lock->least;
-    ahead = used - least;
-    if (used < least || ahead < slice_ns)
+    ahead = mine->used - other->used;
+    if (ahead < slice_ns)
         return 0;
     if (ahead > most_ns)
         ahead = most_ns;
@@ -90,8 +104,13 @@ LW_HOOK(lock_contended)
 
 LW_HOOK(cmp_node)
 {
-    struct account *curr = account_of(ctx->lock_id, &ctx->curr), *best = account_of(ctx->lock_id, &ctx->best);
+    __u64 lock = ctx->lock_id, tenant = tenant_of(&ctx->curr), other = tenant_of(&ctx->best);
+    struct account *curr, *best;
 
+    if (tenant == other)
+        return LW_NO;
+    curr = account_of(lock, tenant);
+    best = account_of(lock, other);
     if (!curr || !best)
         return LW_NO;
     return curr->used + slice_ns < best->used ? LW_BETTER : LW_NO;
@@ -99,8 +118,7 @@ LW_HOOK(cmp_node)
 
 LW_HOOK(lock_acquired)
 {
-    __u64 id = ctx->lock_id;
-    struct lock *lock = lw_storage(&locks, &id);
+    struct lock *lock = lock_of(ctx);
 
     if (lock)
         lock->taken = lw_now();
@@ -109,14 +127,17 @@ LW_HOOK(lock_acquired)
 
 LW_HOOK(lock_release)
 {
-    __u64 id = ctx->lock_id;
-    struct lock *lock = lw_storage(&locks, &id);
-    struct account *mine = account_of(id, &ctx->own);
+    struct lock *lock = lock_of(ctx);
+    struct account *mine;
+    __u64 weight = ctx->own.tag >> 32;
 
-    if (!lock || !mine || !lock->taken)
+    if (!lock || !lock->taken)
+        return 0;
+    mine = account_of(ctx->lock_id, tenant_of(&ctx->own));
+    if (!mine)
         return 0;
     forgive(mine, lock);
-    mine->used += (lw_now() - lock->taken) / (ctx->own.tag >> 32 ? ctx->own.tag >> 32 : 1);
+    mine->used += (lw_now() - lock->taken) / (weight ? weight : 1);
     lock->taken = 0;
     if (mine->used > lock->most)
         lock->most = mine->used;

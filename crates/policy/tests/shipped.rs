@@ -1,6 +1,8 @@
 //! The policies that come with lockwright: all there, each with its source, object and page.
 
+use lockwright_policy::object::Object;
 use lockwright_policy::shipped::shipped;
+use lockwright_policy::verify::verify;
 use lockwright_tests::source_dir;
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,17 +37,41 @@ fn an_idea_fits_a_line() {
 
 /// The messages of a verifier name the file and show the line, so the object must be made of this very source.
 #[test]
-fn objects_have_lines_of_their_sources_and_no_local_path() {
+fn objects_know_the_lines_of_their_sources_and_no_local_path() {
     for one in shipped() {
-        let text = String::from_utf8_lossy(one.object);
-        assert!(text.contains(&format!("./policies/{}.bpf.c", one.name)), "{}", one.name);
-        // Strings in BTF end with a zero.
-        for line in text.split('\0').filter(|string| string.starts_with("    return ")) {
-            assert!(one.source.lines().any(|l| l == line), "{}: {line}", one.name);
+        let object = Object::read(one.object).unwrap();
+        let lines: Vec<&str> = one.source.lines().collect();
+        for line in object.hooks.iter().flat_map(|hook| &hook.lines) {
+            assert_eq!(line.file, format!("./policies/{}.bpf.c", one.name));
+            assert_eq!(lines.get(line.number as usize - 1), Some(&&*line.text), "{}", one.name);
         }
+        assert!(object.hooks.iter().all(|hook| !hook.lines.is_empty()), "{}", one.name);
+        let text = String::from_utf8_lossy(one.object);
         for root in ["/home", "/root", "/usr", "/var", "/tmp"] {
             assert!(!text.contains(root), "{}: {root}", one.name);
         }
-        assert!(one.source.contains("\n * Bound: "), "{}: states no bound", one.name);
+    }
+}
+
+#[test]
+fn sources_state_their_bounds() {
+    for one in shipped() {
+        for line in ["\n * Bound: ", "\n * Tune"] {
+            assert!(one.source.contains(line), "{}: lacks {line:?}", one.name);
+        }
+        let begins = format!("/*\n * {}: ", one.name);
+        assert!(one.source.starts_with(&begins), "{}: begins with no idea", one.name);
+    }
+}
+
+#[test]
+fn the_verifier_accepts_all() {
+    for one in shipped() {
+        let verified = verify(Object::read(one.object).unwrap());
+        let verified = verified.unwrap_or_else(|no| panic!("{}: {no}", one.name));
+        // None of them looks at all waiters itself: a hook is short.
+        for hook in verified.reports() {
+            assert!(hook.longest <= 100, "{}, {}: {}", one.name, hook.hook.name(), hook.longest);
+        }
     }
 }
