@@ -61,7 +61,7 @@ struct lw_ctx {
     __u32 round;        /* cmp_node: the place of curr, from 0 */
     __u32 batch;        /* cmp_node, skip_shuffle: how many waiters have been moved past the next in line */
     __u32 nwaiters;     /* how many threads wait in line; a hint */
-    __u64 now_ns;       /* the clock; 0 in lock_acquire, lock_acquired and lock_release of a free lock */
+    __u64 now_ns;       /* the clock; 0 in lock_contended and in hooks that are asked while the lock is free */
     __u64 avg_cs_ns;    /* how long the lock is usually held on the fastest cores; 0: not known */
     struct lw_node own; /* the thread that asks */
     struct lw_node best; /* cmp_node: the best so far; at first the next in line */
@@ -69,7 +69,12 @@ struct lw_ctx {
 };
 
 /* Answers of cmp_node: should curr be next? */
-enum { LW_NO = 0, LW_NEXT = 1 /* look no further */, LW_BETTER = 2 /* than best; look on */ };
+enum {
+    LW_NO = 0,
+    LW_NEXT = 1,   /* it is; look no further */
+    LW_BETTER = 2, /* it is better than best; look on */
+    LW_GROUP = 3,  /* it goes first, with all others that get this answer; look on */
+};
 /* Answers of schedule_waiter. */
 enum { LW_SPIN = 0 /* as the lock does */, LW_PARK = 1, LW_WAKE_EARLY = 2, LW_BOOST = 3 /* the holder */ };
 /* The largest answer of lock_contended, ns. */

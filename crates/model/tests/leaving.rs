@@ -54,9 +54,9 @@ impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
         Arrived::Joins(Note::default())
     }
 
-    fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+    fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
         while waiters.look() {}
-        waiters.notes().len() - 1
+        1 << (waiters.notes().len() - 1)
     }
 }
 

@@ -10,7 +10,8 @@
 #[repr(u32)]
 pub enum Hook {
     /// A waiter that is about to be first in line looks at those behind it, in order. Should `curr` be next? 0: no. 1: yes, look no
-    /// further. 2: rather than `best`, but look on.
+    /// further. 2: rather than `best`, but look on. 3: yes, and look on: it goes first together with all others that get this answer, in
+    /// their order (then `best` doesn't count).
     CmpNode = 0,
     /// Should this waiter (`own`) leave the order as it is? 0: no. 1: yes.
     SkipShuffle = 1,
@@ -60,9 +61,9 @@ impl Hook {
     /// The largest answer; a larger one counts as 0.
     pub const fn largest(self) -> u64 {
         match self {
-            Self::CmpNode | Self::RwBias => 2,
+            Self::RwBias => 2,
             Self::SkipShuffle | Self::LockAcquire => 1,
-            Self::ScheduleWaiter => 3,
+            Self::CmpNode | Self::ScheduleWaiter => 3,
             Self::LockContended => 100_000_000,
             Self::LockAcquired | Self::LockRelease => 0,
         }
@@ -73,6 +74,9 @@ impl Hook {
         1 << self as u32
     }
 }
+
+/// In a set of hooks: the policy reads `cs_ns` or `avg_cs_ns`. Otherwise locks don't measure them, and they are 0.
+pub const LENGTHS: u32 = 1 << 31;
 
 /// A thread that waits, or asks, as a policy sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +100,7 @@ pub struct Node {
     pub passed: u32,
     /// How long it has waited, ns.
     pub wait_ns: u64,
-    /// How long the section that it asks for usually lasts on a core like its own, ns; 0: not known.
+    /// How long the section that it asks for usually lasts on a core like its own, ns; 0: not known. See [`LENGTHS`].
     pub cs_ns: u64,
     /// How long it has held locks that run on policies with `lock_acquired` and `lock_release`, ns.
     pub cs_total_ns: u64,
@@ -135,7 +139,7 @@ pub struct Context {
     pub batch: u32,
     /// How many threads wait in line; a hint.
     pub nwaiters: u32,
-    /// The clock, ns; 0 in hooks that are asked while the lock is free.
+    /// The clock, ns; 0 in `lock_contended`, and in hooks that are asked while the lock is free.
     pub now_ns: u64,
     /// How long the lock is usually held on the fastest cores, ns; 0: not known.
     pub avg_cs_ns: u64,
@@ -178,7 +182,7 @@ pub struct Answer {
 
 /// A policy in this process: eBPF, or Rust. Locks reach it by [`Platform::ask`](crate::Platform::ask).
 pub trait Policy {
-    /// The sum of its hooks' [bits](Hook::bit).
+    /// The sum of its hooks' [bits](Hook::bit), and [`LENGTHS`].
     fn hooks(&self) -> u32;
     /// Asks it.
     fn ask(&self, hook: Hook, context: &Context, world: &dyn World) -> Answer;

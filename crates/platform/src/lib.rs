@@ -222,7 +222,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Which hooks the policy in this slot has: the sum of their [bits](hooks::Hook::bit). 0: there is no policy.
+    /// Which hooks the policy in this slot has: the sum of their [bits](hooks::Hook::bit), and
+    /// [`LENGTHS`](hooks::LENGTHS). 0: there is no policy.
     fn hooks(policy: u32) -> u32 {
         let _ = policy;
         0

@@ -113,9 +113,9 @@ impl<P: Platform> Rule<P> for Lock {
         seen.count_ones() as usize >= CLASSES - usize::from(!is_there)
     }
 
-    fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+    fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
         while !<Self as Rule<P>>::is_enough(waiters.notes()) && waiters.look() {}
-        next(P::now(), waiters.notes())
+        1 << next(P::now(), waiters.notes())
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &
     }
     let Some(choice) = Choice::of::<R>(lock, node) else { return false };
     let is_head = state(node.gate.load(Relaxed)) == OPEN;
-    if choice.chosen > 0 && (is_head || node.turn(WAITING, CHOOSING).is_ok()) {
+    if choice.count > 0 && (is_head || node.turn(WAITING, CHOOSING).is_ok()) {
         // SAFETY: it may choose, and says that it does, or is head.
         unsafe { choice.take_effect(node) };
         if !is_head {
@@ -180,6 +180,22 @@ impl<'a, P: Platform> Waiters<'a, P> {
         self.chooser
     }
 
+    /// These of the known waiters, as places in a set, but for those that would pass another one too often.
+    fn within_bounds(&self, chosen: u32) -> u32 {
+        let (mut kept, mut room) = (0, u32::MAX);
+        for place in 0..self.count {
+            if chosen & 1 << place != 0 && room > 0 {
+                kept |= 1 << place;
+                room -= u32::from(room != u32::MAX);
+            } else {
+                // SAFETY: as in `look`.
+                let passed = unsafe { (*self.nodes[place]).passed.load(Relaxed) };
+                room = room.min(self.bypass.saturating_sub(passed));
+            }
+        }
+        kept
+    }
+
     /// Has the one that chooses got the lock meanwhile? Then its choice comes too late.
     pub(super) fn is_late(&self) -> bool {
         state(self.chooser.gate.load(Relaxed)) == GRANTED // a hint
@@ -192,10 +208,14 @@ impl<'a, P: Platform> Waiters<'a, P> {
     }
 }
 
-/// The waiters behind one, up to a rule's choice among them.
+/// The waiters behind one, up to the last that a rule chose, and their new order.
 struct Choice<P: Platform> {
-    waiters: [*mut Waiter<P>; CHOICE],
-    chosen: usize,
+    before: [*mut Waiter<P>; CHOICE],
+    after: [*mut Waiter<P>; CHOICE],
+    /// How many that are; 0: the order stays.
+    count: usize,
+    /// By how many each of `after` was passed.
+    passed_by: [u32; CHOICE],
 }
 
 impl<P: Platform> Choice<P> {
@@ -206,52 +226,93 @@ impl<P: Platform> Choice<P> {
             return None;
         }
         let chosen = R::next(lock, &mut waiters);
-        let Waiters { nodes: waiters, count, .. } = waiters;
-        Some(Self { waiters, chosen: if chosen < count { chosen } else { 0 } })
+        let chosen = waiters.within_bounds(chosen);
+        Some(Self::put_first(waiters.nodes, chosen))
     }
 
-    /// Moves the chosen one to the front, behind `node`.
+    /// These waiters with the chosen ones first.
+    fn put_first(before: [*mut Waiter<P>; CHOICE], chosen: u32) -> Self {
+        let is_chosen = |place: &usize| chosen & 1 << place != 0;
+        let places = 0..(u32::BITS - chosen.leading_zeros()) as usize;
+        let moves = (chosen.trailing_ones() as usize) < places.len();
+        let mut new = Self { before, after: before, count: 0, passed_by: [0; CHOICE] };
+        if moves {
+            let (first, then) = (
+                places.clone().filter(is_chosen),
+                places.clone().filter(|place| !is_chosen(place)),
+            );
+            for (to, place) in first.chain(then).enumerate() {
+                new.after[to] = before[place];
+                let behind = if is_chosen(&place) { 0 } else { chosen >> place };
+                new.passed_by[to] = behind.count_ones();
+            }
+            new.count = places.len();
+        }
+        new
+    }
+
+    /// Puts them in their new order behind `node`.
     ///
     /// # Safety
     /// `node` is the same, and may choose. Nobody grants it the lock until this is over (it may be made head); or it is head.
     unsafe fn take_effect(self, node: &Waiter<P>) {
-        let Self { waiters, chosen } = self;
+        let Self { before, after, count, passed_by } = self;
+        let (before, after) = (&before[..count], &after[..count]);
+        let me = from_ref(node).cast_mut();
         // SAFETY: they are in the line, behind the caller, and nobody else changes their order.
         unsafe {
-            let (first, last, next) = (&*waiters[0], &*waiters[chosen - 1], &*waiters[chosen]);
             // ORDERING: Acquire, pairs with [link].
-            let behind = &*next.next(Acquire); // not null, seen before
+            let behind = (*before[count - 1]).next(Acquire); // not null, seen before
+            let follows = |order: &[*mut Waiter<P>], waiter| {
+                let at = order.iter().position(|&one| one == waiter);
+                at.map_or(order[count - 1], |at| if at == 0 { me } else { order[at - 1] })
+            };
+            let has_moved =
+                |waiter: &*mut Waiter<P>| follows(before, *waiter) != follows(after, *waiter);
+            let moved = after.iter().copied().chain(iter::once(behind)).filter(has_moved);
             // First all the writes, then all the questions: so the cache lines travel at the same time.
-            behind.set_before(last);
-            first.set_before(next);
-            next.set_before(node);
-            last.set_next(from_ref(behind).cast_mut());
-            for &waiter in &waiters[..chosen] {
+            for waiter in moved.clone() {
+                (*waiter).set_before(&*follows(after, waiter));
+            }
+            for (&waiter, by) in after.iter().zip(passed_by).filter(|(_, by)| *by > 0) {
                 let passed = &(*waiter).passed;
-                passed.store(passed.load(Relaxed) + 1, Relaxed); // a count; those before us no longer write it
+                passed.store(passed.load(Relaxed) + by, Relaxed); // a count; those before us no longer write it
             }
-            next.set_next(waiters[0]);
-            node.set_next(waiters[chosen]);
-            if cfg!(debug_assertions) {
-                // Nobody was lost, nobody came in: the chosen one, those that it passed in their order, and the one behind them.
-                let mut at = node.next(Relaxed);
-                for expected in iter::once(chosen).chain(0..chosen) {
-                    assert_eq!(at, waiters[expected], "a choice lost a waiter");
-                    at = (*at).next(Relaxed);
+            // From the last to the first: a thread that follows the links meanwhile misses some, and reaches the end.
+            for (at, &waiter) in after.iter().enumerate().rev() {
+                let next = after.get(at + 1).copied().unwrap_or(behind);
+                if has_moved(&next) {
+                    (*waiter).set_next(next);
                 }
-                assert!(core::ptr::eq(at, behind), "a choice lost the rest of the line");
             }
-            let may_sleep = [behind, first, next].map(Waiter::may_sleep).contains(&true);
+            if has_moved(&after[0]) {
+                node.set_next(after[0]);
+            }
+            if cfg!(debug_assertions) {
+                check_line(node, after, behind);
+            }
+            let may_sleep = moved.fold(false, |any, waiter| any | (*waiter).may_sleep());
             if may_sleep {
                 // The sleeper may have told a node that is no longer the one before it. So mark all of them: each then wakes those
                 // behind it before it stays (`stay`).
-                for &waiter in &waiters[..=chosen] {
+                for &waiter in after {
                     (*waiter).gate.fetch_or(BEHIND, Relaxed); // the word publishes it, to the threads that need it
                 }
                 node.gate.fetch_or(BEHIND, Relaxed); // as above
             }
         }
     }
+}
+
+/// Panics unless exactly these waiters are between `node` and `behind`, in this order.
+fn check_line<P: Platform>(node: &Waiter<P>, order: &[*mut Waiter<P>], behind: *mut Waiter<P>) {
+    let mut at = node.next(Relaxed);
+    for &expected in order {
+        assert_eq!(at, expected, "a choice lost a waiter");
+        // SAFETY: in the line, behind the caller, which alone changes the order there.
+        at = unsafe { (*at).next(Relaxed) };
+    }
+    assert_eq!(at, behind, "a choice lost the rest of the line");
 }
 
 impl<P: Platform> Waiter<P> {

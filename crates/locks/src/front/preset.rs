@@ -62,7 +62,7 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     fn is_enough(waiters: &[Note]) -> bool {
         R::is_enough(waiters)
     }
-    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
         R::next(lock, waiters)
     }
 }

@@ -14,8 +14,8 @@
 //! A policy answers; the line makes every change. So no answer can break exclusion, lose a waiter, or move one past a bound. Where there is
 //! no policy, or the policy lacks a hook, the lock does what fifo does, at the same cost.
 //!
-//! Our deviations. In the papers the kernel's verifier checks programs as they are loaded; here that is done outside the process. Their
-//! shuffler moves several waiters of a group at once; here each waiter that is about to be first picks one, of 16. A policy with
+//! Our deviations. In the papers the kernel's verifier checks programs as they are loaded; here that is done outside the process. A
+//! waiter that is about to be first shuffles, and looks at 16 others at most; in ShflLock a shuffler may be anywhere in the line. A policy with
 //! `lock_contended` gets asl's line: in a crowd, barging's.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
@@ -30,7 +30,7 @@ use super::{asl, barging, fifo, mood, tuning};
 use crate::amp::standby::confirmed;
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::hooks::{self, Context, Hook};
+use lockwright_platform::hooks::{self, Context, Hook, LENGTHS};
 use lockwright_platform::{Class, Platform, Word};
 
 /// A waiter may be passed over this often, and a head overtaken, by default.
@@ -39,6 +39,11 @@ const BYPASS: u32 = 250;
 /// How many waiters behind the next one a choice looks at.
 const WINDOW: usize = 15;
 
+/// Answers of `cmp_node`.
+const NEXT: u64 = 1;
+const BETTER: u64 = 2;
+const GROUP: u64 = 3;
+
 /// Answers of `schedule_waiter`.
 const PARK: u64 = 1;
 const WAKE_EARLY: u64 = 2;
@@ -46,9 +51,6 @@ const BOOST: u64 = 3;
 
 /// Hooks that are told about waiters in line.
 const IN_LINE: u32 = Hook::CmpNode.bit() | Hook::SkipShuffle.bit() | Hook::ScheduleWaiter.bit();
-
-/// Hooks for which the lengths of sections are measured.
-const MEASURED: u32 = Hook::CmpNode.bit() | Hook::SkipShuffle.bit();
 
 /// Hooks of which a holder by a node is reminded when it releases.
 const TOLD: u32 = Hook::ScheduleWaiter.bit() | Hook::LockRelease.bit();
@@ -121,7 +123,9 @@ impl<P: Platform> Rule<P> for Lock {
         note.class = Class(own.core_class as u8);
         note.asked_ns = P::now();
         note.described = true;
-        own.cs_ns = lock.cs_ns(note.class);
+        if lock.hooks & LENGTHS != 0 {
+            own.cs_ns = lock.cs_ns(note.class);
+        }
         if lock.has(Hook::ScheduleWaiter) {
             let context = Context { own, ..lock.context(note.asked_ns) };
             let how = lock.ask(Hook::ScheduleWaiter, &context);
@@ -144,12 +148,12 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn measures(lock: &View<'_, P>) -> bool {
-        lock.hooks & MEASURED != 0
+        lock.hooks & LENGTHS != 0
     }
 
     fn release(lock: &View<'_, P>) {
         let hooks = <Self as Rule<P>>::hooks(lock.tuning);
-        if hooks & MEASURED != 0 {
+        if hooks & LENGTHS != 0 {
             lock.end_of_hold();
         }
         if hooks & Hook::ScheduleWaiter.bit() != 0 {
@@ -170,12 +174,12 @@ impl<P: Platform> Rule<P> for Lock {
         lock.ask(Hook::SkipShuffle, &context) == 0
     }
 
-    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
         let now = P::now();
         let mut context = Context { own: lock.own(waiters.chooser(), now), ..lock.context(now) };
         context.best = waiters.describe(0, now);
         context.batch = context.best.passed;
-        let (mut best, mut place) = (0, 0);
+        let (mut best, mut group, mut place) = (0, 0, 0);
         while place < waiters.notes().len() || waiters.look() {
             if waiters.is_late() {
                 return 0;
@@ -183,13 +187,14 @@ impl<P: Platform> Rule<P> for Lock {
             context.round = place as u32; // at most 15
             context.curr = waiters.describe(place, now);
             match lock.ask(Hook::CmpNode, &context) {
-                1 => return place,
-                2 => (best, context.best) = (place, context.curr),
+                NEXT => return group | 1 << place,
+                BETTER => (best, context.best) = (place, context.curr),
+                GROUP => group |= 1 << place,
                 _ => {}
             }
             place += 1;
         }
-        best
+        if group == 0 { 1 << best } else { group }
     }
 }
 
@@ -213,7 +218,7 @@ impl<P: Platform> View<'_, P> {
             lock_kind: self.parts.kind,
             nwaiters: if waiters < mood::MOST { waiters } else { 0 },
             now_ns,
-            avg_cs_ns: if self.hooks & MEASURED != 0 { self.known_hold_ns().into() } else { 0 },
+            avg_cs_ns: if self.hooks & LENGTHS != 0 { self.known_hold_ns().into() } else { 0 },
             ..Context::default()
         }
     }

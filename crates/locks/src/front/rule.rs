@@ -119,9 +119,10 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         false
     }
 
-    /// Which of these waiters follows the caller, who is first in line: the one behind it, or one of up to [`AHEAD`](Self::AHEAD) more.
-    /// An index out of range counts as 0. A waiter that has been passed over `bypass` times is next, whatever a rule says.
-    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> usize {
+    /// Which of these waiters follow the caller, who is first in line: the set of their places (bit 0: the one behind it), of up to
+    /// [`AHEAD`](Self::AHEAD) more. They keep their order, and the others theirs. A waiter that has been passed over `bypass` times
+    /// is next, whatever a rule says.
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
         let _ = (lock, waiters);
         0
     }

@@ -93,7 +93,7 @@ impl Rule<Explored> for Backwards {
         Arrived::Joins(Note { own, ..Note::default() })
     }
 
-    fn next(lock: &View<'_, Explored>, waiters: &mut Waiters<'_, Explored>) -> usize {
+    fn next(lock: &View<'_, Explored>, waiters: &mut Waiters<'_, Explored>) -> u32 {
         while waiters.look() {}
         let waiters = waiters.notes();
         let chosen = waiters.len() - 1;
@@ -110,7 +110,7 @@ impl Rule<Explored> for Backwards {
                 fail(Violation::Bypass { lock: 0, who: format!("waiter {own}"), times, bound });
             }
         }
-        chosen
+        1 << chosen
     }
 }
 
