@@ -9,14 +9,20 @@
 //!   jit         Verified ─► code of this machine
 //!   image.rs    Verified ─► lockwright-programs' image, with maps
 //!   control.rs  the policies of a running process, as the command reads and changes them
+//!   loaded.rs   Verified ─► a policy in this process, by either engine     world.rs  its helpers     maps.rs  its maps
+//!   cost.rs     Verified ─► ns a question
 //!   kernel.rs   Object ─► the kernel's own verdict, where we may ask; programs in the kernel
 //!   shipped.rs  the policies that come with lockwright (../policies)
 //! ```
 
 pub mod compose;
 pub mod control;
+mod cost;
+pub mod image;
 pub mod interpret;
+pub mod jit;
 pub mod kernel;
+pub mod loaded;
 pub mod maps;
 pub mod object;
 pub mod op;
@@ -25,6 +31,8 @@ pub mod shipped;
 mod testing;
 pub mod verify;
 mod world;
+
+pub use cost::{Cost, cost};
 
 /// `lockwright_policy.h`, which policies in C include.
 pub const HEADER: &str = include_str!("../policies/lockwright_policy.h");

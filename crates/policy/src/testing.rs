@@ -4,10 +4,12 @@ pub(crate) mod generate;
 mod semantics;
 
 use crate::interpret::Interpreter;
+use crate::jit::HERE;
+use crate::loaded::Loaded;
 use crate::maps::Maps;
 use crate::object::{HookCode, Insn, NamedMap, Object};
-use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand};
-use lockwright_platform::hooks::{Context, Hook, Node, World};
+use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand, STACK};
+use lockwright_platform::hooks::{Context, Hook, Node, Policy, World};
 use lockwright_programs::maps::{MapKind, MapSpec, View};
 use std::cell::Cell;
 
@@ -295,11 +297,21 @@ fn instructions_survive_encoding() {
 
 /// The first value of the first map, after this question. All engines agree on it, on the answer, and on all maps.
 pub(crate) fn both(object: &Object, hook: Hook, context: &Context) -> u64 {
-    let interpreter = interpreter(object);
-    if let Err(escape) = interpreter.ask(hook, context, &Counting::default()) {
-        panic!("{escape} in {:?}", object.hooks[0].insns);
+    let interpreted = Loaded::interpreted(object).unwrap();
+    let answer = interpreted.ask(hook, context, &Counting::default());
+    let bytes = interpreted.maps().bytes();
+    if let Some(compiled) = compiled(object) {
+        let other = compiled.ask(hook, context, &Counting::default());
+        assert_eq!(other.value, answer.value, "{:?}", object.hooks[0].insns);
+        assert!(compiled.maps().bytes() == bytes, "{:?}", object.hooks[0].insns);
     }
-    let bytes = interpreter.maps().bytes();
     let view = View::all(&bytes).next().unwrap();
     u64::from_le_bytes(view.value(0, 0).unwrap()[..8].try_into().unwrap())
+}
+
+/// A policy of which an interpreter has found that it does no harm; `None`: there is no compiler here.
+pub(crate) fn compiled(object: &Object) -> Option<Loaded> {
+    let (depths, longest) = (vec![STACK; object.hooks.len()], vec![0; object.hooks.len()]);
+    // SAFETY: our caller knows it.
+    HERE.map(|_| unsafe { Loaded::compiled(object, &depths, &longest) }.unwrap())
 }

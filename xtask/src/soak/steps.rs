@@ -45,6 +45,9 @@ const CASES: u32 = 50_000;
 /// Milliseconds of stress under each lock; the gate uses 2500.
 const STRESS_MS: u32 = 60_000;
 
+/// Drawn programs that are compiled and interpreted; the gate uses 10,000.
+const PROGRAMS: u32 = 1_000_000;
+
 /// All steps.
 pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
     let plan = |name: String, shows: &'static str, runner, words: String| SoakStep {
@@ -87,6 +90,13 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         test("stress", "a minute under each lock", "-p lockwright-tests --test stress");
     stress.variables.push(("LOCKWRIGHT_STRESS_MS", STRESS_MS.to_string()));
     steps.push(stress);
+    let mut programs = test(
+        "programs",
+        "compiled policies do what the interpreter does, a million drawn",
+        "--release -p lockwright-policy --lib jit",
+    );
+    programs.variables.push(("LOCKWRIGHT_PROGRAMS", PROGRAMS.to_string()));
+    steps.push(programs);
     for name in FUZZED {
         let words = format!("-p lockwright-{name} --lib");
         let mut fuzz = test(&format!("fuzz-{name}"), "its parsers and sums, random inputs", &words);
