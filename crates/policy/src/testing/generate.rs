@@ -16,11 +16,13 @@ pub(crate) fn maps() -> Vec<NamedMap> {
     let mut variables = named(".data", MapKind::Array, 4, 32, 1);
     variables.initial = (1..=32).collect();
     vec![
-        named("out", MapKind::Array, 4, OUT, 4),
+        named("out", MapKind::Array, 4, OUT, 1),
         named("cpus", MapKind::PerCpuArray, 4, 16, 3),
         named("hash", MapKind::Hash, 8, 24, 5),
         named("ring", MapKind::Ring, 0, 0, 4096),
         variables,
+        named("array", MapKind::Array, 4, 40, 4),
+        named("words", MapKind::Array, 4, 8, 3),
     ]
 }
 

@@ -29,7 +29,7 @@ impl Drawing<'_> {
     }
 
     pub(super) fn lookup(&mut self) {
-        let number = self.random.pick(&[0, 1, 2]);
+        let number = self.random.pick(&[0, 1, 2, 2, 5, 6]);
         let helper =
             if number == 2 && self.random.one_in(2) { helpers::STORAGE } else { helpers::LOOKUP };
         self.key(number);
@@ -65,7 +65,7 @@ impl Drawing<'_> {
     pub(super) fn change_map(&mut self) {
         match self.random.below(3) {
             0 => {
-                let number = self.random.pick(&[0, 1, 2]);
+                let number = self.random.pick(&[0, 1, 2, 5, 6]);
                 self.memory(self.maps[number as usize].spec.value_size);
                 self.emit(copy(3, 2));
                 self.set(3, Type::Nothing);
