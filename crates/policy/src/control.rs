@@ -4,7 +4,7 @@ use lockwright_platform::hooks::Hook;
 use lockwright_programs::image::{ImageHeader, LARGEST, NAME};
 use lockwright_programs::mailbox::{
     DONE, EMPTY, LOAD, LOADED, MAGIC, POST, POSTED, Piece, Programs, REFUSED, ROOM, SLOTS, STATE,
-    Slot, TAGS, TAKEN, TEXT, TOO_SLOW, Tag, UNLOAD, tag_places,
+    SlotState, TAGS, TAKEN, TEXT, TOO_SLOW, Tag, UNLOAD, tag_places,
 };
 use lockwright_programs::maps::{Reported, View};
 use std::mem::offset_of;
@@ -29,7 +29,7 @@ pub trait Memory {
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Answered {
     /// It has been done.
     Done,
     /// It was refused, for this reason.
@@ -150,12 +150,12 @@ impl<'a, M: Memory> Control<'a, M> {
         data: &[u8],
         budget_ns: u32,
         patience: Duration,
-    ) -> Result<Said, M::Error> {
+    ) -> Result<Answered, M::Error> {
         let pieces = pieces(data);
         let begin = code.len().next_multiple_of(8);
         if code.len() > LARGEST || begin + pieces.len() > ROOM {
             let (code, pieces) = (code.len(), pieces.len());
-            return Ok(Said::Refused(format!(
+            return Ok(Answered::Refused(format!(
                 "the policy is too large: {code} bytes of code, of at most {LARGEST}, and {pieces} bytes of the maps' first \
                  contents; both together may have {ROOM}"
             )));
@@ -174,13 +174,13 @@ impl<'a, M: Memory> Control<'a, M> {
     ///
     /// # Errors
     /// The memory's.
-    pub fn unload(&self, slot: u32, patience: Duration) -> Result<Said, M::Error> {
+    pub fn unload(&self, slot: u32, patience: Duration) -> Result<Answered, M::Error> {
         let begun = Instant::now();
         loop {
             let said = self.post(patience, |post| self.request(post, UNLOAD, slot))?;
             let is_clean = self.word(offset_of!(Programs, retired))? == 0;
             // A thread that had lost its CPU in a hook is out of it soon.
-            if said != Said::Done || is_clean || begun.elapsed() >= patience {
+            if said != Answered::Done || is_clean || begun.elapsed() >= patience {
                 return Ok(said);
             }
             sleep(Duration::from_millis(1));
@@ -198,13 +198,13 @@ impl<'a, M: Memory> Control<'a, M> {
         &self,
         patience: Duration,
         write: impl FnOnce(u32) -> Result<(), M::Error>,
-    ) -> Result<Said, M::Error> {
+    ) -> Result<Answered, M::Error> {
         let begun = Instant::now();
         let mut before = self.state()?;
         while before & STATE == TAKEN {
             if begun.elapsed() > patience {
                 let why = "it is stopped while it changes its policies";
-                return Ok(Said::Refused(why.to_owned()));
+                return Ok(Answered::Refused(why.to_owned()));
             }
             sleep(Duration::from_millis(1));
             before = self.state()?;
@@ -216,14 +216,14 @@ impl<'a, M: Memory> Control<'a, M> {
         loop {
             let state = self.state()?;
             if state == post | DONE {
-                return Ok(Said::Done);
+                return Ok(Answered::Done);
             } else if state == post | REFUSED {
                 let len = self.word(offset_of!(Programs, text_len))? as usize;
                 let mut why = vec![0; len.min(TEXT)];
                 self.memory.read(self.at + offset_of!(Programs, text) as u64, &mut why)?;
-                return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
+                return Ok(Answered::Refused(String::from_utf8_lossy(&why).into_owned()));
             } else if begun.elapsed() > patience {
-                return Ok(Said::Nothing);
+                return Ok(Answered::Nothing);
             }
             // If locks are contended, this takes microseconds.
             sleep((begun.elapsed() / 8).clamp(Duration::from_micros(20), Duration::from_millis(1)));
@@ -280,14 +280,14 @@ impl<'a, M: Memory> Control<'a, M> {
             return Ok(None);
         }
         let base =
-            self.at + (offset_of!(Programs, slots) + slot as usize * size_of::<Slot>()) as u64;
+            self.at + (offset_of!(Programs, slots) + slot as usize * size_of::<SlotState>()) as u64;
         let copy = || {
-            let mut bytes = [0; size_of::<Slot>()];
+            let mut bytes = [0; size_of::<SlotState>()];
             self.memory.read(base, &mut bytes).map(|()| bytes)
         };
         let word = |bytes: &[u8], at| u32::from_ne_bytes(part(bytes, at));
         let word64 = |bytes: &[u8], at| u64::from_ne_bytes(part(bytes, at));
-        let state = |bytes: &[u8]| word(bytes, offset_of!(Slot, state));
+        let state = |bytes: &[u8]| word(bytes, offset_of!(SlotState, state));
         let mut bytes = copy()?;
         // If it changes meanwhile, read it again.
         for _ in 0..1000 {
@@ -300,29 +300,30 @@ impl<'a, M: Memory> Control<'a, M> {
         if !matches!(state(&bytes) % POST, LOADED | TOO_SLOW) {
             return Ok(None);
         }
-        let bits = word(&bytes, offset_of!(Slot, hooks));
+        let bits = word(&bytes, offset_of!(SlotState, hooks));
         let of = |hook: Hook, at| word64(&bytes, at + hook as usize * 8);
         let hooks = Hook::ALL.into_iter().filter(|hook| bits & hook.bit() != 0).map(|hook| {
-            let samples = of(hook, offset_of!(Slot, samples));
-            let sum = of(hook, offset_of!(Slot, sampled_ns));
+            let samples = of(hook, offset_of!(SlotState, samples));
+            let sum = of(hook, offset_of!(SlotState, sampled_ns));
             let mean_ns = (samples > 0).then(|| sum as f64 / samples as f64);
-            AskedHook { hook, asked: of(hook, offset_of!(Slot, asked)), mean_ns }
+            AskedHook { hook, asked: of(hook, offset_of!(SlotState, asked)), mean_ns }
         });
-        let slow_hook = Hook::ALL.get(word(&bytes, offset_of!(Slot, slow_hook)) as usize).copied();
+        let slow_hook =
+            Hook::ALL.get(word(&bytes, offset_of!(SlotState, slow_hook)) as usize).copied();
         let slow = slow_hook.filter(|_| state(&bytes) % POST == TOO_SLOW);
-        let name = offset_of!(Slot, name);
+        let name = offset_of!(SlotState, name);
         Ok(Some(InSlot {
             slot,
             name: text(&bytes[name..name + NAME]),
-            version: word(&bytes, offset_of!(Slot, version)),
+            version: word(&bytes, offset_of!(SlotState, version)),
             hooks: hooks.collect(),
-            budget_ns: word(&bytes, offset_of!(Slot, budget_ns)),
-            too_slow: slow.map(|hook| (hook, word64(&bytes, offset_of!(Slot, slow_ns)))),
-            since_ns: word64(&bytes, offset_of!(Slot, since_ns)),
-            unasked: word64(&bytes, offset_of!(Slot, unasked)),
+            budget_ns: word(&bytes, offset_of!(SlotState, budget_ns)),
+            too_slow: slow.map(|hook| (hook, word64(&bytes, offset_of!(SlotState, slow_ns)))),
+            since_ns: word64(&bytes, offset_of!(SlotState, since_ns)),
+            unasked: word64(&bytes, offset_of!(SlotState, unasked)),
             data: (
-                word64(&bytes, offset_of!(Slot, data)),
-                word64(&bytes, offset_of!(Slot, data_len)) as usize,
+                word64(&bytes, offset_of!(SlotState, data)),
+                word64(&bytes, offset_of!(SlotState, data_len)) as usize,
             ),
         }))
     }

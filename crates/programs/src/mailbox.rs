@@ -54,13 +54,13 @@ pub const LOAD: u32 = 1;
 /// In [`Programs::what`]: the slot gets none.
 pub const UNLOAD: u32 = 2;
 
-/// In [`Slot::state`], which has the [`STATE`] bits, and above them a number: there is no policy.
+/// In [`SlotState::state`], which has the [`STATE`] bits, and above them a number: there is no policy.
 pub const FREE: u32 = 0;
-/// In [`Slot::state`]: locks may ask it.
+/// In [`SlotState::state`]: locks may ask it.
 pub const LOADED: u32 = 1;
-/// In [`Slot::state`]: it took longer than its budget, and isn't asked any more.
+/// In [`SlotState::state`]: it took longer than its budget, and isn't asked any more.
 pub const TOO_SLOW: u32 = 2;
-/// In [`Slot::state`]: the rest makes no sense now.
+/// In [`SlotState::state`]: the rest makes no sense now.
 pub const CHANGING: u32 = 3;
 
 /// The beginning of a piece.
@@ -76,7 +76,7 @@ pub struct Piece {
 /// What can be seen of one slot. Only the process writes it.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Slot {
+pub struct SlotState {
     /// One of [`FREE`], [`LOADED`], [`TOO_SLOW`], [`CHANGING`]; above that, how often something has been loaded here or unloaded.
     pub state: AtomicU32,
     /// The policy's hooks: the sum of their [bits](Hook::bit).
@@ -112,7 +112,7 @@ pub struct Slot {
 }
 
 /// One question in so many is measured. A prime, so that hooks that are asked in turn are all measured.
-pub const SAMPLE: u64 = 61;
+pub const SAMPLE: u64 = 251;
 
 /// PostRoom for this many threads' tags.
 pub const TAGS: usize = 1024;
@@ -178,7 +178,7 @@ pub struct Programs {
     /// Where what is posted is.
     pub room: &'static PostRoom,
     /// By number; the first is never used.
-    pub slots: [Slot; SLOTS],
+    pub slots: [SlotState; SLOTS],
 }
 
 /// Threads' tags.
@@ -198,7 +198,7 @@ unsafe impl Sync for PostRoom {}
 // TAKEN set, when the command keeps out.
 unsafe impl Sync for Programs {}
 
-impl Slot {
+impl SlotState {
     const fn new() -> Self {
         Self {
             state: AtomicU32::new(FREE),
@@ -259,7 +259,7 @@ impl Programs {
             unused: 0,
             tags,
             room,
-            slots: [const { Slot::new() }; SLOTS],
+            slots: [const { SlotState::new() }; SLOTS],
         }
     }
 }

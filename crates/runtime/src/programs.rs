@@ -33,7 +33,7 @@ use lockwright_programs::env::{Code, Env};
 use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC};
 use lockwright_programs::mailbox::{
     CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, PostRoom, Programs, REFUSED,
-    ROOM as ROOM_BYTES, SLOTS, STATE, Slot, TAKEN, Tags, UNLOAD,
+    ROOM as ROOM_BYTES, SLOTS, STATE, SlotState, TAKEN, Tags, UNLOAD,
 };
 use lockwright_programs::maps::View;
 
@@ -144,7 +144,7 @@ fn take_alone() {
 }
 
 /// Puts a slot's policy out of force. Returns the number of the slot's next one.
-fn retire(slot: u32, info: &Slot) -> u32 {
+fn retire(slot: u32, info: &SlotState) -> u32 {
     let turn = info.state.load(Relaxed) / POST + 1; // only `take_off` writes it meanwhile, and not the number
     // ORDERING: Release, for the command: what it reads of the slot may be newer than this.
     info.state.store((turn * POST) | CHANGING, Release);
@@ -157,7 +157,7 @@ fn retire(slot: u32, info: &Slot) -> u32 {
     turn
 }
 
-fn unload(slot: u32, info: &Slot) {
+fn unload(slot: u32, info: &SlotState) {
     let turn = retire(slot, info);
     // ORDERING: Release, as above.
     info.state.store((turn * POST) | FREE, Release);
@@ -169,7 +169,7 @@ fn hooks_word(hooks: u32, turn: u32) -> u32 {
 }
 
 /// Loads what is posted.
-fn load(slot: u32, info: &Slot, why: &mut Refusal) -> Option<()> {
+fn load(slot: u32, info: &SlotState, why: &mut Refusal) -> Option<()> {
     let mailbox = &lockwright_programs;
     let code_len = mailbox.code_len.load(Relaxed) as usize;
     let pieces_len = mailbox.pieces_len.load(Relaxed) as usize;
@@ -247,7 +247,7 @@ fn load(slot: u32, info: &Slot, why: &mut Refusal) -> Option<()> {
 }
 
 /// Tells the command what is in a slot.
-fn show(info: &Slot, header: &ImageHeader, env: &Env, code: *const u8) {
+fn show(info: &SlotState, header: &ImageHeader, env: &Env, code: *const u8) {
     let bits = Hook::ALL.into_iter().filter(|hook| header.hooks[*hook as usize] != 0);
     // Relaxed, all of it: the state changes afterwards.
     info.hooks.store(bits.map(Hook::bit).sum(), Relaxed);

@@ -53,11 +53,11 @@ fn another_version_is_noticed() {
 fn a_process_takes_up_what_is_posted_and_answers() {
     let (programs, control) = mailbox();
     let patience = Duration::from_millis(20);
-    assert_eq!(control.load(3, &[1; 300], &[0; 100], 5, patience), Ok(Said::Nothing));
+    assert_eq!(control.load(3, &[1; 300], &[0; 100], 5, patience), Ok(Answered::Nothing));
     assert!(matches!(control.pending(), Ok(Some(Pending::Load(3, _)))));
     control.cancel().unwrap();
     assert_eq!(control.pending(), Ok(None));
-    for (end, said) in [(DONE, Said::Done), (REFUSED, Said::Refused("no".to_owned()))] {
+    for (end, said) in [(DONE, Answered::Done), (REFUSED, Answered::Refused("no".to_owned()))] {
         let taker = thread::spawn(move || {
             while programs.state.load(SeqCst) & STATE != POSTED {
                 thread::yield_now();
@@ -75,7 +75,7 @@ fn a_process_takes_up_what_is_posted_and_answers() {
     }
     programs.state.store(TAKEN, SeqCst);
     assert!(
-        matches!(control.unload(9, patience), Ok(Said::Refused(why)) if why.contains("stopped"))
+        matches!(control.unload(9, patience), Ok(Answered::Refused(why)) if why.contains("stopped"))
     );
 }
 
@@ -84,7 +84,7 @@ fn what_does_not_fit_is_refused_before_it_is_posted() {
     let (programs, control) = mailbox();
     let large = |code: usize, data: usize| {
         let said = control.load(1, &vec![0; code], &vec![1; data], 1, Duration::ZERO).unwrap();
-        matches!(said, Said::Refused(_))
+        matches!(said, Answered::Refused(_))
     };
     assert!(large(LARGEST + 1, 0) && large(LARGEST, ROOM - LARGEST) && large(8, ROOM - 8));
     assert_eq!(programs.state.load(Relaxed), EMPTY);

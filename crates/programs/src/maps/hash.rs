@@ -69,9 +69,9 @@ fn mixed(mut hash: u64) -> u64 {
 
 /// A slot: its header, its key, its value.
 #[derive(Clone, Copy)]
-struct Slot(*mut u8);
+struct EntryPlace(*mut u8);
 
-impl Slot {
+impl EntryPlace {
     #[inline]
     unsafe fn of(this: *mut Map, bucket: u32, way: u32) -> Self {
         // SAFETY: our caller's promise: a hash, with these numbers within it.
@@ -124,7 +124,7 @@ pub(super) unsafe fn lookup(this: *mut Map, key: *const u8) -> *mut u8 {
         let place = KeyPlace::new(map, key);
         for bucket in place.distinct() {
             for way in 0..WAYS {
-                let slot = Slot::of(this, *bucket, way);
+                let slot = EntryPlace::of(this, *bucket, way);
                 // ORDERING: Acquire. [entry]
                 let header = slot.header().load(Acquire);
                 if header as u32 as u64 != place.part | LIVE || !slot.has(&place) {
@@ -194,9 +194,9 @@ fn is_set(word: &AtomicU32) -> bool {
 /// What lies in a key's buckets, for one who holds them.
 struct InBuckets {
     /// The key's entry.
-    live: Option<Slot>,
+    live: Option<EntryPlace>,
     /// The place for a new entry.
-    free: Option<Slot>,
+    free: Option<EntryPlace>,
 }
 
 unsafe fn find(this: *mut Map, place: &KeyPlace, locks: &Locks<'_>) -> InBuckets {
@@ -206,7 +206,7 @@ unsafe fn find(this: *mut Map, place: &KeyPlace, locks: &Locks<'_>) -> InBuckets
         let mut entries = 0;
         for way in 0..WAYS {
             // SAFETY: our caller's promise; the numbers are within the map.
-            let slot = unsafe { Slot::of(this, *bucket, way) };
+            let slot = unsafe { EntryPlace::of(this, *bucket, way) };
             let header = slot.header().load(Relaxed); // we hold the bucket
             let is_live = header & LIVE != 0;
             entries += u32::from(is_live);
@@ -226,7 +226,7 @@ unsafe fn find(this: *mut Map, place: &KeyPlace, locks: &Locks<'_>) -> InBuckets
     let other = best.and_then(|(_, bucket)| {
         // Those that were never used come first, then all in turn.
         // SAFETY: as above.
-        let slot = |way| unsafe { Slot::of(this, bucket, way) };
+        let slot = |way| unsafe { EntryPlace::of(this, bucket, way) };
         let unused = (0..WAYS).map(slot).find(|slot| slot.header().load(Relaxed) == 0);
         unused.or_else(|| {
             let from = locks.next(bucket);
@@ -333,8 +333,8 @@ pub(super) unsafe fn forget_writers(this: *mut Map) {
             if word.load(Relaxed) & LOCKED != 0 {
                 word.fetch_and(!LOCKED, Relaxed); // one thread, here and below
             }
-            let headers =
-                (0..WAYS).map(|way| Slot::of(this, bucket as u32, way).header().load(Relaxed));
+            let headers = (0..WAYS)
+                .map(|way| EntryPlace::of(this, bucket as u32, way).header().load(Relaxed));
             live += headers.filter(|header| header & LIVE != 0).count();
         }
         (*this).live.store(live as u32, Relaxed);

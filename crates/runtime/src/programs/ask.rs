@@ -9,7 +9,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies;
 use lockwright_platform::hooks::{Context, Hook};
-use lockwright_programs::mailbox::{HOOKS, LOADED, POST, SAMPLE, SLOTS, STATE, Slot, TOO_SLOW};
+use lockwright_programs::mailbox::{
+    HOOKS, LOADED, POST, SAMPLE, SLOTS, STATE, SlotState, TOO_SLOW,
+};
 use lockwright_record::file::decimal;
 
 /// Measured questions that are judged together.
@@ -19,7 +21,8 @@ const AT_MOST: u64 = 8;
 
 /// Asks the policy in this slot.
 pub(super) fn ask(slot: u32, hook: Hook, context: &Context) -> u64 {
-    let Some(cell) = cells::own() else { return not_asked(slot) };
+    // Cold calls are at ends, so that no register is saved for them.
+    let Some(cell) = cells::known() else { return ask_first(slot, hook, context) };
     // A hook under a hook: a signal handler that locks.
     if cell.inside.load(Relaxed) != 0 {
         return not_asked(slot); // own thread only
@@ -40,6 +43,12 @@ pub(super) fn ask(slot: u32, hook: Hook, context: &Context) -> u64 {
     // ORDERING: Release, pairs with the Acquire in `is_anybody_in`: the hook is over.
     cell.inside.store(0, Release);
     answer
+}
+
+#[cold]
+#[inline(never)]
+fn ask_first(slot: u32, hook: Hook, context: &Context) -> u64 {
+    if cells::own().is_some() { ask(slot, hook, context) } else { not_asked(slot) }
 }
 
 #[cold]
@@ -110,7 +119,7 @@ pub(super) fn forget(slot: usize) {
 /// The policy takes too long.
 #[cold]
 #[inline(never)]
-fn take_off(entry: &Mapped, info: &Slot, hook: Hook, mean_ns: u64) {
+fn take_off(entry: &Mapped, info: &SlotState, hook: Hook, mean_ns: u64) {
     if !entries::remove(entry) {
         return; // somebody else has
     }
@@ -130,7 +139,7 @@ fn take_off(entry: &Mapped, info: &Slot, hook: Hook, mean_ns: u64) {
 }
 
 /// Says so, on one line.
-fn tell(info: &Slot, hook: Hook, mean_ns: u64) {
+fn tell(info: &SlotState, hook: Hook, mean_ns: u64) {
     let mut name = [0; 64];
     for (to, from) in name.chunks_exact_mut(8).zip(&info.name) {
         to.copy_from_slice(&from.load(Relaxed).to_ne_bytes()); // written before it was loaded
@@ -154,7 +163,9 @@ fn tell(info: &Slot, hook: Hook, mean_ns: u64) {
 /// Time in which a thread holds locks is measured once in so many sections, since the clock takes longer than a hook.
 const MEASURED: u32 = 8;
 
-/// Asks when a lock has been acquired, or is about to be released, and keeps account of the locks held.
+/// Asks when a lock has been acquired, or is about to be released, and keeps account of the locks held. Out of line: it needs many
+/// registers.
+#[inline(never)]
 fn in_section(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) -> u64 {
     let has_both = entry.code(Hook::LockAcquired as usize).is_some()
         && entry.code(Hook::LockRelease as usize).is_some();

@@ -57,7 +57,7 @@ pub(super) fn boost(holder: u32) {
 /// The calling thread releases a lock: it gives back what it got, and takes back what it gave.
 pub(super) fn unboost() {
     // Nobody has another's priority, as a rule. Who is about to get one finds out that it is late.
-    let Some(own) = cells::own().filter(|own| {
+    let Some(own) = cells::known().filter(|own| {
         own.boost.load(Relaxed) != 0 || own.boosting.load(Relaxed) != 0 // hints: the swap decides
     }) else {
         return;

@@ -94,14 +94,19 @@ fn places(tid: u32) -> impl Iterator<Item = usize> {
     (0..WAYS).map(move |way| (first + way) % CELLS)
 }
 
-/// The calling thread's cell. `None`: there are too many threads.
+/// The calling thread's cell, if it has one already.
 #[inline(always)]
-pub(super) fn own() -> Option<&'static ThreadCell> {
+pub(super) fn known() -> Option<&'static ThreadCell> {
     // SAFETY: the calling thread's own memory.
     let cell = unsafe { (*thread::this()).cell.load(Relaxed) }; // own thread only
     // SAFETY: null, or one of ALL.
-    let cell = unsafe { cell.cast::<ThreadCell>().as_ref() };
-    cell.or_else(claim)
+    unsafe { cell.cast::<ThreadCell>().as_ref() }
+}
+
+/// The calling thread's cell. `None`: there are too many threads.
+#[inline(always)]
+pub(super) fn own() -> Option<&'static ThreadCell> {
+    known().or_else(claim)
 }
 
 #[cold]
@@ -147,13 +152,13 @@ fn is_gone(tid: u32) -> bool {
         && unsafe { system_call!(libc::SYS_tkill, tid, 0) } == -libc::c_long::from(libc::ESRCH)
 }
 
-/// Is a thread in the policy with this number, or may it be about to ask it in this slot? Called after the barrier, see `grace`.
-pub(super) fn is_anybody_in(slot: u32, number: u32) -> bool {
+/// Is a thread in the policy with this mark, or may it be about to ask it in this slot? Called after the barrier, see `grace`.
+pub(super) fn is_anybody_in(slot: u32, mark: u32) -> bool {
     OWNERS.iter().zip(&ALL).any(|(owner, cell)| {
         let owner = owner.load(Relaxed); // as old as the cell's mark, by the barrier
         // ORDERING: Acquire, pairs with the Release in `ask`: what the hook did came before.
         let inside = if owner != 0 { cell.inside.load(Acquire) } else { 0 };
-        (inside == ASKING | slot || inside == INSIDE | number) && !is_gone(owner)
+        (inside == ASKING | slot || inside == mark) && !is_gone(owner)
     })
 }
 
@@ -222,10 +227,10 @@ mod tests {
             let _ = receive.recv();
         });
         heard.recv().unwrap();
-        assert!(is_anybody_in(15, 31) && !is_anybody_in(15, 30));
+        assert!(is_anybody_in(15, INSIDE | 31) && !is_anybody_in(15, INSIDE | 30));
         drop(send);
         thread.join().unwrap();
-        while is_anybody_in(15, 31) {
+        while is_anybody_in(15, INSIDE | 31) {
             std::thread::yield_now(); // the kernel may still know it
         }
     }

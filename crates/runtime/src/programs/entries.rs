@@ -17,6 +17,8 @@ const ENTRIES: usize = 32;
 
 /// A policy. Only the thread that has set BUSY writes it, while no slot leads here and no thread is inside.
 pub(super) struct Mapped {
+    /// Its number among all, as cells have it.
+    mark: u32,
     /// Its slot.
     pub(super) slot: Cell<u32>,
     /// Counts the policies of that slot.
@@ -31,8 +33,9 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    const fn new() -> Self {
+    const fn new(number: u32) -> Self {
         Self {
+            mark: cells::INSIDE | number,
             slot: Cell::new(0),
             turn: Cell::new(0),
             code: Cell::new([None; HOOKS]),
@@ -76,16 +79,10 @@ impl Mapped {
         unsafe { libc::mprotect(code.cast(), len, libc::PROT_READ | libc::PROT_EXEC) == 0 }
     }
 
-    fn number(&self) -> u32 {
-        let all: *const Self = ALL.0.as_ptr();
-        // SAFETY: an entry of the array.
-        unsafe { ptr::from_ref(self).offset_from_unsigned(all) as u32 }
-    }
-
     /// Its mark in a cell.
     #[inline(always)]
     pub(super) fn mark(&self) -> u32 {
-        cells::INSIDE | self.number()
+        self.mark
     }
 
     /// Does it have memory, though its slot doesn't lead to it (any more)?
@@ -124,7 +121,15 @@ fn flush(code: *const u8, len: usize) {
 struct Entries([Mapped; ENTRIES]);
 // SAFETY: see `Mapped`.
 unsafe impl Sync for Entries {}
-static ALL: Entries = Entries([const { Mapped::new() }; ENTRIES]);
+static ALL: Entries = {
+    let mut all = [const { Mapped::new(0) }; ENTRIES];
+    let mut number = 0;
+    while number < ENTRIES {
+        all[number] = Mapped::new(number as u32);
+        number += 1;
+    }
+    Entries(all)
+};
 
 /// By slot; null: no policy.
 static CURRENT: [AtomicPtr<Mapped>; SLOTS] = [const { AtomicPtr::new(null_mut()) }; SLOTS];
@@ -164,7 +169,7 @@ pub(super) fn reclaim() {
     // `munmap` needs no question that the dynamic linker hasn't asked, unless the process has confined itself.
     if old().next().is_some() && access::now() != Access::None && grace::barrier() {
         old()
-            .filter(|entry| !cells::is_anybody_in(entry.slot.get(), entry.number()))
+            .filter(|entry| !cells::is_anybody_in(entry.slot.get(), entry.mark()))
             .for_each(Mapped::unmap);
     }
     lockwright_programs.retired.store(old().count() as u32, Relaxed); // for the command

@@ -405,3 +405,22 @@ fn unsafe_priority() -> i32 {
     // SAFETY: a number.
     unsafe { lockwright_native::system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as i32 }
 }
+
+#[test]
+fn a_confined_process_is_asked_for_nothing() {
+    let _alone = alone();
+    // SAFETY: the child makes system calls, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        crate::access::confine();
+        let refused = load_it(12, &[(Hook::CmpNode, says(1))]);
+        let is_said = refused.is_err_and(|why| why.as_bytes() == NO_MEMORY);
+        unload_it(12);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if is_said && ask_it(12, Hook::CmpNode) == 0 { 7 } else { 1 }) }
+    }
+    let mut status = 0;
+    // SAFETY: our child.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
+}
