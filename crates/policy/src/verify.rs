@@ -98,3 +98,6 @@ pub fn verify(object: Object) -> Result<Verified, Rejected> {
         Err(Rejected { complaints })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -147,18 +147,19 @@ fn uses(op: &Op) -> (u16, u16) {
 
 fn undecoded(bad: BadOp) -> Wrong {
     let what = match bad {
-        BadOp::Half => "has only half of a 64-bit load".to_owned(),
-        BadOp::Function => "calls another function of the object".to_owned(),
+        BadOp::Function => {
+            let wrong = Wrong::new(Fault::Helper, "calls another function of the object");
+            return wrong.hint("declare it: static inline __attribute__((always_inline))");
+        }
         BadOp::Frame => "writes r10, the frame pointer".to_owned(),
-        other => format!("has no valid instruction here: {other}"),
+        BadOp::Half => "has only half of a 64-bit load".to_owned(),
+        BadOp::Unknown(code) => format!("has an unknown instruction: {code:#04x}"),
+        BadOp::Reserved => "has an instruction with a field that must be zero".to_owned(),
+        BadOp::Register(number) => format!("names r{number}, and there is no such register"),
+        BadOp::Width(bits) => format!("shifts or swaps by {bits} bits"),
     };
-    let hint = match bad {
-        BadOp::Function => "declare it: static inline __attribute__((always_inline))",
-        BadOp::Frame => return Wrong::new(Fault::Instruction, what),
-        _ => "compile for version 3: clang -target bpf -mcpu=v3",
-    };
-    let fault = if bad == BadOp::Function { Fault::Helper } else { Fault::Instruction };
-    Wrong::new(fault, what).hint(hint)
+    let hint = "compile for version 3: clang -target bpf -mcpu=v3";
+    Wrong::new(Fault::Instruction, what).hint(hint)
 }
 
 /// Maps and helpers exist, even if no execution comes here.
@@ -174,7 +175,7 @@ fn constant(op: &Op, maps: &[NamedMap]) -> Result<(), Wrong> {
         Op::Load64 { constant: Constant::Map(map), .. } => found(map).map(|_| ()),
         Op::Load64 { constant: Constant::Value(map, off), .. } => {
             let NamedMap { name, spec, .. } = found(map)?;
-            if spec.kind != MapKind::Array || spec.max_entries != 1 {
+            if spec.kind != MapKind::Array {
                 let what = format!("takes the address of '{name}', which is no variable");
                 return Err(Wrong::new(Fault::Map, what).hint("look it up: lw_lookup(&map, &key)"));
             }

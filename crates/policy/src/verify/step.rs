@@ -262,11 +262,8 @@ fn branch(
     let source = register(operand);
     let (one, other) = match (left, right) {
         (Reg::Number(one), Reg::Number(other)) => (one, other),
-        (pointer, Reg::Number(zero)) if zero.constant() == Some(0) => {
+        (pointer, _) if operand == Operand::Number(0) => {
             return null_check(state, (condition, wide), (dst, pointer), off);
-        }
-        (Reg::Number(zero), pointer) if zero.constant() == Some(0) => {
-            return null_check(state, (condition, wide), (source.unwrap_or(dst), pointer), off);
         }
         (left, _) => {
             let register = if left.is_pointer() { dst } else { source.unwrap_or(dst) };

@@ -18,7 +18,7 @@ use super::fault::{Complaint, Fault, Wrong};
 use super::flow::{Flow, LONGEST};
 use super::state::{Known, Reg};
 use super::step::Next;
-use crate::object::{HookCode, NamedMap, Object};
+use crate::object::{HookCode, Insn, NamedMap, Object};
 use crate::op::Op;
 use lockwright_platform::hooks::Hook;
 use lockwright_programs::helpers::Helper;
@@ -126,7 +126,12 @@ fn complaint(
     let register = wrong.register.zip(state).map(|(register, state)| {
         format!("r{register} {}", described(&object.maps, &state.reg(register)))
     });
-    let raw = || code.insns.get(at).map_or("(end)".to_owned(), |insn| format!("{insn:02x?}"));
+    let raw = || match code.insns.get(at) {
+        Some(Insn { code, dst, src, off, imm }) => {
+            format!("code {code:#04x}, dst {dst}, src {src}, off {off}, imm {imm}")
+        }
+        None => "(the end)".to_owned(),
+    };
     Box::new(Complaint {
         hook: code.hook,
         insn: at,

@@ -1,0 +1,94 @@
+//! Programs that must be rejected, programs that must be accepted, and programs by chance.
+
+mod assemble;
+mod fuzz;
+
+use super::*;
+use crate::object::{HookCode, NamedMap};
+use crate::testing::{Counting, Random, interpreter, named};
+use lockwright_programs::maps::MapKind;
+
+/// The maps of the programs in `bad.txt` and `good.txt`.
+fn maps() -> Vec<NamedMap> {
+    vec![
+        named("array", MapKind::Array, 4, 16, 4),
+        named("hash", MapKind::Hash, 8, 32, 64),
+        named("ring", MapKind::Ring, 0, 0, 4096),
+        named("cpus", MapKind::PerCpuArray, 4, 64, 2),
+        named("var", MapKind::Array, 4, 64, 1),
+    ]
+}
+
+/// A program of a corpus: its name, what is expected of it, and itself.
+struct Program<'a> {
+    name: &'a str,
+    expected: &'a str,
+    object: Object,
+}
+
+fn corpus(text: &str) -> impl Iterator<Item = Program<'_>> {
+    text.split("\n== ").skip(1).map(|text| {
+        let (head, code) = text.split_once('\n').unwrap();
+        let (name, expected) = head.split_once(" | ").unwrap();
+        let (expected, hook) = expected.split_once(' ').unwrap_or((expected, "cmp_node"));
+        let hook = Hook::ALL.into_iter().find(|one| one.name() == hook).unwrap();
+        let insns = assemble::assemble(code, &maps());
+        let code = HookCode { hook, insns, lines: Vec::new() };
+        Program { name, expected, object: Object { hooks: vec![code], maps: maps() } }
+    })
+}
+
+#[test]
+fn bad_programs_are_rejected_for_their_reason() {
+    let (mut wrong, mut count) = (String::new(), 0);
+    for Program { name, expected, object } in corpus(include_str!("tests/bad.txt")) {
+        count += 1;
+        match verify(object) {
+            Ok(_) => wrong += &format!("{name}: accepted\n"),
+            Err(rejected) => {
+                let [complaint] = rejected.complaints() else { panic!("one hook") };
+                if format!("{:?}", complaint.fault) != expected {
+                    wrong += &format!("{name}: not {expected}, but {complaint:?}\n");
+                }
+                let text = rejected.to_string();
+                let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                let is_list = complaint.fault == Fault::Helper;
+                if widest > 80 && !is_list {
+                    wrong += &format!("{name}: {widest} columns\n{text}\n");
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(count >= 130, "{count}");
+}
+
+#[test]
+fn good_programs_are_accepted_and_keep_their_word() {
+    let (mut wrong, mut count) = (String::new(), 0);
+    let mut random = Random(5);
+    for Program { name, expected, object } in corpus(include_str!("tests/good.txt")) {
+        count += 1;
+        let hook = object.hooks[0].hook;
+        let verified = match verify(object) {
+            Ok(verified) => verified,
+            Err(rejected) => {
+                wrong += &format!("{name}: {rejected}\n");
+                continue;
+            }
+        };
+        let longest = verified.reports()[0].longest;
+        if longest.to_string() != expected {
+            wrong += &format!("{name}: {longest} instructions, not {expected}\n");
+        }
+        let interpreter = interpreter(verified.object());
+        for _ in 0..50 {
+            match interpreter.ask(hook, &random.context(), &Counting::default()) {
+                Ok(answer) => assert!(answer.insns <= longest, "{name}: {answer:?}"),
+                Err(escape) => panic!("{name}: {escape}"),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(count >= 25, "{count}");
+}
