@@ -263,6 +263,15 @@ pub const VARIABLES: &[Variable] = &[
         set_by: "cargo xtask weaken",
     },
     Variable {
+        name: "LOCKWRIGHT_PROGRAMS",
+        reader: Reader::Tests,
+        values: "a number",
+        default: "100000",
+        meaning: "How many drawn policies the verifier's test looks at.",
+        when: "cargo test -p lockwright-policy",
+        set_by: "cargo xtask soak",
+    },
+    Variable {
         name: "LOCKWRIGHT_STRESS_MS",
         reader: Reader::Tests,
         values: "milliseconds",

@@ -42,6 +42,9 @@ const FUZZED: &[&str] = &["bench", "calibrate", "locks", "numbers", "stats", "te
 /// Inputs for each of those tests; the gate uses 256.
 const CASES: u32 = 50_000;
 
+/// Drawn policies; the gate looks at 100,000.
+const PROGRAMS: u32 = 10_000_000;
+
 /// Milliseconds of stress under each lock; the gate uses 2500.
 const STRESS_MS: u32 = 60_000;
 
@@ -103,6 +106,10 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         fuzz.variables.push(("PROPTEST_CASES", CASES.to_string()));
         steps.push(fuzz);
     }
+    let words = "--release -p lockwright-policy --lib verify::tests::fuzz -- --show-output";
+    let mut programs = test("fuzz-policy", "policies, verified and run", words);
+    programs.variables.push(("LOCKWRIGHT_PROGRAMS", PROGRAMS.to_string()));
+    steps.push(programs);
     let model = |name: String, shows: &'static str, file: &str, lock: Option<&str>| {
         let words = format!("-p lockwright-model --test {file} -- --show-output");
         let mut model = test(&name, shows, &words);

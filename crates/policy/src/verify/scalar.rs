@@ -395,8 +395,7 @@ mod tests {
         }
     }
 
-    /// A hundred times as many have passed.
-    const CASES: u32 = 20_000;
+    const CASES: u32 = 200_000;
 
     const ALUS: [Alu; 12] = [
         Alu::Add,
