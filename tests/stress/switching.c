@@ -3,15 +3,16 @@
 //
 //   switching [SECONDS]    until SECONDS have passed or, without, until its input ends
 //
-// First it prints where our library keeps its mailbox. It answers each line of input with the number of critical sections so
-// far. At the end it prints: sections, how many of them by trylock and by timed locks, waits for tokens, children; then `ok`.
+// First it prints where our library keeps its mailbox, and its policies. It answers each line of input with the number of critical
+// sections so far. At the end it prints: sections, how many of them by trylock and by timed locks, waits for tokens, children, threads
+// that were cancelled while they waited; then `ok`.
 // A violation is reported on stderr and ends the program.
 #include "../posix/check.h"
 
 enum { THREADS = 8, LOCKS = 3 };
 
 static _Atomic bool stop;
-static _Atomic uint64_t sections[THREADS], tries, timed, waits, children;
+static _Atomic uint64_t sections[THREADS], tries, timed, waits, children, cancelled;
 
 static void fail(const char *what)
 {
@@ -123,6 +124,27 @@ static void forks(void)
     children++;
 }
 
+static void *victim(void *mutex)
+{
+    MUST(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0);
+    MUST(pthread_mutex_lock(mutex) == 0); /* the canceller holds it until this thread has ended */
+    return NULL;
+}
+
+/* Cancels a thread at some point on its way to the mutex, which the caller holds, or in its wait. */
+static void cancels(pthread_mutex_t *held, uint64_t dice)
+{
+    void *result;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, victim, held))
+        return; /* no resources */
+    usleep(dice % 200);
+    MUST(pthread_cancel(thread) == 0);
+    MUST(pthread_join(thread, &result) == 0);
+    MUST(result == PTHREAD_CANCELED);
+    cancelled++;
+}
+
 static void *body(void *data)
 {
     intptr_t me = (intptr_t)data;
@@ -139,6 +161,8 @@ static void *body(void *data)
         work((dice >> 16) % 64);
         if ((dice >> 24) % 64 == 0)
             usleep(20); /* so that some thread always has to wait, however busy the machine is */
+        if (me == 1 && (cancelled == 0 || (dice >> 30) % 1024 == 0))
+            cancels(m, dice >> 20);
         locks[which].b++;
         /* Wait for a token, or leave one: nobody may wait forever while tokens are left. */
         if ((dice >> 40) % 16 == 0 && locks[which].waiters < THREADS / 2) {
@@ -210,7 +234,7 @@ int main(int argc, char **argv)
     for (intptr_t i = 0; i < THREADS; i++)
         threads[i] = start(body, (void *)i);
     watcher = start(watch, NULL);
-    printf("%p\n", dlsym(RTLD_DEFAULT, "lockwright_mailbox"));
+    printf("%p %p\n", dlsym(RTLD_DEFAULT, "lockwright_mailbox"), dlsym(RTLD_DEFAULT, "lockwright_programs"));
     fflush(stdout);
     if (argc > 1) {
         sleep_ms((long)(atof(argv[1]) * 1000));
@@ -236,7 +260,7 @@ int main(int argc, char **argv)
         in_locks += locks[i].a;
     }
     MUST((uint64_t)in_locks == all());
-    printf("%llu %llu %llu %llu %llu\nok\n", (unsigned long long)all(), (unsigned long long)tries, (unsigned long long)timed,
-           (unsigned long long)waits, (unsigned long long)children);
+    printf("%llu %llu %llu %llu %llu %llu\nok\n", (unsigned long long)all(), (unsigned long long)tries, (unsigned long long)timed,
+           (unsigned long long)waits, (unsigned long long)children, (unsigned long long)cancelled);
     return failures != 0;
 }

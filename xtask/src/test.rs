@@ -203,6 +203,13 @@ const STEPS: &[Step<'static>] = &[
         limit: 600,
     },
     Step {
+        name: "policies",
+        shows: "policies in a running program: adversaries, loads and unloads, killed loaders",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test policies",
+        limit: 300,
+    },
+    Step {
         name: "emulate",
         shows: "emulated little cores: computation is slowed down, waiting is not",
         runner: Cargo,

@@ -93,6 +93,11 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         test("stress", "a minute under each lock", "-p lockwright-tests --test stress");
     stress.variables.push(("LOCKWRIGHT_STRESS_MS", STRESS_MS.to_string()));
     steps.push(stress);
+    steps.push(test(
+        "policies",
+        "policies in a running program, a minute of loads and a thousand killed loaders",
+        "-p lockwright-tests --test policies",
+    ));
     let mut programs = test(
         "programs",
         "compiled policies do what the interpreter does, a million drawn",

@@ -317,7 +317,8 @@ fn a_program_under_stress_takes_each_of_many_switches() -> Result<()> {
     let path = FOLDER.path().join("switching");
     lockwright_tests::compile(&source_dir().join("stress/switching.c"), &path, &[])?;
     let program = Program::start_file(&path)?;
-    let at = u64::from_str_radix(program.said.trim_start_matches("0x"), 16)?;
+    let mailbox = program.said.split(' ').next().unwrap_or_default();
+    let at = u64::from_str_radix(mailbox.trim_start_matches("0x"), 16)?;
     let memory =
         File::options().read(true).write(true).open(format!("/proc/{}/mem", program.child.id()))?;
     let word = |offset: usize| -> Result<u32> {

@@ -1,0 +1,373 @@
+//! Policies in a running program under stress (`stress/switching.c`): adversaries break nothing, and loads and unloads, also by
+//! commands that are killed, lose nothing.
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::{Arguments, Trial};
+use lockwright_platform::hooks::Hook;
+use lockwright_policy::control::{Answered, Control, Memory};
+use lockwright_policy::image::{Image, build};
+use lockwright_policy::object::{HookCode, Insn, NamedMap, Object};
+use lockwright_policy::shipped::shipped;
+use lockwright_policy::verify::verify;
+use lockwright_programs::helpers;
+use lockwright_programs::maps::{MapKind, MapSpec};
+use lockwright_tests::{compile, is_soak, library, scratch, source_dir};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes that long.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// No hook takes that long.
+const NO_BUDGET: u32 = 1_000_000_000;
+const SLOT: u32 = 1;
+
+fn main() {
+    if let [_, first, pid, at] = &std::env::args().collect::<Vec<_>>()[..]
+        && first == "--loader"
+    {
+        let error = load_forever(pid, at);
+        eprintln!("error: {error:#}");
+        std::process::exit(1);
+    }
+    let mut arguments = Arguments::from_args();
+    // Eight threads on few CPUs are stress enough.
+    arguments.test_threads = Some(1);
+    let trial = |name: &str, run: fn() -> Result<()>| {
+        Trial::test(name, move || run().map_err(|error| format!("{error:#}").into()))
+    };
+    let trials = vec![
+        trial("adversaries_break_nothing", adversaries),
+        trial("shipped_policies_run", shipped_policies),
+        trial("loads_and_unloads_lose_nothing", loads_and_unloads),
+        trial("loaders_that_are_killed_leave_nothing", killed_loaders),
+        trial("a_slow_policy_is_taken_off", slow),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// How long each part takes: some tenths of a second, or much longer in a soak.
+fn spell(ms: u64) -> Duration {
+    Duration::from_millis(if is_soak() { ms * 120 } else { ms })
+}
+
+/// Another process's memory.
+struct Remote(File);
+
+impl Remote {
+    fn open(pid: u32) -> io::Result<Self> {
+        File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).map(Self)
+    }
+}
+
+impl Memory for Remote {
+    type Error = io::Error;
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(bytes, at)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)
+    }
+}
+
+/// The program under stress, all of whose locks ask the policy in slot 1. It ends with its input, so it can't outlive us.
+struct Stress {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    memory: Remote,
+    /// The address of its policies.
+    at: u64,
+}
+
+impl Stress {
+    fn start(test: &str) -> Result<Self> {
+        let program = scratch(&format!("policies/{test}"))?.join("switching");
+        compile(&source_dir().join("stress/switching.c"), &program, &[])?;
+        let mut child = Command::new(program)
+            .env("LD_PRELOAD", library()?)
+            .env("LOCKWRIGHT_LOCK", format!("programmed:slot={SLOT}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut output = BufReader::new(child.stdout.take().context("its output")?);
+        let mut said = String::new();
+        output.read_line(&mut said)?;
+        let at = said.trim().rsplit(' ').next().context("an address")?;
+        let at = u64::from_str_radix(at.trim_start_matches("0x"), 16)?;
+        let (input, memory) = (child.stdin.take(), Remote::open(child.id())?);
+        Ok(Self { child, input, output, memory, at })
+    }
+
+    fn control(&self) -> Result<Control<'_, Remote>> {
+        Control::open(&self.memory, self.at)?.context("another version")
+    }
+
+    fn load(&self, image: &Image, budget_ns: u32) -> Result<()> {
+        let said = self.control()?.load(SLOT, &image.code, &image.data, budget_ns, PATIENCE)?;
+        ensure!(said == Answered::Done, "{said:?}");
+        Ok(())
+    }
+
+    fn unload(&self) -> Result<()> {
+        let said = self.control()?.unload(SLOT, PATIENCE)?;
+        ensure!(said == Answered::Done, "{said:?}");
+        Ok(())
+    }
+
+    /// Critical sections so far.
+    fn sections(&mut self) -> Result<u64> {
+        self.input.as_mut().context("its input")?.write_all(b"\n")?;
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        line.trim().parse().with_context(|| format!("'{line}' instead of a number"))
+    }
+
+    /// Ends it. It has checked itself.
+    fn end(mut self) -> Result<()> {
+        drop(self.input.take());
+        let mut text = String::new();
+        self.output.read_to_string(&mut text)?;
+        let status = self.child.wait()?;
+        let (counts, end) = text.split_once('\n').context("counts")?;
+        ensure!(status.success() && end == "ok\n", "{status}: {text}");
+        ensure!(counts.split(' ').all(|count| count != "0"), "something was never done: {text}");
+        Ok(())
+    }
+
+    /// Pieces of executable memory without a file, open descriptors, and bytes of all its memory.
+    fn holds(&self) -> Result<(usize, usize, u64)> {
+        let folder = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let maps = fs::read_to_string(folder.join("maps"))?;
+        let is_code = |line: &&str| line.contains(" r-xp 00000000 00:00 0") && !line.contains('[');
+        let pages = fs::read_to_string(folder.join("statm"))?;
+        let pages: u64 = pages.split(' ').next().context("pages")?.parse()?;
+        let code = maps.lines().filter(is_code).count();
+        Ok((code, fs::read_dir(folder.join("fd"))?.count(), pages * 4096))
+    }
+}
+
+impl Drop for Stress {
+    fn drop(&mut self) {
+        if self.input.is_some() {
+            let _ = self.child.kill(); // a test has failed
+        }
+        let _ = self.child.wait();
+    }
+}
+
+const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
+    Insn { code, dst, src, off, imm }
+}
+
+const EXIT: Insn = insn(0x95, 0, 0, 0, 0);
+const NOW: Insn = insn(0x85, 0, 0, 0, helpers::NOW as i32);
+
+/// `r0 = number`.
+const fn set(number: u64) -> Insn {
+    insn(0xb7, 0, 0, 0, number as i32)
+}
+
+/// A way to answer.
+type Answers = fn(Hook) -> Vec<Insn>;
+
+/// Answers that no policy should give, in all hooks but these.
+const ADVERSARIES: &[(&str, Answers, &[Hook])] = &[
+    ("always 0", |_| vec![set(0), EXIT], &[]),
+    ("always the largest", |hook| vec![set(hook.largest()), EXIT], &[]),
+    ("always the largest, in line", |hook| vec![set(hook.largest()), EXIT], &[Hook::LockContended]),
+    ("random", random, &[]),
+    ("random, in line", random, &[Hook::LockContended]),
+    ("alternating", alternating, &[Hook::LockContended]),
+    ("slow", late, &[Hook::LockContended]),
+];
+
+/// The clock, modulo what may be answered. `r0 = now; r0 >>= 3; r0 %= largest + 1`.
+fn random(hook: Hook) -> Vec<Insn> {
+    vec![NOW, insn(0x77, 0, 0, 0, 3), insn(0x97, 0, 0, 0, hook.largest() as i32 + 1), EXIT]
+}
+
+/// 0 and the largest in turn: `r1 = &count; r0 = *r1; r0 += 1; *r1 = r0; r0 &= 1; r0 *= largest`.
+fn alternating(hook: Hook) -> Vec<Insn> {
+    vec![
+        insn(0x18, 1, 2, 0, 0),
+        insn(0, 0, 0, 0, 0),
+        insn(0x79, 0, 1, 0, 0),
+        insn(0x07, 0, 0, 0, 1),
+        insn(0x7b, 1, 0, 0, 0),
+        insn(0x57, 0, 0, 0, 1),
+        insn(0x27, 0, 0, 0, hook.largest() as i32),
+        EXIT,
+    ]
+}
+
+/// As random, after many looks at the clock.
+fn late(hook: Hook) -> Vec<Insn> {
+    [vec![NOW; 500], random(hook)].concat()
+}
+
+fn policy(name: &str, answers: Answers, without: &[Hook]) -> Result<Image> {
+    let spec = MapSpec { kind: MapKind::Array, key_size: 4, value_size: 8, max_entries: 1 };
+    let hooks = Hook::ALL.into_iter().filter(|hook| !without.contains(hook));
+    let code = |hook| HookCode { hook, insns: answers(hook), lines: Vec::new() };
+    let object = Object {
+        hooks: hooks.map(code).collect(),
+        maps: vec![NamedMap { name: "count".to_owned(), spec, initial: Vec::new() }],
+    };
+    let verified = verify(object).map_err(|why| anyhow::anyhow!("{name}: {why:?}"))?;
+    Ok(build(&verified, name, 0)?)
+}
+
+fn adversaries() -> Result<()> {
+    let mut stress = Stress::start("adversaries")?;
+    for (name, answers, without) in ADVERSARIES {
+        stress.load(&policy(name, *answers, without)?, NO_BUDGET)?;
+        let before = stress.sections()?;
+        // With standby of 100 ms for each contended lock, the program is slow.
+        let (begun, least) = (Instant::now(), spell(100));
+        loop {
+            sleep(Duration::from_millis(10));
+            let has_advanced = stress.sections()? > before;
+            let policy = stress.control()?.in_slot(SLOT)?.context("the policy is gone")?;
+            let is_asked = policy.hooks.iter().any(|hook| hook.asked > 0);
+            if begun.elapsed() > least && has_advanced && is_asked {
+                break;
+            }
+            ensure!(begun.elapsed() < PATIENCE, "{name}: {has_advanced}, {policy:?}");
+        }
+    }
+    stress.unload()?;
+    stress.end()
+}
+
+fn shipped_policies() -> Result<()> {
+    let mut stress = Stress::start("shipped")?;
+    for policy in shipped() {
+        let verified = verify(Object::read(policy.object)?)
+            .map_err(|why| anyhow::anyhow!("{}: {why:?}", policy.name))?;
+        stress.load(&build(&verified, policy.name, 1)?, NO_BUDGET)?;
+        let before = stress.sections()?;
+        sleep(spell(20));
+        while stress.sections()? == before {
+            sleep(Duration::from_millis(1));
+        }
+        let loaded = stress.control()?.in_slot(SLOT)?.context("it is gone")?;
+        ensure!(loaded.name == policy.name && loaded.version == 1, "{loaded:?}");
+    }
+    stress.unload()?;
+    stress.end()
+}
+
+fn loads_and_unloads() -> Result<()> {
+    let stress = Stress::start("loads")?;
+    let mut images = Vec::new();
+    for (name, answers, without) in ADVERSARIES.iter().filter(|(name, ..)| name.contains("line")) {
+        images.push(policy(name, *answers, without)?);
+    }
+    // Large maps, so that a leak shows.
+    let spec = MapSpec { kind: MapKind::Array, key_size: 4, value_size: 8192, max_entries: 512 };
+    let code = HookCode { hook: Hook::CmpNode, insns: vec![set(1), EXIT], lines: Vec::new() };
+    let large = Object {
+        hooks: vec![code],
+        maps: vec![NamedMap { name: "large".to_owned(), spec, initial: Vec::new() }],
+    };
+    images.push(build(&verify(large).map_err(|why| anyhow::anyhow!("{why:?}"))?, "large", 0)?);
+    stress.load(&images[0], NO_BUDGET)?;
+    stress.unload()?;
+    let before = stress.holds()?;
+    let (begun, mut loads) = (Instant::now(), 0_u64);
+    while begun.elapsed() < spell(500) || loads < 150 {
+        let image = &images[loads as usize % images.len()];
+        stress.load(image, NO_BUDGET)?;
+        loads += 1;
+        // Half of them are replaced instead.
+        if loads % 2 == 0 {
+            stress.unload()?;
+        }
+    }
+    stress.unload()?;
+    let after = stress.holds()?;
+    ensure!(after.0 == 0 && before.0 == 0, "code stays mapped: {before:?}, {after:?}");
+    ensure!(after.1 <= before.1, "descriptors stay open: {before:?}, {after:?}");
+    // A quarter of the loads have 4 MiB of maps. Threads come and go, and allocate a little.
+    let leak = after.2.saturating_sub(before.2);
+    ensure!(leak < loads / 4 * (4 << 20) / 2, "{loads} loads, {leak} bytes more");
+    println!("{loads} loads in {:?}", begun.elapsed());
+    stress.end()
+}
+
+/// Loads and unloads until somebody kills this process.
+fn load_forever(pid: &str, at: &str) -> anyhow::Error {
+    let run = || -> Result<()> {
+        let memory = Remote::open(pid.parse()?)?;
+        let control = Control::open(&memory, at.parse()?)?.context("another version")?;
+        let image = policy("killed", late, &[Hook::LockContended])?;
+        println!("ready");
+        loop {
+            for said in [
+                control.load(SLOT, &image.code, &image.data, NO_BUDGET, PATIENCE)?,
+                control.unload(SLOT, PATIENCE)?,
+            ] {
+                ensure!(said == Answered::Done, "{said:?}");
+            }
+        }
+    };
+    run().expect_err("it never ends by itself")
+}
+
+fn killed_loaders() -> Result<()> {
+    let mut stress = Stress::start("killed")?;
+    let before = stress.holds()?;
+    let rounds = if is_soak() { 1000 } else { 15 };
+    for round in 0..rounds {
+        let mut loader = Command::new(std::env::current_exe()?)
+            .arg("--loader")
+            .args([stress.child.id().to_string(), stress.at.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(loader.stdout.take().context("its output")?).read_line(&mut line)?;
+        // At some moment or other: each round somewhat later.
+        sleep(Duration::from_micros(round * 137 % 5000));
+        let was_running = loader.try_wait()?.is_none();
+        loader.kill()?;
+        loader.wait()?;
+        ensure!(was_running && line == "ready\n", "a loader has failed: '{line}'");
+    }
+    // The next one can load, and nothing of the others stays.
+    stress.load(&policy("next", random, &[Hook::LockContended])?, NO_BUDGET)?;
+    let sections = stress.sections()?;
+    while stress.sections()? == sections {
+        sleep(Duration::from_millis(1));
+    }
+    stress.unload()?;
+    let after = stress.holds()?;
+    ensure!(after.0 == before.0 && after.1 <= before.1, "{before:?}, {after:?}");
+    stress.end()
+}
+
+fn slow() -> Result<()> {
+    let stress = Stress::start("slow")?;
+    stress.load(&policy("late", late, &[Hook::LockContended])?, 1)?;
+    let begun = Instant::now();
+    let (hook, took_ns) = loop {
+        let policy = stress.control()?.in_slot(SLOT)?.context("it is gone")?;
+        if let Some(slow) = policy.too_slow {
+            break slow;
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("it is still asked: {policy:?}");
+        }
+        sleep(Duration::from_millis(1));
+    };
+    ensure!(took_ns > 1 && hook != Hook::LockContended, "{hook:?} took {took_ns} ns");
+    stress.unload()?;
+    ensure!(stress.control()?.in_slot(SLOT)?.is_none());
+    stress.end()
+}
