@@ -28,6 +28,6 @@ LW_HOOK(cmp_node)
     if (ctx->round == 0)
         return ctx->curr.core_class == 0 || ctx->curr.wait_ns >= most_ns / 2 || ctx->curr.passed >= most_passed ? LW_NEXT : LW_NO;
     if (ctx->curr.core_class == 0)
-        return LW_NEXT;
+        return LW_GROUP;
     return ctx->curr.core_class < ctx->best.core_class ? LW_BETTER : LW_NO;
 }

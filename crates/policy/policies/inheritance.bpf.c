@@ -14,8 +14,8 @@ const volatile __u32 most_passed = 100;
 
 LW_HOOK(cmp_node)
 {
-    if (ctx->round == 0 && ctx->curr.passed >= most_passed)
-        return LW_NEXT;
+    if (ctx->round == 0)
+        return ctx->curr.held_locks > 0 || ctx->curr.passed >= most_passed ? LW_NEXT : LW_NO;
     return ctx->curr.held_locks > 0 ? LW_NEXT : LW_NO;
 }
 

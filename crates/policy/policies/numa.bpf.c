@@ -10,7 +10,7 @@
 #include "lockwright_policy.h"
 
 const volatile __u32 most_passed = 500;
-const volatile __u64 worth_ns = 450;
+const volatile __u64 worth_ns = 600;
 
 LW_HOOK(skip_shuffle)
 {
@@ -20,7 +20,9 @@ LW_HOOK(skip_shuffle)
 
 LW_HOOK(cmp_node)
 {
-    if (ctx->batch >= most_passed)
-        return LW_NEXT;
-    return ctx->curr.numa == ctx->own.numa ? LW_NEXT : LW_NO;
+    __u32 is_here = ctx->curr.numa == ctx->own.numa;
+
+    if (ctx->round == 0)
+        return is_here || ctx->batch >= most_passed ? LW_NEXT : LW_NO;
+    return is_here ? LW_NEXT : LW_NO;
 }

@@ -37,5 +37,7 @@ LW_HOOK(lock_contended)
 
 LW_HOOK(cmp_node)
 {
-    return ctx->curr.core_class == 0 ? LW_NEXT : LW_NO;
+    if (ctx->curr.core_class != 0)
+        return LW_NO;
+    return ctx->round == 0 ? LW_NEXT : LW_GROUP;
 }

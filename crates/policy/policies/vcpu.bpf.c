@@ -10,11 +10,13 @@
 #include "lockwright_policy.h"
 
 const volatile __u64 most_ns = 10000000;
-const volatile __u32 most_passed = 100;
+const volatile __u32 most_passed = 500;
 
 LW_HOOK(cmp_node)
 {
-    if (ctx->round == 0 && (ctx->curr.wait_ns >= most_ns || ctx->curr.passed >= most_passed))
-        return LW_NEXT;
-    return ctx->curr.flags & (LW_ASLEEP | LW_OFF_CPU) ? LW_NO : LW_NEXT;
+    __u32 is_ready = !(ctx->curr.flags & (LW_ASLEEP | LW_OFF_CPU));
+
+    if (ctx->round == 0)
+        return is_ready || ctx->curr.wait_ns >= most_ns || ctx->curr.passed >= most_passed ? LW_NEXT : LW_NO;
+    return is_ready ? LW_NEXT : LW_NO;
 }

@@ -107,7 +107,7 @@ impl Loaded {
     pub(crate) fn interpreted(object: &Object) -> Result<Self, LoadError> {
         let maps = Maps::new(&object.maps, ROWS).map_err(ImageError::from)?;
         let engine = Running::Interpreted(Box::new(Interpreter::new(object, maps)));
-        Ok(Self { hooks: hooks(object), engine })
+        Ok(Self { hooks: object.hooks(), engine })
     }
 
     /// Loads a compiled object. `depths` and `longest`: of each hook, in the object's order, how many bytes of stack it uses, and how
@@ -136,7 +136,7 @@ impl Loaded {
             Env { data: maps.data(), data_len: maps.size() as u64, helpers: HELPER_FUNCTIONS };
         let compiled = Compiled { hooks, env, maps, _code: code };
         let engine = Running::Compiled(Box::new(compiled));
-        Ok(Self { hooks: self::hooks(object), engine })
+        Ok(Self { hooks: object.hooks(), engine })
     }
 
     /// Its maps.
@@ -166,11 +166,6 @@ impl Loaded {
             }
         }
     }
-}
-
-/// The bits of an object's hooks.
-fn hooks(object: &Object) -> u32 {
-    object.hooks.iter().fold(0, |hooks, hook| hooks | hook.hook.bit())
 }
 
 impl Policy for Loaded {

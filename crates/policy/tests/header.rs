@@ -49,7 +49,7 @@ fn layouts_and_numbers_are_those_of_the_crates() {
         ("LW_IN_EPOCH", hooks::IN_EPOCH.into()),
         ("LW_READER", hooks::READER.into()),
         // The last answer of each hook is the largest.
-        ("LW_BETTER", Hook::CmpNode.largest()),
+        ("LW_GROUP", Hook::CmpNode.largest()),
         ("LW_BOOST", Hook::ScheduleWaiter.largest()),
         ("LW_LONGEST_NS", Hook::LockContended.largest()),
         ("LW_NEUTRAL", Hook::RwBias.largest()),

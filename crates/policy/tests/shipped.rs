@@ -18,7 +18,7 @@ fn names(folder: &str, end: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn folder_and_list_agree() {
+fn folder_pages_and_list_agree() {
     let listed: BTreeSet<String> = shipped().iter().map(|one| one.name.to_owned()).collect();
     assert_eq!(listed.len(), shipped().len(), "two of one name");
     for (folder, end) in
@@ -26,6 +26,9 @@ fn folder_and_list_agree() {
     {
         assert_eq!(names(folder, end), listed, "{folder}/*{end}");
     }
+    let mut pages = names("docs/policies", ".md");
+    assert!(pages.remove("index"), "docs/policies/index.md");
+    assert_eq!(pages, listed, "docs/policies/*.md");
 }
 
 #[test]

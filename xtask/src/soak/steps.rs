@@ -49,7 +49,7 @@ const PROGRAMS: u32 = 10_000_000;
 const STRESS_MS: u32 = 60_000;
 
 /// Drawn programs that are compiled and interpreted; the gate uses 10,000.
-const PROGRAMS: u32 = 1_000_000;
+const COMPILED: u32 = 1_000_000;
 
 /// All steps.
 pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
@@ -103,7 +103,7 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         "compiled policies do what the interpreter does, a million drawn",
         "--release -p lockwright-policy --lib jit",
     );
-    programs.variables.push(("LOCKWRIGHT_PROGRAMS", PROGRAMS.to_string()));
+    programs.variables.push(("LOCKWRIGHT_PROGRAMS", COMPILED.to_string()));
     steps.push(programs);
     for name in FUZZED {
         let words = format!("-p lockwright-{name} --lib");
