@@ -15,11 +15,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const TARGET: &str = "aarch64-unknown-linux-gnu";
-const COMPILER: &str = "aarch64-linux-gnu-gcc";
-const EMULATOR: &str = "qemu-aarch64-static";
+pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
+pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
+pub(crate) const EMULATOR: &str = "qemu-aarch64-static";
 /// Where Debian's cross packages install the other architecture's libraries.
-const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+pub(crate) const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 
 /// Programs that need features the emulator lacks.
 const UNABLE: [(&str, &str); 4] = [

@@ -4,6 +4,7 @@
 //!
 //! The encoder is our own: an instruction of eBPF is one or two of the machine, and its tests are the interpreter.
 
+mod aarch64;
 mod x86_64;
 
 use crate::maps::Maps;
@@ -14,15 +15,20 @@ use lockwright_programs::image::Architecture;
 use lockwright_programs::maps::MapKind;
 
 /// The machine on which we are; `None`: there is no compiler for it.
-pub const HERE: Option<Architecture> =
-    if cfg!(target_arch = "x86_64") { Some(Architecture::X86_64) } else { None };
+pub const HERE: Option<Architecture> = if cfg!(target_arch = "x86_64") {
+    Some(Architecture::X86_64)
+} else if cfg!(target_arch = "aarch64") {
+    Some(Architecture::Aarch64)
+} else {
+    None
+};
 
 /// Why a program was not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CantCompile {
     /// This machine has no compiler.
     #[error(
-        "policies can't be compiled for this machine: only x86-64 has a compiler; `lockwright policy run` works everywhere"
+        "policies can't be compiled for this machine: only x86-64 and AArch64 have a compiler; `lockwright policy run` works everywhere"
     )]
     Machine,
     /// What no verified program has.
@@ -44,7 +50,7 @@ pub(crate) fn compile(
     let program = HookProgram::new(hook, &maps, depth)?;
     match architecture {
         Architecture::X86_64 => x86_64::translate(&program),
-        Architecture::Aarch64 => Err(CantCompile::Machine),
+        Architecture::Aarch64 => aarch64::translate(&program),
     }
 }
 

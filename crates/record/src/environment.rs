@@ -227,15 +227,6 @@ pub const VARIABLES: &[Variable] = &[
         set_by: "cargo xtask weaken",
     },
     Variable {
-        name: "LOCKWRIGHT_PROGRAMS",
-        reader: Reader::Tests,
-        values: "a number",
-        default: "10000",
-        meaning: "How many drawn policies are compiled and interpreted.",
-        when: "cargo test -p lockwright-policy",
-        set_by: "cargo xtask soak",
-    },
-    Variable {
         name: "LOCKWRIGHT_SOAK",
         reader: Reader::Tests,
         values: "anything",

@@ -1,5 +1,6 @@
 //! The steps of a soak.
 
+use crate::aarch64::{COMPILER, EMULATOR, LIBRARIES, TARGET};
 use crate::test::Runner;
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 
@@ -48,7 +49,7 @@ const PROGRAMS: u32 = 10_000_000;
 /// Milliseconds of stress under each lock; the gate uses 2500.
 const STRESS_MS: u32 = 60_000;
 
-/// Drawn programs that are compiled and interpreted; the gate uses 10,000.
+/// Drawn policies that are compiled and interpreted; the gate uses 10,000.
 const COMPILED: u32 = 1_000_000;
 
 /// All steps.
@@ -98,13 +99,24 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         "policies in a running program, a minute of loads and a thousand killed loaders",
         "-p lockwright-tests --test policies",
     ));
-    let mut programs = test(
-        "programs",
+    let mut compiled = test(
+        "compiled-aarch64",
+        "the crate of policies on 64-bit ARM, emulated",
+        &format!("--target {TARGET} --release -p lockwright-policy --lib"),
+    );
+    compiled.variables.extend([
+        ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER.to_owned()),
+        ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{EMULATOR} -L {LIBRARIES}")),
+        ("LOCKWRIGHT_PROGRAMS", COMPILED.to_string()),
+    ]);
+    steps.push(compiled);
+    let mut compiled = test(
+        "compiled",
         "compiled policies do what the interpreter does, a million drawn",
         "--release -p lockwright-policy --lib jit",
     );
-    programs.variables.push(("LOCKWRIGHT_PROGRAMS", COMPILED.to_string()));
-    steps.push(programs);
+    compiled.variables.push(("LOCKWRIGHT_PROGRAMS", COMPILED.to_string()));
+    steps.push(compiled);
     for name in FUZZED {
         let words = format!("-p lockwright-{name} --lib");
         let mut fuzz = test(&format!("fuzz-{name}"), "its parsers and sums, random inputs", &words);

@@ -138,18 +138,18 @@ impl<'a> Translation<'a> {
     /// The machine's register; r10's address is put into `scratch`.
     fn register(&mut self, register: u8, scratch: Reg) -> Reg {
         if register == FRAME {
-            self.code.lea(scratch, At(RSP, self.frame));
+            self.code.lea(scratch, Mem(RSP, self.frame));
             scratch
         } else {
             REGISTERS[usize::from(register)]
         }
     }
 
-    fn at(&self, register: u8, off: i16) -> At {
+    fn at(&self, register: u8, off: i16) -> Mem {
         if register == FRAME {
-            At(RSP, self.frame + i32::from(off))
+            Mem(RSP, self.frame + i32::from(off))
         } else {
-            At(REGISTERS[usize::from(register)], off.into())
+            Mem(REGISTERS[usize::from(register)], off.into())
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Translation<'a> {
                 let dst = REGISTERS[usize::from(dst)];
                 match operand {
                     Operand::Register(FRAME) if alu == Alu::Mov && wide => {
-                        self.code.lea(dst, At(RSP, self.frame));
+                        self.code.lea(dst, Mem(RSP, self.frame));
                     }
                     Operand::Register(src) => {
                         let src = self.register(src, R11);
@@ -213,7 +213,7 @@ impl<'a> Translation<'a> {
 
     /// The address of a byte of the maps' memory.
     fn data(&mut self, dst: Reg, offset: u32) {
-        self.code.load(8, dst, At(ENV, offset_of!(Env, data) as i32));
+        self.code.load(8, dst, Mem(ENV, offset_of!(Env, data) as i32));
         if offset > 0 {
             self.code.two_number(Two::Add, true, dst, offset.cast_signed());
         }
@@ -342,7 +342,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    fn atomic(&mut self, atomic: Atomic, fetch: bool, wide: bool, to: At, src: Reg) {
+    fn atomic(&mut self, atomic: Atomic, fetch: bool, wide: bool, to: Mem, src: Reg) {
         let code = &mut self.code;
         let op = match atomic {
             Atomic::Exchange => return code.xchg(wide, to, src),
@@ -372,11 +372,11 @@ impl<'a> Translation<'a> {
             code.mov(true, R9, RAX);
             src
         };
-        code.load(if wide { 8 } else { 4 }, RAX, At(R11, 0));
+        code.load(if wide { 8 } else { 4 }, RAX, Mem(R11, 0));
         let again = code.0.len();
         code.mov(wide, new, RAX);
         code.two(op, wide, new, R10);
-        code.locked_cmpxchg(wide, At(R11, 0), new);
+        code.locked_cmpxchg(wide, Mem(R11, 0), new);
         code.back(Cc::NotEqual, again);
         if src != RAX {
             code.mov(wide, src, RAX);
@@ -434,7 +434,7 @@ impl<'a> Translation<'a> {
                 let index = helpers::find(helper).map_or(0, helpers::Helper::index);
                 self.code.mov(true, R9, ENV);
                 let at = offset_of!(Env, helpers) + 8 * index;
-                self.code.call(At(ENV, at as i32));
+                self.code.call(Mem(ENV, at as i32));
             }
         }
     }
@@ -445,13 +445,13 @@ impl<'a> Translation<'a> {
         let code = &mut self.code;
         if map.entries == 1 {
             code.number(RAX, 0);
-            code.compare_memory32(At(RSI, 0), 0);
+            code.compare_memory32(Mem(RSI, 0), 0);
             let none = code.ahead(Some(Cc::NotEqual));
-            code.lea(RAX, At(RDI, map.first.cast_signed()));
+            code.lea(RAX, Mem(RDI, map.first.cast_signed()));
             code.here(none);
             return;
         }
-        code.load(4, RAX, At(RSI, 0));
+        code.load(4, RAX, Mem(RSI, 0));
         code.two_number(Two::Cmp, false, RAX, map.entries.cast_signed());
         let none = code.ahead(Some(Cc::AboveEqual));
         let scale = if map.stride == 8 {

@@ -22,7 +22,7 @@ pub(super) const R14: Reg = Reg(14);
 
 /// Memory: a register's address plus a number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At(pub(super) Reg, pub(super) i32);
+pub(super) struct Mem(pub(super) Reg, pub(super) i32);
 
 /// Operations of two operands, by the digit that the encoding uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,8 @@ impl Code {
     }
 
     /// `opcode` with a register and memory.
-    fn memory(&mut self, wide: bool, opcode: &[u8], reg: u8, at: At, needed: bool) {
-        let At(base, offset) = at;
+    fn memory(&mut self, wide: bool, opcode: &[u8], reg: u8, at: Mem, needed: bool) {
+        let Mem(base, offset) = at;
         self.rex(wide, reg, base, needed);
         self.bytes(opcode);
         let small = i8::try_from(offset);
@@ -125,30 +125,30 @@ impl Code {
     }
 
     /// `[at] = [at] op b`, at once for all CPUs.
-    pub(super) fn locked(&mut self, op: Two, wide: bool, at: At, b: Reg) {
+    pub(super) fn locked(&mut self, op: Two, wide: bool, at: Mem, b: Reg) {
         self.0.push(0xf0);
         self.memory(wide, &[(op as u8) << 3 | 1], b.0, at, false);
     }
 
     /// `[at] += b`, and b gets what was there.
-    pub(super) fn locked_xadd(&mut self, wide: bool, at: At, b: Reg) {
+    pub(super) fn locked_xadd(&mut self, wide: bool, at: Mem, b: Reg) {
         self.0.push(0xf0);
         self.memory(wide, &[0x0f, 0xc1], b.0, at, false);
     }
 
     /// `[at] = b`, if RAX was there; else RAX gets what was.
-    pub(super) fn locked_cmpxchg(&mut self, wide: bool, at: At, b: Reg) {
+    pub(super) fn locked_cmpxchg(&mut self, wide: bool, at: Mem, b: Reg) {
         self.0.push(0xf0);
         self.memory(wide, &[0x0f, 0xb1], b.0, at, false);
     }
 
     /// `[at]` and b change places; locked by itself.
-    pub(super) fn xchg(&mut self, wide: bool, at: At, b: Reg) {
+    pub(super) fn xchg(&mut self, wide: bool, at: Mem, b: Reg) {
         self.memory(wide, &[0x87], b.0, at, false);
     }
 
     /// `[at]` of 32 bits is compared with a small number.
-    pub(super) fn compare_memory32(&mut self, at: At, number: i8) {
+    pub(super) fn compare_memory32(&mut self, at: Mem, number: i8) {
         self.memory(false, &[0x83], Two::Cmp as u8, at, false);
         self.0.push(number.cast_unsigned());
     }
@@ -255,7 +255,7 @@ impl Code {
     }
 
     /// `a = ` the address.
-    pub(super) fn lea(&mut self, a: Reg, at: At) {
+    pub(super) fn lea(&mut self, a: Reg, at: Mem) {
         self.memory(true, &[0x8d], a.0, at, false);
     }
 
@@ -269,7 +269,7 @@ impl Code {
     }
 
     /// `a = [at]`, zero-extended.
-    pub(super) fn load(&mut self, size: u8, a: Reg, at: At) {
+    pub(super) fn load(&mut self, size: u8, a: Reg, at: Mem) {
         match size {
             1 => self.memory(false, &[0x0f, 0xb6], a.0, at, false),
             2 => self.memory(false, &[0x0f, 0xb7], a.0, at, false),
@@ -278,7 +278,7 @@ impl Code {
     }
 
     /// `[at] = a`.
-    pub(super) fn store(&mut self, size: u8, at: At, a: Reg) {
+    pub(super) fn store(&mut self, size: u8, at: Mem, a: Reg) {
         match size {
             // Without the prefix, 4 to 7 would be the second bytes of RAX to RBX.
             1 => self.memory(false, &[0x88], a.0, at, a.0 >= 4),
@@ -291,7 +291,7 @@ impl Code {
     }
 
     /// `[at] = number`, its sign extended to 64 bits.
-    pub(super) fn store_number(&mut self, size: u8, at: At, number: i32) {
+    pub(super) fn store_number(&mut self, size: u8, at: Mem, number: i32) {
         let bytes = number.to_le_bytes();
         match size {
             1 => {
@@ -325,7 +325,7 @@ impl Code {
     }
 
     /// Calls the function whose address is there.
-    pub(super) fn call(&mut self, at: At) {
+    pub(super) fn call(&mut self, at: Mem) {
         self.memory(false, &[0xff], 2, at, false);
     }
 
