@@ -92,3 +92,37 @@ fn good_programs_are_accepted_and_keep_their_word() {
     assert!(wrong.is_empty(), "{wrong}");
     assert!(count >= 25, "{count}");
 }
+
+fn one_hook(text: &str) -> Object {
+    let insns = assemble::assemble(text, &maps());
+    let code = HookCode { hook: Hook::CmpNode, insns, lines: Vec::new() };
+    Object { hooks: vec![code], maps: maps() }
+}
+
+/// Branches on numbers of which nothing is known, each of which leaves a mark: each doubles the number of paths.
+fn branches(count: usize) -> Object {
+    let branch = |at: usize| {
+        format!(
+            "r2 = *(u64 *)(r1 + 32)\nif r2 == {at} goto l{at}\nr0 |= {}\n*(u64 *)(r10 - {}) = r2\nl{at}:\n",
+            1_u32 << at,
+            8 * at + 8
+        )
+    };
+    let all: String = (0..count).map(branch).collect();
+    one_hook(&format!("r0 = 0\n{all}r0 &= 1\nexit"))
+}
+
+#[test]
+fn too_many_paths_are_given_up() {
+    verify(branches(12)).unwrap();
+    let rejected = verify(branches(30)).unwrap_err();
+    assert_eq!(rejected.complaints()[0].fault, Fault::Complex);
+}
+
+#[test]
+fn a_hook_may_have_4096_instructions() {
+    let long = |count: usize| one_hook(&("r0 = 0\n".repeat(count - 1) + "exit"));
+    assert_eq!(verify(long(4096)).unwrap().reports()[0].longest, 4096);
+    let rejected = verify(long(4097)).unwrap_err();
+    assert_eq!(rejected.complaints()[0].fault, Fault::Length);
+}

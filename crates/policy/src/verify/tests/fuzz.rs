@@ -8,6 +8,11 @@ use crate::testing::{encode, generate};
 /// How many programs the tests draw; `LOCKWRIGHT_PROGRAMS` says another number.
 const PROGRAMS: u64 = 100_000;
 
+fn programs() -> u64 {
+    let said = std::env::var("LOCKWRIGHT_PROGRAMS").ok().and_then(|number| number.parse().ok());
+    said.unwrap_or(PROGRAMS)
+}
+
 #[derive(Default, Debug)]
 pub(super) struct Tally {
     pub(super) drawn: u64,
@@ -144,13 +149,41 @@ fn shown(object: &Object) -> String {
 
 #[test]
 fn accepted_programs_keep_their_word() {
-    let said = std::env::var("LOCKWRIGHT_PROGRAMS").ok().and_then(|number| number.parse().ok());
-    let programs = said.unwrap_or(PROGRAMS);
     let mut random = Random(11);
     let (seeds, mut tally) = (Seeds::new(), Tally::default());
-    while tally.drawn < programs {
+    while tally.drawn < programs() {
         one(&mut random, &seeds, &mut tally);
     }
     println!("{tally:#?}");
     assert!(tally.accepted > tally.drawn / 10, "a search that finds nothing to run: {tally:?}");
+}
+
+#[test]
+fn the_kernel_agrees_that_accepted_programs_are_harmless() {
+    if let Err(unavailable) = crate::kernel::probe() {
+        println!("skipped: {unavailable}");
+        return;
+    }
+    let (mut random, seeds) = (Random(99), Seeds::new());
+    let (mut accepted, mut refused) = (0, Vec::new());
+    while accepted < programs() / 500 {
+        let Object { hooks, maps } = seeds.draw(&mut random);
+        for code in hooks {
+            let alone = Object { hooks: vec![code], maps: maps.clone() };
+            let Ok(verified) = verify(alone) else { continue };
+            accepted += 1;
+            let verdicts = crate::kernel::check(verified.object()).unwrap();
+            if let Some(refusal) = &verdicts[0].refusal {
+                refused.push(format!(
+                    "{}: {}\n{}",
+                    refusal.why,
+                    refusal.reason,
+                    shown(verified.object())
+                ));
+            }
+        }
+    }
+    let count = refused.len() as u64;
+    println!("{}\nthe kernel refuses {count} of {accepted} accepted programs", refused.join("\n"));
+    assert!(20 * count <= accepted, "fewer than 95 %: {count} of {accepted} are refused");
 }
