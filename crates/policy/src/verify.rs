@@ -4,6 +4,7 @@
 //!   fault.rs    what can be wrong, and how that is told
 //!   flow.rs     instructions, jumps, registers that are still needed; before anything is executed
 //!   walk.rs     all paths; where a path may end, since another has shown the rest
+//!   done.rs     states from which nothing goes wrong
 //!   step.rs     one instruction      memory.rs  loads, stores      call.rs  helpers
 //!   state.rs    registers, stack     scalar.rs  numbers: range.rs, bits.rs
 //!   asm.rs      instructions for people
@@ -21,6 +22,7 @@
 mod asm;
 mod bits;
 mod call;
+mod done;
 mod fault;
 mod flow;
 mod memory;

@@ -14,6 +14,7 @@
 
 use super::HookReport;
 use super::asm::Text;
+use super::done::{AllDone, Done};
 use super::fault::{Complaint, Fault, Wrong};
 use super::flow::{Flow, LONGEST};
 use super::state::{Known, Reg};
@@ -25,8 +26,6 @@ use lockwright_programs::helpers::Helper;
 
 /// The most instructions that are looked at, over all paths of a hook.
 const WORK: u32 = 500_000;
-/// The most states that are kept for one place.
-const KEPT: usize = 32;
 
 /// A state, and the paths below it.
 struct Node {
@@ -40,13 +39,6 @@ struct Node {
     /// The longest way from here to an end, in instructions.
     longest: u32,
     /// The slots of the stack that were read below.
-    read: u64,
-}
-
-/// A state that has ended on every way.
-struct Done {
-    state: Known,
-    longest: u32,
     read: u64,
 }
 
@@ -65,7 +57,7 @@ pub(super) struct Walk<'a> {
     left: Vec<Path>,
     nodes: Vec<Node>,
     free: Vec<usize>,
-    done: Vec<Vec<Done>>,
+    done: AllDone,
     work: u32,
     identities: u32,
     /// The slots that the path in hand has read since its last node.
@@ -91,7 +83,7 @@ pub(super) fn check(object: &Object, code: &HookCode) -> Result<HookReport, Box<
         left: Vec::new(),
         nodes: Vec::new(),
         free: Vec::new(),
-        done: (0..count).map(|_| Vec::new()).collect(),
+        done: AllDone::default(),
         work: 0,
         identities: 0,
         read: 0,
@@ -255,9 +247,8 @@ impl Walk<'_> {
 
     /// Does a state that is done cover this one? Then as many instructions are left, at most.
     fn known(&mut self, at: usize, state: &Known, before: u32) -> Option<u32> {
-        let fits = |done: &&Done| (before + done.longest) as usize <= LONGEST;
-        let mut all = self.done[at].iter().rev().filter(fits);
-        let done = all.find(|done| done.state.includes(state))?;
+        let left = (LONGEST as u32).checked_sub(before)?;
+        let done = self.done.find(at, state, left)?;
         self.read |= done.read;
         Some(done.longest)
     }
@@ -296,11 +287,7 @@ impl Walk<'_> {
             state.forget_stack(read);
             state.lonely();
             let done = Done { state, longest: node.longest, read };
-            let kept = &mut self.done[node.at];
-            if kept.len() >= KEPT {
-                kept.remove(0);
-            }
-            kept.push(done);
+            self.done.add(node.at, done);
             self.free.push(number);
         }
         self.report.longest = self.report.longest.max(total);
