@@ -11,6 +11,9 @@ const ALIKE: usize = 64;
 /// The most for one place, whatever they have.
 const RECENT: usize = 32;
 
+/// When a place has that many, states there are taken together.
+const SEVERAL: usize = 4;
+
 /// A state that has ended on every way.
 pub(super) struct Done {
     pub(super) state: Known,
@@ -62,6 +65,12 @@ impl AllDone {
             self.count += 1;
             push(self.alike.entry((at, constants)).or_default(), ALIKE);
         }
+    }
+
+    /// The newest of a place, once there are several.
+    pub(super) fn newest(&self, at: usize) -> Option<&Done> {
+        let recent = self.recent.get(&at).filter(|recent| recent.len() >= SEVERAL)?;
+        recent.front().map(Rc::as_ref)
     }
 
     /// One that covers this state, and has no more than `left` instructions.

@@ -17,6 +17,8 @@ pub(super) struct Flow {
     pub(super) targets: Vec<bool>,
     /// The registers that an instruction or a later one reads, a bit each.
     pub(super) live: Vec<u16>,
+    /// What lies between a jump back and its target.
+    pub(super) loops: Vec<bool>,
 }
 
 /// What is wrong, and where.
@@ -37,7 +39,8 @@ impl Flow {
             ops.push(Some(op));
             ops.extend((1..op.slots()).map(|_| None));
         }
-        let mut flow = Self { ops, targets: vec![false; len], live: vec![0; len] };
+        let mut flow =
+            Self { ops, targets: vec![false; len], live: vec![0; len], loops: vec![false; len] };
         flow.follow()?;
         flow.needs();
         Ok(flow)
@@ -90,6 +93,9 @@ impl Flow {
             let [after, target] = self.next(at)?;
             if let Some(target) = target {
                 self.targets[target] = true;
+                if target <= at {
+                    self.loops[target..=at].fill(true);
+                }
             }
             left.extend(after.into_iter().chain(target));
         }

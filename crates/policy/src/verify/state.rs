@@ -170,6 +170,35 @@ impl Known {
         }
     }
 
+    /// Forgets numbers in which it differs from `other`, so that one state may stand for many. To know less is always right. In loops the
+    /// constants stay: they count.
+    pub(super) fn blur(&mut self, other: &Self, in_loop: bool) {
+        let mut same = Pairs::default();
+        let mut blur = |one: &Reg, other: &Reg| match (one, other) {
+            (Reg::Number(one), Reg::Number(known)) if !same.covers(other, &Reg::Number(*one)) => {
+                let counts = in_loop && one.constant().is_some() && known.constant().is_some();
+                (!counts).then(Reg::unknown)
+            }
+            _ => None,
+        };
+        for (reg, other) in self.regs.iter_mut().zip(&other.regs) {
+            *reg = blur(reg, other).unwrap_or(*reg);
+        }
+        for (number, slot) in Rc::make_mut(&mut self.stack).iter_mut().enumerate() {
+            match (&mut *slot, other.slot(number)) {
+                (Slot::Whole(reg), Slot::Whole(other)) => {
+                    *reg = blur(reg, &other).unwrap_or(*reg);
+                }
+                (Slot::Bytes { halves, .. }, Slot::Bytes { halves: others, .. })
+                    if *halves != others =>
+                {
+                    *halves = [None; 2];
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Is whatever may be so in `other` covered by this state? If nothing goes wrong from here on, nothing goes wrong from there.
     pub(super) fn includes(&self, other: &Self) -> bool {
         let mut same = Pairs::default();

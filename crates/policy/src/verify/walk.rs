@@ -9,6 +9,8 @@
 //!   path ends           ─► its node counts down; at 0 everything below has been followed, and nothing was wrong: `Done`
 //! ```
 //!
+//! If there are too many states, a second walk takes them together where paths meet, and knows less of their numbers.
+//!
 //! **Only a state that is done may end another path.** A state that is still on the path (a loop's head) proves nothing: `for (;;)` comes back
 //! to it for ever. A state that is done has ended on every way, within the instructions that it notes.
 
@@ -25,7 +27,7 @@ use lockwright_platform::hooks::Hook;
 use lockwright_programs::helpers::Helper;
 
 /// The most instructions that are looked at, over all paths of a hook.
-const WORK: u32 = 500_000;
+const WORK: u32 = 200_000;
 
 /// A state, and the paths below it.
 struct Node {
@@ -63,11 +65,26 @@ pub(super) struct Walk<'a> {
     /// The slots that the path in hand has read since its last node.
     read: u64,
     deepest: usize,
+    /// Takes states together where there are many.
+    blurs: bool,
     report: HookReport,
 }
 
-/// Checks a hook.
+/// Checks a hook: with all that can be known, and if that is too much, with less.
 pub(super) fn check(object: &Object, code: &HookCode) -> Result<HookReport, Box<Complaint>> {
+    match walk(object, code, false) {
+        Err(complaint) if complaint.fault == Fault::Complex => {
+            walk(object, code, true).map_err(|_| complaint)
+        }
+        outcome => outcome,
+    }
+}
+
+pub(super) fn walk(
+    object: &Object,
+    code: &HookCode,
+    blurs: bool,
+) -> Result<HookReport, Box<Complaint>> {
     let flow = match Flow::new(code, &object.maps) {
         Ok(flow) => flow,
         Err((at, wrong)) => {
@@ -88,6 +105,7 @@ pub(super) fn check(object: &Object, code: &HookCode) -> Result<HookReport, Box<
         identities: 0,
         read: 0,
         deepest: 0,
+        blurs,
         report: HookReport::new(code.hook, count),
     };
     match walk.all() {
@@ -204,7 +222,16 @@ impl Walk<'_> {
             if self.flow.targets[at] {
                 state.forget(self.flow.live[at]);
                 state.lonely();
-                if let Some(end) = self.known(at, &state, before) {
+                let mut known = self.known(at, &state, before);
+                if self.blurs
+                    && known.is_none()
+                    && let Some(newest) = self.done.newest(at)
+                {
+                    state.blur(&newest.state, self.flow.loops[at]);
+                    state.lonely();
+                    known = self.known(at, &state, before);
+                }
+                if let Some(end) = known {
                     self.end(node, before + end);
                     return Ok(());
                 }
