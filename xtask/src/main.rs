@@ -12,6 +12,7 @@ mod dist;
 mod eval;
 mod fit;
 mod guard;
+mod kernel_policy;
 mod pool;
 mod release;
 mod shards;
@@ -70,6 +71,8 @@ enum Command {
     Weaken(weaken::Args),
     /// Compile the programs in eBPF, the policies and the one that `lockwright kernel` loads (needs clang), and compare them with the committed ones.
     Bpf(bpf::Args),
+    /// Patch a running Debian kernel, in QEMU, so that its mutexes ask a lock policy; functional only.
+    KernelPolicy(kernel_policy::Args),
     /// Run a command that ends, with all that it started, when we do.
     #[command(hide = true)]
     Guard(guard::Args),
@@ -168,6 +171,7 @@ fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
         Command::Aarch64(args) => aarch64::main(args),
         Command::Weaken(args) => weaken::main(args),
         Command::Bpf(args) => bpf::main(args),
+        Command::KernelPolicy(args) => kernel_policy::main(args),
         Command::Fit(args) => fit::main(args, shards),
         Command::Guard(args) => guard::main(&args),
         Command::Merge(_) => anyhow::bail!("shards of shards\nhint: name all folders in one merge"),

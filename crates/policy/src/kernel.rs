@@ -4,12 +4,15 @@
 //! kernel lacks some of our helpers: a kernel helper with the same signature stands in for each. So its verdict is about the same
 //! instructions, though a program with such a helper could not run there.
 
+#[cfg(test)]
+mod agree;
 mod call;
 mod refusal;
 
 pub use refusal::{Refusal, Why};
 
 use crate::object::{HookCode, Insn, NamedMap, Object};
+use crate::verify::Verified;
 use call::{CreateMap, LoadProgram, Log};
 use lockwright_platform::hooks::Hook;
 use lockwright_programs::helpers::{self, Helper};
@@ -49,12 +52,16 @@ pub enum Unavailable {
     Load(#[source] io::Error),
 }
 
-/// Asks the kernel about each hook of a policy.
+/// Asks the kernel about each hook of a policy. Ours has checked it before: the kernel takes seconds for a loop without end.
 ///
 /// # Errors
 /// The kernel says nothing, see [`Unavailable`].
-pub fn check(object: &Object) -> Result<Vec<KernelVerdict>, Unavailable> {
-    let programs = Programs::load(object)?;
+pub fn check(policy: &Verified) -> Result<Vec<KernelVerdict>, Unavailable> {
+    verdicts(policy.object())
+}
+
+fn verdicts(object: &Object) -> Result<Vec<KernelVerdict>, Unavailable> {
+    let programs = Programs::of(object)?;
     let verdicts = programs
         .0
         .into_iter()
@@ -98,7 +105,11 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel says nothing, see [`Unavailable`].
-    pub fn load(object: &Object) -> Result<Self, Unavailable> {
+    pub fn load(policy: &Verified) -> Result<Self, Unavailable> {
+        Self::of(policy.object())
+    }
+
+    fn of(object: &Object) -> Result<Self, Unavailable> {
         probe()?;
         // The kernel keeps a map as long as a program that uses it.
         let maps = object.maps.iter().map(make).collect::<Result<Vec<OwnedFd>, _>>()?;
@@ -224,7 +235,7 @@ mod tests {
 
     /// The verdict on a single hook, or nothing where we may not ask.
     fn verdict(insns: Vec<Insn>, maps: Vec<NamedMap>) -> Option<Option<Refusal>> {
-        match check(&object(insns, maps)) {
+        match verdicts(&object(insns, maps)) {
             Ok(verdicts) => Some(verdicts.into_iter().next().unwrap().refusal),
             Err(Unavailable::Denied | Unavailable::Missing) => {
                 println!("skipped: we may not load programs here");

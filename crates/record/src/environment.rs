@@ -209,6 +209,15 @@ pub const VARIABLES: &[Variable] = &[
         set_by: "",
     },
     Variable {
+        name: "LOCKWRIGHT_KERNEL_PROGRAMS",
+        reader: Reader::Tests,
+        values: "a number",
+        default: "200",
+        meaning: "How many policies that ours accepts the kernel's verifier is asked about, drawn ones and changed ones each.",
+        when: "cargo test -p lockwright-policy, as root",
+        set_by: "cargo xtask soak",
+    },
+    Variable {
         name: "LOCKWRIGHT_MODEL",
         reader: Reader::Tests,
         values: "names of locks, by commas",

@@ -52,6 +52,9 @@ const STRESS_MS: u32 = 60_000;
 /// Drawn policies that are compiled and interpreted; the gate uses 10,000.
 const COMPILED: u32 = 1_000_000;
 
+/// Policies that the kernel's verifier is asked about, drawn ones and changed ones each; the gate asks about 200.
+const KERNEL_PROGRAMS: u32 = 50_000;
+
 /// All steps.
 pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
     let plan = |name: String, shows: &'static str, runner, words: String| SoakStep {
@@ -117,6 +120,13 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
     );
     compiled.variables.push(("LOCKWRIGHT_PROGRAMS", COMPILED.to_string()));
     steps.push(compiled);
+    let mut kernel = test(
+        "kernel",
+        "the kernel's verifier accepts the policies that ours accepts; only as root",
+        "--release -p lockwright-policy --lib kernel -- --show-output",
+    );
+    kernel.variables.push(("LOCKWRIGHT_KERNEL_PROGRAMS", KERNEL_PROGRAMS.to_string()));
+    steps.push(kernel);
     for name in FUZZED {
         let words = format!("-p lockwright-{name} --lib");
         let mut fuzz = test(&format!("fuzz-{name}"), "its parsers and sums, random inputs", &words);
