@@ -21,7 +21,7 @@ use lockwright_policy::object::Object;
 use lockwright_policy::shipped::shipped;
 use lockwright_tests::scratch;
 use lockwright_text::beside;
-use report::Report;
+use report::KernelRun;
 use std::fs;
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ fn fit(name: &str, object: &[u8]) -> Result<()> {
 }
 
 /// What happened, in 80 columns.
-fn told(name: &str, report: &Report) -> String {
+fn told(name: &str, report: &KernelRun) -> String {
     let mut out =
         beside("", &format!("A mutex of Linux {} asks the policy '{name}'", report.kernel));
     for (hook, refusal) in &report.hooks {
@@ -147,7 +147,7 @@ fn told(name: &str, report: &Report) -> String {
 }
 
 /// What is not as it should be.
-fn faults(name: &str, report: &Report, console: &str) -> Vec<String> {
+fn faults(name: &str, report: &KernelRun, console: &str) -> Vec<String> {
     let [before, patched, after] = &report.phases;
     let mut faults = Vec::new();
     let mut check = |holds: bool, fault: &str| {

@@ -1,7 +1,7 @@
 //! The virtual machine's init: puts the policy into the kernel and takes it out again, under load.
 
 use super::kernel::MODULE;
-use super::report::{Phase, Report, Stats};
+use super::report::{KernelRun, Phase, Stats};
 use anyhow::{Context, Result, ensure};
 use lockwright_platform::hooks::Hook;
 use lockwright_policy::kernel::Programs;
@@ -31,9 +31,9 @@ pub(super) const ASKED: [Hook; 2] = [Hook::CmpNode, Hook::SkipShuffle];
 /// Threads for each CPU.
 const THREADS: usize = 3;
 /// The patch stays until the policy has been asked this often ...
-const ASKED_ENOUGH: u64 = 1000;
+const ASKED_ENOUGH: u64 = 200;
 /// ... and has chosen this often. Then it has been seen at work.
-const CHOSEN_ENOUGH: u64 = 100;
+const CHOSEN_ENOUGH: u64 = 20;
 /// But no longer than this: a policy may choose nobody.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to look at the load without the patch.
@@ -53,13 +53,15 @@ pub(super) fn main() -> ! {
     panic!("the machine can't be switched off");
 }
 
-fn demonstrate() -> Result<Report> {
+fn demonstrate() -> Result<KernelRun> {
     for (kind, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("bpf", "/sys/fs/bpf")] {
         mount(kind, place, kind, MountFlags::empty(), None)
             .with_context(|| format!("cannot mount {place}"))?;
     }
-    let mut report =
-        Report { kernel: uname().release().to_string_lossy().into_owned(), ..Report::default() };
+    let mut report = KernelRun {
+        kernel: uname().release().to_string_lossy().into_owned(),
+        ..KernelRun::default()
+    };
     println!("{STEP}asking the kernel's verifier");
     let object = Object::read(&fs::read(Path::new("/").join(POLICY))?)?;
     let verified = verify(object).map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
@@ -76,7 +78,7 @@ fn demonstrate() -> Result<Report> {
     }
     let cpus = thread::available_parallelism()?.get();
     parameters.push(format!("little={}", cpus / 2));
-    let load = Load::default();
+    let load = PipeLoad::default();
     let (reader, writer) = pipe()?;
     thread::scope(|scope| {
         for number in 0..THREADS * cpus {
@@ -92,7 +94,7 @@ fn demonstrate() -> Result<Report> {
 }
 
 /// Patches and unpatches the kernel, while the load goes on.
-fn show(load: &Load, parameters: &str, report: &mut Report) -> Result<()> {
+fn show(load: &PipeLoad, parameters: &str, report: &mut KernelRun) -> Result<()> {
     let [before, patched, after] = &mut report.phases;
     println!("{STEP}the load without the patch");
     load.rounds_of(before, || {
@@ -158,14 +160,14 @@ fn wait(what: &str, holds: impl Fn() -> bool) -> Result<()> {
 
 /// Threads that write to one pipe and read from it: each time they take its mutex, which is the kernel's.
 #[derive(Default)]
-struct Load {
+struct PipeLoad {
     is_over: AtomicBool,
     rounds: AtomicU64,
     written: AtomicU64,
     read: AtomicU64,
 }
 
-impl Load {
+impl PipeLoad {
     fn run(&self, cpu: usize, number: u64, mut reader: &PipeReader, mut writer: &PipeWriter) {
         let mut cpus = CpuSet::new();
         cpus.set(cpu);

@@ -2,7 +2,7 @@
 
 use super::guest;
 use super::kernel::{Kernel, MODULE, run as finish};
-use super::report::Report;
+use super::report::KernelRun;
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use lockwright_tests::{Child, End};
@@ -68,7 +68,7 @@ pub(super) fn run(
 }
 
 /// What the machine reports.
-pub(super) fn report(console: &str) -> Option<Report> {
+pub(super) fn report(console: &str) -> Option<KernelRun> {
     said(console, guest::REPORT).last().and_then(|line| serde_json::from_str(line).ok())
 }
 

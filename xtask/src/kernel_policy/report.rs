@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The whole run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(super) struct KernelRun {
     /// The kernel's version.
     pub(super) kernel: String,
     /// The hooks that the module asks, each with the kernel's reason to refuse it.

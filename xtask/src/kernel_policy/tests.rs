@@ -1,7 +1,9 @@
+//! What the command says of a run, and of policies that do not fit.
+
 use super::*;
 use report::{Phase, Stats};
 
-fn report() -> Report {
+fn report() -> KernelRun {
     let stats = Stats {
         slow_paths: 900,
         waits: 800,
@@ -12,7 +14,7 @@ fn report() -> Report {
         ..Stats::default()
     };
     let without = Phase { rounds: 1_000_000, stats: Stats::default() };
-    Report {
+    KernelRun {
         kernel: "6.1.0-56-cloud-amd64".into(),
         hooks: vec![("cmp_node".into(), None)],
         phases: [without, Phase { rounds: 2_000_000, stats }, without],
@@ -33,7 +35,7 @@ fn the_report_fits_and_a_good_run_has_no_fault() {
 
 #[test]
 fn each_fault_is_named() {
-    type Spoil = fn(&mut Report);
+    type Spoil = fn(&mut KernelRun);
     let cases: [(Spoil, &str); 6] = [
         (|report| report.hooks[0].1 = Some("R6 !read_ok".into()), "refuses"),
         (|report| report.phases[1].stats.asked = 0, "not asked"),

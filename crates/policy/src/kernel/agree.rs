@@ -33,13 +33,13 @@ fn programs() -> u64 {
 
 /// The kernel's answers to programs that ours accepts.
 #[derive(Default)]
-struct Tally {
+struct Agreement {
     asked: u64,
     /// How many of each class it refuses, with the first of them.
     refused: BTreeMap<Why, (u64, Refusal, Vec<Insn>)>,
 }
 
-impl Tally {
+impl Agreement {
     /// Asks about a program that ours accepts.
     fn ask(&mut self, insns: &[Insn], maps: &[OwnedFd]) {
         self.asked += 1;
@@ -101,20 +101,20 @@ fn the_kernel_accepts_what_is_drawn() {
     if !may_ask() {
         return;
     }
-    let (mut tally, mut random) = (Tally::default(), Random(1));
+    let (mut agreement, mut random) = (Agreement::default(), Random(1));
     let named = generate::maps();
     let maps = made(&named);
-    while tally.asked < programs() {
+    while agreement.asked < programs() {
         let statements = 4 + random.below(24);
         let hook = random.pick(&Hook::ALL);
         let ops = generate::program(&mut random, hook, statements);
         let insns: Vec<Insn> = ops.iter().flat_map(|op| encode(*op)).collect();
         if accepts(hook, &insns, &named) {
-            tally.ask(&insns, &maps);
+            agreement.ask(&insns, &maps);
         }
     }
-    tally.tell("drawn programs");
-    assert!(tally.share() >= SHARE);
+    agreement.tell("drawn programs");
+    assert!(agreement.share() >= SHARE);
 }
 
 #[test]
@@ -127,17 +127,17 @@ fn the_kernel_accepts_what_is_left_of_changed_programs() {
         shipped().iter().map(|ours| Object::read(ours.object).unwrap()).collect();
     seeds.extend((0..8).map(|_| generate::policy(&mut random, 12)));
     let maps: Vec<Vec<OwnedFd>> = seeds.iter().map(|seed| made(&seed.maps)).collect();
-    let mut tally = Tally::default();
-    while tally.asked < programs() {
+    let mut agreement = Agreement::default();
+    while agreement.asked < programs() {
         let seed = random.below(seeds.len() as u64) as usize;
         let code = &seeds[seed].hooks[random.below(seeds[seed].hooks.len() as u64) as usize];
         let insns = changed(&code.insns, &mut random);
         if insns != code.insns && accepts(code.hook, &insns, &seeds[seed].maps) {
-            tally.ask(&insns, &maps[seed]);
+            agreement.ask(&insns, &maps[seed]);
         }
     }
-    tally.tell("changed programs");
-    assert!(tally.share() >= SHARE);
+    agreement.tell("changed programs");
+    assert!(agreement.share() >= SHARE);
 }
 
 /// A program with one to three changes.

@@ -45,7 +45,7 @@ impl<'a> LoadProgram<'a> {
 }
 
 #[repr(C)]
-struct Load {
+struct ProgramAttributes {
     kind: u32,
     count: u32,
     insns: u64,
@@ -96,7 +96,7 @@ pub(super) fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> 
 /// Loads a program for tracepoints.
 pub(super) fn load(program: &LoadProgram, log: Option<&mut Log>) -> io::Result<OwnedFd> {
     let log = log.map_or(&mut [][..], |log| &mut log.0);
-    let load = Load {
+    let load = ProgramAttributes {
         kind: TRACEPOINT,
         count: program.0.len() as u32,
         insns: program.0.as_ptr() as u64,
