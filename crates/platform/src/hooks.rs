@@ -76,7 +76,7 @@ impl Hook {
 }
 
 /// In a set of hooks: the policy reads `cs_ns` or `avg_cs_ns`. Otherwise locks don't measure them, and they are 0.
-pub const LENGTHS: u32 = 1 << 31;
+pub const LENGTHS: u32 = 1 << 15;
 
 /// A thread that waits, or asks, as a policy sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use crate::jit::{self, CantCompile, compile};
 use crate::maps::{MapError, Maps};
 use crate::object::Object;
 use crate::verify::Verified;
-use lockwright_platform::hooks::Hook;
+use lockwright_platform::hooks::{Hook, LENGTHS};
 use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, MAGIC, NAME};
 
 /// A hook's code begins at a multiple of this: a line of the cache.
@@ -82,6 +82,8 @@ pub(crate) fn assemble(
         hooks: [0; Hook::ALL.len()],
         maps: maps.len() as u32,
         version,
+        reads: object.hooks() & LENGTHS,
+        unused: 0,
         name: [0; NAME],
     };
     header.name[..name.len()].copy_from_slice(name.as_bytes());

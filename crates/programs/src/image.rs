@@ -3,7 +3,7 @@
 use lockwright_platform::hooks::Hook;
 
 /// How an image begins. Changes with its layout, and with what hooks are told.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockpol1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockpol2");
 /// The longest name of a policy, bytes.
 pub const NAME: usize = 64;
 /// The largest image, bytes: what the [mailbox](crate::mailbox::ROOM) has room for, less 32 KiB for the maps' first contents.
@@ -39,6 +39,10 @@ pub struct ImageHeader {
     pub maps: u32,
     /// How often the policy's file has been stored under this name; 0: it is not from the store.
     pub version: u32,
+    /// [`LENGTHS`](lockwright_platform::hooks::LENGTHS), if the policy reads lengths of sections; or 0.
+    pub reads: u32,
+    /// 0.
+    pub unused: u32,
     /// The policy's name, in UTF-8, padded with zeroes.
     pub name: [u8; NAME],
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::thread;
 use lockwright_native::Native;
 use lockwright_platform::Platform;
-use lockwright_platform::hooks::{Context, Node};
+use lockwright_platform::hooks::{Context, LENGTHS, Node};
 use lockwright_programs::image::NAME;
 use lockwright_programs::mailbox::TOO_SLOW;
 use lockwright_programs::maps::{Layout, MapKind, MapSpec};
@@ -54,6 +54,8 @@ fn image(hooks: &[(Hook, Vec<u8>)], data_len: usize, maps: u32) -> Vec<u8> {
         hooks: [0; 8],
         maps,
         version: 7,
+        reads: LENGTHS,
+        unused: 0,
         name: [0; NAME],
     };
     header.name[..4].copy_from_slice(b"test");
@@ -118,7 +120,7 @@ fn a_policy_comes_answers_changes_and_goes() {
     let _alone = alone();
     assert_eq!((Native::hooks(3), ask_it(3, Hook::CmpNode)), (0, 0));
     load_it(3, &[(Hook::CmpNode, says(1)), (Hook::SkipShuffle, says(5))]).unwrap();
-    assert_eq!(Native::hooks(3), Hook::CmpNode.bit() | Hook::SkipShuffle.bit());
+    assert_eq!(Native::hooks(3), Hook::CmpNode.bit() | Hook::SkipShuffle.bit() | LENGTHS);
     let answers =
         |slot| [Hook::CmpNode, Hook::SkipShuffle, Hook::RwBias].map(|hook| ask_it(slot, hook));
     assert_eq!((answers(3), answers(2)), ([1, 5, 0], [0; 3]));
@@ -129,7 +131,7 @@ fn a_policy_comes_answers_changes_and_goes() {
         (7, u64::from(u32::from_le_bytes(*b"test")))
     );
     load_it(3, &[(Hook::RwBias, says(2))]).unwrap();
-    assert_eq!((answers(3), Native::hooks(3)), ([0, 0, 2], Hook::RwBias.bit()));
+    assert_eq!((answers(3), Native::hooks(3)), ([0, 0, 2], Hook::RwBias.bit() | LENGTHS));
     unload_it(3);
     assert_eq!((answers(3), Native::hooks(3)), ([0; 3], 0));
     assert_eq!(info.state.load(Relaxed) % POST, FREE);
