@@ -182,7 +182,7 @@ fn the_kernel_agrees_that_accepted_programs_are_harmless() {
             let alone = Object { hooks: vec![code], maps: maps.clone() };
             let Ok(verified) = verify(alone) else { continue };
             accepted += 1;
-            let verdicts = crate::kernel::check(verified.object()).unwrap();
+            let verdicts = crate::kernel::check(&verified).unwrap();
             if let Some(refusal) = &verdicts[0].refusal {
                 refused.push(format!(
                     "{}: {}\n{}",
