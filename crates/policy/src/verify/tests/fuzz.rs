@@ -167,33 +167,3 @@ fn accepted_programs_keep_their_word() {
     println!("{tally:#?}");
     assert!(tally.accepted > tally.drawn / 10, "a search that finds nothing to run: {tally:?}");
 }
-
-#[test]
-fn the_kernel_agrees_that_accepted_programs_are_harmless() {
-    if let Err(unavailable) = crate::kernel::probe() {
-        println!("skipped: {unavailable}");
-        return;
-    }
-    let (mut random, seeds) = (Random(99), Seeds::new());
-    let (mut accepted, mut refused) = (0, Vec::new());
-    while accepted < programs() / 500 {
-        let Object { hooks, maps } = seeds.draw(&mut random);
-        for code in hooks {
-            let alone = Object { hooks: vec![code], maps: maps.clone() };
-            let Ok(verified) = verify(alone) else { continue };
-            accepted += 1;
-            let verdicts = crate::kernel::check(&verified).unwrap();
-            if let Some(refusal) = &verdicts[0].refusal {
-                refused.push(format!(
-                    "{}: {}\n{}",
-                    refusal.why,
-                    refusal.reason,
-                    shown(verified.object())
-                ));
-            }
-        }
-    }
-    let count = refused.len() as u64;
-    println!("{}\nthe kernel refuses {count} of {accepted} accepted programs", refused.join("\n"));
-    assert!(20 * count <= accepted, "fewer than 95 %: {count} of {accepted} are refused");
-}
