@@ -30,6 +30,7 @@ pub use world::{begin, end, join, lay_table, number, print_log, spawn, tick};
 
 use crate::checker::Checker;
 use cell::from_address;
+use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{Class, Ordering, Place, Platform, Woken};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,6 +54,9 @@ pub enum Deadline {
     /// After a while: at the tick, or when no thread can go on.
     Nap,
 }
+
+/// What the policy in each slot answers; slot 0 has none.
+pub const ADVERSARIES: [&str; 4] = ["nothing", "0", "the largest", "all by turns"];
 
 /// Slots of the table in which readers show what they hold.
 const SLOTS: usize = 2;
@@ -184,6 +188,22 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
 
     fn cpus() -> u32 {
         2
+    }
+
+    fn hooks(policy: u32) -> u32 {
+        if policy == 0 { 0 } else { u32::MAX }
+    }
+
+    fn ask(policy: u32, hook: Hook, _: &Context) -> u64 {
+        let asked = world(|w| {
+            w.asked += 1;
+            w.asked
+        });
+        match policy {
+            1 => 0,
+            2 => hook.largest(),
+            _ => asked % (hook.largest().min(100) + 1),
+        }
     }
 
     const ROWS: usize = 1;

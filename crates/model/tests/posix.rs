@@ -17,14 +17,17 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Odd threads would choose the first rule of the catalogue, even ones the `SECOND` after it.
+/// Odd threads would choose the first rule of the catalogue, even ones the `SECOND` after it. From [`PROGRAMMED`] on: the lock of that name,
+/// with the policy in slot `SECOND - PROGRAMMED`.
 struct Process<C, const SPINS: usize, const SECOND: usize>(PhantomData<fn(C)>);
 
-struct Rules<P: Platform>(Vec<Front<P>>);
+const PROGRAMMED: usize = 100;
+
+struct Rules<P: Platform>(Vec<(&'static str, Front<P>)>);
 impl<P: Platform> FrontVisitor<P> for Rules<P> {
     fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
         if entry.preset_of.is_none() {
-            self.0.push(Front::of::<R>());
+            self.0.push((entry.id, Front::of::<R>()));
         }
     }
 }
@@ -58,8 +61,16 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
     fn policy(place: u32) -> Policy<Self> {
         let mut rules = Rules::<Machine<C, SPINS>>(Vec::new());
         visit_front(&mut rules);
-        let front = rules.0[if place == 2 { SECOND } else { 0 }];
-        Policy::new(How::Front(front), (front.defaults)(Tuning::for_cpus(2)))
+        let (at, slot) = match place {
+            2 if SECOND >= PROGRAMMED => {
+                (rules.0.iter().position(|(id, _)| *id == "programmed"), SECOND - PROGRAMMED)
+            }
+            2 => (Some(SECOND), 0),
+            _ => (Some(0), 0),
+        };
+        let (_, front) = rules.0[at.expect("it is in the catalogue")];
+        let tuning = (front.defaults)(Tuning::for_cpus(2));
+        Policy::new(How::Front(front), Tuning { policy: slot as u32, ..tuning })
     }
 }
 
@@ -156,6 +167,8 @@ fn all<C: Checker, const SPINS: usize>() {
     model::<C, SPINS, 1>();
     model::<C, SPINS, 2>();
     model::<C, SPINS, 3>();
+    model::<C, SPINS, { PROGRAMMED + 2 }>();
+    model::<C, SPINS, { PROGRAMMED + 3 }>();
 }
 
 #[test]

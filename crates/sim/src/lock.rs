@@ -8,6 +8,7 @@ use crate::readers::{self, SharedSections};
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Visitor};
+use lockwright_locks::front::tuning::SLOT;
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::rw;
 use lockwright_locks::spec::Spec;
@@ -131,8 +132,13 @@ impl LockSpec {
     pub(crate) fn varied(&self, rng: &mut fastrand::Rng) -> Self {
         let mut varied = self.clone();
         for option in self.entry.map_or(&[][..], |entry| entry.options) {
-            let draw = rng.u32(0..8);
-            if draw < 4 || self.options.iter().any(|(given, _)| given.key == option.key) {
+            // A lock that policies program has one most of the time.
+            let often = if option.key == SLOT.key { 4 } else { 0 };
+            let draw = rng.u32(0..8) + often;
+            if draw < 5 && often > 0
+                || draw < 4
+                || self.options.iter().any(|(given, _)| given.key == option.key)
+            {
                 continue;
             }
             let value = (option.min + draw.saturating_sub(5)).min(option.max);

@@ -1,8 +1,11 @@
 //! Locks that policies program, on the machine: what the policies of papers do to order and throughput, and what none of them can do.
 
 use lockwright_platform::hooks::{Answer, Context, Hook, Policy, World};
+use lockwright_sim::explore::{Exploration, Search};
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, SlotPolicy, profile, workload};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A policy that answers one hook.
 struct One<F>(Hook, F);
@@ -121,4 +124,47 @@ fn standby_for_the_epochs_window_is_asl() {
             "{threads} threads, {slo_us} us: {one} to {other}"
         );
     }
+}
+
+/// A policy that is told of everything, and counts.
+struct Counts(Arc<[AtomicU64; 8]>);
+
+impl Policy for Counts {
+    fn hooks(&self) -> u32 {
+        Hook::LockAcquire.bit() | Hook::LockAcquired.bit() | Hook::LockRelease.bit()
+    }
+    fn ask(&self, hook: Hook, _: &Context, _: &dyn World) -> Answer {
+        self.0[hook as usize].fetch_add(1, Relaxed);
+        Answer { value: u64::from(hook == Hook::LockAcquire), insns: 10 }
+    }
+}
+
+#[test]
+fn a_policy_is_told_of_each_acquisition_and_each_release() {
+    let counts: Arc<[AtomicU64; 8]> = Arc::default();
+    let shared = counts.clone();
+    let policy = SlotPolicy::new("counts", move || Box::new(Counts(shared.clone())));
+    let lock = plain("programmed:slot=1").programmed(1, policy);
+    // The run checks that nobody is overtaken too often, though each arrival may take a free lock past the line.
+    let outcome = run("m1", lock, "bench", 8, &[("lines", 4.0), ("gap", 600.0)]);
+    let hooks = [Hook::LockAcquire, Hook::LockAcquired, Hook::LockRelease];
+    let [asked, got, released] = hooks.map(|hook| counts[hook as usize].load(Relaxed));
+    assert!(got > outcome.operations, "{got} of {}", outcome.operations);
+    // A thread may be between two of them when the run ends, and each locked once before the mutex was contended.
+    assert!(asked.abs_diff(got) <= 8 && got.abs_diff(released) <= 8, "{asked} {got} {released}");
+}
+
+/// In explorations policies are adversaries, which are drawn for each schedule.
+#[test]
+fn no_answer_breaks_exclusion_a_bound_or_a_line() {
+    let search = Search {
+        strategy: None,
+        first: 0,
+        schedules: 5_000,
+        time: Duration::MAX,
+        jobs: 2,
+        stop: || false,
+    };
+    let hit = search.run(&Exploration::new(plain("programmed"), None)).1;
+    assert!(hit.is_none(), "{hit:#?}");
 }

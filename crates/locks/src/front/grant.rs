@@ -110,7 +110,9 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         // ORDERING: Acquire, pairs with [tell]: it is linked, and its gate says ASLEEP.
         // EXPLORED: needs an old `next`, and glibc's code to unlock. SURVIVES relaxed: where few schedules grant (`auto`).
         node.gate.fetch_and(!BEHIND, Acquire);
-        wake_behind(node);
+        if !wake_behind(node) {
+            return false; // the next one stays asleep until it is head
+        }
     }
     // Before the gate says GRANTED: a thread that reads that (Acquire), and sleeps, writes our id here. See `tell_whose`.
     parts.owner.inspect(|owner| owner.store(SOMEBODY, Relaxed));

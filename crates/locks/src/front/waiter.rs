@@ -123,6 +123,11 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
+    /// The policy that must learn of a release by this node; 0: none.
+    pub(crate) fn tells(&self) -> u8 {
+        self.note.tells
+    }
+
     /// How many waiters have been moved past it; 0 if it may choose by now.
     pub(super) fn passes(&self) -> u32 {
         match self.passed.load(Relaxed) {

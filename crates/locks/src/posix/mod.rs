@@ -18,6 +18,7 @@
 mod held;
 mod mutex;
 mod places;
+mod told;
 
 pub use held::Held;
 pub use mutex::{Refused, destroy, give_slow, holds, is_ours};
@@ -180,7 +181,7 @@ pub struct Mutex<E: Environment> {
 /// The bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
 /// machines without elision). Any other bit means robust, PI, PP, process-shared or destroyed: such mutexes are glibc's.
 pub const KINDS: u32 = 0x303;
-/// In `__kind`, on a mutex that a textbook lock stands in front of. It sends each operation on this mutex to the
+/// In `__kind`, on a mutex that a textbook lock stands in front of, or whose policy is told of each operation (told.rs). It sends each operation on this mutex to the
 /// slow functions, at no cost to other mutexes, because the fast path looks at `__kind` anyway. To glibc's code it is
 /// PTHREAD_MUTEX_NO_ELISION_NP, which changes nothing; a mutex of type NORMAL has it from the start.
 pub const MARKED: u32 = 0x200;

@@ -1,6 +1,7 @@
 //! Kinds, owners, and answers. Callers have checked that the mutex is [ours](is_ours).
 
-use super::places::{acquire, forget, hand_on, must_queue, policy, release};
+use super::places::{acquire, forget, hand_on, policy, release};
+use super::told::{self, Marked};
 use super::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
 use crate::front::{self, FREE, side};
 use lockwright_platform::Ordering::Relaxed;
@@ -68,8 +69,30 @@ pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
     if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
     }
-    if (kind & MARKED != 0 && must_queue(m) || !E::take(m)) && !acquire(m, kind, caller) {
+    let has_it = if kind & MARKED == 0 { E::take(m) } else { take_marked(m, kind) };
+    if !has_it && !acquire(m, kind, caller) {
         return Ok(()); // by a node
+    }
+    own(m, kind)
+}
+
+/// Takes a marked mutex, if it is free and the caller need not queue.
+#[cold]
+#[inline(never)]
+fn take_marked<E: Environment>(m: &Mutex<E>, kind: u32) -> bool {
+    let Marked::Asks(slot) = told::meaning(m) else { return false };
+    let has_it = slot.takes_past(m, kind) || E::take(m);
+    if has_it {
+        slot.acquired(m, kind);
+    }
+    has_it
+}
+
+/// The calling thread has the mutex, without having waited in line.
+#[inline(always)]
+fn got<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
+    if kind & MARKED != 0 {
+        told::slot(m).acquired(m, kind);
     }
     own(m, kind)
 }
@@ -81,7 +104,7 @@ pub fn try_lock<E: Environment>(m: &Mutex<E>) -> Answer {
     if let Some(answer) = before_lock(m, kind, Refused::Busy) {
         return answer;
     }
-    if E::try_take(m) { own(m, kind) } else { Err(Refused::Busy) }
+    if E::try_take(m) { got(m, kind) } else { Err(Refused::Busy) }
 }
 
 /// Locks, or gives up at the deadline; `None`: the deadline is invalid, which matters only if the
@@ -96,14 +119,14 @@ pub fn lock_until<E: Environment>(
         return answer;
     }
     if E::take(m) || E::try_take(m) {
-        return own(m, kind);
+        return got(m, kind);
     }
     let Some(deadline) = deadline else { return Err(Refused::Invalid) };
     let (_, tuning) = policy(m);
     let wait = E::waits(m, 0);
     let acquired = E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline));
     E::has_waited(m, wait, acquired);
-    if acquired { own(m, kind) } else { Err(Refused::TimedOut) }
+    if acquired { got(m, kind) } else { Err(Refused::TimedOut) }
 }
 
 /// Unlocks.
@@ -112,7 +135,8 @@ pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
     if hand_on(m) {
         return Ok(());
     }
-    let kind = E::Platform::load_to_write(&m.kind) & TYPE;
+    let marked = E::Platform::load_to_write(&m.kind);
+    let kind = marked & TYPE;
     if kind == RECURSIVE || kind == ERRORCHECK {
         // Relaxed: by invariant 2.
         if m.owner.load(Relaxed) != E::thread() || m.word.load(Relaxed) == FREE {
@@ -125,6 +149,9 @@ pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
                 return Ok(());
             }
         }
+    }
+    if marked & MARKED != 0 {
+        told::slot(m).releases(m, kind);
     }
     m.owner.store(0, Relaxed); // glibc's condvar code asserts it
     if !E::give(m) {
@@ -163,7 +190,7 @@ pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> A
     let wait = E::waits(m, caller);
     E::on_word(m, || front::lock_moved(m.parts(), &tuning));
     E::has_waited(m, wait, true);
-    own(m, m.kind.load(Relaxed))
+    got(m, m.kind.load(Relaxed))
 }
 
 /// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes,

@@ -8,7 +8,7 @@
 //!   release ─► what is at the place now: its release hook ─► front::unlock_slow, which knows word 0 alone
 //! ```
 
-use super::{Environment, MARKED, Mutex};
+use super::{Environment, MARKED, Mutex, told};
 use crate::catalog::visit_front;
 use crate::entry::{Entry, FrontVisitor};
 use crate::front::{self, FREE, HELD, PROMISED, Parts, Rule, Seat, Tuning, View};
@@ -150,6 +150,9 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
             front::meet_left_behind(&mutex.parts_of(kind), E::era());
+            if kind & MARKED != 0 {
+                told::slot(mutex).acquired(mutex, kind);
+            }
             return true;
         }
         // Meanwhile it has become the head's turn. Nothing was done under the lock.
@@ -162,6 +165,9 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     let wait = E::waits(mutex, caller);
     let by_word = acquire_by(mutex, kind, caller, how, &tuning);
     E::has_waited(mutex, wait, true);
+    if tuning.policy != 0 {
+        told::Slot::of(&tuning).acquired(mutex, kind);
+    }
     by_word
 }
 
@@ -175,6 +181,7 @@ fn acquire_by<E: Environment>(
 ) -> bool {
     match how {
         How::Front(front) => {
+            told::mark(mutex, kind, tuning);
             // The place where a section begins identifies it.
             let parts = Parts { site: caller as u32, ..mutex.parts_of(kind) };
             let mut node = core::ptr::null();
@@ -216,6 +223,11 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
         return false;
     }
     // SAFETY: the thread holds it by this node.
+    let tells = unsafe { (*node).tells() };
+    if tells != 0 {
+        told::releases_by_node::<E::Platform>(core::ptr::from_ref(mutex).addr(), tells);
+    }
+    // SAFETY: as above.
     if unsafe { front::hand_on(node) } {
         E::released(core::ptr::from_ref(mutex).addr(), 0);
     } else {
@@ -261,12 +273,6 @@ pub fn ask<E: Environment>(mutex: &Mutex<E>) {
 /// How many threads wait in the mutex's line: a hint, for the holder.
 pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
     mutex.users.load(Relaxed) / mood::WAITER // the word's highest field
-}
-
-/// Does every arrival at a marked mutex have to queue, whether or not its word is free?
-pub(super) fn must_queue<E: Environment>(mutex: &Mutex<E>) -> bool {
-    let place = mutex.side.load(Relaxed) & side::LOCK; // as in `policy`; the mark stays when the lock changes
-    matches!(E::policy(place).how, How::Whole(_))
 }
 
 /// Acquires word 0, queueing in `lock`, which stands in front of it: the holder of `lock` may compete for the word.

@@ -63,6 +63,8 @@ pub(super) struct World {
     /// How often time has let a thread go on since the last change.
     passes: u32,
     spawned: u32,
+    /// How often policies were asked.
+    pub(super) asked: u64,
     /// Each thread's number, in order of creation, and how often it has asked where it runs.
     pub(super) places: HashMap<u64, (u32, u32)>,
     pub(super) pausing: HashMap<u64, Pausing>,

@@ -14,6 +14,7 @@
 
 mod trace;
 
+use super::adversary::Adversary;
 use super::machine::{ExploreCell, Explored, MemoryLine};
 use super::mutant::{Mutant, Mutation, Op, Sites};
 use super::process::Process;
@@ -107,6 +108,8 @@ pub(crate) struct Explorer {
     /// The table's generation.
     pub(crate) generation: u32,
     pub(crate) acquired_at: u32,
+    /// The policy of programmed locks.
+    pub(crate) adversary: Adversary,
 }
 
 impl Explorer {
@@ -158,6 +161,7 @@ impl Explorer {
             table: Vec::new(),
             generation: 0,
             acquired_at: 0,
+            adversary: Adversary::new(rng.clone()),
             rng,
         }
     }

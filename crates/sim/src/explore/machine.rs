@@ -16,6 +16,7 @@ pub(crate) use cell::ExploreCell;
 use super::explorer::{At, Ended, Wait, block, explorer, point};
 use super::mutant::{Mutation, Op};
 use crate::engine::{Ps, current, engine, inside};
+use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{Class, FULL_SPEED, Ordering, Place, Platform, Stage, Woken};
 use std::panic::Location;
 
@@ -153,6 +154,14 @@ impl Platform for Explored {
 
     fn cpus() -> u32 {
         current().map_or(1, |e| explorer(e).cpus)
+    }
+
+    fn hooks(_: u32) -> u32 {
+        explorer(engine()).adversary.hooks()
+    }
+
+    fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
+        explorer(engine()).adversary.answer(hook)
     }
 
     fn reached(stage: Stage) {

@@ -8,6 +8,7 @@
 //! The same coroutines, checks and vector clocks as in the timed machine; the difference is that any thread may be
 //! preempted anywhere, for any length of time. A seed and a strategy determine a schedule: the same ones repeat it.
 
+mod adversary;
 mod explorer;
 mod lock;
 mod machine;

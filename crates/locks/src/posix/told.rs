@@ -1,0 +1,117 @@
+//! Policies that are told of every acquisition and release: hooks `lock_acquire`, `lock_acquired` and `lock_release`.
+//!
+//! A mutex gets MARKED in its kind when it is first contended under such a policy. From then on each operation on it comes by the slow
+//! functions, and asks. So a mutex without such a policy, or that was never contended, runs no other instruction than before. A thread
+//! that locked before the mark may unlock after it: then a release is told that no acquisition preceded.
+
+use super::places::waiters;
+use super::{ERRORCHECK, Environment, MARKED, Mutex, RECURSIVE, TYPE};
+use crate::front::{Tuning, View, side};
+use crate::posix::How;
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::hooks::{Context, Hook};
+use lockwright_platform::{Platform, Word};
+
+/// The hooks that are asked at every operation.
+const EACH: u32 = Hook::LockAcquire.bit() | Hook::LockAcquired.bit() | Hook::LockRelease.bit();
+
+/// What a marked mutex does with an operation.
+pub(super) enum Marked {
+    /// Every arrival queues: a textbook lock stands in front.
+    Queues,
+    /// This policy may have hooks.
+    Asks(Slot),
+}
+
+/// A policy's slot; 0: there is none.
+#[derive(Clone, Copy)]
+pub(super) struct Slot(u32);
+
+/// What the mark on a mutex means now; the mark stays when the mutex's lock changes.
+pub(super) fn meaning<E: Environment>(mutex: &Mutex<E>) -> Marked {
+    let policy = E::policy(mutex.side.load(Relaxed) & side::LOCK); // as in `places::policy`
+    match policy.how {
+        How::Whole(_) => Marked::Queues,
+        How::Front(_) => Marked::Asks(Slot(policy.tuning.policy)),
+        How::Glibc => Marked::Asks(Slot(0)),
+    }
+}
+
+/// As [`meaning`], for operations that don't queue.
+pub(super) fn slot<E: Environment>(mutex: &Mutex<E>) -> Slot {
+    match meaning(mutex) {
+        Marked::Asks(slot) => slot,
+        Marked::Queues => Slot(0),
+    }
+}
+
+/// The mutex of this kind runs on a lock with this tuning: marks it, if its policy wants to know of each operation.
+pub(super) fn mark<E: Environment>(mutex: &Mutex<E>, kind: u32, tuning: &Tuning) {
+    let wants = || E::Platform::hooks(tuning.policy) & EACH != 0;
+    if tuning.policy != 0 && kind & MARKED == 0 && wants() {
+        mutex.kind.fetch_or(MARKED, Relaxed); // a thread that doesn't see it yet is not told
+    }
+}
+
+impl Slot {
+    /// The policy that a lock with this tuning runs on.
+    pub(super) fn of(tuning: &Tuning) -> Self {
+        Self(tuning.policy)
+    }
+
+    /// Asks, if the policy has this hook. `lock`: the mutex's address. `count`: how many threads wait.
+    fn ask<P: Platform>(
+        self,
+        hook: Hook,
+        lock: usize,
+        kind: u32,
+        count: impl FnOnce() -> u32,
+    ) -> u64 {
+        if self.0 == 0 || P::hooks(self.0) & hook.bit() == 0 {
+            return 0;
+        }
+        let kind = kind & TYPE;
+        let context = Context {
+            lock_id: lock as u64,
+            lock_kind: if [RECURSIVE, ERRORCHECK].contains(&kind) { kind } else { 0 },
+            nwaiters: count(),
+            own: P::describe(),
+            ..Context::default()
+        };
+        P::ask(self.0, hook, &context)
+    }
+
+    fn ask_of<E: Environment>(self, hook: Hook, mutex: &Mutex<E>, kind: u32) -> u64 {
+        let lock = core::ptr::from_ref(mutex).addr();
+        self.ask::<E::Platform>(hook, lock, kind, || waiters(mutex))
+    }
+
+    /// A thread asks for the mutex: it takes a free one past the line, if the policy lets it.
+    pub(super) fn takes_past<E: Environment>(self, mutex: &Mutex<E>, kind: u32) -> bool {
+        if self.ask_of(Hook::LockAcquire, mutex, kind) != 1 {
+            return false;
+        }
+        let (_, tuning) = super::places::policy(mutex);
+        View::new(mutex.parts_of(kind), &tuning).take().is_some() // within `bypass`
+    }
+
+    /// The calling thread has the mutex.
+    pub(super) fn acquired<E: Environment>(self, mutex: &Mutex<E>, kind: u32) {
+        self.ask_of(Hook::LockAcquired, mutex, kind);
+    }
+
+    /// The calling thread is about to release the mutex.
+    pub(super) fn releases<E: Environment>(self, mutex: &Mutex<E>, kind: u32) {
+        self.ask_of(Hook::LockRelease, mutex, kind);
+    }
+}
+
+/// The calling thread is about to release the mutex at this address, which it holds by a node; the policy in this slot wants to know.
+#[cold]
+pub(super) fn releases_by_node<P: Platform>(lock: usize, slot: u8) {
+    let slot = u32::from(slot);
+    if P::hooks(slot) & Hook::ScheduleWaiter.bit() != 0 {
+        P::unboost();
+    }
+    Slot(slot).ask::<P>(Hook::LockRelease, lock, 0, || 0);
+}
