@@ -9,6 +9,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("front/mod.rs", include_str!("front/mod.rs")),
     ("front/line.rs", include_str!("front/line.rs")),
     ("front/rule.rs", include_str!("front/rule.rs")),
+    ("front/before.rs", include_str!("front/before.rs")),
     ("front/beside.rs", include_str!("front/beside.rs")),
     ("front/choice.rs", include_str!("front/choice.rs")),
     ("front/grant.rs", include_str!("front/grant.rs")),
