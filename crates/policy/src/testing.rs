@@ -8,7 +8,7 @@ use crate::jit::HERE;
 use crate::loaded::Loaded;
 use crate::maps::Maps;
 use crate::object::{HookCode, Insn, NamedMap, Object};
-use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand, STACK};
+use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand, STACK, decode};
 use lockwright_platform::hooks::{Context, Hook, Node, Policy, World};
 use lockwright_programs::maps::{MapKind, MapSpec, View};
 use std::cell::Cell;
@@ -234,6 +234,60 @@ impl Random {
     }
 }
 
+/// Changes an instruction or a few. Most of the new ones are instructions.
+pub(crate) fn mutate(random: &mut Random, insns: &mut Vec<Insn>) {
+    for _ in 0..1 + random.below(3) {
+        let before = insns.clone();
+        change(random, insns);
+        let (mut at, mut is_code) = (0, true);
+        while is_code && at < insns.len() {
+            let op = decode(&insns[at..]);
+            is_code = op.is_ok();
+            at += op.map_or(0, |op| op.slots());
+        }
+        if !is_code && !random.one_in(16) {
+            *insns = before;
+        }
+    }
+}
+
+fn change(random: &mut Random, insns: &mut Vec<Insn>) {
+    let at = random.below(insns.len() as u64) as usize;
+    let other = random.below(insns.len() as u64) as usize;
+    let is_alone = insns.len() == 1;
+    let insn = &mut insns[at];
+    let has_register = insn.code & 8 != 0 && matches!(insn.code & 7, 4..=7);
+    let is_jump = matches!(insn.code & 7, 5 | 6);
+    let is_memory = matches!(insn.code & 7, 1..=3);
+    match random.below(16) {
+        0 => insn.code = random.next() as u8,
+        1 => insn.code ^= 1 << random.below(8),
+        // Between 64 and 32 bits.
+        2 if is_jump => insn.code ^= 5 ^ 6,
+        2 if insn.code & 7 >= 4 => insn.code ^= 7 ^ 4,
+        // Another operation, condition or size.
+        3 | 4 if is_memory => insn.code ^= random.pick(&[0x08, 0x10, 0x18]),
+        3 | 4 if insn.code & 7 >= 4 => insn.code ^= random.pick(&[0x10, 0x20, 0x30, 0x60, 0x70]),
+        5 | 6 => insn.dst = random.below(10) as u8,
+        7 | 8 if has_register || is_memory => insn.src = random.below(10) as u8,
+        9 if is_jump => insn.off = random.below(12) as i16 - 4,
+        9 | 10 if is_memory => insn.off += random.pick(&[-8, -4, -1, 1, 4, 8]),
+        11 if !has_register => insn.imm = random.number() as i32,
+        12 if !has_register => insn.imm = insn.imm.wrapping_add(random.pick(&[-8, -1, 1, 8])),
+        13 => insns[at] = insns[other],
+        14 => insns.swap(at, other),
+        // Without its effect, or gone.
+        15 if random.one_in(2) => *insn = Insn { code: 0xb7, dst: insn.dst, ..Insn::default() },
+        15 if !is_alone => drop(insns.remove(at)),
+        _ => insn.dst ^= 1,
+    }
+}
+
+/// How many programs a test draws; `LOCKWRIGHT_PROGRAMS` says another number.
+pub(crate) fn programs(by_default: u64) -> u64 {
+    std::env::var("LOCKWRIGHT_PROGRAMS").map_or(by_default, |text| text.parse().expect("a number"))
+}
+
 /// A world whose answers depend on how often it was asked, so each run of a program gets the same.
 #[derive(Default)]
 pub(crate) struct Counting(Cell<u64>);
@@ -288,7 +342,7 @@ fn instructions_survive_encoding() {
             imm: random.pick(&[0, 0, 1, 16, 64, 0x41, 0xe1, 0xf1, -1]),
         };
         let second = Insn { imm: random.pick(&[0, 8]), ..Insn::default() };
-        if let Ok(op) = crate::op::decode(&[insn, second]) {
+        if let Ok(op) = decode(&[insn, second]) {
             assert_eq!(encode(op)[..], [insn, second][..op.slots()], "{op:?}");
             decoded += 1;
         }

@@ -241,18 +241,7 @@ fn any_instructions_at_all_do_no_harm() {
     for _ in 0..1500 {
         let mut object = generate::policy(&mut random, 8);
         for hook in &mut object.hooks {
-            for _ in 0..1 + random.below(3) {
-                let at = random.below(hook.insns.len() as u64) as usize;
-                let insn = &mut hook.insns[at];
-                match random.below(6) {
-                    0 => insn.code = random.next() as u8,
-                    1 => insn.dst = random.below(12) as u8,
-                    2 => insn.src = random.below(12) as u8,
-                    3 => insn.off = random.next() as i16,
-                    4 => insn.imm = random.number() as i32,
-                    _ => drop(hook.insns.remove(at)),
-                }
-            }
+            mutate(&mut random, &mut hook.insns);
         }
         let interpreter = interpreter(&object);
         for hook in &object.hooks {
