@@ -1,15 +1,17 @@
 //! What the shipped policies do, on the virtual machine: each does what its page says, and keeps its bound. With `-- --nocapture` the
 //! tests print what they measured, which is what the pages in docs/policies say.
 
-use lockwright_platform::hooks::{Context, Hook, Node, Policy, READER, World};
+use lockwright_platform::hooks::{Answer, Context, Hook, Node, Policy, READER, World};
 use lockwright_policy::loaded::{Engine, Loaded};
 use lockwright_policy::object::Object;
 use lockwright_policy::shipped::shipped;
 use lockwright_policy::verify::verify;
+use lockwright_programs::maps::View;
 use lockwright_sim::load::{ParamSpec, Setup, Workload};
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, SlotPolicy, profile, workload};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 fn load(name: &str) -> Loaded {
@@ -123,6 +125,24 @@ fn one_lock(setup: &mut Setup) {
                 me.operation(section);
             }
             me.compute(gap * (0.5 + me.chance()));
+        }
+    });
+}
+
+/// Half of the threads take an outer lock, and under it the lock that all take.
+static NEST: Workload = Workload { id: "nest", idea: "", source: "", params: &[], setup: &nest };
+
+fn nest(setup: &mut Setup) {
+    let (outer, inner) = (setup.lock(), setup.lock());
+    let threads = setup.thread_count();
+    setup.threads(move |me| {
+        let nests = me.number() < threads / 2;
+        while me.goes_on() {
+            me.operation(|| {
+                let section = || me.locked(inner, || me.compute(1000.0));
+                if nests { me.locked(outer, section) } else { section() }
+            });
+            me.compute(500.0);
         }
     });
 }
@@ -245,6 +265,15 @@ fn cal() {
 }
 
 #[test]
+fn inheritance() {
+    let scene = Scene { machine: "xeon-2x10", load: &NEST, params: &[], threads: 10, us: 4_000 };
+    let (fifo, ours) = (scene.run(plain("fifo")), scene.run(with("inheritance")));
+    let ratio = |of: Range<usize>| operations(&ours, of.clone()) / operations(&fifo, of);
+    within("inheritance: operations of the threads that nest, of fifo's", ratio(0..5), 1.1..2.0);
+    within("of the others", ratio(5..10), 0.8..1.0);
+}
+
+#[test]
 fn threads_that_matter_go_first() {
     let cases: [(&str, Params); 3] = [
         ("priority", &[("some", 1.0), ("tag", 5.0)]),
@@ -257,6 +286,48 @@ fn threads_that_matter_go_first() {
         let ratio = |thread| mean_wait(&ours, thread) / mean_wait(&fifo, thread);
         within(&format!("{name}: its mean wait, of fifo's"), ratio(0), 0.2..0.6);
         within("of another thread", ratio(1), 1.0..1.2);
+    }
+}
+
+#[test]
+fn scl() {
+    let params: Params = &[("cs", 10_000.0), ("long", 10.0)];
+    let scene = Scene { machine: "xeon-2x10", load: &ONE_LOCK, params, threads: 4, us: 50_000 };
+    let (fifo, ours) = (scene.run(plain("fifo")), scene.run(with("scl")));
+    let ratio = |o: &Outcome| 10.0 * operations(o, 0..1) / operations(o, 1..2);
+    within("scl: lock time of a thread with long sections, of another's", ratio(&ours), 0.8..1.25);
+    within("the same in order of arrival", ratio(&fifo), 9.0..11.0);
+}
+
+#[test]
+fn scl_amp() {
+    let params: Params = &[("cs", 20_000.0)];
+    let scene = Scene { machine: "m1", load: &ONE_LOCK, params, threads: 8, us: 20_000 };
+    let (time, work) = (scene.run(with("scl")), scene.run(with("scl-amp")));
+    within("scl-amp: work on big cores, of that on little ones", big_to_little(&work), 0.85..1.2);
+    within("the same with equal times", big_to_little(&time), 2.8..4.5);
+}
+
+#[test]
+fn tenants() {
+    // Thread 0 is a tenant; six others are another one.
+    let cases: [(&str, Params, Range<f64>); 2] = [
+        (
+            "tenants: a thread's share, against six",
+            &[("some", 1.0), ("tag", 2.0), ("cs", 10_000.0)],
+            0.45..0.55,
+        ),
+        (
+            "with twice the weight",
+            &[("some", 1.0), ("tag", 8_589_934_594.0), ("cs", 10_000.0)],
+            0.6..0.72,
+        ),
+    ];
+    for (what, params, range) in cases {
+        let scene = Scene { machine: "xeon-2x10", load: &ONE_LOCK, params, threads: 7, us: 20_000 };
+        let share = |o: &Outcome| operations(o, 0..1) / operations(o, 0..7);
+        within(what, share(&scene.run(with("tenants"))), range);
+        within("the same in order of arrival", share(&scene.run(plain("fifo"))), 0.1..0.2);
     }
 }
 
@@ -343,4 +414,58 @@ fn bravo_follows_what_readers_and_writers_do() {
     assert_eq!(run(10), 2, "often written");
     assert_eq!(run(100), 2, "in between it stays as it is");
     assert_eq!(run(1000), 1, "mostly read again");
+}
+
+/// A policy that the test still sees.
+struct Seen(Rc<Loaded>);
+
+impl Policy for Seen {
+    fn hooks(&self) -> u32 {
+        self.0.hooks()
+    }
+    fn ask(&self, hook: Hook, context: &Context, world: &dyn World) -> Answer {
+        self.0.ask(hook, context, world)
+    }
+}
+
+thread_local! {
+    static SEEN: RefCell<Option<Rc<Loaded>>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn histogram() {
+    let policy = SlotPolicy::new("histogram", || {
+        let loaded = Rc::new(load("histogram"));
+        SEEN.set(Some(loaded.clone()));
+        Box::new(Seen(loaded))
+    });
+    let params: Params = &[("cs", 5000.0)];
+    let scene = Scene { machine: "xeon-2x10", load: &ONE_LOCK, params, threads: 8, us: 2_000 };
+    let outcome = scene.run(plain("programmed:slot=1").programmed(1, policy));
+    let seen = SEEN.take().expect("the run has made it");
+    let bytes = seen.maps().bytes();
+    let map = |name: &str| {
+        let number = seen.maps().names().iter().position(|known| known == name).expect(name);
+        View::all(&bytes).nth(number).expect(name)
+    };
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+    let waits = map("waits");
+    let counts: Vec<u64> = (0..64)
+        .map(|bucket| (0..waits.rows).filter_map(|row| waits.value(bucket, row)).map(number).sum())
+        .collect();
+    // A mutex learns of its policy in its first wait: the policy doesn't hear of requests before that, one a thread.
+    let missed = outcome.acquisitions - counts.iter().sum::<u64>();
+    assert!(missed <= 8, "{missed}");
+    // In a queue of eight most wait for seven sections of 5 us: between 2^15 and 2^16 ns.
+    within(
+        "histogram: waits of 33 to 66 us, of all",
+        counts[15] as f64 / outcome.acquisitions as f64,
+        0.8..1.0,
+    );
+    let longest: Vec<u64> = map("longest").entries().map(|(_, value)| number(value)).collect();
+    assert_eq!(longest.len(), 1, "there is one lock");
+    let of_waits = 63 - counts.iter().rev().position(|count| *count > 0).expect("some wait");
+    assert_eq!(longest[0].ilog2() as usize, of_waits);
+    let reports = map("reports");
+    assert!(reports.records(&reports, &reports, 0).next().is_some());
 }
