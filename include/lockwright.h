@@ -30,6 +30,7 @@ extern void lw_real_epoch_end(int id, uint64_t slo_ns) __asm__("lw_epoch_end") L
 extern void lw_real_epoch_percentile(int id, double percent)
     __asm__("lw_epoch_percentile") LW_WEAK;
 extern void lw_real_epoch_name(int id, const char *name) __asm__("lw_epoch_name") LW_WEAK;
+extern void lw_real_tag(uint64_t tag) __asm__("lw_tag") LW_WEAK;
 
 #if defined(__PIC__) || defined(__PIE__)
 
@@ -101,6 +102,16 @@ static inline void lw_epoch_name(int id, const char *name)
     void (*real)(int, const char *) = LW_REAL(lw_real_epoch_name, "lw_epoch_name");
     if (real)
         real(id, name);
+}
+
+/* Tags the calling thread for lock policies, which read the tag (lockwright_policy.h); 0: not any more. `lockwright policy tag` does the
+   same from outside. 1024 threads can have tags; further ones get none. */
+static inline __attribute__((unused)) void lw_tag(uint64_t tag) __asm__("lw_inline_tag");
+static inline void lw_tag(uint64_t tag)
+{
+    void (*real)(uint64_t) = LW_REAL(lw_real_tag, "lw_tag");
+    if (real)
+        real(tag);
 }
 
 #ifdef __cplusplus

@@ -8,6 +8,7 @@
 // that were cancelled while they waited; then `ok`.
 // A violation is reported on stderr and ends the program.
 #include "../posix/check.h"
+#include "../../include/lockwright.h"
 
 enum { THREADS = 8, LOCKS = 3 };
 
@@ -149,6 +150,7 @@ static void *body(void *data)
 {
     intptr_t me = (intptr_t)data;
     uint64_t state = 1000003 + (uint64_t)me;
+    lw_tag((uint64_t)me + 100);
     while (!stop) {
         uint64_t dice = next(&state);
         int which = (int)((dice >> 60) % LOCKS);

@@ -243,6 +243,13 @@ fn adversaries() -> Result<()> {
         }
     }
     stress.unload()?;
+    // Its threads have tagged themselves.
+    let control = stress.control()?;
+    let mut tags = control.tags()?;
+    tags.sort_unstable_by_key(|(_, tag)| *tag);
+    ensure!(tags.iter().map(|(_, tag)| *tag).eq(100..108), "{tags:?}");
+    let (thread, _) = tags[3];
+    ensure!(control.tag(thread, 7, |_| true)? && control.tags()?.contains(&(thread, 7)));
     stress.end()
 }
 

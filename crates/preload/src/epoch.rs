@@ -1,8 +1,8 @@
-//! `lw_epoch_*`, as `include/lockwright.h` declares them.
+//! `lw_epoch_*` and `lw_tag`, as `include/lockwright.h` declares them.
 
 use core::ffi::{c_char, c_int};
 
-use lockwright_runtime::epoch;
+use lockwright_runtime::{epoch, programs};
 
 /// Begins the epoch `id`.
 #[unsafe(no_mangle)]
@@ -27,4 +27,10 @@ extern "C" fn lw_epoch_percentile(id: c_int, percent: f64) {
 unsafe extern "C" fn lw_epoch_name(id: c_int, name: *const c_char) {
     // SAFETY: the program promises a C string.
     unsafe { epoch::set_name_of(id, name) }
+}
+
+/// Tags the calling thread for lock policies; 0: not any more.
+#[unsafe(no_mangle)]
+extern "C" fn lw_tag(tag: u64) {
+    programs::tag(tag);
 }

@@ -13,7 +13,7 @@
 
 use super::cells::{self, ThreadCell};
 use super::lockwright_programs;
-use crate::access::{self, Access};
+use super::world::read_prio;
 use crate::thread;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use lockwright_native::system_call;
@@ -26,13 +26,18 @@ const SET: u64 = 1 << 33;
 /// The thread `holder` gets the calling thread's priority.
 pub(super) fn boost(holder: u32) {
     let mailbox = &lockwright_programs;
-    let (Some(own), Some(cell)) = (cells::own(), cells::of(holder)) else {
+    let refused = || {
         mailbox.unboosted.fetch_add(1, Relaxed); // a counter
-        return;
     };
-    // Hints.
-    let (ours, theirs) = (own.prio.load(Relaxed), cell.prio.load(Relaxed));
-    if ours <= theirs || holder == thread::id() {
+    let (Some(own), Some((cell, _))) = (cells::own(), cells::claim_for(holder)) else {
+        return refused();
+    };
+    let ours = own.prio.load(Relaxed); // own thread only
+    if cell.boost.load(Relaxed) != 0 || holder == thread::id() {
+        return; // it has another waiter's
+    }
+    let Some(theirs) = read_prio(holder) else { return refused() };
+    if ours <= theirs {
         return;
     }
     let word = KNOWN | u64::from(theirs as u32);
@@ -41,7 +46,7 @@ pub(super) fn boost(holder: u32) {
         return; // it has another waiter's
     }
     own.boosting.store(holder, Relaxed); // own thread only
-    let was_set = access::now() == Access::All && give(holder, ours);
+    let was_set = give(holder, ours);
     // ORDERING: AcqRel, pairs with the swap in `restore`.
     if was_set && cell.boost.compare_exchange(word, word | SET, AcqRel, Relaxed).is_ok() {
         mailbox.boosts.fetch_add(1, Relaxed); // counters, here and below
@@ -49,19 +54,19 @@ pub(super) fn boost(holder: u32) {
     } else if was_set {
         give(holder, theirs);
     } else {
-        mailbox.unboosted.fetch_add(1, Relaxed);
+        refused();
         let _ = cell.boost.compare_exchange(word, 0, Relaxed, Relaxed); // nothing was set
     }
 }
 
 /// The calling thread releases a lock: it gives back what it got, and takes back what it gave.
 pub(super) fn unboost() {
-    // Nobody has another's priority, as a rule. Who is about to get one finds out that it is late.
-    let Some(own) = cells::known().filter(|own| {
-        own.boost.load(Relaxed) != 0 || own.boosting.load(Relaxed) != 0 // hints: the swap decides
-    }) else {
-        return;
-    };
+    // Nobody has another's priority, as a rule. A waiter that is about to give one finds out that it is late.
+    if lockwright_programs.boosted.load(Relaxed) == 0 {
+        return; // a hint
+    }
+    // Another thread may have made the cell.
+    let Some(own) = cells::known().or_else(|| cells::of(thread::id())) else { return };
     restore(own, thread::id());
     let holder = own.boosting.swap(0, Relaxed); // own thread only
     if let Some(cell) = cells::of(holder).filter(|_| holder != 0) {

@@ -64,16 +64,19 @@ impl ThreadCell {
         }
     }
 
-    /// Zeroes, all but [`inside`](Self::inside). Relaxed: the cell's thread alone uses it, and others take hints from it.
-    fn clear(&self) {
+    /// Zeroes, all but [`inside`](Self::inside), and perhaps what others have given it. Relaxed: the cell's thread alone uses it, and
+    /// others take hints from it.
+    fn clear(&self, keeps_boost: bool) {
         for word in [&self.until_sample, &self.prio_read, &self.held, &self.held_turn] {
             word.store(0, Relaxed);
         }
         self.sections.store(0, Relaxed); // as above, and below
         self.boosting.store(0, Relaxed);
         self.prio.store(0, Relaxed);
-        for word in [&self.held_since, &self.held_ns, &self.boost] {
-            word.store(0, Relaxed);
+        self.held_since.store(0, Relaxed);
+        self.held_ns.store(0, Relaxed);
+        if !keeps_boost {
+            self.boost.store(0, Relaxed);
         }
     }
 }
@@ -112,7 +115,18 @@ pub(super) fn own() -> Option<&'static ThreadCell> {
 #[cold]
 #[inline(never)]
 fn claim() -> Option<&'static ThreadCell> {
-    let tid = thread::id();
+    let (cell, is_boost_known) = claim_for(thread::id())?;
+    cell.inside.store(0, Relaxed); // who looks meanwhile keeps what it would have unmapped
+    cell.clear(is_boost_known);
+    set_own(cell);
+    Some(cell)
+}
+
+/// The cell of this thread, which gets one if it has none, and whether it had one.
+pub(super) fn claim_for(tid: u32) -> Option<(&'static ThreadCell, bool)> {
+    if let Some(known) = of(tid) {
+        return Some((known, true));
+    }
     if FULL_AT.load(Relaxed) == seconds() + 1 {
         return None; // a hint
     }
@@ -127,11 +141,8 @@ fn claim() -> Option<&'static ThreadCell> {
         FULL_AT.store(seconds() + 1, Relaxed); // a hint
         return None;
     };
-    let cell = &ALL[at];
-    cell.inside.store(0, Relaxed); // who looks meanwhile keeps what it would have unmapped
-    cell.clear();
-    set_own(cell);
-    Some(cell)
+    ALL[at].boost.store(0, Relaxed); // as in `clear`
+    Some((&ALL[at], false))
 }
 
 fn set_own(cell: *const ThreadCell) {
@@ -178,7 +189,7 @@ pub(super) fn in_child() -> bool {
             continue;
         }
         was_inside |= cell.inside.swap(0, Relaxed) != 0;
-        cell.clear();
+        cell.clear(false);
         owner.store(0, Relaxed);
         if is_own {
             set_own(ptr::null());

@@ -385,7 +385,6 @@ fn a_holder_that_gets_a_priority_gives_it_back() {
     let nice = || 20 - unsafe_priority();
     let own = nice();
     let holder = thread::id();
-    cells::own().unwrap().prio.store(-own, Relaxed);
     let (may, end) = std::thread::spawn(move || {
         let cell = cells::own().unwrap();
         cell.prio.store(-own + 1, Relaxed); // as if it were more urgent

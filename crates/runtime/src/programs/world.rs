@@ -82,27 +82,30 @@ fn own_prio(cell: &ThreadCell) -> i32 {
     // Own thread only. With another's priority, its own is what it was.
     if cell.prio_read.load(Relaxed) != now && cell.boost.load(Relaxed) == 0 {
         cell.prio_read.store(now, Relaxed);
-        if let Some(prio) = read_prio() {
+        if let Some(prio) = read_prio(0) {
             cell.prio.store(prio, Relaxed);
         }
     }
     cell.prio.load(Relaxed)
 }
 
-/// Asks the kernel; `None`: we may not ask.
+/// Asks the kernel for a thread's priority; 0: the calling thread's. `None`: we may not ask, or there is no such thread.
 #[cold]
-fn read_prio() -> Option<i32> {
+pub(super) fn read_prio(tid: u32) -> Option<i32> {
     if access::now() != Access::All {
         return None;
     }
     let mut priority = 0_i32;
-    // SAFETY: about the calling thread; writes a number.
+    // SAFETY: writes a number.
     let (class, nice) = unsafe {
-        let class = system_call!(libc::SYS_sched_getscheduler, 0);
-        system_call!(libc::SYS_sched_getparam, 0, &raw mut priority);
+        let class = system_call!(libc::SYS_sched_getscheduler, tid);
+        system_call!(libc::SYS_sched_getparam, tid, &raw mut priority);
         // The kernel says 20 minus the nice value.
-        (class as i32, 20 - system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as i32)
+        (class as i32, 20 - system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) as i32)
     };
+    if class < 0 {
+        return None;
+    }
     Some(match class & !libc::SCHED_RESET_ON_FORK {
         libc::SCHED_FIFO | libc::SCHED_RR => priority,
         libc::SCHED_DEADLINE => 99,
