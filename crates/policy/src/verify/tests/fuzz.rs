@@ -8,7 +8,7 @@ use crate::testing::{encode, generate, mutate, programs};
 const PROGRAMS: u64 = 100_000;
 
 #[derive(Default, Debug)]
-pub(super) struct Tally {
+pub(super) struct Harvest {
     pub(super) drawn: u64,
     pub(super) accepted: u64,
     pub(super) blurred: u64,
@@ -48,7 +48,7 @@ impl Seeds {
 }
 
 /// Draws a policy, verifies it, and lets it run if it is accepted.
-pub(super) fn one(random: &mut Random, seeds: &Seeds, tally: &mut Tally) {
+pub(super) fn one(random: &mut Random, seeds: &Seeds, tally: &mut Harvest) {
     let Object { hooks, maps } = seeds.draw(random);
     for code in hooks {
         tally.drawn += 1;
@@ -105,7 +105,7 @@ fn shown(object: &Object) -> String {
 #[test]
 fn accepted_programs_keep_their_word() {
     let mut random = Random(11);
-    let (seeds, mut tally) = (Seeds::new(), Tally::default());
+    let (seeds, mut tally) = (Seeds::new(), Harvest::default());
     while tally.drawn < programs(PROGRAMS) {
         one(&mut random, &seeds, &mut tally);
     }
