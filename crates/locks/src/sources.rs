@@ -19,6 +19,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("posix/mod.rs", include_str!("posix/mod.rs")),
     ("posix/mutex.rs", include_str!("posix/mutex.rs")),
     ("rw/bravo.rs", include_str!("rw/bravo.rs")),
+    ("rw/biased.rs", include_str!("rw/biased.rs")),
     ("rw/per_cpu.rs", include_str!("rw/per_cpu.rs")),
     ("rw/rwlock.rs", include_str!("rw/rwlock.rs")),
     ("rw/waiting.rs", include_str!("rw/waiting.rs")),

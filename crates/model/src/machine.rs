@@ -215,6 +215,21 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Ptr<u8>>(table).add(slot) }))
     }
 
+    fn departures<R>(look: impl FnOnce(&Self::Word) -> R) -> Option<R> {
+        let word = world(|w| w.departures)?;
+        // SAFETY: as above.
+        Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Word>(word) }))
+    }
+
+    fn hooks(policy: u32) -> u32 {
+        if policy == 0 { 0 } else { Hook::RwBias.bit() }
+    }
+
+    /// Readers use the table as soon as they may.
+    fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
+        u64::from(hook == Hook::RwBias)
+    }
+
     const LINE: usize = 1024;
 
     fn take_line() -> *mut u8 {

@@ -147,6 +147,15 @@ impl Platform for Native {
         Some(look(&ALL.get(slot / Native::ROW)?.0[slot % Native::ROW]))
     }
 
+    #[inline]
+    fn departures<R>(look: impl FnOnce(&Atomic32) -> R) -> Option<R> {
+        /// Alone in its cache line: readers only look at it, as a rule.
+        #[repr(align(128))]
+        struct Alone(Atomic32);
+        static DEPARTURES: Alone = Alone(Atomic32::of(0));
+        Some(look(&DEPARTURES.0))
+    }
+
     fn give_way() {
         futex::yield_cpu();
     }

@@ -222,6 +222,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Looks at the one word of this machine on which those sleep who wait for a slot of that table to be cleared. `None`: it has no
+    /// such word, and they wait awake.
+    fn departures<R>(look: impl FnOnce(&Self::Word) -> R) -> Option<R> {
+        let _ = look;
+        None
+    }
+
     /// Which hooks the policy in this slot has: the sum of their [bits](hooks::Hook::bit), and
     /// [`LENGTHS`](hooks::LENGTHS). 0: there is no policy.
     fn hooks(policy: u32) -> u32 {

@@ -1,4 +1,4 @@
-//! `pthread_rwlock_*` on [`lockwright_locks::rw::rwlock`].
+//! `pthread_rwlock_*` on [`lockwright_locks::rw::biased`]: an rwlock, and a table for readers whenever a policy says so.
 //!
 //! Private locks are ours, in glibc's own 56 bytes. Process-shared ones stay glibc's, because the other
 //! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's, too: its
@@ -10,8 +10,10 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{offset_of, size_of, transmute};
+use core::sync::atomic::AtomicU32;
 
 use libc::{clockid_t, timespec};
+use lockwright_locks::rw::biased::{self, Biased};
 use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Prefer, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
 use lockwright_platform::{Ordering::Relaxed, Word};
@@ -20,6 +22,7 @@ use crate::leave::{self, Wait};
 use lockwright_record::order;
 
 use crate::caller::{Call, with_caller};
+use crate::fork::{self, When};
 use crate::probes::fire;
 use crate::watch::{How, Taking};
 use crate::{config, real, thread, watch};
@@ -30,7 +33,9 @@ pub struct RwLock {
     /// glibc's `__readers`, with its meaning of the low bits.
     state: Atomic32,
     writers: Atomic32,
-    _futexes: [u32; 2],
+    /// Who may use the table. glibc's `__wrphase_futex`, which `pthread_rwlock_init` makes 0.
+    bias: Atomic32,
+    _futex: u32,
     _pad: [u32; 2],
     /// glibc's `__cur_writer`, which debuggers read.
     owner: Atomic32,
@@ -41,6 +46,31 @@ pub struct RwLock {
     _pad2: u32,
     prefer: u32,
     _end: u32,
+}
+
+/// The slot of the policy that decides about the bias of all readers-writer locks; 0: none.
+static POLICY: AtomicU32 = AtomicU32::new(0);
+
+/// From now on the policy in this slot decides whether readers use the table; 0: none does. What a lock has decided stays until its
+/// next writer.
+#[allow(dead_code, reason = "the loader of policies calls it")]
+pub(crate) fn decide_by(slot: u32) {
+    if slot != 0 {
+        fork::tell_child(When::Seen, forget_readers);
+    }
+    POLICY.store(slot, Relaxed); // as where it is read
+}
+
+/// In the child of a fork: the parent's other threads no longer read. (What they held by the locks themselves stays held, as with
+/// glibc: nobody can tell who holds that.)
+fn forget_readers() {
+    biased::forget_all_but::<Native>(row());
+}
+
+/// The calling thread's row of the table. A forked child has its parent's thread pointer, but not its id.
+#[inline(always)]
+fn row() -> usize {
+    thread::pointer().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48
 }
 
 /// `PTHREAD_RWLOCK_PREFER_WRITER_NP`.
@@ -76,7 +106,8 @@ impl RwLock {
         Self {
             state: Atomic32::of(0),
             writers: Atomic32::of(0),
-            _futexes: [0; 2],
+            bias: Atomic32::of(0),
+            _futex: 0,
             _pad: [0; 2],
             owner: Atomic32::of(0),
             shared: 0,
@@ -99,7 +130,7 @@ impl RwLock {
     pub(crate) fn read(&self, deadline: Option<Deadline>) -> c_int {
         let waiting = Waiting::new(self);
         leave::guarded_late(&waiting, |guard| {
-            errno(self.parts().read(|counted| {
+            errno(self.biased().read(|counted| {
                 waiting.counted.set(counted);
                 guard();
                 waiting.waiter(deadline)
@@ -112,7 +143,7 @@ impl RwLock {
     pub(crate) fn write(&self, deadline: Option<Deadline>) -> c_int {
         let waiting = Waiting::new(self);
         leave::guarded_late(&waiting, |guard| {
-            errno(self.parts().write(thread::id(), |counted| {
+            errno(self.biased().write(thread::id(), |counted| {
                 waiting.counted.set(counted);
                 guard();
                 waiting.waiter(deadline)
@@ -121,9 +152,21 @@ impl RwLock {
     }
 
     #[inline(always)]
-    pub(crate) fn parts(&self) -> Parts<'_, Native> {
+    pub(crate) fn biased(&self) -> Biased<'_, Native> {
+        // Relaxed: a policy that comes or goes now is as good as one that comes or goes a moment later.
+        let policy = POLICY.load(Relaxed);
+        Biased { parts: self.parts(), bias: &self.bias, policy, row: row() }
+    }
+
+    #[inline(always)]
+    fn parts(&self) -> Parts<'_, Native> {
         let prefer = Prefer::of(self.prefer);
         Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
+    }
+
+    #[inline(always)]
+    pub(crate) fn release(&self) {
+        self.biased().unlock(thread::id());
     }
 }
 
@@ -273,7 +316,7 @@ unsafe fn tryrdlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_tryrdlock", lock);
     }
-    errno(this.parts().try_read())
+    errno(this.biased().try_read())
 }
 
 /// `pthread_rwlock_timedrdlock`.
@@ -369,7 +412,7 @@ unsafe fn trywrlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_trywrlock", lock);
     }
-    errno(this.parts().try_write(thread::id()))
+    errno(this.biased().try_write(thread::id()))
 }
 
 /// `pthread_rwlock_timedwrlock`.
@@ -427,13 +470,13 @@ pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
 
 #[inline]
 unsafe fn unlock_here(lock: *mut RwLock) -> c_int {
-    // SAFETY: as in `rdlock`. Others may free the lock once it is released. After that `Parts::unlock` no longer
+    // SAFETY: as in `rdlock`. Others may free the lock once it is released. After that `Biased::unlock` no longer
     // looks at it, and a reference to atomics need not outlive its last use.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_unlock", lock);
     }
     fire!(rwlock_unlock, lock);
-    this.parts().unlock();
+    this.release();
     0
 }

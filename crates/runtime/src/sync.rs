@@ -176,7 +176,7 @@ table! {
     fn rwlock_try_read(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        let run = move || rwlock::errno(lock.parts().try_read());
+        let run = move || rwlock::errno(lock.biased().try_read());
         let how = rwlock::READS.trying();
         if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
@@ -203,7 +203,7 @@ table! {
     fn rwlock_try_write(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        let run = move || rwlock::errno(lock.parts().try_write(thread::id()));
+        let run = move || rwlock::errno(lock.biased().try_write(thread::id()));
         let how = rwlock::WRITES.trying();
         if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
@@ -214,9 +214,9 @@ table! {
     /// As [`rwlock_read`], and the calling thread holds it.
     fn rwlock_unlock(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
-        let parts = unsafe { (*lock).parts() };
+        let lock = unsafe { &*lock };
         let run = move || {
-            parts.unlock();
+            lock.release();
             0
         };
         if watch::is_on() { rwlock::unlock_watched(lock, run) } else { run() }

@@ -4,10 +4,12 @@
 //! rwlock       one word for readers, one word for waiting writers: pthread_rwlock_t, all three preferences
 //! phase_fair   tickets for writers, two counters for readers: read and write phases take turns
 //! bravo        over any of them: readers show themselves in a table instead, until a writer comes
+//! biased       rwlock, whose readers use that table, too, while a policy says so: what serves pthread_rwlock_t
 //! per_cpu      over any of them: readers count themselves on their CPU's cache line, writers look at all lines
 //! ```
 //!
 //! [`ReadWrite`] is what they have in common. `catalog.rs` lists them separately from the locks of mutexes.
+pub mod biased;
 pub mod bravo;
 pub mod per_cpu;
 pub mod phase_fair;
@@ -87,6 +89,8 @@ pub struct Tuning {
     pub spin_ns: u32,
     /// After a revocation, readers go without bias for this many times its length.
     pub inhibit: u32,
+    /// The slot of the policy that decides about the bias; 0: none.
+    pub policy: u32,
 }
 
 /// The option `prefer`.
@@ -116,10 +120,24 @@ pub const INHIBIT: OptionSpec = OptionSpec {
     default: Some(9),
 };
 
+/// The option `slot`.
+pub const SLOT: OptionSpec = OptionSpec {
+    key: "slot",
+    meaning: "the policy that decides whether readers use the table, by its number; 0: none",
+    min: 0,
+    max: 15,
+    default: Some(0),
+};
+
 impl Default for Tuning {
     fn default() -> Self {
         let default = |option: OptionSpec| option.default.unwrap_or(option.min);
-        Self { prefer: Prefer::Readers, spin_ns: default(SPIN), inhibit: default(INHIBIT) }
+        Self {
+            prefer: Prefer::Readers,
+            spin_ns: default(SPIN),
+            inhibit: default(INHIBIT),
+            policy: 0,
+        }
     }
 }
 
@@ -130,6 +148,7 @@ impl Tuning {
             "prefer" => self.prefer = Prefer::of(value),
             "spin" => self.spin_ns = value,
             "inhibit" => self.inhibit = value,
+            "slot" => self.policy = value,
             _ => return false,
         }
         true

@@ -2,7 +2,7 @@
 
 use super::{Deadline, ModelPtr, ModelWord, SLOTS};
 use crate::checker::{Atomic, Checker};
-use lockwright_platform::{Ordering, Ptr, Woken};
+use lockwright_platform::{Ordering, Ptr, Woken, Word};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -71,6 +71,8 @@ pub(super) struct World {
     pub(super) lines_out: isize,
     /// The table of [`Platform::shown`], made by [`lay_table`].
     pub(super) table: Option<usize>,
+    /// The word of [`Platform::departures`], likewise.
+    pub(super) departures: Option<usize>,
     pub(super) running: bool,
     /// What happened, for the report of a failure.
     log: Vec<TracedOperation>,
@@ -167,6 +169,8 @@ pub fn lay_table<C: Checker>() {
     let table: Vec<ModelPtr<C, u8>> = (0..SLOTS).map(|_| Ptr::new(std::ptr::null_mut())).collect();
     // Never freed: it outlives the execution, and no slot ends.
     world(|w| w.table = Some(table.leak().as_ptr().expose_provenance()));
+    let word: &ModelWord<C> = Box::leak(Box::new(Word::new(0))); // likewise
+    world(|w| w.departures = Some(std::ptr::from_ref(word).expose_provenance()));
 }
 
 /// Ends the execution: checks that nothing is left.

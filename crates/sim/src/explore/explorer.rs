@@ -22,7 +22,8 @@ use super::{Setting, Strategy};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
 use lockwright_locks::posix::{Held, Policy};
-use lockwright_platform::{Ordering, Platform, Ptr};
+use lockwright_platform::hooks::Hook;
+use lockwright_platform::{Ordering, Platform, Ptr, Word};
 use std::panic::Location;
 use trace::Trace;
 
@@ -101,6 +102,8 @@ pub(crate) struct Explorer {
     memory: Vec<Box<MemoryLine>>,
     /// The table in which readers show what they hold.
     pub(crate) shown: Vec<ExploreCell<*mut u8>>,
+    /// On which those sleep who wait for the table.
+    pub(crate) departures: ExploreCell<u32>,
     /// The locks that threads hold by nodes.
     pub(crate) held: Vec<Held<Explored>>,
     /// The process's current table of locks.
@@ -157,6 +160,7 @@ impl Explorer {
             shown: (0..Explored::ROWS * Explored::ROW)
                 .map(|_| Ptr::new(std::ptr::null_mut()))
                 .collect(),
+            departures: Word::new(0),
             held: (0..threads).map(|_| Held::default()).collect(),
             table: Vec::new(),
             generation: 0,
@@ -168,6 +172,11 @@ impl Explorer {
 
     pub(crate) fn trace(&mut self) {
         self.trace = Some(Trace::default());
+    }
+
+    /// What a policy answers: anything, but mostly 1.
+    pub(crate) fn answer(&mut self, hook: Hook) -> u64 {
+        [1, 1, 1, self.rng.u64(0..=hook.largest())][self.rng.usize(0..4)]
     }
 
     fn is_runnable(&self, thread: Tid) -> bool {

@@ -178,6 +178,21 @@ impl Platform for Explored {
         Some(look(unsafe { &*slot }))
     }
 
+    fn departures<R>(look: impl FnOnce(&ExploreCell<u32>) -> R) -> Option<R> {
+        let e = current().filter(|_| inside().is_some())?;
+        let word = std::ptr::from_ref(&explorer(e).departures);
+        // SAFETY: as above.
+        Some(look(unsafe { &*word }))
+    }
+
+    fn hooks(policy: u32) -> u32 {
+        if policy == 0 { 0 } else { Hook::RwBias.bit() }
+    }
+
+    fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
+        explorer(engine()).answer(hook)
+    }
+
     const LINE: usize = size_of::<MemoryLine>();
 
     fn take_line() -> *mut u8 {

@@ -252,7 +252,10 @@ pub(super) fn set_up(
     mut rng: fastrand::Rng,
 ) -> impl Sized + use<> {
     let threads = setting.threads;
-    let lock = make::<Explored>(spec, threads as usize);
+    // Without a policy it is another lock, whose own explorations suffice.
+    let has_policy = spec.option("slot").is_some();
+    let programmed = if has_policy { spec.with("slot", 1).ok() } else { None };
+    let lock = make::<Explored>(programmed.as_ref().unwrap_or(spec), threads as usize);
     explorer(e).lock = lock.place();
     explorer(e).lines_out = 0; // the lock's own, which it keeps
     let ends = rng.u8(0..6) == 0 && lock.last_may_end();

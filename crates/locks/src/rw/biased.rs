@@ -1,0 +1,415 @@
+//! programmed-rw: `rwlock`, whose readers show themselves in a table instead whenever a policy says so.
+//!
+//! The idea and the table are [`bravo`](super::bravo)'s: D. Dice, A. Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*, USENIX ATC
+//! 2019. That a policy switches between the two kinds of readers: S. Park et al., *Contextual Concurrency Control*, HotOS 2021, section 5.
+//! This is also what serves `pthread_rwlock_t`. So it deviates from BRAVO in three points:
+//! * A writer revokes the bias *before* it asks for the lock, while readers still get in by the lock. So a reader may read again, whoever
+//!   waits. (In BRAVO, the second read waits for a writer that waits for the first.)
+//! * A writer that waits for readers in the table sleeps. A reader that leaves looks at one word of the machine, not at the lock, which
+//!   the writer may have destroyed by then.
+//! * A release needs no pass: it looks at its thread's row.
+//!
+//! ```text
+//!   bias   ┌── writers that revoke ──┬─ USED ─┬─ BIASED ─┐
+//!          └         31 … 2          ┴   1    ┴    0     ┘
+//!
+//!   reader   open (BIASED, nobody revokes)? ──► shows itself ──► still open? ──► in
+//!            else the lock ──► in; asks the policy, and may set BIASED if nobody revokes
+//!   writer   the lock ──► not BIASED? ──► in
+//!            BIASED ──► leaves; counts itself; waits until no slot shows this lock; clears BIASED; the lock ──► in; counts itself out
+//! ```
+//!
+//! 1. BIASED is set only by a reader that holds the lock itself, and only while nobody revokes. It is cleared only by a writer that has seen
+//!    each slot once without this lock since it has counted itself.
+//! 2. A reader that shows the lock, and then sees it open, is in until a slot of its row that shows the lock is cleared.
+//! 3. A writer is in when it holds the lock itself, and then sees BIASED clear.
+//! 4. Threads with the same row stand in for each other: as many of its slots show the lock as they hold it by the table, and each release
+//!    clears one, any one. A reader whose slot was cleared before it could take it back has what the other thread held.
+//! 5. USED is set with BIASED, and stays. While it is clear, nobody looks for slots.
+//!
+//! A policy decides when readers may show themselves, and nothing else: whatever it answers, these rules hold. A torn writer may stay
+//! counted; then the lock keeps its readers out of the table.
+
+use super::rwlock::{Counted, Outcome, Parts, Waiter, is_writing, readers, waiting};
+use super::{PREFER, ReadWrite, SLOT, SPIN, Tuning};
+use crate::entry::{Entry, Kind, Promise};
+use core::ops::Range;
+use core::ptr::null_mut;
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use lockwright_platform::hooks::{Context, Hook, Node};
+use lockwright_platform::{Platform, Ptr, Woken, Word};
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "programmed-rw",
+    kind: Kind::ReadWrite,
+    preset_of: None,
+    idea: "rwlock, whose readers show themselves in a table instead, as bravo's, whenever a policy says so",
+    source: "S. Park et al., Contextual Concurrency Control, HotOS 2021; D. Dice, A. Kogan, BRAVO, USENIX ATC 2019; over rwlock",
+    order: "as rwlock",
+    promise: Promise::Nothing,
+    stands_by: false,
+    space: "4 B more per lock than rwlock; one table of 32 KB for all locks",
+    wakes: "as rwlock; a reader that leaves the table wakes the writers that wait for it",
+    delay: "as rwlock; and a writer, by a look at the whole table if readers have used it",
+    advice: "to let a policy switch readers between one word and a table while the program runs. Without a policy it is rwlock",
+    options: &[SLOT, PREFER, SPIN],
+};
+
+/// Readers may show themselves in the table, unless a writer revokes.
+const BIASED: u32 = 1;
+/// They have done so before.
+const USED: u32 = 1 << 1;
+/// One writer that revokes.
+const REVOKER: u32 = 1 << 2;
+/// What a reader must see.
+const OPEN: u32 = BIASED | USED;
+
+/// In the machine's word for those who wait for the table: somebody sleeps there.
+const SLEEPS: u32 = 1;
+
+/// In [`Context::round`]: a reader that is in by the lock itself asks whether readers should use the table. Or a writer has revoked the
+/// bias, which took `own.wait_ns`; its answer means nothing.
+const READS: u32 = 0;
+const HAS_REVOKED: u32 = 1;
+
+/// [`Context::lock_kind`].
+const READ_WRITE: u32 = 3;
+/// The answer for readers in the table.
+const DISTRIBUTED: u64 = 1;
+
+/// The words of one lock, wherever they lie; all zeroes is an unlocked lock without bias.
+pub struct Biased<'a, P: Platform> {
+    /// The lock itself. Its address is the lock's.
+    pub parts: Parts<'a, P>,
+    /// See the module.
+    pub bias: &'a P::Word,
+    /// The slot of the policy that decides; 0: none does, and new readers use the lock itself.
+    pub policy: u32,
+    /// Chooses the calling thread's row of the table, always the same. Best if no other thread has it.
+    pub row: usize,
+}
+
+impl<P: Platform> Biased<'_, P> {
+    /// As [`Parts::read`].
+    #[inline]
+    pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
+        if self.policy == 0 {
+            return self.parts.read(waiter);
+        }
+        if self.show() { Outcome::Acquired } else { self.in_by_lock(self.parts.read(waiter)) }
+    }
+
+    /// As [`Parts::try_read`].
+    #[inline]
+    pub fn try_read(&self) -> Outcome {
+        if self.policy == 0 {
+            return self.parts.try_read();
+        }
+        if self.show() { Outcome::Acquired } else { self.in_by_lock(self.parts.try_read()) }
+    }
+
+    /// As [`Parts::write`]. `waiter` may be called twice.
+    #[inline]
+    pub fn write<'w>(&self, me: u32, waiter: impl Fn(Counted) -> Waiter<'w, P>) -> Outcome {
+        // Relaxed: only a guess, which spares us the lock.
+        if self.policy == 0 || self.bias.load(Relaxed) & BIASED == 0 {
+            let outcome = self.parts.write(me, &waiter);
+            if outcome != Outcome::Acquired || self.is_ours() {
+                return outcome;
+            }
+            self.parts.unlock();
+        }
+        self.revoke(
+            |slot| self.await_reader(slot, &waiter(Counted::Nowhere)),
+            Outcome::TimedOut,
+            || self.parts.write(me, &waiter),
+        )
+    }
+
+    /// As [`Parts::try_write`]. It may say busy while no reader is in, but one of them just asks.
+    #[inline]
+    pub fn try_write(&self, me: u32) -> Outcome {
+        let outcome = self.parts.try_write(me);
+        if outcome != Outcome::Acquired || self.is_ours() {
+            return outcome;
+        }
+        self.parts.unlock();
+        self.revoke(|_| false, Outcome::Busy, || self.parts.try_write(me))
+    }
+
+    /// Releases what the thread `me` holds, for reading or for writing.
+    #[inline]
+    pub fn unlock(&self, me: u32) {
+        P::load_to_write(self.parts.state); // the line is ours before we read the next word in it
+        // Relaxed, both: who is in by the table has seen USED, and only our own id matters.
+        if self.bias.load(Relaxed) & USED != 0
+            && self.parts.owner.load(Relaxed) != me
+            && self.leave_table()
+        {
+            return;
+        }
+        self.parts.unlock();
+    }
+
+    fn address(&self) -> *mut u8 {
+        core::ptr::from_ref(self.parts.state).cast_mut().cast()
+    }
+
+    /// We hold the lock itself for writing: is nobody in by the table?
+    #[inline]
+    fn is_ours(&self) -> bool {
+        // ORDERING: Acquire, pairs with [drained]: the readers in the table were done before we write.
+        self.bias.load(Acquire) & BIASED == 0
+    }
+
+    /// Lets a reader in by the table, if that is possible.
+    #[inline]
+    fn show(&self) -> bool {
+        // Relaxed: looked at again below.
+        if self.bias.load(Relaxed) != OPEN {
+            return false;
+        }
+        let take = |slot: &P::Ptr<u8>| {
+            slot.load(Relaxed).is_null() // verified by the exchange
+                // ORDERING: SeqCst [show], with [still], [revoke] and [look]: reader and writer must not both miss each other.
+                // Acquire, pairs with [take back]: a writer that waits for us then comes after the slot's earlier readers, too.
+                && slot.compare_exchange(null_mut(), self.address(), SeqCst, Relaxed).is_ok()
+        };
+        let Some(slot) = slots::<P>(self.row).find(|&slot| P::shown(slot, take) == Some(true))
+        else {
+            return false;
+        };
+        // ORDERING: SeqCst [still]: either we see the revocation, or its writer sees us. Acquire, pairs with [bias]: we see
+        // what the last writer wrote.
+        // If it isn't open, and our slot has been cleared, we have what the thread held that cleared it (rule 4).
+        self.bias.load(SeqCst) == OPEN || !self.take_back(slot)
+    }
+
+    /// Clears a slot that shows this lock; `false`: it doesn't.
+    fn take_back(&self, slot: usize) -> bool {
+        let clear = |slot: &P::Ptr<u8>| {
+            // ORDERING: SeqCst [gone], with [sleeps]: a writer that waits sees it, or we see the writer. Release [take back]: our
+            // reads are done before a writer that sees it writes. Acquire if it fails, pairs with [take back]: rule 4.
+            slot.compare_exchange(self.address(), null_mut(), SeqCst, Acquire).is_ok()
+        };
+        let is_cleared = P::shown(slot, clear) == Some(true);
+        if is_cleared {
+            P::departures(|word| {
+                // ORDERING: SeqCst, as at [gone].
+                let seen = word.load(SeqCst);
+                // ORDERING: Relaxed: a sleep compares the word, and who has not gone to sleep looks at the slot again.
+                if seen & SLEEPS != 0
+                    && word.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed).is_ok()
+                {
+                    P::unpark(word, u32::MAX);
+                }
+            });
+        }
+        is_cleared
+    }
+
+    /// Releases what a thread of this row holds by the table; `false`: nothing.
+    #[cold]
+    fn leave_table(&self) -> bool {
+        let leave = |slot| {
+            // Relaxed: verified by the exchange.
+            P::shown(slot, |slot| slot.load(Relaxed) == self.address()) == Some(true)
+                && self.take_back(slot)
+        };
+        if slots::<P>(self.row).any(leave) {
+            return true;
+        }
+        // Programs that unlock for another thread get away with it elsewhere. Nobody holds the lock itself: then it is in the table.
+        let state = self.parts.state.load(Relaxed); // only such programs need it to be fresh
+        readers(state) == 0 && !is_writing(state) && (0..P::ROWS * P::ROW).any(leave)
+    }
+
+    /// Ends the bias: counts itself, waits for readers in the table, and takes the lock by `enter`. If `wait` gives up waiting for a
+    /// slot, the bias stays, and the result is `given_up`.
+    #[cold]
+    fn revoke(
+        &self,
+        wait: impl Fn(usize) -> bool,
+        given_up: Outcome,
+        enter: impl FnOnce() -> Outcome,
+    ) -> Outcome {
+        let start = P::now();
+        // ORDERING: SeqCst [revoke], as at [show].
+        self.bias.fetch_add(REVOKER, SeqCst);
+        let mut outcome = given_up;
+        if (0..P::ROWS * P::ROW).all(|slot| !self.is_shown(slot) || wait(slot)) {
+            let wait_ns = P::now() - start;
+            // ORDERING: Release [drained]: readers in the table were done before a writer that finds no bias writes.
+            self.bias.fetch_and(!BIASED, Release);
+            outcome = enter();
+            if outcome == Outcome::Acquired {
+                self.ask(HAS_REVOKED, wait_ns);
+            }
+        }
+        // ORDERING: Relaxed: if the bias stays, those who see it open see what its setter saw: [bias] and all that follow it are
+        // exchanges.
+        self.bias.fetch_sub(REVOKER, Relaxed);
+        outcome
+    }
+
+    fn is_shown(&self, slot: usize) -> bool {
+        // ORDERING: SeqCst [look], as at [show]. Acquire, pairs with [take back].
+        P::shown(slot, |slot| slot.load(SeqCst) == self.address()) == Some(true)
+    }
+
+    /// Waits until a slot doesn't show this lock; `false`: the deadline has passed.
+    fn await_reader(&self, slot: usize, waiter: &Waiter<'_, P>) -> bool {
+        let slept = P::departures(|word| {
+            let mut spin_ns = waiter.spin_ns;
+            loop {
+                let is_gone = |_| !self.is_shown(slot);
+                let seen = P::spin_for(word, Relaxed, spin_ns, is_gone); // the exchange verifies it
+                if !self.is_shown(slot) {
+                    return true;
+                }
+                spin_ns = 0;
+                let asleep = seen | SLEEPS;
+                // ORDERING: SeqCst [sleeps], as at [gone].
+                if word.compare_exchange(seen, asleep, SeqCst, Relaxed).is_ok()
+                    && self.is_shown(slot)
+                    && P::park(word, asleep, waiter.deadline) == Woken::TimedOut
+                {
+                    return !self.is_shown(slot);
+                }
+            }
+        });
+        slept.unwrap_or_else(|| {
+            P::shown(slot, |slot| {
+                // ORDERING: SeqCst, as at [look].
+                P::spin_until_ptr(slot, SeqCst, |shown| shown != self.address());
+            });
+            true
+        })
+    }
+
+    /// We may be in by the lock itself, for reading. Then the policy may send the next readers to the table.
+    fn in_by_lock(&self, outcome: Outcome) -> Outcome {
+        // Relaxed: verified by the exchange.
+        let seen = self.bias.load(Relaxed);
+        if outcome == Outcome::Acquired && seen & !USED == 0 && self.ask(READS, 0) == DISTRIBUTED {
+            // ORDERING: Release [bias]: every reader sees what the writers before us wrote.
+            // SURVIVES no-store: then the lock stays without bias.
+            let _ = self.bias.compare_exchange(seen, OPEN, Release, Relaxed);
+        }
+        outcome
+    }
+
+    fn ask(&self, round: u32, wait_ns: u64) -> u64 {
+        if P::hooks(self.policy) & Hook::RwBias.bit() == 0 {
+            return 0;
+        }
+        let context = Context {
+            lock_id: self.address().addr() as u64,
+            lock_kind: READ_WRITE,
+            round,
+            nwaiters: waiting(self.parts.writers.load(Relaxed)), // a hint
+            now_ns: P::now(),
+            own: Node { wait_ns, ..P::describe() },
+            ..Context::default()
+        };
+        P::ask(self.policy, Hook::RwBias, &context)
+    }
+}
+
+/// Clears all slots but those of this row: the other threads don't exist any more, as in the child of a fork.
+pub fn forget_all_but<P: Platform>(row: usize) {
+    let mine = slots::<P>(row);
+    for slot in (0..P::ROWS * P::ROW).filter(|slot| !mine.contains(slot)) {
+        P::shown(slot, |slot| slot.store(null_mut(), Relaxed)); // nobody else is there
+    }
+}
+
+/// The slots of a row.
+fn slots<P: Platform>(row: usize) -> Range<usize> {
+    let first = row % P::ROWS.max(1) * P::ROW;
+    first..first + P::ROW
+}
+
+/// Such a lock by itself, outside a `pthread_rwlock_t`.
+pub struct Lock<P: Platform> {
+    state: P::Word,
+    writers: P::Word,
+    owner: P::Word,
+    bias: P::Word,
+    tuning: Tuning,
+}
+
+impl<P: Platform> Lock<P> {
+    fn biased(&self, me: u32) -> Biased<'_, P> {
+        let Self { state, writers, owner, bias, tuning } = self;
+        let parts = Parts { state, writers, owner, prefer: tuning.prefer };
+        Biased { parts, bias, policy: tuning.policy, row: me as usize }
+    }
+
+    fn waiter(&self, me: u32, deadline: Option<P::Deadline>) -> Waiter<'static, P> {
+        Waiter { me, spin_ns: self.tuning.spin_ns, deadline, counted: None }
+    }
+}
+
+/// The thread's id is its pass: a release looks at its thread's row.
+impl<P: Platform> ReadWrite<P> for Lock<P> {
+    type Pass = u32;
+    const TIMED: bool = true;
+    const LAST_MAY_END: bool = true;
+
+    fn new(tuning: &Tuning) -> Self {
+        let [state, writers, owner, bias] = [(); 4].map(|()| P::Word::new(0));
+        Self { state, writers, owner, bias, tuning: *tuning }
+    }
+
+    fn nests(tuning: &Tuning) -> bool {
+        super::Single::<P>::nests(tuning)
+    }
+
+    #[inline]
+    fn read(&self, me: u32) -> u32 {
+        self.biased(me).read(|_| self.waiter(me, None));
+        me
+    }
+
+    #[inline]
+    fn try_read(&self, me: u32) -> Option<u32> {
+        (self.biased(me).try_read() == Outcome::Acquired).then_some(me)
+    }
+
+    fn read_until(&self, me: u32, deadline: P::Deadline) -> Option<u32> {
+        let outcome = self.biased(me).read(|_| self.waiter(me, Some(deadline)));
+        (outcome == Outcome::Acquired).then_some(me)
+    }
+
+    #[inline]
+    fn leave_read(&self, me: u32) {
+        self.biased(me).unlock(me);
+    }
+
+    #[inline]
+    fn write(&self, me: u32) {
+        self.biased(me).write(me, |_| self.waiter(me, None));
+    }
+
+    #[inline]
+    fn try_write(&self, me: u32) -> bool {
+        self.biased(me).try_write(me) == Outcome::Acquired
+    }
+
+    fn write_until(&self, me: u32, deadline: P::Deadline) -> bool {
+        self.biased(me).write(me, |_| self.waiter(me, Some(deadline))) == Outcome::Acquired
+    }
+
+    #[inline]
+    fn leave_write(&self) {
+        let me = self.owner.load(Relaxed); // the caller's own id
+        self.biased(me).unlock(me);
+    }
+
+    fn torn_wait(&self, writes: bool) -> bool {
+        self.biased(0).parts.torn_wait(writes);
+        true
+    }
+}
