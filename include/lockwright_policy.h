@@ -79,7 +79,7 @@ enum {
 enum { LW_SPIN = 0 /* as the lock does */, LW_PARK = 1, LW_WAKE_EARLY = 2, LW_BOOST = 3 /* the holder */ };
 /* The largest answer of lock_contended, ns. */
 #define LW_LONGEST_NS 100000000
-/* Answers of rw_bias. */
+/* Answers of rw_bias, which only count from readers. A writer that had to wait for distributed readers (own.wait_ns) has ended that. */
 enum { LW_AS_IS = 0, LW_DISTRIBUTED = 1, LW_NEUTRAL = 2 };
 
 #define LW_SECTION(name) __attribute__((section(name), used))

@@ -26,8 +26,9 @@ pub enum Hook {
     LockAcquired = 5,
     /// The holder is about to release the lock. The answer is 0.
     LockRelease = 6,
-    /// A thread asks for a readers-writer lock, to read or to write ([`READER`]). Its readers: 0: as the lock does. 1: distributed. 2:
-    /// not distributed.
+    /// A thread has a readers-writer lock, to read ([`READER`]) or to write, and hasn't got it by distributed readers' table. How should
+    /// readers ask from now on? 0: as the lock does. 1: distributed. 2: not distributed. Only readers' answers count: a writer that has had
+    /// to wait for distributed readers, for [`Node::wait_ns`], has ended that.
     RwBias = 7,
 }
 

@@ -391,6 +391,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("i5-13600k", include_str!("../profiles/i5-13600k.toml")),
     ("hikey970", include_str!("../profiles/hikey970.toml")),
     ("xeon-2x10", include_str!("../profiles/xeon-2x10.toml")),
+    ("xeon-8x10", include_str!("../profiles/xeon-8x10.toml")),
     ("opteron-4x12", include_str!("../profiles/opteron-4x12.toml")),
     ("intel-dvfs", include_str!("../profiles/intel-dvfs.toml")),
     ("niagara2-128", include_str!("../profiles/niagara2-128.toml")),

@@ -36,7 +36,7 @@ use crate::entry::{Entry, Kind, Promise};
 use core::ops::Range;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use lockwright_platform::hooks::{Context, Hook, Node};
+use lockwright_platform::hooks::{Context, Hook, Node, READER};
 use lockwright_platform::{Platform, Ptr, Woken, Word};
 
 /// What the catalogue says.
@@ -67,11 +67,6 @@ const OPEN: u32 = BIASED | USED;
 
 /// In the machine's word for those who wait for the table: somebody sleeps there.
 const SLEEPS: u32 = 1;
-
-/// In [`Context::round`]: a reader that is in by the lock itself asks whether readers should use the table. Or a writer has revoked the
-/// bias, which took `own.wait_ns`; its answer means nothing.
-const READS: u32 = 0;
-const HAS_REVOKED: u32 = 1;
 
 /// [`Context::lock_kind`].
 const READ_WRITE: u32 = 3;
@@ -115,7 +110,11 @@ impl<P: Platform> Biased<'_, P> {
         // Relaxed: only a guess, which spares us the lock.
         if self.policy == 0 || self.bias.load(Relaxed) & BIASED == 0 {
             let outcome = self.parts.write(me, &waiter);
-            if outcome != Outcome::Acquired || self.is_ours() {
+            if outcome != Outcome::Acquired {
+                return outcome;
+            }
+            if self.is_ours() {
+                self.ask(0, 0);
                 return outcome;
             }
             self.parts.unlock();
@@ -213,8 +212,8 @@ impl<P: Platform> Biased<'_, P> {
     #[cold]
     fn leave_table(&self) -> bool {
         let leave = |slot| {
-            // Relaxed: verified by the exchange.
-            P::shown(slot, |slot| slot.load(Relaxed) == self.address()) == Some(true)
+            // ORDERING: Acquire, pairs with [take back]: if another thread has cleared our slot, we see that it is counted (rule 4).
+            P::shown(slot, |slot| slot.load(Acquire) == self.address()) == Some(true)
                 && self.take_back(slot)
         };
         if slots::<P>(self.row).any(leave) {
@@ -244,7 +243,7 @@ impl<P: Platform> Biased<'_, P> {
             self.bias.fetch_and(!BIASED, Release);
             outcome = enter();
             if outcome == Outcome::Acquired {
-                self.ask(HAS_REVOKED, wait_ns);
+                self.ask(0, wait_ns);
             }
         }
         // ORDERING: Relaxed: if the bias stays, those who see it open see what its setter saw: [bias] and all that follow it are
@@ -292,7 +291,7 @@ impl<P: Platform> Biased<'_, P> {
     fn in_by_lock(&self, outcome: Outcome) -> Outcome {
         // Relaxed: verified by the exchange.
         let seen = self.bias.load(Relaxed);
-        if outcome == Outcome::Acquired && seen & !USED == 0 && self.ask(READS, 0) == DISTRIBUTED {
+        if outcome == Outcome::Acquired && seen & !USED == 0 && self.ask(READER, 0) == DISTRIBUTED {
             // ORDERING: Release [bias]: every reader sees what the writers before us wrote.
             // SURVIVES no-store: then the lock stays without bias.
             let _ = self.bias.compare_exchange(seen, OPEN, Release, Relaxed);
@@ -300,17 +299,17 @@ impl<P: Platform> Biased<'_, P> {
         outcome
     }
 
-    fn ask(&self, round: u32, wait_ns: u64) -> u64 {
-        if P::hooks(self.policy) & Hook::RwBias.bit() == 0 {
+    /// Asks the policy, for a thread that has just got in by the lock itself. Only readers' answers count.
+    fn ask(&self, flags: u32, wait_ns: u64) -> u64 {
+        if self.policy == 0 || P::hooks(self.policy) & Hook::RwBias.bit() == 0 {
             return 0;
         }
         let context = Context {
             lock_id: self.address().addr() as u64,
             lock_kind: READ_WRITE,
-            round,
             nwaiters: waiting(self.parts.writers.load(Relaxed)), // a hint
             now_ns: P::now(),
-            own: Node { wait_ns, ..P::describe() },
+            own: Node { flags, wait_ns, ..P::describe() },
             ..Context::default()
         };
         P::ask(self.policy, Hook::RwBias, &context)

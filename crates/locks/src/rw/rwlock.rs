@@ -257,7 +257,7 @@ impl<P: Platform> Parts<'_, P> {
                 continue;
             }
             // ORDERING: Release [read leave]: our reads are done before a writer writes.
-            match self.state.compare_exchange(seen, seen - READER, Release, Relaxed) {
+            match self.state.compare_exchange(seen, seen.wrapping_sub(READER), Release, Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
             }
