@@ -113,7 +113,7 @@ catalog! {
     }
     readers {
         RWLOCK: rw::rwlock::Lock<P> = rw::rwlock::ENTRY;
-        PROGRAMMED_RW: rw::biased::Lock<P> = rw::biased::ENTRY;
+        PROGRAMMED_RW: rw::programmed_rw::Lock<P> = rw::programmed_rw::ENTRY;
         PHASE_FAIR: rw::phase_fair::Lock<P> = rw::phase_fair::ENTRY;
         BRAVO: rw::bravo::Lock<P> = rw::bravo::ENTRY;
         BRAVO_PHASE_FAIR: rw::bravo::Bravo<P, rw::phase_fair::Lock<P>> = BRAVO_PHASE_FAIR_ENTRY;

@@ -22,10 +22,13 @@ mod world;
 
 use crate::fork::{self, When};
 use crate::posts::{self, NO_MEMORY, Refusal};
+use crate::thread;
 use core::mem::transmute;
 use core::ptr::null;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
+use lockwright_locks::rw::biased::forget_all_but;
+use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies::{self, Answers};
 use lockwright_platform::hooks::{Hook, LENGTHS};
@@ -49,6 +52,8 @@ static ROOM: PostRoom = PostRoom::new();
 static BUSY: AtomicBool = AtomicBool::new(false);
 /// How often a policy came or went.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
+/// The slot of the policy that decides about readers of readers-writer locks; 0: none.
+static FOR_READERS: AtomicU32 = AtomicU32::new(0);
 /// This process.
 static PID: AtomicU32 = AtomicU32::new(0);
 
@@ -62,6 +67,13 @@ static ANSWERS: Answers = Answers {
 /// From now on policies know of epochs. `slo_now`: the SLO of the calling thread's innermost epoch, ns; 0: not known.
 pub(crate) fn knows_epochs(slo_now: fn() -> Option<u64>) {
     world::knows_epochs(slo_now);
+}
+
+/// The slot of the policy that decides whether readers of readers-writer locks use the table: the last one that was loaded and has the
+/// hook; 0: none. Those who use it when it goes do so until their lock's next writer.
+#[inline(always)]
+pub(crate) fn for_readers() -> u32 {
+    FOR_READERS.load(Relaxed) // a policy that comes or goes now is as good as one that comes or goes a moment later
 }
 
 /// The calling thread tags itself, for policies; 0: not any more. `false`: too many threads have tags.
@@ -104,6 +116,9 @@ fn in_child() {
     // SAFETY: no preconditions.
     PID.store(unsafe { libc::getpid() } as u32, Relaxed); // one thread
     lockwright_programs.boosted.store(0, Relaxed); // as above
+    // The parent's other threads no longer read. (What they held by the locks themselves stays held, as with glibc: nobody can tell who
+    // holds that.)
+    forget_all_but::<Native>(thread::row());
     if cells::in_child() {
         entries::forget_writers();
     }
@@ -150,6 +165,9 @@ fn retire(slot: u32, info: &SlotState) -> u32 {
     info.state.store((turn * POST) | CHANGING, Release);
     if let Some(word) = policies::word(slot) {
         word.store(0, Relaxed); // a hint
+    }
+    if FOR_READERS.load(Relaxed) == slot {
+        FOR_READERS.store(0, Relaxed); // as in `for_readers`
     }
     entries::set(slot, null());
     // ORDERING: Release, pairs with the Acquire in `in_section`.
@@ -240,6 +258,9 @@ fn load(slot: u32, info: &SlotState, why: &mut Refusal) -> Option<()> {
     entries::set(slot, entry);
     if let Some(word) = policies::word(slot) {
         word.store(hooks_word(info.hooks.load(Relaxed), turn), Relaxed); // a hint
+    }
+    if info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0 {
+        FOR_READERS.store(slot, Relaxed); // as in `for_readers`
     }
     // ORDERING: Release, for the command.
     info.state.store((turn * POST) | LOADED, Release);

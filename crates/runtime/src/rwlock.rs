@@ -10,10 +10,9 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{offset_of, size_of, transmute};
-use core::sync::atomic::AtomicU32;
 
 use libc::{clockid_t, timespec};
-use lockwright_locks::rw::biased::{self, Biased};
+use lockwright_locks::rw::biased::Biased;
 use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Prefer, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
 use lockwright_platform::{Ordering::Relaxed, Word};
@@ -22,10 +21,9 @@ use crate::leave::{self, Wait};
 use lockwright_record::order;
 
 use crate::caller::{Call, with_caller};
-use crate::fork::{self, When};
 use crate::probes::fire;
 use crate::watch::{How, Taking};
-use crate::{config, real, thread, watch};
+use crate::{config, programs, real, thread, watch};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
 #[repr(C)]
@@ -46,31 +44,6 @@ pub struct RwLock {
     _pad2: u32,
     prefer: u32,
     _end: u32,
-}
-
-/// The slot of the policy that decides about the bias of all readers-writer locks; 0: none.
-static POLICY: AtomicU32 = AtomicU32::new(0);
-
-/// From now on the policy in this slot decides whether readers use the table; 0: none does. What a lock has decided stays until its
-/// next writer.
-#[allow(dead_code, reason = "the loader of policies calls it")]
-pub(crate) fn decide_by(slot: u32) {
-    if slot != 0 {
-        fork::tell_child(When::Seen, forget_readers);
-    }
-    POLICY.store(slot, Relaxed); // as where it is read
-}
-
-/// In the child of a fork: the parent's other threads no longer read. (What they held by the locks themselves stays held, as with
-/// glibc: nobody can tell who holds that.)
-fn forget_readers() {
-    biased::forget_all_but::<Native>(row());
-}
-
-/// The calling thread's row of the table. A forked child has its parent's thread pointer, but not its id.
-#[inline(always)]
-fn row() -> usize {
-    thread::pointer().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48
 }
 
 /// `PTHREAD_RWLOCK_PREFER_WRITER_NP`.
@@ -153,15 +126,20 @@ impl RwLock {
 
     #[inline(always)]
     pub(crate) fn biased(&self) -> Biased<'_, Native> {
-        // Relaxed: a policy that comes or goes now is as good as one that comes or goes a moment later.
-        let policy = POLICY.load(Relaxed);
-        Biased { parts: self.parts(), bias: &self.bias, policy, row: row() }
+        let (policy, row) = (programs::for_readers(), thread::row());
+        Biased { parts: self.parts(), bias: &self.bias, policy, row }
     }
 
     #[inline(always)]
     fn parts(&self) -> Parts<'_, Native> {
         let prefer = Prefer::of(self.prefer);
         Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
+    }
+
+    /// Is the calling thread's row of the table in use for this lock?
+    #[cfg(test)]
+    pub(crate) fn is_read_by_table(&self) -> bool {
+        self.biased().has_shown()
     }
 
     #[inline(always)]
@@ -188,6 +166,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn waiter(&self, deadline: Option<Deadline>) -> Waiter<'_, Native> {
+        programs::look();
         let (me, spin_ns) = (thread::id(), config::spin_ns());
         Waiter { me, spin_ns, deadline, counted: Some(&self.counted) }
     }

@@ -1,8 +1,8 @@
-//! programmed-rw: `rwlock`, whose readers show themselves in a table instead whenever a policy says so.
+//! `rwlock`, whose readers show themselves in a table instead whenever a policy says so.
 //!
 //! The idea and the table are [`bravo`](super::bravo)'s: D. Dice, A. Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*, USENIX ATC
 //! 2019. That a policy switches between the two kinds of readers: S. Park et al., *Contextual Concurrency Control*, HotOS 2021, section 5.
-//! This is also what serves `pthread_rwlock_t`. So it deviates from BRAVO in three points:
+//! This serves `pthread_rwlock_t`, and `programmed_rw.rs` by itself. So it deviates from BRAVO in three points:
 //! * A writer revokes the bias *before* it asks for the lock, while readers still get in by the lock. So a reader may read again, whoever
 //!   waits. (In BRAVO, the second read waits for a writer that waits for the first.)
 //! * A writer that waits for readers in the table sleeps. A reader that leaves looks at one word of the machine, not at the lock, which
@@ -31,30 +31,11 @@
 //! counted; then the lock keeps its readers out of the table.
 
 use super::rwlock::{Counted, Outcome, Parts, Waiter, is_writing, readers, waiting};
-use super::{PREFER, ReadWrite, SLOT, SPIN, Tuning};
-use crate::entry::{Entry, Kind, Promise};
 use core::ops::Range;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use lockwright_platform::hooks::{Context, Hook, Node, READER};
 use lockwright_platform::{Platform, Ptr, Woken, Word};
-
-/// What the catalogue says.
-pub const ENTRY: Entry = Entry {
-    id: "programmed-rw",
-    kind: Kind::ReadWrite,
-    preset_of: None,
-    idea: "rwlock, whose readers show themselves in a table instead, as bravo's, whenever a policy says so",
-    source: "S. Park et al., Contextual Concurrency Control, HotOS 2021; D. Dice, A. Kogan, BRAVO, USENIX ATC 2019; over rwlock",
-    order: "as rwlock",
-    promise: Promise::Nothing,
-    stands_by: false,
-    space: "4 B more per lock than rwlock; one table of 32 KB for all locks",
-    wakes: "as rwlock; a reader that leaves the table wakes the writers that wait for it",
-    delay: "as rwlock; and a writer, by a look at the whole table if readers have used it",
-    advice: "to let a policy switch readers between one word and a table while the program runs. Without a policy it is rwlock",
-    options: &[SLOT, PREFER, SPIN],
-};
 
 /// Readers may show themselves in the table, unless a writer revokes.
 const BIASED: u32 = 1;
@@ -149,6 +130,11 @@ impl<P: Platform> Biased<'_, P> {
             return;
         }
         self.parts.unlock();
+    }
+
+    /// Does a slot of the thread's row show this lock? For tests.
+    pub fn has_shown(&self) -> bool {
+        slots::<P>(self.row).any(|slot| self.is_shown(slot))
     }
 
     fn address(&self) -> *mut u8 {
@@ -328,87 +314,4 @@ pub fn forget_all_but<P: Platform>(row: usize) {
 fn slots<P: Platform>(row: usize) -> Range<usize> {
     let first = row % P::ROWS.max(1) * P::ROW;
     first..first + P::ROW
-}
-
-/// Such a lock by itself, outside a `pthread_rwlock_t`.
-pub struct Lock<P: Platform> {
-    state: P::Word,
-    writers: P::Word,
-    owner: P::Word,
-    bias: P::Word,
-    tuning: Tuning,
-}
-
-impl<P: Platform> Lock<P> {
-    fn biased(&self, me: u32) -> Biased<'_, P> {
-        let Self { state, writers, owner, bias, tuning } = self;
-        let parts = Parts { state, writers, owner, prefer: tuning.prefer };
-        Biased { parts, bias, policy: tuning.policy, row: me as usize }
-    }
-
-    fn waiter(&self, me: u32, deadline: Option<P::Deadline>) -> Waiter<'static, P> {
-        Waiter { me, spin_ns: self.tuning.spin_ns, deadline, counted: None }
-    }
-}
-
-/// The thread's id is its pass: a release looks at its thread's row.
-impl<P: Platform> ReadWrite<P> for Lock<P> {
-    type Pass = u32;
-    const TIMED: bool = true;
-    const LAST_MAY_END: bool = true;
-
-    fn new(tuning: &Tuning) -> Self {
-        let [state, writers, owner, bias] = [(); 4].map(|()| P::Word::new(0));
-        Self { state, writers, owner, bias, tuning: *tuning }
-    }
-
-    fn nests(tuning: &Tuning) -> bool {
-        super::Single::<P>::nests(tuning)
-    }
-
-    #[inline]
-    fn read(&self, me: u32) -> u32 {
-        self.biased(me).read(|_| self.waiter(me, None));
-        me
-    }
-
-    #[inline]
-    fn try_read(&self, me: u32) -> Option<u32> {
-        (self.biased(me).try_read() == Outcome::Acquired).then_some(me)
-    }
-
-    fn read_until(&self, me: u32, deadline: P::Deadline) -> Option<u32> {
-        let outcome = self.biased(me).read(|_| self.waiter(me, Some(deadline)));
-        (outcome == Outcome::Acquired).then_some(me)
-    }
-
-    #[inline]
-    fn leave_read(&self, me: u32) {
-        self.biased(me).unlock(me);
-    }
-
-    #[inline]
-    fn write(&self, me: u32) {
-        self.biased(me).write(me, |_| self.waiter(me, None));
-    }
-
-    #[inline]
-    fn try_write(&self, me: u32) -> bool {
-        self.biased(me).try_write(me) == Outcome::Acquired
-    }
-
-    fn write_until(&self, me: u32, deadline: P::Deadline) -> bool {
-        self.biased(me).write(me, |_| self.waiter(me, Some(deadline))) == Outcome::Acquired
-    }
-
-    #[inline]
-    fn leave_write(&self) {
-        let me = self.owner.load(Relaxed); // the caller's own id
-        self.biased(me).unlock(me);
-    }
-
-    fn torn_wait(&self, writes: bool) -> bool {
-        self.biased(0).parts.torn_wait(writes);
-        true
-    }
 }

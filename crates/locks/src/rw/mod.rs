@@ -4,7 +4,7 @@
 //! rwlock       one word for readers, one word for waiting writers: pthread_rwlock_t, all three preferences
 //! phase_fair   tickets for writers, two counters for readers: read and write phases take turns
 //! bravo        over any of them: readers show themselves in a table instead, until a writer comes
-//! biased       rwlock, whose readers use that table, too, while a policy says so: what serves pthread_rwlock_t
+//! programmed_rw  rwlock, whose readers use that table, too, while a policy says so; biased.rs has its protocol
 //! per_cpu      over any of them: readers count themselves on their CPU's cache line, writers look at all lines
 //! ```
 //!
@@ -13,6 +13,7 @@ pub mod biased;
 pub mod bravo;
 pub mod per_cpu;
 pub mod phase_fair;
+pub mod programmed_rw;
 pub mod rwlock;
 mod single;
 mod waiting;
