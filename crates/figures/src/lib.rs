@@ -7,6 +7,7 @@
 //!
 //! What to compare is data ([`lockwright_sim::targets`]); how to measure it is an [`Experiment`]. Results are *simulated*.
 
+pub mod c3;
 pub mod cal;
 mod evaluate;
 pub mod libasl;
@@ -14,6 +15,7 @@ mod measured;
 pub mod mutexee;
 mod plan;
 pub mod plot;
+pub mod policies;
 pub mod rcl;
 
 pub use evaluate::{Count, FigureReport, ReportRow, Tally, evaluate, median};
@@ -54,6 +56,7 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
         .chain(cal::EXPERIMENTS)
         .chain(mutexee::EXPERIMENTS)
         .chain(rcl::EXPERIMENTS)
+        .chain(c3::EXPERIMENTS)
 }
 
 /// The experiment of that id.

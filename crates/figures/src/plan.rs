@@ -1,5 +1,6 @@
 //! The runs that a figure needs: declared first, then all run together, each with every seed.
 
+use crate::policies::Programmed;
 use crate::{Context, Error, Progress};
 use lockwright_sim::batch::run_all;
 use lockwright_sim::profile::{self, Profile};
@@ -15,6 +16,7 @@ const DURATION_MS: f64 = 50.0;
 #[derive(Clone, Debug)]
 pub struct Load {
     lock: String,
+    programmed: Option<&'static Programmed>,
     workload: &'static str,
     params: BTreeMap<String, f64>,
     threads: u32,
@@ -30,6 +32,7 @@ impl Load {
     pub fn new(workload: &'static str, lock: &str) -> Self {
         Self {
             lock: lock.to_owned(),
+            programmed: None,
             workload,
             params: BTreeMap::new(),
             threads: 8,
@@ -52,6 +55,14 @@ impl Load {
     #[must_use]
     pub fn lock(mut self, lock: &str) -> Self {
         lock.clone_into(&mut self.lock);
+        self.programmed = None;
+        self
+    }
+
+    /// The same under a lock that a policy programs.
+    #[must_use]
+    pub fn under(mut self, programmed: &'static Programmed) -> Self {
+        self.programmed = Some(programmed);
         self
     }
 
@@ -92,7 +103,10 @@ impl Load {
 
     /// A run for each seed; none if the lock doesn't exist.
     fn runs(&self, context: &Context<'_>) -> Vec<Run> {
-        let Ok(lock) = LockSpec::parse(&self.lock) else { return Vec::new() };
+        let plain = || LockSpec::parse(&self.lock).ok();
+        let Some(lock) = self.programmed.map_or_else(plain, Programmed::spec) else {
+            return Vec::new();
+        };
         let workload =
             workload::find(self.workload).expect("a figure names a workload that there is");
         let run = Run {

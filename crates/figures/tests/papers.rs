@@ -69,6 +69,7 @@ figures! {
     mutexee_12: "mutexee-12",
     mutexee_t2: "mutexee-t2",
     rcl_micro: "rcl-micro",
+    c3_2: "c3-2",
 }
 
 #[test]

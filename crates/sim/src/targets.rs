@@ -384,6 +384,7 @@ figures![
     "mutexee-12",
     "mutexee-t2",
     "rcl-micro",
+    "c3-2",
 ];
 
 /// A figure, or a family of figures, that is not run.
