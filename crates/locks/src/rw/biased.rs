@@ -121,7 +121,9 @@ impl<P: Platform> Biased<'_, P> {
     /// Releases what the thread `me` holds, for reading or for writing.
     #[inline]
     pub fn unlock(&self, me: u32) {
-        P::load_to_write(self.parts.state); // the line is ours before we read the next word in it
+        if self.policy == 0 {
+            P::load_to_write(self.parts.state); // the line is ours before we read the next word in it
+        }
         // Relaxed, both: who is in by the table has seen USED, and only our own id matters.
         if self.bias.load(Relaxed) & USED != 0
             && self.parts.owner.load(Relaxed) != me
