@@ -1,13 +1,17 @@
 //! The figures of C3 (*Contextual Concurrency Control*, HotOS 2021): what it costs that a policy decides, not the lock's own code.
 
+use crate::by_policy;
 use crate::plot::{Axis, Kind, Plot, Series};
-use crate::policies::{BRAVO, EMPTY, NUMA};
+use crate::policies::{by_bravos_rule, by_empty_hooks, by_shipped};
 use crate::{
     Context, Error, Experiment, Key, Load, Measured, Plan, Results, chosen, median, ratio,
 };
 
 /// All of them.
-pub static EXPERIMENTS: &[Experiment] = &[Experiment { id: "c3-2", measure: figure_2 }];
+pub static EXPERIMENTS: &[Experiment] = &[
+    Experiment { id: "c3-2", measure: figure_2 },
+    Experiment { id: "c3-policies", measure: by_policy::policies },
+];
 
 const THREADS: [u32; 7] = [1, 2, 5, 10, 20, 40, 80];
 
@@ -84,18 +88,18 @@ fn figure_2(context: &Context<'_>) -> Result<Measured, Error> {
     let a = vec![
         ("stock", faults.clone()),
         ("BRAVO", faults.clone().lock("bravo")),
-        ("Concord-BRAVO", faults.clone().under(&BRAVO)),
+        ("Concord-BRAVO", faults.clone().under(by_bravos_rule())),
     ];
     let a = Panel::plan(&mut plan, "a", "readers that fault pages", a);
     let b = vec![
         ("stock", files.clone()),
         ("ShflLock", files.clone().lock("shfllock")),
-        ("Concord-ShflLock", files.clone().under(&NUMA)),
+        ("Concord-ShflLock", files.clone().under(by_shipped("programmed", "numa"))),
     ];
     let b = Panel::plan(&mut plan, "b", "writers of a list", b);
     let c = vec![
         ("no hooks", table.clone().lock("programmed")),
-        ("seven empty hooks", table.clone().under(&EMPTY)),
+        ("seven empty hooks", table.clone().under(by_empty_hooks())),
     ];
     let c = Panel::plan(&mut plan, "c", "a hash table under one lock", c);
     let results = plan.run(context)?;

@@ -7,6 +7,7 @@
 //!
 //! What to compare is data ([`lockwright_sim::targets`]); how to measure it is an [`Experiment`]. Results are *simulated*.
 
+mod by_policy;
 pub mod c3;
 pub mod cal;
 mod evaluate;

@@ -1,6 +1,5 @@
 //! The runs that a figure needs: declared first, then all run together, each with every seed.
 
-use crate::policies::Programmed;
 use crate::{Context, Error, Progress};
 use lockwright_sim::batch::run_all;
 use lockwright_sim::profile::{self, Profile};
@@ -16,7 +15,7 @@ const DURATION_MS: f64 = 50.0;
 #[derive(Clone, Debug)]
 pub struct Load {
     lock: String,
-    programmed: Option<&'static Programmed>,
+    programmed: Option<LockSpec>,
     workload: &'static str,
     params: BTreeMap<String, f64>,
     threads: u32,
@@ -44,6 +43,22 @@ impl Load {
         }
     }
 
+    /// The load of a run that another plan has made.
+    pub(crate) fn again(run: &Run) -> Self {
+        Self {
+            lock: run.lock.name().to_owned(),
+            programmed: None,
+            workload: run.workload.id,
+            params: run.params.clone(),
+            threads: run.threads,
+            placement: run.placement.clone(),
+            machine: Some(run.profile.name.clone()),
+            warmup_ms: run.warmup_ns as f64 / 1e6,
+            duration_ms: run.duration_ns as f64 / 1e6,
+            samples: false,
+        }
+    }
+
     /// The same with an option of the workload set.
     #[must_use]
     pub fn with(mut self, key: &str, value: f64) -> Self {
@@ -61,7 +76,7 @@ impl Load {
 
     /// The same under a lock that a policy programs.
     #[must_use]
-    pub fn under(mut self, programmed: &'static Programmed) -> Self {
+    pub fn under(mut self, programmed: LockSpec) -> Self {
         self.programmed = Some(programmed);
         self
     }
@@ -104,7 +119,7 @@ impl Load {
     /// A run for each seed; none if the lock doesn't exist.
     fn runs(&self, context: &Context<'_>) -> Vec<Run> {
         let plain = || LockSpec::parse(&self.lock).ok();
-        let Some(lock) = self.programmed.map_or_else(plain, Programmed::spec) else {
+        let Some(lock) = self.programmed.clone().or_else(plain) else {
             return Vec::new();
         };
         let workload =

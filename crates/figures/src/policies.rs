@@ -1,39 +1,75 @@
-//! The policies of the papers' figures, in Rust.
+//! Locks that policies program: those that we ship, in eBPF, and a few in Rust, to compare.
 
 use lockwright_platform::hooks::{Answer, Context, Hook, Policy, READER, World};
+use lockwright_policy::loaded::{Engine, Loaded};
+use lockwright_policy::object::{HookCode, Insn, Object};
+use lockwright_policy::shipped::shipped;
+use lockwright_policy::verify::{Verified, verify};
 use lockwright_sim::{LockSpec, SlotPolicy};
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A lock that a policy programs.
-#[derive(Debug)]
-pub struct Programmed {
-    /// The lock, whose `slot` is 1.
-    lock: &'static str,
-    /// The policy's name.
-    name: &'static str,
-    make: fn() -> Box<dyn Policy>,
+/// The slot of these policies.
+const SLOT: u32 = 1;
+
+/// `lock`, programmed by a policy in Rust.
+fn programmed(
+    lock: &str,
+    name: &str,
+    make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static,
+) -> LockSpec {
+    let lock = LockSpec::parse(lock).and_then(|lock| lock.with("slot", SLOT));
+    lock.expect("a lock with a slot").programmed(SLOT, SlotPolicy::new(name, make))
 }
 
-impl Programmed {
-    /// The lock; `None` if there is none of that name.
-    pub fn spec(&self) -> Option<LockSpec> {
-        let program = SlotPolicy::new(self.name, self.make);
-        Some(LockSpec::parse(self.lock).ok()?.programmed(1, program))
-    }
+/// `lock`, programmed by a verified policy.
+fn in_ebpf(lock: &str, name: &str, verified: Arc<Verified>) -> LockSpec {
+    programmed(lock, name, move || {
+        // It counts instructions, which the simulator's time depends on.
+        Box::new(Loaded::new(&verified, Engine::Interpreter).expect("its maps can be"))
+    })
 }
 
-/// BRAVO (Dice and Kogan, USENIX ATC 2019): readers are distributed, but after a writer had to wait for them, not for 9 times as long as
-/// it took.
-pub static BRAVO: Programmed =
-    Programmed { lock: "programmed-rw:slot=1", name: "bravo", make: || Box::<Bravo>::default() };
+/// `lock`, programmed by the policy of that name that we ship.
+pub fn by_shipped(lock: &str, name: &'static str) -> LockSpec {
+    static VERIFIED: Mutex<BTreeMap<&str, Arc<Verified>>> = Mutex::new(BTreeMap::new());
+    let mut known = VERIFIED.lock().unwrap_or_else(PoisonError::into_inner);
+    let verified = known.entry(name).or_insert_with(|| {
+        let policy = shipped().iter().find(|policy| policy.name == name).expect("we ship it");
+        let object = Object::read(policy.object).expect("it is tested");
+        Arc::new(verify(object).expect("it is tested"))
+    });
+    in_ebpf(lock, name, verified.clone())
+}
 
-/// NUMA grouping (ShflLock: Kashyap et al., SOSP 2019): waiters of the chooser's domain go first.
-pub static NUMA: Programmed =
-    Programmed { lock: "programmed:slot=1", name: "numa", make: || Box::new(Numa) };
+/// `programmed` with every hook of a mutex, none of which does anything.
+pub fn by_empty_hooks() -> LockSpec {
+    let insn = |code| Insn { code, ..Insn::default() };
+    let (zero, exit) = (insn(0xb7), insn(0x95));
+    let of_mutexes = Hook::ALL.iter().filter(|hook| **hook != Hook::RwBias);
+    let hooks = of_mutexes
+        .map(|&hook| HookCode { hook, insns: vec![zero, exit], lines: Vec::new() })
+        .collect();
+    let verified = verify(Object { hooks, maps: Vec::new() }).expect("it returns 0");
+    in_ebpf("programmed", "empty", Arc::new(verified))
+}
 
-/// Every hook of a mutex, and none of them does anything.
-pub static EMPTY: Programmed =
-    Programmed { lock: "programmed:slot=1", name: "empty", make: || Box::new(Empty) };
+/// `programmed-rw` with the rule of BRAVO (Dice and Kogan, USENIX ATC 2019): readers are distributed, but after a writer had to wait for
+/// them, not for 9 times as long as it took.
+pub fn by_bravos_rule() -> LockSpec {
+    programmed("programmed-rw", "bravo's rule", || Box::<Bravo>::default())
+}
+
+/// `lock` with NUMA grouping, as the policy `numa` that we ship, in Rust.
+pub fn by_numa_in_rust(lock: &str) -> LockSpec {
+    programmed(lock, "numa in Rust", || Box::new(Numa))
+}
+
+/// `lock` with LibASL's order, as the policy `slo-order` that we ship, in Rust.
+pub fn by_slo_order_in_rust(lock: &str) -> LockSpec {
+    programmed(lock, "slo-order in Rust", || Box::new(SloOrder))
+}
 
 /// For how many times the length of a revocation readers aren't distributed.
 const INHIBITED: u64 = 9;
@@ -52,31 +88,44 @@ impl Policy for Bravo {
         let Context { own, now_ns, .. } = context;
         if own.flags & READER == 0 {
             self.until.set(self.until.get().max(now_ns + INHIBITED * own.wait_ns));
-            return Answer { value: 0, insns: 12 };
+            return Answer::default();
         }
-        Answer { value: u64::from(*now_ns >= self.until.get()), insns: 10 }
+        Answer { value: u64::from(*now_ns >= self.until.get()), insns: 0 }
     }
 }
 
 struct Numa;
 
+/// A waiter may be passed by this many.
+const MOST_PASSED: u32 = 500;
+/// Below this a section is too short for choices, ns.
+const WORTH_NS: u64 = 450;
+
 impl Policy for Numa {
     fn hooks(&self) -> u32 {
-        Hook::CmpNode.bit()
+        Hook::CmpNode.bit() | Hook::SkipShuffle.bit()
     }
-    fn ask(&self, _: Hook, context: &Context, _: &dyn World) -> Answer {
-        Answer { value: u64::from(context.curr.numa == context.own.numa), insns: 5 }
+    fn ask(&self, hook: Hook, context: &Context, _: &dyn World) -> Answer {
+        let Context { own, curr, batch, avg_cs_ns, now_ns, .. } = context;
+        let value = match hook {
+            Hook::SkipShuffle => {
+                (1..WORTH_NS).contains(avg_cs_ns) && !(now_ns / 64).is_multiple_of(32)
+            }
+            _ => *batch >= MOST_PASSED || curr.numa == own.numa,
+        };
+        Answer { value: value.into(), insns: 0 }
     }
 }
 
-struct Empty;
+struct SloOrder;
 
-impl Policy for Empty {
+impl Policy for SloOrder {
     fn hooks(&self) -> u32 {
-        let of_mutexes = Hook::ALL.iter().filter(|hook| **hook != Hook::RwBias);
-        of_mutexes.map(|hook| hook.bit()).sum()
+        Hook::LockContended.bit()
     }
-    fn ask(&self, _: Hook, _: &Context, _: &dyn World) -> Answer {
-        Answer { value: 0, insns: 2 }
+    fn ask(&self, hook: Hook, context: &Context, _: &dyn World) -> Answer {
+        let own = &context.own;
+        let window = if own.core_class == 0 { 0 } else { own.window_ns.into() };
+        Answer { value: window.min(hook.largest()), insns: 0 }
     }
 }

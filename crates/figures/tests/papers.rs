@@ -70,6 +70,7 @@ figures! {
     mutexee_t2: "mutexee-t2",
     rcl_micro: "rcl-micro",
     c3_2: "c3-2",
+    c3_policies: "c3-policies",
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::explore::Explorer;
 use crate::futex::Futexes;
 use crate::lines::Lines;
 use crate::order::Orders;
-use crate::platform::{ShownLine, Sim};
+use crate::platform::{DeparturesLine, ShownLine, Sim};
 use crate::power::Meters;
 use crate::product::Product;
 use crate::profile::Profile;
@@ -71,6 +71,8 @@ pub(crate) struct Engine {
     pub(crate) memos: Box<[Memo<Sim>]>,
     /// The table in which readers show what they hold, once one does.
     shown: Option<Box<[ShownLine]>>,
+    /// On which those sleep who wait for the table.
+    pub(crate) departures: Box<DeparturesLine>,
     pub(crate) orders: Orders,
     pub(crate) rng: fastrand::Rng,
     pub(crate) timeline: Option<Timeline>,
@@ -138,6 +140,7 @@ impl Engine {
             futexes: Futexes::new(profile),
             orders: Orders::default(),
             shown: None,
+            departures: DeparturesLine::new(),
             memos: (0..MEMOS).map(|_| Memo(std::array::from_fn(|_| Word::new(0)))).collect(),
             rng: fastrand::Rng::with_seed(seed),
             timeline: None,

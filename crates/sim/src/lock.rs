@@ -122,7 +122,7 @@ impl LockSpec {
     }
 
     /// The value of an option; `None`: the machine decides.
-    fn value(&self, key: &str) -> Option<u32> {
+    pub fn value(&self, key: &str) -> Option<u32> {
         // If it is given twice, the later one counts, as in the lock's tuning.
         let given = self.options.iter().rev().find(|(known, _)| known.key == key);
         given.map(|(_, value)| *value).or_else(|| self.option(key)?.default)

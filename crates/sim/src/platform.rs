@@ -35,6 +35,16 @@ impl ShownLine {
     }
 }
 
+/// The word of [`Platform::departures`], alone in its line.
+#[repr(align(128))]
+pub(crate) struct DeparturesLine(SimWord);
+
+impl DeparturesLine {
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self(Word::new(0)))
+    }
+}
+
 /// The virtual machine that runs on this operating-system thread.
 #[derive(Debug)]
 pub(crate) struct Sim;
@@ -289,6 +299,13 @@ impl Platform for Sim {
         let row = std::ptr::from_ref(engine().shown().get(slot / Self::ROW)?);
         // SAFETY: the machine's table stays where it is until it ends.
         Some(look(unsafe { &(&(*row).0)[slot % Self::ROW] }))
+    }
+
+    fn departures<R>(look: impl FnOnce(&SimWord) -> R) -> Option<R> {
+        inside()?;
+        let word = std::ptr::from_ref(&engine().departures.0);
+        // SAFETY: the machine's word stays where it is until it ends.
+        Some(look(unsafe { &*word }))
     }
 
     fn give_way() {

@@ -385,6 +385,7 @@ figures![
     "mutexee-t2",
     "rcl-micro",
     "c3-2",
+    "c3-policies",
 ];
 
 /// A figure, or a family of figures, that is not run.

@@ -3,8 +3,8 @@
 //! The idea and the table are [`bravo`](super::bravo)'s: D. Dice, A. Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*, USENIX ATC
 //! 2019. That a policy switches between the two kinds of readers: S. Park et al., *Contextual Concurrency Control*, HotOS 2021, section 5.
 //! This serves `pthread_rwlock_t`, and `programmed_rw.rs` by itself. So it deviates from BRAVO in three points:
-//! * A writer revokes the bias *before* it asks for the lock, while readers still get in by the lock. So a reader may read again, whoever
-//!   waits. (In BRAVO, the second read waits for a writer that waits for the first.)
+//! * A writer that holds the lock waits for readers in the table only briefly. Then it gives the lock back until they have left, so that
+//!   they may read again. (In BRAVO, a reader's second read waits for a writer that waits for its first one.)
 //! * A writer that waits for readers in the table sleeps. A reader that leaves looks at one word of the machine, not at the lock, which
 //!   the writer may have destroyed by then.
 //! * A release needs no pass: it looks at its thread's row.
@@ -15,8 +15,8 @@
 //!
 //!   reader   open (BIASED, nobody revokes)? ──► shows itself ──► still open? ──► in
 //!            else the lock ──► in; asks the policy, and may set BIASED if nobody revokes
-//!   writer   the lock ──► not BIASED? ──► in
-//!            BIASED ──► leaves; counts itself; waits until no slot shows this lock; clears BIASED; the lock ──► in; counts itself out
+//!   writer   the lock ──► BIASED? counts itself, waits briefly until no slot shows this lock, clears BIASED, counts itself out ──► in
+//!            if a slot still shows it: gives the lock back, waits, clears BIASED; the lock ──► counts itself out ──► in
 //! ```
 //!
 //! 1. BIASED is set only by a reader that holds the lock itself, and only while nobody revokes. It is cleared only by a writer that has seen
@@ -46,8 +46,12 @@ const REVOKER: u32 = 1 << 2;
 /// What a reader must see.
 const OPEN: u32 = BIASED | USED;
 
-/// In the machine's word for those who wait for the table: somebody sleeps there.
-const SLEEPS: u32 = 1;
+/// In the machine's word for those who wait for the table: somebody looks at it, awake.
+const LOOKS: u32 = 1;
+/// Somebody sleeps there.
+const SLEEPS: u32 = 1 << 1;
+/// What a reader adds that leaves when either is set.
+const DEPARTURE: u32 = 1 << 2;
 
 /// [`Context::lock_kind`].
 const READ_WRITE: u32 = 3;
@@ -88,23 +92,15 @@ impl<P: Platform> Biased<'_, P> {
     /// As [`Parts::write`]. `waiter` may be called twice.
     #[inline]
     pub fn write<'w>(&self, me: u32, waiter: impl Fn(Counted) -> Waiter<'w, P>) -> Outcome {
-        // Relaxed: only a guess, which spares us the lock.
-        if self.policy == 0 || self.bias.load(Relaxed) & BIASED == 0 {
-            let outcome = self.parts.write(me, &waiter);
-            if outcome != Outcome::Acquired {
-                return outcome;
-            }
-            if self.is_ours() {
-                self.ask(0, 0);
-                return outcome;
-            }
-            self.parts.unlock();
+        let outcome = self.parts.write(me, &waiter);
+        if outcome != Outcome::Acquired {
+            return outcome;
         }
-        self.revoke(
-            |slot| self.await_reader(slot, &waiter(Counted::Nowhere)),
-            Outcome::TimedOut,
-            || self.parts.write(me, &waiter),
-        )
+        if self.is_ours() {
+            self.ask(0, 0);
+            return outcome;
+        }
+        self.revoke(me, waiter)
     }
 
     /// As [`Parts::try_write`]. It may say busy while no reader is in, but one of them just asks.
@@ -114,8 +110,12 @@ impl<P: Platform> Biased<'_, P> {
         if outcome != Outcome::Acquired || self.is_ours() {
             return outcome;
         }
+        if self.close(|_| false) {
+            return outcome;
+        }
+        self.open();
         self.parts.unlock();
-        self.revoke(|_| false, Outcome::Busy, || self.parts.try_write(me))
+        Outcome::Busy
     }
 
     /// Releases what the thread `me` holds, for reading or for writing.
@@ -176,7 +176,7 @@ impl<P: Platform> Biased<'_, P> {
     /// Clears a slot that shows this lock; `false`: it doesn't.
     fn take_back(&self, slot: usize) -> bool {
         let clear = |slot: &P::Ptr<u8>| {
-            // ORDERING: SeqCst [gone], with [sleeps]: a writer that waits sees it, or we see the writer. Release [take back]: our
+            // ORDERING: SeqCst [gone], with [announce]: a writer that waits sees it, or we see the writer. Release [take back]: our
             // reads are done before a writer that sees it writes. Acquire if it fails, pairs with [take back]: rule 4.
             slot.compare_exchange(self.address(), null_mut(), SeqCst, Acquire).is_ok()
         };
@@ -185,9 +185,11 @@ impl<P: Platform> Biased<'_, P> {
             P::departures(|word| {
                 // ORDERING: SeqCst, as at [gone].
                 let seen = word.load(SeqCst);
+                let told = (seen & !(LOOKS | SLEEPS)).wrapping_add(DEPARTURE);
                 // ORDERING: Relaxed: a sleep compares the word, and who has not gone to sleep looks at the slot again.
-                if seen & SLEEPS != 0
-                    && word.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed).is_ok()
+                if seen & (LOOKS | SLEEPS) != 0
+                    && word.compare_exchange(seen, told, Relaxed, Relaxed).is_ok()
+                    && seen & SLEEPS != 0
                 {
                     P::unpark(word, u32::MAX);
                 }
@@ -212,32 +214,57 @@ impl<P: Platform> Biased<'_, P> {
         readers(state) == 0 && !is_writing(state) && (0..P::ROWS * P::ROW).any(leave)
     }
 
-    /// Ends the bias: counts itself, waits for readers in the table, and takes the lock by `enter`. If `wait` gives up waiting for a
-    /// slot, the bias stays, and the result is `given_up`.
+    /// We hold the lock itself for writing, and readers may be in by the table: ends that.
     #[cold]
-    fn revoke(
-        &self,
-        wait: impl Fn(usize) -> bool,
-        given_up: Outcome,
-        enter: impl FnOnce() -> Outcome,
-    ) -> Outcome {
+    fn revoke<'w>(&self, me: u32, waiter: impl Fn(Counted) -> Waiter<'w, P>) -> Outcome {
         let start = P::now();
+        let awake = waiter(Counted::AsOwner);
+        let end = start + u64::from(awake.spin_ns);
+        let mut outcome = Outcome::Acquired;
+        let is_clear = self.close(|slot| self.await_reader(slot, end, None));
+        awake.is(Counted::Nowhere);
+        if !is_clear {
+            // A reader stays long. It may want to read again: until it has left, others get in by the lock itself.
+            self.parts.unlock();
+            let has_left = |slot| !self.is_shown(slot) || self.await_reader(slot, 0, Some(&awake));
+            if (0..P::ROWS * P::ROW).all(has_left) {
+                self.clear();
+                outcome = self.parts.write(me, &waiter);
+            } else {
+                outcome = Outcome::TimedOut;
+            }
+            self.open();
+        }
+        if outcome == Outcome::Acquired {
+            self.ask(0, P::now() - start);
+        }
+        outcome
+    }
+
+    /// Counts the caller as one that revokes, and waits by `wait` for each slot that shows this lock. `true`: the bias is clear, and the
+    /// caller, which holds the lock itself, is counted out again.
+    fn close(&self, wait: impl Fn(usize) -> bool) -> bool {
         // ORDERING: SeqCst [revoke], as at [show].
         self.bias.fetch_add(REVOKER, SeqCst);
-        let mut outcome = given_up;
-        if (0..P::ROWS * P::ROW).all(|slot| !self.is_shown(slot) || wait(slot)) {
-            let wait_ns = P::now() - start;
-            // ORDERING: Release [drained]: readers in the table were done before a writer that finds no bias writes.
-            self.bias.fetch_and(!BIASED, Release);
-            outcome = enter();
-            if outcome == Outcome::Acquired {
-                self.ask(0, wait_ns);
-            }
+        let is_clear = (0..P::ROWS * P::ROW).all(|slot| !self.is_shown(slot) || wait(slot));
+        if is_clear {
+            self.clear();
+            self.open();
         }
+        is_clear
+    }
+
+    /// The caller is counted as one that revokes, and has seen each slot without this lock.
+    fn clear(&self) {
+        // ORDERING: Release [drained]: readers in the table were done before a writer that finds no bias writes.
+        self.bias.fetch_and(!BIASED, Release);
+    }
+
+    /// The caller is no longer counted as one that revokes.
+    fn open(&self) {
         // ORDERING: Relaxed: if the bias stays, those who see it open see what its setter saw: [bias] and all that follow it are
         // exchanges.
         self.bias.fetch_sub(REVOKER, Relaxed);
-        outcome
     }
 
     fn is_shown(&self, slot: usize) -> bool {
@@ -245,33 +272,42 @@ impl<P: Platform> Biased<'_, P> {
         P::shown(slot, |slot| slot.load(SeqCst) == self.address()) == Some(true)
     }
 
-    /// Waits until a slot doesn't show this lock; `false`: the deadline has passed.
-    fn await_reader(&self, slot: usize, waiter: &Waiter<'_, P>) -> bool {
-        let slept = P::departures(|word| {
-            let mut spin_ns = waiter.spin_ns;
+    /// Waits until a slot doesn't show this lock: awake until `end`, and then asleep, if it is given who may sleep. `false`: it still does.
+    fn await_reader(&self, slot: usize, end: u64, sleeper: Option<&Waiter<'_, P>>) -> bool {
+        let waited = P::departures(|word| {
             loop {
-                let is_gone = |_| !self.is_shown(slot);
-                let seen = P::spin_for(word, Relaxed, spin_ns, is_gone); // the exchange verifies it
+                let left = end.saturating_sub(P::now()).min(u32::MAX.into()) as u32;
+                let seen = word.load(Relaxed); // verified by the exchange
+                let announced = match sleeper {
+                    _ if left > 0 => seen | LOOKS,
+                    Some(_) => seen | SLEEPS,
+                    None => return !self.is_shown(slot),
+                };
+                // ORDERING: SeqCst [announce], as at [gone].
+                if word.compare_exchange(seen, announced, SeqCst, Relaxed).is_err() {
+                    continue;
+                }
                 if !self.is_shown(slot) {
                     return true;
                 }
-                spin_ns = 0;
-                let asleep = seen | SLEEPS;
-                // ORDERING: SeqCst [sleeps], as at [gone].
-                if word.compare_exchange(seen, asleep, SeqCst, Relaxed).is_ok()
-                    && self.is_shown(slot)
-                    && P::park(word, asleep, waiter.deadline) == Woken::TimedOut
+                if left > 0 {
+                    let is_over = |now| now != announced || !self.is_shown(slot);
+                    P::spin_for(word, Relaxed, left, is_over); // the slot is looked at again
+                } else if let Some(waiter) = sleeper
+                    && P::park(word, announced, waiter.deadline) == Woken::TimedOut
                 {
                     return !self.is_shown(slot);
                 }
             }
         });
-        slept.unwrap_or_else(|| {
-            P::shown(slot, |slot| {
-                // ORDERING: SeqCst, as at [look].
-                P::spin_until_ptr(slot, SeqCst, |shown| shown != self.address());
-            });
-            true
+        waited.unwrap_or_else(|| {
+            if sleeper.is_some() {
+                P::shown(slot, |slot| {
+                    // ORDERING: SeqCst, as at [look].
+                    P::spin_until_ptr(slot, SeqCst, |shown| shown != self.address());
+                });
+            }
+            sleeper.is_some()
         })
     }
 

@@ -11,13 +11,15 @@ use lockwright_platform::{Platform, Woken, Word};
 /// Where a waiting thread is counted: this must be undone if it is torn out of its wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counted {
-    /// Nowhere, or it holds the lock.
+    /// Nowhere, or it holds the lock, and goes on.
     #[default]
     Nowhere,
     /// Registered in `state`: it may hold the lock.
     AsReader,
     /// In `writers`.
     AsWriter,
+    /// It holds the lock for writing, and waits for readers that are elsewhere (`biased.rs`).
+    AsOwner,
 }
 
 /// Who waits, and how. Made only when a thread has to wait.
@@ -33,7 +35,7 @@ pub struct Waiter<'a, P: Platform> {
 }
 
 impl<P: Platform> Waiter<'_, P> {
-    fn is(&self, counted: Counted) {
+    pub(super) fn is(&self, counted: Counted) {
         if let Some(cell) = self.counted {
             // SAFETY: a cell's memory. Volatile, so that it is written right here: a signal handler may interrupt us.
             unsafe { cell.as_ptr().write_volatile(counted) };
@@ -50,6 +52,7 @@ impl<P: Platform> Parts<'_, P> {
             Counted::Nowhere => {}
             Counted::AsReader if self.withdraw() => {}
             Counted::AsReader => self.unlock(),
+            Counted::AsOwner => self.unlock(),
             Counted::AsWriter if self.give_up() != Outcome::Acquired => {}
             Counted::AsWriter => self.leave_write_phase(),
         }
