@@ -2,7 +2,7 @@
  * histogram: counts waits by their length, and reports each that is longer than all before it at its lock. It changes no order.
  *
  * SynCord's `lockstat`: S. Park et al., Application-Informed Kernel Synchronization Primitives, OSDI 2022.
- * `lockwright policy stats` shows the counts and the reports.
+ * `lockwright policy stats --pid PID` shows the counts and the reports.
  *
  * Bound: the order of the line is untouched.
  * Tune: least_ns, ns: shorter waits aren't reported.

@@ -2,7 +2,7 @@
  * priority: the waiter with the largest tag goes first; of equal tags, the one with the highest priority.
  *
  * SynCord's and C3's case of priority boosting: S. Park et al., Application-Informed Kernel Synchronization Primitives, OSDI 2022.
- * `lockwright policy tag TID 5` gives a thread the tag; nice values and real-time priorities need no tag.
+ * `lockwright policy tag TID 5 --pid PID` gives a thread the tag; nice values and real-time priorities need no tag.
  *
  * Bound: a waiter that has been passed `most_passed` times is next. The lock's own `bypass` holds too.
  * Tune: most_passed.

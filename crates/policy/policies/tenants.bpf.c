@@ -3,7 +3,7 @@
  *
  * The shares of cgroups, for locks: as scl (Y. Patel et al., EuroSys 2020), with a tenant in place of a thread. A thread's tag names
  * its tenant, in the lower 32 bits, and the tenant's weight, in the upper 32 (0 counts as 1). `lockwright policy tag TID
- * $((2 << 32 | 7))`: tenant 7, with twice the share of a weight of 1. Threads without a tag are one more tenant.
+ * $((2 << 32 | 7)) --pid PID`: tenant 7, with twice the share of a weight of 1. `tag --cgroup`: a tenant for each cgroup.
  *
  * Bound: a thread stands by for `most_ns` at most, and takes the lock if it finds it free. In line, the lock's own `bypass` holds.
  * Nobody is owed more than `credit_ns`, so a tenant that was idle doesn't keep the others out for long.
