@@ -201,6 +201,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         });
         match policy {
             1 => 0,
+            _ if hook == Hook::RwBias => 1, // readers use the table as soon as they may
             2 => hook.largest(),
             _ => asked % (hook.largest().min(100) + 1),
         }
@@ -219,15 +220,6 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         let word = world(|w| w.departures)?;
         // SAFETY: as above.
         Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Word>(word) }))
-    }
-
-    fn hooks(policy: u32) -> u32 {
-        if policy == 0 { 0 } else { Hook::RwBias.bit() }
-    }
-
-    /// Readers use the table as soon as they may.
-    fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
-        u64::from(hook == Hook::RwBias)
     }
 
     const LINE: usize = 1024;

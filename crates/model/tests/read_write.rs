@@ -74,7 +74,7 @@ fn exclusion<C: Checker, const SPINS: usize, L: ReadWrite<Machine<C, SPINS>> + '
         machine::begin::<C>();
         machine::lay_table::<C>();
         {
-            let tuning = Tuning { spin_ns: 1, policy: 1, ..Tuning::default() };
+            let tuning = Tuning { spin_ns: 1, policy: 2, ..Tuning::default() };
             let lock = Arc::new((L::new(&tuning), C::Data::new(), AtomicU32::new(0)));
             if biased {
                 take(&lock.0, 9, Read, || (), || ());

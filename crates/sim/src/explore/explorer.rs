@@ -22,7 +22,6 @@ use super::{Setting, Strategy};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
 use lockwright_locks::posix::{Held, Policy};
-use lockwright_platform::hooks::Hook;
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
 use std::panic::Location;
 use trace::Trace;
@@ -172,11 +171,6 @@ impl Explorer {
 
     pub(crate) fn trace(&mut self) {
         self.trace = Some(Trace::default());
-    }
-
-    /// What a policy answers: anything, but mostly 1.
-    pub(crate) fn answer(&mut self, hook: Hook) -> u64 {
-        [1, 1, 1, self.rng.u64(0..=hook.largest())][self.rng.usize(0..4)]
     }
 
     fn is_runnable(&self, thread: Tid) -> bool {

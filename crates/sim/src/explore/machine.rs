@@ -185,14 +185,6 @@ impl Platform for Explored {
         Some(look(unsafe { &*word }))
     }
 
-    fn hooks(policy: u32) -> u32 {
-        if policy == 0 { 0 } else { Hook::RwBias.bit() }
-    }
-
-    fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
-        explorer(engine()).answer(hook)
-    }
-
     const LINE: usize = size_of::<MemoryLine>();
 
     fn take_line() -> *mut u8 {
