@@ -29,6 +29,8 @@ pub(super) struct ThreadCell {
     pub(super) until_sample: AtomicU32,
     /// Its priority, see `hooks::Node::prio`.
     pub(super) prio: AtomicI32,
+    /// Descriptions until somebody looks whether that is old.
+    pub(super) until_prio: AtomicU32,
     /// When that was read, in seconds, + 1.
     pub(super) prio_read: AtomicU32,
     /// Locks that it holds whose policies have `lock_acquired` and `lock_release`.
@@ -53,6 +55,7 @@ impl ThreadCell {
             inside: AtomicU32::new(0),
             until_sample: AtomicU32::new(0),
             prio: AtomicI32::new(0),
+            until_prio: AtomicU32::new(0),
             prio_read: AtomicU32::new(0),
             held: AtomicU32::new(0),
             held_turn: AtomicU32::new(0),
@@ -67,10 +70,12 @@ impl ThreadCell {
     /// Zeroes, all but [`inside`](Self::inside), and perhaps what others have given it. Relaxed: the cell's thread alone uses it, and
     /// others take hints from it.
     fn clear(&self, keeps_boost: bool) {
-        for word in [&self.until_sample, &self.prio_read, &self.held, &self.held_turn] {
+        for word in [&self.until_sample, &self.until_prio, &self.prio_read] {
             word.store(0, Relaxed);
         }
-        self.sections.store(0, Relaxed); // as above, and below
+        self.held.store(0, Relaxed); // as above, here and below
+        self.held_turn.store(0, Relaxed);
+        self.sections.store(0, Relaxed);
         self.boosting.store(0, Relaxed);
         self.prio.store(0, Relaxed);
         self.held_since.store(0, Relaxed);
