@@ -24,11 +24,15 @@ use lockwright_platform::{Platform, Word, hooks};
 /// The most waiters that a choice looks at, including the next in line.
 const CHOICE: usize = 16;
 
-/// This many waiters at the front may choose who follows them.
-pub(super) const CHOOSERS: u32 = 2;
+/// At most this many waiters at the front may choose who follows them.
+pub(super) const MOST_CHOOSERS: u32 = 8;
 
 /// How often they check whether they may, ns.
 const FIRST_NS: u32 = 50;
+
+/// Where many may choose: how often a waiter that nobody has let choose asks the one before it whether it is first, ns. That moves the
+/// cache line on which that one waits to be granted the lock.
+const ASK_NS: u64 = 400;
 
 /// What a waiter that is not head has done about those behind it.
 pub(super) struct Chooser {
@@ -38,19 +42,23 @@ pub(super) struct Chooser {
     end: u64,
     /// When it looks at the mutex.
     due: u64,
+    /// What the clock said last.
+    now: u64,
+    /// When it asks the one before it whether it is first, or tries again to choose.
+    ask: u64,
 }
 
 impl Chooser {
     /// It stays awake for `left` ns. None: the rule does not choose.
     pub(super) fn of<P: Platform, R: Rule<P>>(lock: &View<'_, P>, left: u32) -> Option<Self> {
-        let mut new = Self { chose: 0, end: 0, due: 0 };
+        let mut new = Self { chose: 0, end: 0, due: 0, now: 0, ask: 0 };
         chooses::<P, R>(lock).then(|| new.begin::<P>(left)).map(|()| new)
     }
 
     /// It stays awake for `left` ns from now on.
     pub(super) fn begin<P: Platform>(&mut self, left: u32) {
-        let now = P::now();
-        (self.end, self.due) = (now + u64::from(left), now + u64::from(LOOK_NS));
+        self.now = P::now();
+        (self.end, self.due) = (self.now + u64::from(left), self.now + u64::from(LOOK_NS));
     }
 
     /// Chooses if it may, and then lets the next one choose; returns how long it may look at its gate alone, ns.
@@ -59,16 +67,28 @@ impl Chooser {
         lock: &View<'_, P>,
         node: &Waiter<P>,
     ) -> u32 {
-        if self.chose >= CHOOSERS {
+        if self.chose > 1 {
             return LOOK_NS;
         }
-        let may = if node.is_first() { CHOOSERS } else { node.may_choose() };
+        let is_due = self.now >= self.ask;
+        let mut may = node.may_choose();
+        if may <= self.chose && (is_due || self.chose == 1) && node.is_first() {
+            may = R::CHOOSERS.min(MOST_CHOOSERS);
+        }
+        if is_due {
+            self.ask = self.now + if R::CHOOSERS > 2 { ASK_NS } else { 0 };
+        }
         if may > 0 && self.chose == 0 && !R::is_worth(lock, node) {
-            self.chose = CHOOSERS; // it doesn't let others choose either
+            self.chose = MOST_CHOOSERS; // it doesn't let others choose either
             return LOOK_NS;
         }
-        if may > 0 && self.chose == 0 && choose_and_sit::<P, R>(lock, node) {
-            self.chose = 1;
+        if may > 0 && self.chose == 0 {
+            match choose_and_sit::<P, R>(lock, node) {
+                None => {}
+                Some(true) => self.chose = 1,
+                // All looks were for nothing. The next choice comes when somebody finds that it is first.
+                Some(false) => self.chose = MOST_CHOOSERS,
+            }
         }
         if self.chose > 0 && may > self.chose && node.pass_the_choice(may - 1) {
             self.chose = may;
@@ -83,6 +103,7 @@ impl Chooser {
         node: &Waiter<P>,
     ) -> (u32, bool) {
         let now = P::now();
+        self.now = now;
         if lock.own.is_some() {
             description::beat(node, now);
         }
@@ -99,12 +120,16 @@ pub(super) fn chooses<P: Platform, R: Rule<P>>(lock: &View<'_, P>) -> bool {
     R::AHEAD > 0 && R::chooses(lock)
 }
 
-/// The caller is head, or first in line, or second with permission: it chooses who follows it. `false`: it had nothing to choose from.
-pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+/// The caller is head, or first in line, or second with permission: it chooses who follows it. `None`: it had nothing to choose from.
+/// `Some(false)`: the rule chose nobody.
+pub(super) fn choose_behind<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+) -> Option<bool> {
     if node.has_passed_the_choice() {
-        return false;
+        return None;
     }
-    let Some(choice) = Choice::of::<R>(lock, node) else { return false };
+    let choice = Choice::of::<R>(lock, node)?;
     let is_head = state(node.gate.load(Relaxed)) == OPEN;
     if choice.count > 0 && (is_head || node.turn(WAITING, CHOOSING).is_ok()) {
         // SAFETY: it may choose, and says that it does, or is head.
@@ -113,14 +138,14 @@ pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &
             let _ = node.turn(CHOOSING, WAITING); // or it has been made head by now
         }
     }
-    true
+    Some(choice.any)
 }
 
 /// As [`choose_behind`], by a waiter that may be torn out of its wait. In the middle of a choice that would lose a waiter behind it.
 pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
-) -> bool {
+) -> Option<bool> {
     lock.seat.inspect(|seat| seat.joins());
     let has_chosen = choose_behind::<P, R>(lock, node);
     lock.seat.inspect(|seat| seat.sits(node));
@@ -214,6 +239,8 @@ struct Choice<P: Platform> {
     after: [*mut Waiter<P>; CHOICE],
     /// How many that are; 0: the order stays.
     count: usize,
+    /// Did the rule choose anybody?
+    any: bool,
     /// By how many each of `after` was passed.
     passed_by: [u32; CHOICE],
 }
@@ -235,7 +262,8 @@ impl<P: Platform> Choice<P> {
         let is_chosen = |place: &usize| chosen & 1 << place != 0;
         let places = 0..(u32::BITS - chosen.leading_zeros()) as usize;
         let moves = (chosen.trailing_ones() as usize) < places.len();
-        let mut new = Self { before, after: before, count: 0, passed_by: [0; CHOICE] };
+        let any = chosen != 0;
+        let mut new = Self { before, after: before, count: 0, any, passed_by: [0; CHOICE] };
         if moves {
             let (first, then) = (
                 places.clone().filter(is_chosen),
@@ -255,8 +283,8 @@ impl<P: Platform> Choice<P> {
     ///
     /// # Safety
     /// `node` is the same, and may choose. Nobody grants it the lock until this is over (it may be made head); or it is head.
-    unsafe fn take_effect(self, node: &Waiter<P>) {
-        let Self { before, after, count, passed_by } = self;
+    unsafe fn take_effect(&self, node: &Waiter<P>) {
+        let Self { before, after, count, passed_by, .. } = *self;
         let (before, after) = (&before[..count], &after[..count]);
         let me = from_ref(node).cast_mut();
         // SAFETY: they are in the line, behind the caller, and nobody else changes their order.

@@ -16,6 +16,7 @@ pub trait Tune: 'static {
 
 impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
+    const CHOOSERS: u32 = R::CHOOSERS;
     const HOLDS_BACK: bool = R::HOLDS_BACK;
     fn grants(tuning: &Tuning) -> bool {
         R::grants(tuning)

@@ -80,6 +80,9 @@ pub struct Lock;
 impl<P: Platform> Rule<P> for Lock {
     const AHEAD: usize = WINDOW;
 
+    /// A question may take long, and there may be 16 of them.
+    const CHOOSERS: u32 = 8;
+
     fn grants(_: &Tuning) -> bool {
         true
     }
@@ -179,7 +182,7 @@ impl<P: Platform> Rule<P> for Lock {
         let mut context = Context { own: lock.own(waiters.chooser(), now), ..lock.context(now) };
         context.best = waiters.describe(0, now);
         context.batch = context.best.passed;
-        let (mut best, mut group, mut place) = (0, 0, 0);
+        let (mut best, mut group, mut place) = (0, 0, 0); // `best` and `group` are sets of places
         while place < waiters.notes().len() || waiters.look() {
             if waiters.is_late() {
                 return 0;
@@ -188,13 +191,13 @@ impl<P: Platform> Rule<P> for Lock {
             context.curr = waiters.describe(place, now);
             match lock.ask(Hook::CmpNode, &context) {
                 NEXT => return group | 1 << place,
-                BETTER => (best, context.best) = (place, context.curr),
+                BETTER => (best, context.best) = (1 << place, context.curr),
                 GROUP => group |= 1 << place,
                 _ => {}
             }
             place += 1;
         }
-        if group == 0 { 1 << best } else { group }
+        if group == 0 { best } else { group }
     }
 }
 

@@ -27,6 +27,9 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
     const AHEAD: usize = 0;
 
+    /// How many waiters at the front may choose who follows them: more than 2 if a choice takes longer than a hand-over (at most 8).
+    const CHOOSERS: u32 = 2;
+
     /// May unlock grant the lock to the next in line, so that nobody else can take a free word (grant.rs)?
     fn grants(tuning: &Tuning) -> bool {
         let _ = tuning;
@@ -119,7 +122,8 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         false
     }
 
-    /// Which of these waiters follow the caller, who is first in line: the set of their places (bit 0: the one behind it), of up to
+    /// Which of these waiters follow the caller, who is first in line: the set of their places (bit 0: the one behind it; none: they
+    /// stay, and looking again soon would be in vain), of up to
     /// [`AHEAD`](Self::AHEAD) more. They keep their order, and the others theirs. A waiter that has been passed over `bypass` times
     /// is next, whatever a rule says.
     fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {

@@ -15,7 +15,7 @@
 //! sets BEHIND where nobody sleeps, which slows down one hand-over. A waiter that looks at the one before it, to act on what it sees,
 //! then changes its own gate, from WAITING or ASLEEP. That succeeds only while the one before it is still there.
 
-use super::choice::CHOOSERS;
+use super::choice::MOST_CHOOSERS;
 use super::pace::{Pace, TICK};
 use super::{BYPASS_MAX, CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED, description};
 use core::ptr::from_ref;
@@ -99,7 +99,7 @@ impl<P: Platform> Waiter<P> {
         own: Option<&hooks::Node>,
     ) -> &'a Self {
         const { assert!(size_of::<Self>() <= P::LINE) }
-        const { assert!(BYPASS_MAX < MAY && MAY + CHOOSERS < PASSED) } // counts and permits share `passed`
+        const { assert!(BYPASS_MAX < MAY && MAY + MOST_CHOOSERS < PASSED) } // counts and permits share `passed`
         let line = P::take_line();
         let (new, none) = (P::Word::new, core::ptr::null_mut());
         let node: *mut Self = line.cast();
