@@ -207,7 +207,9 @@ fn load(insns: &[[u8; 8]]) -> Result<Result<OwnedFd, Refusal>, Unavailable> {
     match error.raw_os_error() {
         // These are what a program may deserve.
         Some(
-            libc::EACCES | libc::EINVAL | libc::EPERM | libc::E2BIG | libc::EFAULT | libc::ENOTSUP,
+            libc::EACCES | libc::EINVAL | libc::EPERM | libc::E2BIG | libc::EFAULT | libc::ENOTSUP
+            // ENOTSUPP, which only the kernel knows.
+            | 524,
         ) => {}
         _ => return Err(Unavailable::Load(error)),
     }

@@ -102,4 +102,4 @@ pub fn verify(object: Object) -> Result<Verified, Rejected> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

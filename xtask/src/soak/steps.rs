@@ -52,7 +52,7 @@ const STRESS_MS: u32 = 60_000;
 /// Drawn policies that are compiled and interpreted; the gate uses 10,000.
 const COMPILED: u32 = 1_000_000;
 
-/// Policies that the kernel's verifier is asked about, drawn ones and changed ones each; the gate asks about 200.
+/// Policies that the kernel's verifier is asked about, drawn and changed; the gate asks about 300.
 const KERNEL_PROGRAMS: u32 = 50_000;
 
 /// All steps.

@@ -22,6 +22,10 @@ pub enum Why {
     Helper,
     /// A field of the context at no multiple of its size, or two at once.
     Context,
+    /// The kernel follows a branch for a pointer at 0, though this pointer never is: the stack's, the context's, a value's.
+    NeverNull,
+    /// Behind a quotient or a remainder, about which the kernel knows nothing: it may follow a branch that nothing takes.
+    Quotient,
     /// Something else.
     Other,
 }
@@ -37,6 +41,8 @@ impl fmt::Display for Why {
             Self::Complexity => "complexity",
             Self::Helper => "helper",
             Self::Context => "context",
+            Self::NeverNull => "never null",
+            Self::Quotient => "quotient",
             Self::Other => "other",
         })
     }
@@ -96,18 +102,42 @@ const KEPT: usize = 8;
 impl Refusal {
     pub(super) fn new(error: io::Error, log: &str) -> Self {
         let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-        // The last but for a line of statistics.
-        let said = lines.iter().rfind(|line| {
-            !line.starts_with("processed ") && !line.starts_with("verification time")
-        });
+        // The last that is neither statistics nor a state.
+        let is_said = |line: &&&str| {
+            !["processed ", "verification time", "cur state", "old state"]
+                .iter()
+                .any(|word| line.starts_with(word))
+        };
+        let said = lines.iter().rfind(is_said);
         let reason = said.map_or_else(|| error.to_string(), |line| (*line).to_owned());
         let log = lines
             .iter()
             .skip(lines.len().saturating_sub(KEPT))
             .map(|line| (*line).to_owned())
             .collect();
-        Self { why: why(&reason), reason, log }
+        let why = match why(&reason) {
+            is_plain @ (Why::DeadCode | Why::ReservedFields | Why::Context) => is_plain,
+            // What lies behind such a branch or number may be an accident.
+            _ if compares_with_null(&lines) => Why::NeverNull,
+            _ if lines.iter().any(|line| line.contains(" /= ") || line.contains(" %= ")) => {
+                Why::Quotient
+            }
+            why => why,
+        };
+        Self { why, reason, log }
     }
+}
+
+/// Is there a branch that compares such a pointer with 0? Then what was refused may lie behind it.
+fn compares_with_null(lines: &[&str]) -> bool {
+    lines.iter().any(|line| {
+        let register = line.split_once("if r").and_then(|(_, rest)| rest.split_once(' '));
+        register.is_some_and(|(number, rest)| {
+            let is_null = rest.starts_with("== 0x0 ") || rest.starts_with("!= 0x0 ");
+            let is = |kind| rest.contains(&format!("R{number}={kind}"));
+            is_null && (is("ctx") || is("fp") || is("map_ptr") || is("map_value("))
+        })
+    })
 }
 
 fn why(reason: &str) -> Why {
@@ -129,6 +159,31 @@ mod tests {
         let silent = Refusal::new(io::Error::from_raw_os_error(libc::EINVAL), "");
         assert_eq!(silent.why, Why::Other);
         assert!(silent.reason.starts_with("Invalid argument"), "{}", silent.reason);
+    }
+
+    #[test]
+    fn what_lies_behind_a_branch_that_nothing_takes_is_told_apart() {
+        let of = |log: &str| Refusal::new(io::Error::from_raw_os_error(libc::EACCES), log).why;
+        let end = "7: (bf) r0 = r6\nR6 !read_ok\n";
+        assert_eq!(of(end), Why::Uninitialised);
+        assert_eq!(
+            of(&format!("1: (15) if r1 == 0x0 goto pc+1 3: R0=0 R1=ctx() R10=fp0\n{end}")),
+            Why::NeverNull
+        );
+        assert_eq!(
+            of(&format!("8: (55) if r10 != 0x0 goto pc+2       ; R10=fp0\n{end}")),
+            Why::NeverNull
+        );
+        assert_eq!(
+            of(&format!("8: (55) if r0 != 0x0 goto pc+2 11: R0=scalar() R1=ctx()\n{end}")),
+            Why::Uninitialised
+        );
+        assert_eq!(
+            of(&format!("3: (94) w5 %= 1                       ; R5=scalar()\n{end}")),
+            Why::Quotient
+        );
+        let endless = "1: (05) goto pc-1 infinite loop detected at insn 1\ncur state: R0=0\nold state: R0=0\nprocessed 10 insns\n";
+        assert_eq!(of(endless), Why::Complexity);
     }
 
     #[test]

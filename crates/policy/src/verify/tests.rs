@@ -1,7 +1,7 @@
 //! Programs that must be rejected, programs that must be accepted, and programs by chance.
 
 mod assemble;
-mod fuzz;
+pub(crate) mod fuzz;
 
 use super::*;
 use crate::object::{HookCode, NamedMap};

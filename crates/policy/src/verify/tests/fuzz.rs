@@ -17,11 +17,11 @@ pub(super) struct Harvest {
 }
 
 /// Where programs come from.
-pub(super) struct Seeds(Vec<Object>);
+pub(crate) struct Seeds(Vec<Object>);
 
 impl Seeds {
     /// The corpora, and what we ship.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let corpora = [include_str!("bad.txt"), include_str!("good.txt")];
         let corpora = corpora.into_iter().flat_map(corpus).map(|program| program.object);
         let shipped = crate::shipped::shipped().iter();
@@ -30,7 +30,7 @@ impl Seeds {
     }
 
     /// A policy, changed or not.
-    fn draw(&self, random: &mut Random) -> Object {
+    pub(crate) fn draw(&self, random: &mut Random) -> Object {
         let is_drawn = random.one_in(3);
         let mut object = if is_drawn {
             let statements = 2 + random.below(14);
@@ -91,7 +91,8 @@ pub(super) fn one(random: &mut Random, seeds: &Seeds, tally: &mut Harvest) {
     }
 }
 
-fn shown(object: &Object) -> String {
+/// Its first hook, for people.
+pub(crate) fn shown(object: &Object) -> String {
     let insns = &object.hooks[0].insns;
     let (mut text, mut at) = (object.hooks[0].hook.name().to_owned() + "\n", 0);
     while at < insns.len() {
