@@ -416,6 +416,21 @@ fn bravo_follows_what_readers_and_writers_do() {
     assert_eq!(run(1000), 1, "mostly read again");
 }
 
+#[test]
+fn bravo_distributes_readers_where_reads_dominate() {
+    let cases: [(Params, Range<f64>); 2] =
+        [(&[("reads", 99.99)], 2.0..100.0), (&[("reads", 50.0)], 0.8..1.1)];
+    for (params, range) in cases {
+        let load = workload::find("rwlock").unwrap();
+        let scene = Scene { machine: "xeon-2x10", load, params, threads: 20, us: 5_000 };
+        let policy = SlotPolicy::new("bravo", || Box::new(self::load("bravo")));
+        let ours = scene.run(plain("programmed-rw:slot=1").programmed(1, policy));
+        let without = scene.run(plain("programmed-rw:slot=1"));
+        let what = format!("bravo: throughput with {} % reads, of that without", params[0].1);
+        within(&what, ours.throughput / without.throughput, range);
+    }
+}
+
 /// A policy that the test still sees.
 struct Seen(Rc<Loaded>);
 
