@@ -10,7 +10,7 @@
 
 pub(crate) mod epochs;
 pub(crate) mod guard;
-mod judge;
+pub(crate) mod judge;
 pub(crate) mod list;
 pub(crate) mod segment;
 pub(crate) mod target;

@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     code: u8,
 }
 
+/// The answer is no.
+const NO: u8 = 1;
 /// Wrong usage, or an internal failure.
 const USAGE: u8 = 2;
 /// As `env` and `timeout` do: the program was never started.
@@ -42,6 +44,11 @@ impl Failure {
     pub(crate) fn within(mut self, place: &str) -> Self {
         self.message.insert_str(0, place);
         self
+    }
+
+    /// Nothing has failed: the answer is no.
+    pub(crate) fn no(message: impl Display) -> Self {
+        Self { code: NO, ..Self::new(message) }
     }
 
     /// The error for a program that we refuse to start.

@@ -27,6 +27,7 @@ mod observed;
 mod order;
 mod output;
 mod pause;
+mod policy;
 mod process;
 mod profile;
 mod reproduce;
@@ -64,6 +65,7 @@ const EXAMPLES: &str = "Examples:
   lockwright ctl 4242 switch g_lock fifo --guard 5s
                                                 and back if that is worse
   lockwright attach 4242                        a process that runs already
+  lockwright policy list                        program its locks yourself
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO suits them
@@ -86,6 +88,7 @@ enum Command {
     Ctl(cmd::ctl::Args),
     Attach(cmd::attach::Args),
     Detach(cmd::detach::Args),
+    Policy(cmd::policy::Args),
     List(cmd::list::Args),
     Explain(cmd::explain::Args),
     Doctor(cmd::doctor::Args),
@@ -141,6 +144,7 @@ fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
         Command::Ctl(args) => cmd::ctl::main(args),
         Command::Attach(args) => cmd::attach::main(args),
         Command::Detach(args) => cmd::detach::main(args),
+        Command::Policy(args) => cmd::policy::main(args),
         Command::List(args) => cmd::list::main(args),
         Command::Explain(args) => cmd::explain::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),

@@ -85,13 +85,18 @@ const EXITS: &[(&str, &[&str], &str)] = &[
     ("1", &["validate"], "A bar is missed."),
     ("1", &["ctl"], "With --guard: the change made it worse, and is rolled back."),
     (
+        "1",
+        &["policy"],
+        "The policy is rejected; with --guard: it made things worse, and is unloaded.",
+    ),
+    (
         "2",
         &[],
         "Wrong usage, or a failure of lockwright itself. One line says what, and often a hint follows.",
     ),
     ("125", &["run", "record"], "The program was not started, since the library can't reach it."),
-    ("126", &["run", "record", "profile", "kernel"], "The program can't be executed."),
-    ("127", &["run", "record", "profile", "kernel"], "The program isn't found."),
+    ("126", &["run", "record", "profile", "kernel", "policy"], "The program can't be executed."),
+    ("127", &["run", "record", "profile", "kernel", "policy"], "The program isn't found."),
     (
         "130",
         &["compare", "tune", "bench", "profile"],
@@ -105,10 +110,10 @@ const EXITS: &[(&str, &[&str], &str)] = &[
     ),
     ("130", &["explore"], "Ctrl-C. The number of schedules that were explored is printed."),
     ("130", &["kernel"], "Ctrl-C before --time was over. What was observed so far is reported."),
-    ("130", &["ctl"], "Ctrl-C with --guard. The old locks are back."),
+    ("130", &["ctl", "policy"], "Ctrl-C with --guard. The old locks are back."),
     ("130", &["top", "export"], "Ctrl-C."),
     ("143", &["top", "export"], "SIGTERM."),
-    ("other", &["run", "record", "profile", "kernel"], "The program's own."),
+    ("other", &["run", "record", "profile", "kernel", "policy"], "The program's own."),
 ];
 
 fn exit_status(page: &mut Roff, top: Option<&str>) {
@@ -134,7 +139,7 @@ fn exit_status(page: &mut Roff, top: Option<&str>) {
 }
 
 /// Commands that start a program under the library.
-const STARTERS: &[&str] = &["run", "record", "profile", "compare", "tune", "doctor"];
+const STARTERS: &[&str] = &["run", "record", "profile", "compare", "tune", "doctor", "policy"];
 
 /// Foreign variables, and the subcommands that read them (none listed: all).
 const FOREIGN: &[(&str, &[&str], &str)] = &[
@@ -147,6 +152,11 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[
         "XDG_CONFIG_HOME, HOME",
         &["run", "switch", "ctl", "bench", "compare", "tune", "calibrate", "topology"],
         "Where lockwright/machine.toml is, under HOME in .config.",
+    ),
+    (
+        "CLANG",
+        &["policy"],
+        "The compiler for policies in C; clang or the newest clang-N in PATH if unset.",
     ),
     ("LD_PRELOAD", STARTERS, "Libraries named there are loaded behind lockwright's own."),
     (
@@ -207,6 +217,16 @@ const FILES: &[(&str, &[&str], &str)] = &[
         "What `lockwright calibrate --write` has found out about this machine; else in ~/.config/lockwright.",
     ),
     (
+        "$XDG_CONFIG_HOME/lockwright/policies/NAME",
+        &["policy", "run", "sim"],
+        "The versions of a policy that was stored; else in ~/.config/lockwright.",
+    ),
+    (
+        "NAME.bpf.c, lockwright_policy.h",
+        &["policy"],
+        "A policy to begin with, and what it includes; in the current folder.",
+    ),
+    (
         "locks.toml",
         &["run", "switch"],
         "The file of --config, under any name: a default and [[lock]] rules.",
@@ -244,7 +264,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "/proc/PID",
-        &["attach", "detach", "switch", "ctl", "profile", "top"],
+        &["attach", "detach", "switch", "ctl", "policy", "profile", "top"],
         "Memory, threads and files of the process.",
     ),
     ("~/.local/share/man", &["man"], "Where manual pages of a user's own may lie."),

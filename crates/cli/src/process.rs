@@ -94,7 +94,6 @@ impl Process {
     }
 
     /// The ids of its threads.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn threads(&self) -> Vec<libc::pid_t> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
         let id = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();

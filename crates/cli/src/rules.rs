@@ -6,6 +6,7 @@ use crate::catalog;
 use crate::elf::{ObjectFile, Program, Symbol};
 use crate::hints::{Failure, cause, nearest, warn};
 use crate::machine::MachineFile;
+use crate::policy::slots::Slots;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -21,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) rules: String,
     /// The locks that the rules use.
     pub(crate) locks: Vec<String>,
+    /// The policies that locks of the file ask, by slots.
+    pub(crate) policies: Slots,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +70,13 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
             })
     })?;
     let source = Source { shown: shown.to_string(), text: &text };
+    let mut policies = Slots::default();
+    for lock in
+        file.default.iter_mut().chain(file.lock.iter_mut().map(|rule| &mut rule.as_mut().lock))
+    {
+        let lock = lock.as_mut();
+        *lock = policies.translated(lock)?;
+    }
     if let Some(default) = &file.default {
         source.check("default", default)?;
     }
@@ -94,7 +104,7 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
         }
     }
     let locks = file.lock.iter().map(|rule| rule.get_ref().lock.get_ref().clone()).collect();
-    Ok(Config { default: file.default.map(Spanned::into_inner), rules, locks })
+    Ok(Config { default: file.default.map(Spanned::into_inner), rules, locks, policies })
 }
 
 fn line(text: &str, at: usize) -> usize {

@@ -3,6 +3,7 @@
 use crate::ctl::target;
 use crate::hints::Failure;
 use crate::mailbox::{Remote, Said};
+use crate::policy::over;
 use crate::process::Process;
 use serde::Serialize;
 
@@ -80,6 +81,13 @@ impl Table {
         }
     }
 
+    /// Removes the rules whose locks are `meant`. Returns how many those were.
+    pub(crate) fn lift(&mut self, meant: impl Fn(&str) -> bool) -> usize {
+        let before = self.rules.len();
+        self.rules.retain(|rule| !meant(&rule.lock));
+        before - self.rules.len()
+    }
+
     /// A description of the table: the process's default, and a line for each rule.
     pub(crate) fn describe(&self, process: &Process) -> String {
         let mut text = format!("{} ({}): {}\n", process.pid, process.name(), self.default);
@@ -97,6 +105,9 @@ impl Rule {
 
     /// A description of the target: `library libfoo.so`.
     pub(crate) fn whose(&self) -> String {
+        if let Some(whose) = over::whose(&self.target) {
+            return whose;
+        }
         let (what, target) = self.target.split_once(':').unwrap_or(("", &self.target));
         match what {
             "lib" => format!("library {target}"),

@@ -18,10 +18,7 @@ pub(crate) fn parse<P: Parser + CommandFactory>() -> Result<P, Failure> {
 
 fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
     let name = P::command().get_name().to_owned();
-    let subcommand = first_word().filter(|argument| {
-        P::command().get_subcommands().any(|known| known.get_name() == argument)
-    });
-    let help = subcommand.map_or(format!("{name} --help"), |word| format!("{name} {word} --help"));
+    let help = format!("{name} {}--help", subcommands(&P::command()));
     let failure = Failure::new(plainly(&first_paragraph(&error.render().to_string())));
     if let Some(flag) = namesake::<P>(error) {
         return failure.hint(format!("did you mean '{flag}'? {help}"));
@@ -66,6 +63,19 @@ fn switch_all(error: &clap::Error) -> Option<String> {
 /// The subcommand, if it may be one: the first word, if it is text.
 fn first_word() -> Option<String> {
     std::env::args_os().nth(1)?.into_string().ok()
+}
+
+/// The subcommands that the user has named, each with a space behind it.
+fn subcommands(command: &clap::Command) -> String {
+    let (mut command, mut named) = (command, String::new());
+    for word in std::env::args_os().skip(1) {
+        let Some(next) = word.to_str().and_then(|word| command.find_subcommand(word)) else {
+            break;
+        };
+        named += &format!("{} ", next.get_name());
+        command = next;
+    }
+    named
 }
 
 /// The subcommand that the user meant: clap's own distance doesn't find `run` for `rnu`.

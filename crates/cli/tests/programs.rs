@@ -37,6 +37,8 @@ mod hostile;
 mod kernel;
 #[path = "programs/order.rs"]
 mod order;
+#[path = "programs/policy.rs"]
+mod policy;
 #[path = "programs/profile.rs"]
 mod profile;
 #[path = "programs/record.rs"]

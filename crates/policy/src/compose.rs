@@ -48,7 +48,9 @@ pub fn compose(parts: &[Part<'_>]) -> Result<Object, CantCompose> {
         for map in &object.maps {
             let others = parts.iter().flat_map(|(_, other)| &other.maps);
             let is_twice = others.filter(|other| other.name == map.name).count() > 1;
-            let name = if is_twice { format!("{name}.{}", map.name) } else { map.name.clone() };
+            // Sections of variables have a dot already.
+            let own = map.name.trim_start_matches('.');
+            let name = if is_twice { format!("{name}.{own}") } else { map.name.clone() };
             maps.push(NamedMap { name, ..map.clone() });
         }
     }

@@ -107,12 +107,21 @@ impl LockSpec {
 
     /// The same lock, with this option.
     pub fn with(&self, key: &str, value: u32) -> Result<Self, LockError> {
-        let name = self.text.split(':').next().unwrap_or(&self.text);
+        let name = self.entry.map_or(self.text.as_str(), |entry| entry.id);
         let others = self.options.iter().filter(|(known, _)| known.key != key);
         let mut options: Vec<_> = others.map(|(known, v)| format!("{}={v}", known.key)).collect();
         options.push(format!("{key}={value}"));
         let with = Self::parse(&format!("{name}:{}", options.join(",")))?;
-        Ok(Self { programs: self.programs.clone(), ..with })
+        // A policy's name stays.
+        let text = if self.programs.is_empty() { with.text } else { self.text.clone() };
+        Ok(Self { text, programs: self.programs.clone(), ..with })
+    }
+
+    /// The same lock under this name: for a policy, whose name says more than `programmed:slot=1`.
+    #[must_use]
+    pub fn called(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.text);
+        self
     }
 
     /// The longest time, ns, for which a thread on a slower core lets others go first outside epochs; `None`: it

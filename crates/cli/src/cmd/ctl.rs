@@ -1,6 +1,7 @@
 //! `lockwright ctl`.
 
 use crate::ctl::guard::{End, Guard};
+use crate::ctl::judge::Terms;
 use crate::ctl::list::List;
 use crate::ctl::target::{Target, contended};
 use crate::ctl::{epochs, segment};
@@ -256,6 +257,8 @@ fn change(
             target: &target,
             time,
             counter: args.counter.as_deref(),
+            terms: Terms::default(),
+            called: None,
             quiet: args.quiet,
         };
         let guarded = guard.run()?;
@@ -281,7 +284,7 @@ fn change(
 }
 
 /// Twelve slices of at least 50 ms; no more than an hour.
-fn guard_time(seconds: f64) -> Result<Duration, Failure> {
+pub(crate) fn guard_time(seconds: f64) -> Result<Duration, Failure> {
     match (0.6..=3600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
         false => Err(Failure::new(format!("bad --guard '{seconds}s': not within 600ms to 3600s"))

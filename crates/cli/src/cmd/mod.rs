@@ -15,6 +15,7 @@ pub(crate) mod kernel;
 pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod merge;
+pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod reproduce;

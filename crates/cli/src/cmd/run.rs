@@ -6,6 +6,9 @@ use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
 use crate::launch::Launched;
 use crate::output::say;
+use crate::policy::over;
+use crate::policy::slots::Slots;
+use crate::policy::started::{self, Start};
 use crate::{catalog, epoch, find, launch, library, machine, pause, rules, signals};
 use lockwright_numbers::units;
 use std::env;
@@ -17,8 +20,8 @@ use std::process::{Command, ExitCode};
 /// Run a program with its pthread locks replaced
 ///
 /// The program replaces this command and keeps its process id; signals and exit code are the program's own.
-/// With --stats it runs as a child of this command, which passes signals on to it and ends with its exit
-/// code.
+/// With --stats or with policies it runs as a child of this command, which passes signals on to it and ends
+/// with its exit code.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright run -- ./server --port 8080
@@ -26,6 +29,7 @@ use std::process::{Command, ExitCode};
   lockwright run --topology big:0-3,little:4-7 -- ./server
   lockwright run --emulate big:0,little:1x3.75 --lock asl -- ./server
   lockwright run --config locks.toml -- ./server
+  lockwright run --policy big-first -- ./server
   lockwright run --lock asl --stats=epochs.json -- ./server
   lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
   lockwright run --lock asl --slo 2ms -- ./annotated
@@ -41,7 +45,7 @@ first match wins:
   use = \"fifo:bypass=100\"
   [[lock]]
   caller = \"leveldb_get\"
-  use = \"barging\"")]
+  use = \"policy:big-first\"  # lockwright policy list")]
 pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
@@ -49,6 +53,9 @@ pub(crate) struct Args {
     /// Choose locks by library, mutex or caller
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The policy for mutexes that no rule names, see `lockwright policy`. Without it they have --lock's lock
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
     /// Classes of cores, fastest first, such as big:0-3,little:4-7
     #[arg(long, value_name = "CLASSES")]
     topology: Option<String>,
@@ -101,13 +108,26 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let config = args.config.map(|file| rules::read(&file, &program)).transpose()?;
     let asked: Vec<_> = functions.iter().map(|spec| spec.name.clone()).collect();
     let functions = epoch::resolve(&functions, &program)?;
+    let (mut words, mut policies) = (String::new(), Slots::default());
+    let has_rules = config.is_some() || args.policy.is_some();
+    let (default, rules) = config.map_or((None, None), |config| {
+        (words, policies) = (config.rules, config.policies);
+        (config.default, Some(config.locks))
+    });
+    if let Some(word) = &args.policy {
+        // Behind the file's rules, and before the default, which counts when the policy is unloaded.
+        let lock = policies.add(word, None)?;
+        let between = if words.is_empty() { "" } else { ";" };
+        words += &format!("{between}{}={lock}", over::ALL);
+    }
+    let starts = policies.compiled()?;
+    let starts: Vec<_> = starts.into_iter().map(|(slot, one)| Start::Slot(slot, one)).collect();
     let library = library::find(args.program.library.as_deref())?;
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments).envs(under(&library));
-    let (default, rules) = config.map_or((None, None), |config| {
-        command.env("LOCKWRIGHT_RULES", config.rules);
-        (config.default, Some(config.locks))
-    });
+    if has_rules {
+        command.env("LOCKWRIGHT_RULES", words);
+    }
     let lock = args.lock.or(default).or(inherited);
     let lock = lock.or_else(|| epoch::lock().filter(|_| !functions.is_empty() || slo.is_some()));
     if !functions.is_empty() {
@@ -132,7 +152,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         say(&format!("lockwright: emulated: {words}; every figure of this run is emulated\n"));
     }
     match args.stats {
-        Some(file) => with_stats(command, &path, file.as_deref(), &asked),
+        Some(file) => with_stats(command, &path, file.as_deref(), &asked, starts),
+        None if !starts.is_empty() => {
+            started::to_end(&mut command, &path, starts).map(signals::end_as)
+        }
         None => {
             signals::pass_on(&mut command);
             Err(launch::unstartable(&path, &command.exec()))
@@ -185,6 +208,7 @@ fn with_stats(
     path: &Path,
     file: Option<&Path>,
     asked: &[String],
+    starts: Vec<Start>,
 ) -> Result<ExitCode, Failure> {
     // The file is written last. If that will fail, say so first.
     let file = file.map(|file| Ok((file, launch::create(file)?))).transpose()?;
@@ -194,7 +218,7 @@ fn with_stats(
     let spec = spec(EMULATE).or(spec(topology::VARIABLE)).map(OsStr::to_owned);
     let spec = spec.or_else(|| env::var_os(EMULATE)).or_else(|| env::var_os(topology::VARIABLE));
     let names = ClassNames::new(spec.as_deref().and_then(OsStr::to_str));
-    let status = launch::to_end(&mut command, path)?;
+    let status = started::to_end(&mut command, path, starts)?;
     let record = Record::read(folder.path())?;
     say(&epochs::report(&record, &names, &path.display().to_string()));
     // If several programs ran, each epoch's name begins with its program's name.

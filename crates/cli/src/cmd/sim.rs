@@ -40,17 +40,43 @@ latency.svg, energy.svg, results.json and results.csv.
 Figures are simulated. Exit code 1: a check such as mutual exclusion failed; a
 line on standard error says which one, and how to repeat it.")]
 pub(crate) struct Args {
-    /// Locks, NAME[:key=value,...], or all
+    /// Locks, NAME[:key=value,...], policy:NAME, or all
     #[arg(long = "lock", value_name = "LOCKS", required_unless_present = "list")]
     locks: Vec<String>,
     /// Machines: names (--list) or profiles in TOML
     #[arg(long = "machine", value_name = "MACHINES", required_unless_present = "list")]
     machines: Vec<String>,
+    #[command(flatten)]
+    study: Study,
+    #[command(flatten)]
+    shards: Flags,
+    #[command(flatten)]
+    format: FormatFlags,
+    /// Write what each core did in the first seed's run there, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "resume"])]
+    timeline: Option<PathBuf>,
+    /// List machines and workloads, or describe the named ones
+    #[arg(long, conflicts_with = "trace")]
+    list: bool,
+    /// Names without their flag: taken only to say which flag is missing
+    #[arg(hide = true)]
+    stray: Vec<String>,
+    /// Print the simulator's speed to standard error
+    #[arg(long, conflicts_with_all = ["shard", "resume"])]
+    speed: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+// No doc comment: clap would show it instead of the command's.
+#[derive(clap::Args)]
+pub(crate) struct Study {
     /// What the threads do, NAME[:key=value,...] [default: sections]
     #[arg(long = "workload", value_name = "WORKLOADS")]
     workloads: Vec<String>,
     /// Replay a trace of `lockwright record` instead of a workload
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workloads", "list"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "workloads")]
     trace: Option<PathBuf>,
     /// How many threads: 1,4,8 or 1..8 or max (one per CPU) [default: max, or as in the trace]
     #[arg(long, value_name = "N")]
@@ -78,25 +104,29 @@ pub(crate) struct Args {
     /// Write report, plots and data there
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    #[command(flatten)]
-    shards: Flags,
-    #[command(flatten)]
+}
+
+/// Runs a study without shards: of `policy run`.
+pub(crate) fn run(
+    locks: Vec<String>,
+    machines: Vec<String>,
+    study: Study,
     format: FormatFlags,
-    /// Write what each core did in the first seed's run there, for ui.perfetto.dev
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "resume"])]
-    timeline: Option<PathBuf>,
-    /// List machines and workloads, or describe the named ones
-    #[arg(long)]
-    list: bool,
-    /// Names without their flag: taken only to say which flag is missing
-    #[arg(hide = true)]
-    stray: Vec<String>,
-    /// Print the simulator's speed to standard error
-    #[arg(long, conflicts_with_all = ["shard", "resume"])]
-    speed: bool,
-    /// No progress bar
-    #[arg(long, short)]
     quiet: bool,
+) -> Result<ExitCode, Failure> {
+    let args = Args {
+        locks,
+        machines,
+        study,
+        shards: Flags::default(),
+        format,
+        timeline: None,
+        list: false,
+        stray: Vec::new(),
+        speed: false,
+        quiet,
+    };
+    main(args, None)
 }
 
 pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
@@ -104,7 +134,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         if args.list || args.timeline.is_some() {
             return Err(shards::refused("sim with --list or --timeline"));
         }
-        args.output = merged.output().map(Path::to_owned);
+        args.study.output = merged.output().map(Path::to_owned);
     }
     if let Some(word) = args.stray.first() {
         let failure = Failure::new(format!("unexpected argument '{word}' found"));
@@ -115,10 +145,10 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         });
     }
     if args.list {
-        list::print(&args.machines, &args.workloads, args.format.is_json())?;
+        list::print(&args.machines, &args.study.workloads, args.format.is_json())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let recorded = match &args.trace {
+    let recorded = match &args.study.trace {
         Some(file) => Some((replay::read(file)?, file.display().to_string())),
         None => None,
     };
@@ -126,14 +156,18 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
     let mut plan = Plan::new(&Asked {
         locks: &args.locks,
         machines: &args.machines,
-        workloads: if args.workloads.is_empty() { &sections } else { &args.workloads },
+        workloads: if args.study.workloads.is_empty() { &sections } else { &args.study.workloads },
         trace: recorded.as_ref().map(|(recorded, file)| (recorded, file.clone())),
-        threads: args.threads.as_deref(),
-        placement: &args.placement,
-        seeds: if args.seed.is_empty() { (1..=args.seeds).collect() } else { distinct(&args.seed) },
-        warmup: args.warmup.as_deref(),
-        duration: args.duration.as_deref(),
-        sweeps: &args.sweeps,
+        threads: args.study.threads.as_deref(),
+        placement: &args.study.placement,
+        seeds: if args.study.seed.is_empty() {
+            (1..=args.study.seeds).collect()
+        } else {
+            distinct(&args.study.seed)
+        },
+        warmup: args.study.warmup.as_deref(),
+        duration: args.study.duration.as_deref(),
+        sweeps: &args.study.sweeps,
     })?;
     if args.timeline.is_some() {
         if plan.rows.len() > 1 {
@@ -146,16 +180,17 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         plan.runs[0].timeline = Some(TIMELINE);
     }
     // The files are written last. If that will fail, say so first.
-    if let Some(dir) = &args.output {
+    if let Some(dir) = &args.study.output {
         launch::can_fill(dir).map_err(|error| unmakable(dir, &error))?;
     }
     if let Some(file) = &args.timeline {
         launch::can_write(file).map_err(|error| unwritable(file, &error))?;
     }
 
-    let trace = args.trace.as_ref().map(|file| fs::read(file).map_err(|e| unreadable(file, &e)));
+    let trace =
+        args.study.trace.as_ref().map(|file| fs::read(file).map_err(|e| unreadable(file, &e)));
     let inputs = plan.inputs(trace.transpose()?);
-    let session = shards::session(&args.shards, args.output.as_deref(), merged, inputs)?;
+    let session = shards::session(&args.shards, args.study.output.as_deref(), merged, inputs)?;
     let jobs = plan.jobs();
     let bar = lockwright_bench::progress(0, args.quiet);
     let done =
@@ -190,7 +225,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         output::print(&report::text(&plan, &rows))?;
     }
     let mut written = Vec::new();
-    if let Some(dir) = &args.output {
+    if let Some(dir) = &args.study.output {
         fs::create_dir_all(dir).map_err(|error| unmakable(dir, &error))?;
         written = report::write(&plan, &rows, &command, dir)?;
     }

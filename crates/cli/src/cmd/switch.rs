@@ -53,6 +53,10 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     let mut lock = args.lock;
     if let Some(file) = args.config {
         let config = rules::read(&file, &elf::inspect(&process.program())?)?;
+        if !config.policies.is_empty() {
+            return Err(Failure::new(format!("'{}' names policies", file.display()))
+                .hint(format!("lockwright policy load NAME --pid {} --lock LOCK", process.pid)));
+        }
         lock = lock.or(config.default.map(|lock| machine::tuned(&lock)));
         table.rules = Table::read(&format!("\n{}", config.rules)).rules;
     }

@@ -9,7 +9,7 @@
 //! epoch or request if these are counted, or else per second.
 
 use super::epochs;
-use super::judge::{Judged, Slice, Waited, choose, judge};
+use super::judge::{Judged, Slice, Terms, Waited, choose, judge};
 use super::list::lease;
 use super::target::Target;
 use crate::hints::Failure;
@@ -42,6 +42,9 @@ pub(crate) struct Guard<'a> {
     pub(crate) time: Duration,
     /// A command that prints how much work the program has done so far.
     pub(crate) counter: Option<&'a str>,
+    pub(crate) terms: Terms,
+    /// What the report calls the new table, if that isn't a lock.
+    pub(crate) called: Option<&'a str>,
     pub(crate) quiet: bool,
 }
 
@@ -94,7 +97,7 @@ impl Guard<'_> {
                 return Err(failure);
             }
         };
-        let judged = judge(&choose(slices));
+        let judged = judge(&choose(slices), self.terms);
         let end = match judged.finding {
             _ if is_interrupted => End::Interrupted,
             Finding::Worse => End::RolledBack,
@@ -102,7 +105,8 @@ impl Guard<'_> {
         };
         self.put(if end == End::Kept { self.new } else { self.old }, &mut posted)?;
         let lock = |table: &Table| self.target.lock(table).to_owned();
-        Ok(Guarded { judged, before: lock(self.old), after: lock(self.new), end })
+        let after = self.called.map_or_else(|| lock(self.new), str::to_owned);
+        Ok(Guarded { judged, before: lock(self.old), after, end })
     }
 
     fn measure(&self, posted: &mut String) -> Result<(Vec<[Slice; 2]>, bool), Failure> {

@@ -11,8 +11,20 @@ use lockwright_numbers::format::time;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Smaller differences don't count.
-const MARGIN: f64 = 0.05;
+/// How slices are judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Smaller differences don't count.
+    pub(crate) margin: f64,
+    /// Do hand-overs stand for throughput where nothing better is known?
+    pub(crate) hand_overs: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { margin: 0.05, hand_overs: false }
+    }
+}
 
 /// What the waiters of one lock did in a slice.
 #[derive(Clone, Debug)]
@@ -81,12 +93,12 @@ impl FigureChange {
         Self { figure, values, interval: Interval::of(&ratios) }
     }
 
-    fn finding(&self) -> Finding {
-        self.interval.map_or(Finding::Unclear, |interval| interval.finding(MARGIN))
+    fn finding(&self, terms: Terms) -> Finding {
+        self.interval.map_or(Finding::Unclear, |interval| interval.finding(terms.margin))
     }
 }
 
-pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
+pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
     let all = |which: usize| {
         slices.iter().fold(Times::default(), |mut sum, pair| {
             sum.merge(&pair[which].times);
@@ -133,8 +145,19 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
     let waiting = FigureChange::new(Figure::count("threads waiting"), slices, |slice| {
         (slice.wait_ns + 1.0) / slice.seconds / 1e9
     });
-    let decides = if done.is_none() { waiting.finding() } else { Finding::Same };
-    let findings: Vec<Finding> = rows.iter().map(FigureChange::finding).chain([decides]).collect();
+    let decides = if done.is_none() { waiting.finding(terms) } else { Finding::Same };
+    let findings = rows.iter().map(|row| row.finding(terms)).chain([decides]);
+    let mut findings: Vec<Finding> = findings.collect();
+    if terms.hand_overs && done.is_none() {
+        let row = FigureChange::new(Figure::rate("hand-overs/s"), slices, |slice| {
+            (slice.times.count() as f64 + 1.0) / slice.seconds
+        });
+        // As many threads wait, and fewer of them get the lock. If fewer wait, too, the lock may just have become better.
+        if row.finding(terms) == Finding::Worse && decides != Finding::Better {
+            findings.push(Finding::Worse);
+        }
+        rows.insert(0, row);
+    }
     rows.push(waiting);
     Judged {
         finding: verdict(&findings),
@@ -189,6 +212,7 @@ mod tests {
     use super::*;
 
     const ROUNDS: usize = 12;
+    const TERMS: Terms = Terms { margin: 0.05, hand_overs: false };
 
     /// Rounds in which the old table does 1000 operations per second and waits 100 us; the new one differs by these
     /// factors.
@@ -210,11 +234,11 @@ mod tests {
 
     #[test]
     fn what_is_worse_is_found_whatever_the_load_does() {
-        assert_eq!(judge(&slices(0.7, 0, true)).finding, Finding::Worse);
-        assert_eq!(judge(&slices(1.4, 0, true)).finding, Finding::Better);
-        assert_eq!(judge(&slices(1.0, 0, true)).finding, Finding::Same);
+        assert_eq!(judge(&slices(0.7, 0, true), TERMS).finding, Finding::Worse);
+        assert_eq!(judge(&slices(1.4, 0, true), TERMS).finding, Finding::Better);
+        assert_eq!(judge(&slices(1.0, 0, true), TERMS).finding, Finding::Same);
         assert_eq!(
-            judge(&slices(1.4, 0, false)).finding,
+            judge(&slices(1.4, 0, false), TERMS).finding,
             Finding::Better,
             "without throughput, waits decide"
         );
@@ -222,8 +246,28 @@ mod tests {
 
     #[test]
     fn more_long_waits_are_worse_even_with_more_throughput() {
-        let judged = judge(&slices(1.2, 100_000, true));
+        let judged = judge(&slices(1.2, 100_000, true), TERMS);
         assert_eq!(judged.finding, Finding::Worse, "{}", judged.text());
+    }
+
+    /// Eight threads always wait; each wait of the old table takes 1 ms.
+    fn saturated(longer: u64) -> Vec<[Slice; 2]> {
+        let slice = |ns: u64| {
+            let count = 8_000_000_000 / ns;
+            let times = Times::from_iter([(ns, count)]);
+            Slice { seconds: 1.0, wait_ns: 8e9, times, ..Slice::default() }
+        };
+        (0..ROUNDS).map(|_| [slice(1_000_000), slice(1_000_000 * longer / 100)]).collect()
+    }
+
+    #[test]
+    fn fewer_hand_overs_to_as_many_waiters_are_worse_if_they_count() {
+        let hand_overs = Terms { hand_overs: true, ..TERMS };
+        assert_eq!(judge(&saturated(100), hand_overs).finding, Finding::Same);
+        assert_eq!(judge(&saturated(400), hand_overs).finding, Finding::Worse);
+        let lenient = Terms { margin: 0.5, ..TERMS };
+        assert_eq!(judge(&slices(0.7, 0, true), lenient).finding, Finding::Same);
+        assert_eq!(judge(&slices(1.4, 0, false), hand_overs).finding, Finding::Better);
     }
 
     #[test]
@@ -249,9 +293,9 @@ mod tests {
 
     #[test]
     fn nothing_measured_says_nothing() {
-        assert_eq!(judge(&[]).finding, Finding::Unclear);
+        assert_eq!(judge(&[], TERMS).finding, Finding::Unclear);
         assert_eq!(
-            judge(&slices(0.5, 0, true)[..5]).finding,
+            judge(&slices(0.5, 0, true)[..5], TERMS).finding,
             Finding::Unclear,
             "five rounds are too few"
         );

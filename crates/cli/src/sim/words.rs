@@ -3,6 +3,7 @@
 use super::plan::Chosen;
 use crate::catalog;
 use crate::hints::{Failure, cause, nearest};
+use crate::policy::simulated;
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::spec::GLIBC;
 use lockwright_numbers::units;
@@ -55,9 +56,10 @@ pub(super) fn locks(words: &[String]) -> Result<Vec<LockSpec>, Failure> {
             _ => vec![word],
         };
         for name in names {
-            let spec = catalog::check_any(&name)?;
+            let spec = simulated::lock(&name)?;
+            let spec = spec.map_or_else(|| catalog::check_any(&name).map(LockSpec::from), Ok)?;
             if all.iter().all(|lock| lock.name() != name) {
-                all.push(spec.into());
+                all.push(spec);
             }
         }
     }

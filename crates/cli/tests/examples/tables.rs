@@ -97,6 +97,13 @@ const fn before(
     Before { command, key, lines }
 }
 
+/// A process that has a policy.
+const POLICY: &[&str] = &["lockwright policy load big-first --pid {pid}"];
+
+/// A policy's object file.
+const MINE: &str =
+    concat!("cp '", env!("CARGO_MANIFEST_DIR"), "/tests/programs/slow.bpf.o' mine.bpf.o");
+
 pub(crate) const BEFORE: &[Before] = &[
     before(
         "lockwright",
@@ -115,6 +122,14 @@ pub(crate) const BEFORE: &[Before] = &[
         ],
     ),
     before("lockwright detach", "lockwright detach {pid}", &["lockwright attach {pid}"]),
+    before("lockwright policy", "lockwright policy unload", POLICY),
+    before("lockwright policy unload", "lockwright policy unload", POLICY),
+    before("lockwright policy store", "mine.bpf.o", &[MINE]),
+    before(
+        "lockwright policy remove",
+        "lockwright policy remove mine",
+        &[MINE, "lockwright policy store mine.bpf.o"],
+    ),
     before("lockwright sim", "--trace lockwright-trace.bin", &["lockwright record -- ./server"]),
     before(
         "lockwright profile",
@@ -141,6 +156,9 @@ const fn cut(key: &'static str, flag: &'static str, value: &'static str) -> Cut 
 
 /// As they stand, these examples would take from 5 seconds to an hour each, or for ever.
 pub(crate) const CUT: &[Cut] = &[
+    cut("lockwright policy run", "--duration", "10us"),
+    cut("lockwright policy run", "--warmup", "1us"),
+    cut("lockwright policy load big-first --pid 4242 --lock g_lock --guard", "--guard", "600ms"),
     cut("lockwright sim --machine", "--duration", "10us"),
     cut("lockwright sim --machine", "--warmup", "1us"),
     cut("lockwright reproduce libasl", "--quick", ""),
@@ -192,7 +210,10 @@ impl Cut {
             Some(at) if !self.value.is_empty() => words[at + 1] = self.value,
             Some(_) => {}
             None => {
-                let at = words.iter().position(|word| *word == "lockwright").unwrap_or(0) + 2;
+                // Behind the command, and behind its subcommand, if the key has one.
+                let key = self.key.split(' ').take_while(|word| !word.starts_with('-')).count();
+                let at = words.iter().position(|word| *word == "lockwright").unwrap_or(0);
+                let at = at + key.max(2);
                 let added = [self.flag, self.value];
                 let added = added.into_iter().filter(|word| !word.is_empty());
                 words.splice(at..at, added);
@@ -255,6 +276,7 @@ pub(crate) const MAY_BE_REFUSED: &[Refusal] = &[
     refusal("lockwright attach", "may not stop", NO_TRACE),
     refusal("lockwright attach", "may not reach", NO_TRACE),
     refusal("lockwright attach", "seccomp", NO_TRACE),
+    refusal("policy tag --cgroup", "can't be read", "there are no cgroups of version 2"),
     refusal(
         "lockwright calibrate",
         "error: the measured profile is refused: ",

@@ -22,15 +22,15 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program that ends with its input, so it can't outlive us.
-struct Program {
-    child: Child,
+pub(super) struct Program {
+    pub(super) child: Child,
     output: BufReader<ChildStdout>,
     /// The first line that it prints.
-    said: String,
+    pub(super) said: String,
 }
 
 impl Program {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("ctl", "ctl.c", &["-g"]));
         Self::start_file(&PROGRAM)
     }
@@ -50,7 +50,7 @@ impl Program {
     }
 
     /// What it prints if all is well.
-    fn ok(&self, arguments: &[&str]) -> Result<String> {
+    pub(super) fn ok(&self, arguments: &[&str]) -> Result<String> {
         let outcome = self.ctl(arguments)?;
         ensure!(outcome.end == End::Code(0), "{arguments:?}: {}", outcome.describe());
         Ok(outcome.text())
@@ -74,13 +74,13 @@ impl Program {
     }
 
     /// Until the contended lock of that name has that rule.
-    fn comes_to_run(&self, name: &str, rule: &str) -> Result<()> {
+    pub(super) fn comes_to_run(&self, name: &str, rule: &str) -> Result<()> {
         let has = |list: &Value| lock(list, name).is_some_and(|lock| lock["rule"] == rule);
         self.comes_to(&format!("{name} on {rule}"), has).map(drop)
     }
 
     /// It still runs, and ends as it would have without us. The rest of what it has printed.
-    fn end(mut self) -> Result<String> {
+    pub(super) fn end(mut self) -> Result<String> {
         ensure!(self.child.try_wait()?.is_none(), "the program has ended by itself");
         drop(self.child.stdin.take());
         let mut text = String::new();

@@ -1,0 +1,275 @@
+//! Gives a running process a policy: into a slot, then a table whose rules say which locks ask it.
+
+use super::chosen::Chosen;
+use super::over;
+use super::remote::{Remote, RemotePlace, title};
+use crate::catalog;
+use crate::ctl::epochs;
+use crate::ctl::guard::{End, Guard, Guarded};
+use crate::ctl::judge::Terms;
+use crate::ctl::target::{Target, contended};
+use crate::hints::Failure;
+use crate::mailbox::{self, MailboxPlace};
+use crate::process::Process;
+use crate::table::{self, Table};
+use lockwright_policy::control::InSlot;
+use lockwright_policy::image::{self, Image};
+use lockwright_programs::mailbox::SLOTS;
+use std::time::Duration;
+
+/// The locks that a policy is for, as the user names them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whose {
+    /// Locks as `lockwright ctl` lists them.
+    pub(crate) locks: Vec<String>,
+    /// Functions that wait for them.
+    pub(crate) sites: Vec<String>,
+    /// Libraries whose functions do.
+    pub(crate) libraries: Vec<String>,
+}
+
+/// A policy that was verified and compiled.
+pub(crate) struct Compiled {
+    pub(crate) title: String,
+    /// The word that names it on a command line.
+    pub(crate) word: String,
+    pub(super) image: Image,
+    /// The longest time that a hook may take on average, ns.
+    pub(super) budget_ns: u32,
+}
+
+impl Compiled {
+    pub(crate) fn new(chosen: &Chosen, budget_ns: u32) -> Result<Self, Failure> {
+        let verified = chosen.verified()?;
+        let image = image::build(&verified, &chosen.name, chosen.version).map_err(|error| {
+            Failure::new(format!("cannot compile {}: {error}", chosen.title()))
+                .hint(format!("lockwright policy check {}", chosen.word()))
+        })?;
+        Ok(Self { title: chosen.title(), word: chosen.word(), image, budget_ns })
+    }
+}
+
+/// What is loaded, and for which locks.
+pub(crate) struct PolicyLoad {
+    pub(crate) policy: Compiled,
+    pub(crate) whose: Whose,
+    /// More options of the lock, such as `bypass=8`.
+    pub(crate) options: Option<String>,
+}
+
+/// A policy that has been loaded.
+pub(crate) struct Loaded {
+    pub(crate) slot: u32,
+    /// Do locks ask it already? Else from the next wait on.
+    pub(crate) is_in_force: bool,
+    /// The policies that it replaces.
+    pub(crate) replaced: Vec<String>,
+}
+
+impl PolicyLoad {
+    /// Verifies and compiles a policy.
+    pub(crate) fn new(
+        chosen: &Chosen,
+        whose: Whose,
+        options: Option<String>,
+        budget_ns: u32,
+    ) -> Result<Self, Failure> {
+        catalog::check(&over::lock(1, options.as_deref()))?;
+        Ok(Self { policy: Compiled::new(chosen, budget_ns)?, whose, options })
+    }
+
+    /// Loads it.
+    pub(crate) fn put_into(&self, process: &Process) -> Result<Loaded, Failure> {
+        let there = There::find(process)?;
+        let prepared = self.prepared(process, &there)?;
+        let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
+        let in_slot = programs.load(prepared.slot, &self.policy)?.is_done(process)?;
+        let posted = table::post(process, &mailbox, &prepared.new);
+        let in_table = posted.inspect_err(|_| {
+            let _ = programs.unload(prepared.slot);
+        })?;
+        let is_in_force = in_slot && in_table;
+        let replaced = dropped(process, &programs, &prepared, is_in_force)?;
+        Ok(Loaded { slot: prepared.slot, is_in_force, replaced })
+    }
+
+    /// Loads it, measures the process with and without it by turns, and takes it away again if it is worse.
+    pub(crate) fn guarded(
+        &self,
+        process: Process,
+        time: Duration,
+        counter: Option<&str>,
+        terms: Terms,
+        quiet: bool,
+    ) -> Result<(Guarded, Loaded), Failure> {
+        let pid = process.pid;
+        let there = There::find(&process)?;
+        let prepared = self.prepared(&process, &there)?;
+        let epochs = epochs::Remote::find(&process)?;
+        let programs = there.programs.open(&process)?;
+        let in_slot = programs.load(prepared.slot, &self.policy)?.is_done(&process)?;
+        process.unlock();
+        let guard = Guard {
+            pid,
+            mailbox: there.mailbox,
+            epochs,
+            old: &prepared.old,
+            new: &prepared.new,
+            target: &prepared.target,
+            time,
+            counter,
+            terms,
+            called: Some(&self.policy.title),
+            quiet,
+        };
+        let guarded = guard.run();
+        drop(process);
+        let kept = matches!(&guarded, Ok(guarded) if guarded.end == End::Kept);
+        let replaced = match Process::open(pid) {
+            // Whoever has ended needs no policy.
+            Err(_) => Vec::new(),
+            Ok(process) => {
+                let programs = there.programs.open(&process)?;
+                match kept {
+                    true => dropped(&process, &programs, &prepared, in_slot)?,
+                    false => {
+                        let gone = programs.unload(prepared.slot);
+                        // The guard's failure explains more.
+                        if guarded.is_ok() {
+                            gone?;
+                        }
+                        Vec::new()
+                    }
+                }
+            }
+        };
+        Ok((guarded?, Loaded { slot: prepared.slot, is_in_force: true, replaced }))
+    }
+
+    fn prepared(&self, process: &Process, there: &There) -> Result<Prepared, Failure> {
+        let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
+        table::refuse_detached(process, &mailbox)?;
+        let old = table::base(&mailbox)?;
+        let targets = over::targets(&self.whose.targets(process)?);
+        let seen = programs.control.slots()?;
+        let slot = free(process, &old, &seen)?;
+        let mut new = old.clone();
+        new.set(&targets, Some(&over::lock(slot, self.options.as_deref())));
+        let target = match self.whose.is_all() {
+            true => Target::All,
+            false => Target::Rules(targets),
+        };
+        Ok(Prepared { old, new, slot, target, seen })
+    }
+}
+
+/// Where a process has what we need.
+#[derive(Clone, Copy)]
+pub(crate) struct There {
+    pub(crate) mailbox: MailboxPlace,
+    pub(crate) programs: RemotePlace,
+}
+
+impl There {
+    pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
+        let programs = RemotePlace::find(process)?;
+        Ok(Self { mailbox: mailbox::Remote::find(process)?.place(), programs })
+    }
+}
+
+/// What a load changes.
+struct Prepared {
+    old: Table,
+    new: Table,
+    slot: u32,
+    target: Target,
+    /// What the slots had before.
+    seen: Vec<InSlot>,
+}
+
+impl Whose {
+    fn is_all(&self) -> bool {
+        self.locks.is_empty() && self.sites.is_empty() && self.libraries.is_empty()
+    }
+
+    fn targets(&self, process: &Process) -> Result<Vec<Target>, Failure> {
+        if self.is_all() {
+            return Ok(vec![Target::All]);
+        }
+        let all = self.locks.iter().chain(&self.sites).chain(&self.libraries);
+        all.map(|name| Target::find(process, name, || contended(process))).collect()
+    }
+}
+
+/// A slot that nobody uses.
+fn free(process: &Process, table: &Table, seen: &[InSlot]) -> Result<u32, Failure> {
+    let asked = over::slots(table);
+    let is_free = |slot: &u32| !asked.contains(slot) && seen.iter().all(|one| one.slot != *slot);
+    (1..SLOTS as u32).find(is_free).ok_or_else(|| {
+        Failure::new(format!("process {} has {} policies already", process.pid, SLOTS - 1))
+            .hint(format!("lockwright policy unload --pid {} NAME", process.pid))
+    })
+}
+
+/// Takes away the policies that no lock asks any more. Returns their names.
+fn dropped(
+    process: &Process,
+    programs: &Remote<'_>,
+    prepared: &Prepared,
+    is_in_force: bool,
+) -> Result<Vec<String>, Failure> {
+    let asked = over::slots(&prepared.new);
+    let mut gone = Vec::new();
+    for seen in &prepared.seen {
+        if !asked.contains(&seen.slot) {
+            // What is posted must not be replaced.
+            if is_in_force {
+                programs.unload(seen.slot)?.is_done(process)?;
+            }
+            gone.push(title(seen));
+        }
+    }
+    Ok(gone)
+}
+
+/// Takes policies away: all, or those with this name or slot. Returns their titles, and whether that is in force.
+pub(crate) fn unload(
+    process: &Process,
+    word: Option<&str>,
+) -> Result<(Vec<String>, bool), Failure> {
+    let there = There::find(process)?;
+    let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
+    let pid = process.pid;
+    let seen = programs.control.slots()?;
+    let mut table = table::base(&mailbox)?;
+    let is_meant = |slot: u32, known: Option<&InSlot>| match word {
+        None => true,
+        Some(word) if word.parse() == Ok(slot) => true,
+        Some(word) => known.is_some_and(|known| known.name == word || title(known) == word),
+    };
+    let known = |slot: u32| seen.iter().find(|seen| seen.slot == slot);
+    let slots = (1..SLOTS as u32).filter(|slot| {
+        is_meant(*slot, known(*slot))
+            && (known(*slot).is_some() || over::slots(&table).contains(slot))
+    });
+    let slots: Vec<u32> = slots.collect();
+    if slots.is_empty() {
+        let which = word.map_or("no policy".to_owned(), |word| format!("no policy '{word}'"));
+        return Err(Failure::new(format!("process {pid} ({}) has {which}", process.name()))
+            .hint(format!("lockwright policy list --pid {pid}")));
+    }
+    let lifted = table.lift(|lock| over::slot(lock).is_some_and(|slot| slots.contains(&slot)));
+    let mut is_in_force = true;
+    if lifted > 0 {
+        is_in_force = table::post(process, &mailbox, &table)?;
+    }
+    let mut gone = Vec::new();
+    for slot in slots {
+        gone.push(known(slot).map_or_else(|| format!("slot {slot}"), title));
+        // An idle process takes one at a time. The others stay where they are, but no lock asks them.
+        if is_in_force || gone.len() == 1 {
+            is_in_force &= programs.unload(slot)?.is_done(process)?;
+        }
+    }
+    Ok((gone, is_in_force))
+}

@@ -1,0 +1,186 @@
+//! A policy, by the word that names it: a file, or the name of a policy that is shipped or stored.
+
+use super::{clang, store};
+use crate::hints::{Failure, cause, nearest};
+use lockwright_policy::object::Object;
+use lockwright_policy::shipped::{Shipped, shipped};
+use lockwright_programs::image::NAME;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// The largest file of a policy, bytes.
+const LARGEST: u64 = 4 << 20;
+
+/// Where a policy comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// A file: an object, or C that we have compiled.
+    File(PathBuf),
+    /// This command brings it along.
+    Shipped,
+    /// The user's store.
+    Stored,
+}
+
+/// A policy, before anybody has checked it.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    /// Its version in the store; 0: it isn't from there.
+    pub(crate) version: u32,
+    pub(crate) from: From,
+    /// The object file.
+    pub(crate) object: Vec<u8>,
+    /// Its source, if that is known.
+    pub(crate) source: Option<String>,
+}
+
+impl Named {
+    /// Finds the policy that this word names: `dir/mine.bpf.o`, `mine.bpf.c`, `numa_grouping`, `mine`, `mine@2`.
+    pub(crate) fn find(word: &str) -> Result<Self, Failure> {
+        if is_file(word) {
+            return file(Path::new(word));
+        }
+        if let Some(shipped) = of_ours(word) {
+            return Ok(Self {
+                name: shipped.name.to_owned(),
+                version: 0,
+                from: From::Shipped,
+                object: shipped.object.to_vec(),
+                source: Some(shipped.source.to_owned()),
+            });
+        }
+        let (name, version) = match word.split_once('@') {
+            Some((name, version)) => (name, Some(version)),
+            None => (word, None),
+        };
+        match store::read(name, version)? {
+            Some(stored) => Ok(stored),
+            None => Err(unknown(word)),
+        }
+    }
+
+    /// Its name, with its version in the store.
+    pub(crate) fn title(&self) -> String {
+        match self.version {
+            0 => self.name.clone(),
+            version => format!("{}@{version}", self.name),
+        }
+    }
+
+    /// Reads the object file.
+    pub(crate) fn read(&self) -> Result<Object, Failure> {
+        Object::read(&self.object).map_err(|error| {
+            let said = error.to_string();
+            let (why, hint) = said
+                .split_once("\nhint: ")
+                .unwrap_or((&said, "how one is written: lockwright policy new NAME"));
+            Failure::no(format!("{} is no policy: {why}", self.shown())).hint(hint)
+        })
+    }
+
+    /// Where it is from, for messages.
+    pub(crate) fn shown(&self) -> String {
+        match &self.from {
+            From::File(path) => format!("'{}'", path.display()),
+            From::Shipped | From::Stored => format!("'{}'", self.title()),
+        }
+    }
+}
+
+/// The policy of ours with this name.
+pub(crate) fn of_ours(name: &str) -> Option<&'static Shipped> {
+    shipped().iter().find(|shipped| shipped.name == name)
+}
+
+/// Does the word name a file?
+fn is_file(word: &str) -> bool {
+    word.contains('/') || [".o", ".c"].iter().any(|end| word.ends_with(end))
+}
+
+/// Checks a policy's name: it becomes part of paths, of rules, and of the process's memory.
+pub(crate) fn check(name: &str) -> Result<(), Failure> {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if !name.is_empty() && name.len() < NAME && name.bytes().all(is_fine) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("bad name '{name}' of a policy"))
+        .hint(format!("up to {} letters, digits, _ and -, as in big_first", NAME - 1)))
+}
+
+fn file(path: &Path) -> Result<Named, Failure> {
+    let shown = path.display();
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let stem = [".bpf.o", ".bpf.c", ".o", ".c"].iter().find_map(|end| name.strip_suffix(end));
+    let Some(stem) = stem else {
+        return Err(Failure::new(format!("'{shown}' is neither an object file (.o) nor C (.c)"))
+            .hint("lockwright policy new NAME writes a policy in C"));
+    };
+    check(stem)?;
+    let bytes = contents(path)?;
+    let (object, source) = match name.ends_with(".c") {
+        true => {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            (clang::compile(path)?, Some(text))
+        }
+        false => (bytes, None),
+    };
+    let from = From::File(path.to_owned());
+    Ok(Named { name: stem.to_owned(), version: 0, from, object, source })
+}
+
+/// A regular file of at most [`LARGEST`] bytes: a device or a pipe might never end.
+pub(super) fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
+    let shown = path.display();
+    let fail = |why: &str| {
+        Failure::new(format!("cannot read '{shown}': {why}"))
+            .hint("policies that are shipped or stored: lockwright policy list")
+    };
+    let about = fs::metadata(path).map_err(|error| fail(&cause(&error)))?;
+    if !about.is_file() {
+        return Err(fail("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| fail(&cause(&error)))?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| fail(&cause(&error)))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(fail("more than 4 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// The error for a word that names no policy.
+pub(crate) fn unknown(word: &str) -> Failure {
+    let stored = store::all().unwrap_or_default();
+    let known = shipped().iter().map(|shipped| shipped.name);
+    let known = known.chain(stored.iter().map(|stored| stored.name.as_str()));
+    let failure = Failure::new(format!("unknown policy '{word}'"));
+    match nearest(word, known) {
+        Some(near) => failure.hint(format!("did you mean '{near}'? lockwright policy list")),
+        None => failure.hint(format!(
+            "lockwright policy list shows those with names; a file is named with its end: {word}.bpf.o"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_words() {
+        for name in ["big_first", "numa-2", "X"] {
+            assert!(check(name).is_ok(), "{name}");
+        }
+        for name in ["", "a b", "../a", "a@1", "a.b", "é", &"x".repeat(NAME)] {
+            assert!(check(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_end() {
+        assert!(["a.o", "a.bpf.c", "dir/a"].iter().all(|word| is_file(word)));
+        assert!(["a", "a@2", "big_first"].iter().all(|word| !is_file(word)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Whose locks ask a policy: rules that lie over the process's other rules, and hide them. When they are lifted, the mutexes have the
+//! locks again that they had before. So a policy's targets differ from the targets of all other rules, though they select the same
+//! mutexes.
+
+use crate::ctl::target::Target;
+use crate::table::Table;
+
+/// The target of every mutex.
+pub(crate) const ALL: &str = "mutex:+0x0-0xffffffffffffffff";
+
+/// The end of the target of all calls of a library.
+const LIBRARY: &str = "+0x0-0xffffffff";
+
+/// The lock that asks the policy in this slot. `options`: more of the lock's options.
+pub(crate) fn lock(slot: u32, options: Option<&str>) -> String {
+    let more = options.map_or_else(String::new, |options| format!(",{options}"));
+    format!("programmed:slot={slot}{more}")
+}
+
+/// The slot that this lock asks; `None`: it asks no policy.
+pub(crate) fn slot(lock: &str) -> Option<u32> {
+    let options = lock.strip_prefix("programmed:")?.split(',');
+    let slot = options.filter_map(|option| option.strip_prefix("slot=")).next_back()?;
+    slot.parse().ok().filter(|slot| *slot != 0)
+}
+
+/// The targets of rules that select all of these mutexes.
+pub(crate) fn targets(of: &[Target]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for target in of {
+        match target {
+            Target::All | Target::Default => all.push(ALL.to_owned()),
+            Target::Rules(rules) => all.extend(rules.iter().map(|rule| beside(rule))),
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    all.retain(|target| seen.insert(target.clone()));
+    all
+}
+
+/// Another target for the same mutexes: a range that ends a byte earlier, or all calls of a library.
+fn beside(target: &str) -> String {
+    if let Some(library) = target.strip_prefix("lib:") {
+        return format!("call:{library}{LIBRARY}");
+    }
+    let shorter = || {
+        let (start, high) = target.rsplit_once("-0x")?;
+        Some(format!("{start}-{:#x}", u64::from_str_radix(high, 16).ok()?.checked_sub(1)?))
+    };
+    shorter().unwrap_or_else(|| target.to_owned())
+}
+
+/// A description of a target that only policies have.
+pub(crate) fn whose(target: &str) -> Option<String> {
+    if target == ALL {
+        return Some("all mutexes".to_owned());
+    }
+    let library = target.strip_prefix("call:")?.strip_suffix(LIBRARY)?;
+    Some(format!("library {library}"))
+}
+
+/// The slots that a table's locks ask.
+pub(crate) fn slots(table: &Table) -> Vec<u32> {
+    let mut slots: Vec<u32> = table.locks().filter_map(slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_rules_are_there_again_when_a_policy_is_lifted() {
+        let words = "auto\nlib:a.so=fifo;mutex:server+0x40-0x68=cal;";
+        let mut table = Table::read(words);
+        let rules = ["lib:a.so", "mutex:server+0x40-0x68", "call:server+0x10-0x20"];
+        let meant = [Target::All, Target::Rules(rules.map(str::to_owned).to_vec())];
+        let targets = targets(&meant);
+        assert_eq!(
+            targets,
+            [
+                "mutex:+0x0-0xffffffffffffffff",
+                "call:a.so+0x0-0xffffffff",
+                "mutex:server+0x40-0x67",
+                "call:server+0x10-0x1f",
+            ]
+        );
+        assert_eq!(whose(&targets[0]).as_deref(), Some("all mutexes"));
+        assert_eq!(whose(&targets[1]).as_deref(), Some("library a.so"));
+        assert_eq!(whose(&targets[2]), None);
+        table.set(&targets, Some(&lock(3, Some("bypass=9"))));
+        assert_eq!((slots(&table), table.rules.len()), (vec![3], 6));
+        assert_eq!(table.lift(|lock| slot(lock) == Some(3)), 4);
+        assert_eq!(table.words(), words);
+    }
+
+    #[test]
+    fn a_slot_is_read_from_its_lock() {
+        assert_eq!(slot("programmed:slot=2,spin=4"), Some(2));
+        assert_eq!(slot("programmed:spin=4,slot=15"), Some(15));
+        for none in ["programmed", "programmed:slot=0", "programmed:spin=1", "fifo:slot=1"] {
+            assert_eq!(slot(none), None, "{none}");
+        }
+    }
+}

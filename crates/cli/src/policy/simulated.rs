@@ -1,0 +1,43 @@
+//! Policies on simulated machines: `policy:NAME[,key=value,...]` among the locks of `lockwright sim`.
+
+use super::chosen::Chosen;
+use super::{over, slots};
+use crate::catalog;
+use crate::hints::Failure;
+use lockwright_policy::loaded::{Engine, Loaded};
+use lockwright_policy::verify::Verified;
+use lockwright_sim::{LockSpec, SlotPolicy};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The only slot of a simulated machine that has a policy.
+const SLOT: u32 = 1;
+
+/// The lock that asks this policy; `None`: the word names another lock.
+pub(crate) fn lock(word: &str) -> Result<Option<LockSpec>, Failure> {
+    let Some((policy, options)) = slots::split(word) else { return Ok(None) };
+    let chosen = Chosen::find(policy)?;
+    let verified = chosen.verified()?;
+    // Each run loads it anew. If that can't be, say so now.
+    Loaded::new(&verified, Engine::Interpreter).map_err(|error| {
+        Failure::new(format!("cannot run {}: {error}", chosen.title()))
+            .hint(format!("lockwright policy check {}", chosen.word()))
+    })?;
+    let lock = over::lock(SLOT, options);
+    let spec = LockSpec::from(catalog::check(&lock)?).called(word);
+    let program = SlotPolicy::new(identity(&chosen), move || Box::new(loaded(&verified)));
+    Ok(Some(spec.programmed(SLOT, program)))
+}
+
+/// A new instance, whose maps are as its object has them. It is interpreted, since that counts instructions: they take simulated time.
+fn loaded(verified: &Verified) -> Loaded {
+    Loaded::new(verified, Engine::Interpreter).expect("loaded before, to be tried")
+}
+
+/// What tells it from others of the same name: results are kept by it.
+fn identity(chosen: &Chosen) -> String {
+    let mut hasher = DefaultHasher::new();
+    for (named, _) in &chosen.parts {
+        named.object.hash(&mut hasher);
+    }
+    format!("{} {:016x}", chosen.title(), hasher.finish())
+}

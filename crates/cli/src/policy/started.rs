@@ -1,0 +1,95 @@
+//! Programs that start with policies: they run as children of this command, which loads the policies as soon as our library is there.
+
+use super::loading::{Compiled, PolicyLoad};
+use super::remote::{RemotePlace, Took};
+use crate::cmd::run;
+use crate::hints::{Failure, warn};
+use crate::output::say;
+use crate::process::Process;
+use crate::{elf, find, launch, library, signals};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a program may take until our library is there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a program gets when it has begun.
+pub(crate) enum Start {
+    /// Into this slot; the rules that the program begins with ask it.
+    Slot(u32, Compiled),
+    /// A policy, and rules.
+    Load(Box<PolicyLoad>),
+}
+
+/// Runs a program under our library, with this policy.
+pub(crate) fn run(words: &[OsString], load: PolicyLoad) -> Result<ExitCode, Failure> {
+    let (name, arguments) = words.split_first().expect("clap asks for a program");
+    let path = find::program(name)?;
+    run::refuse(&elf::inspect(&path)?)?;
+    let library = library::find(None)?;
+    let mut command = Command::new(&path);
+    command.arg0(name).args(arguments).envs(run::under(&library));
+    to_end(&mut command, &path, vec![Start::Load(Box::new(load))]).map(signals::end_as)
+}
+
+/// Runs a command to its end, whose process gets these policies at its beginning.
+pub(crate) fn to_end(
+    command: &mut Command,
+    path: &Path,
+    starts: Vec<Start>,
+) -> Result<ExitStatus, Failure> {
+    let watch = signals::Watch::new();
+    let mut child = watch.spawn(command).map_err(|error| launch::unstartable(path, &error))?;
+    let pid = child.id() as libc::pid_t;
+    if !starts.is_empty() {
+        thread::spawn(move || starts.iter().for_each(|start| when_ready(pid, start)));
+    }
+    watch.wait_and(&mut child, None, || ()).map_err(|error| launch::lost(path, &error))
+}
+
+/// Hands a policy over when the process can take it. The program goes on, whatever becomes of that.
+fn when_ready(pid: libc::pid_t, start: &Start) {
+    let begun = Instant::now();
+    let policy = match start {
+        Start::Slot(_, policy) => policy,
+        Start::Load(load) => &load.policy,
+    };
+    loop {
+        let failure = match Process::open(pid).and_then(|process| start.put(&process)) {
+            Ok(Took::Done | Took::Later) => {
+                say(&format!("lockwright: {} is loaded\n", policy.title));
+                return;
+            }
+            // The one before it is taken up when a thread waits, which may be never.
+            Ok(Took::Busy) => {
+                thread::sleep(Duration::from_millis(50));
+                continue;
+            }
+            Err(failure) => failure,
+        };
+        // At first it is another program, or has no table of locks.
+        if begun.elapsed() > PATIENCE {
+            warn(
+                format!("{} is not loaded: {}", policy.title, failure.message()),
+                format!("lockwright policy load {} --pid {pid}", policy.word),
+            );
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl Start {
+    fn put(&self, process: &Process) -> Result<Took, Failure> {
+        match self {
+            Self::Load(load) => load.put_into(process).map(|_| Took::Done),
+            Self::Slot(slot, policy) => {
+                RemotePlace::find(process)?.open(process)?.load(*slot, policy)
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! `lockwright policy`: policies come into a program that runs, and go again.
+
+use super::ctl::Program;
+use super::{FOLDER, compiled, lockwright};
+use anyhow::{Context, Result, ensure};
+use lockwright_tests::{End, Outcome, source_dir};
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes that long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs `lockwright policy WORDS --pid PID`.
+fn policy(program: &Program, words: &[&str]) -> Result<Outcome> {
+    let pid = program.child.id().to_string();
+    let (first, rest) = words.split_first().context("a subcommand")?;
+    lockwright().args(["policy", first, "--pid", &pid]).args(rest).limit(300).run()
+}
+
+fn ok(program: &Program, words: &[&str]) -> Result<String> {
+    let outcome = policy(program, words)?;
+    ensure!(outcome.end == End::Code(0), "{words:?}: {}", outcome.describe());
+    Ok(outcome.text())
+}
+
+/// Until the process's policies are like that: they must be, some time.
+fn comes_to(program: &Program, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+    let begun = Instant::now();
+    loop {
+        let text = ok(program, &["stats", "--format=json"])?;
+        let stats: Value = serde_json::from_str(&text).context(text)?;
+        if is_so(&stats["policies"]) {
+            return Ok(stats);
+        }
+        ensure!(begun.elapsed() < PATIENCE, "never {what}: {stats:#}");
+    }
+}
+
+fn asked(policy: &Value, hook: &str) -> u64 {
+    let hooks = policy["hooks"].as_array();
+    let hook = hooks.and_then(|hooks| hooks.iter().find(|known| known["hook"] == hook));
+    hook.and_then(|hook| hook["asked"].as_u64()).unwrap_or(0)
+}
+
+#[test]
+fn a_policy_is_asked_while_it_is_there_and_the_old_rules_are_back() -> Result<()> {
+    let program = Program::start()?;
+    let heap = program.said.clone();
+    program.ok(&["switch", "g_lock", "fifo"])?;
+    let said = ok(&program, &["load", "numa", "big-first"])?;
+    ensure!(said.contains("(ctl): numa+big-first is loaded, slot 1\n"), "{said}");
+    program.comes_to_run("g_lock", "programmed:slot=1")?;
+    program.comes_to_run(&heap, "programmed:slot=1")?;
+    comes_to(&program, "asked", |all| asked(&all[0], "cmp_node") > 0)?;
+    let said = ok(&program, &["list"])?;
+    ensure!(said.contains("  slot 1: numa+big-first: all mutexes\n"), "{said}");
+    // Another one for one of the locks.
+    let said = ok(&program, &["load", "numa", "--lock", "g_lock", "--option", "bypass=9"])?;
+    ensure!(said.contains("numa is loaded, slot 2\n"), "{said}");
+    program.comes_to_run("g_lock", "programmed:slot=2,bypass=9")?;
+    program.comes_to_run(&heap, "programmed:slot=1")?;
+    let stats = comes_to(&program, "asked", |all| asked(&all[1], "skip_shuffle") > 0)?;
+    let map = &stats["policies"][1]["maps"][0];
+    ensure!(map["name"] == ".rodata" && map["shown"][0]["value"][0] != 0, "{stats:#}");
+    // The last one is the first to go.
+    let said = ok(&program, &["unload", "numa"])?;
+    ensure!(said.contains("unloaded: numa\n"), "{said}");
+    program.comes_to_run("g_lock", "programmed:slot=1")?;
+    ok(&program, &["unload"])?;
+    program.comes_to_run("g_lock", "fifo")?;
+    program.comes_to_run(&heap, "auto")?;
+    let outcome = policy(&program, &["unload"])?;
+    ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+    ensure!(outcome.errors().contains("has no policy"), "{}", outcome.describe());
+    program.end().map(drop)
+}
+
+#[test]
+fn what_makes_it_slower_is_taken_out_again() -> Result<()> {
+    let program = Program::start()?;
+    program.comes_to_run("g_lock", "auto")?;
+    // With the policy, a thousandth of the work is done: by what the counter says, so that no machine's speed matters.
+    let folder = tempfile::tempdir()?;
+    let counter = format!(
+        "n=$(cat n 2>&- || echo 0); if '{}' switch {} | grep -q programmed; then n=$((n+1)); else n=$((n+1000)); fi; \
+         echo $n > n; echo $n",
+        env!("CARGO_BIN_EXE_lockwright"),
+        program.child.id()
+    );
+    let pid = program.child.id().to_string();
+    let words = ["policy", "load", "big-first", "--pid", &pid, "--guard=600ms", "--quiet"];
+    let child = lockwright().args(words).args(["--counter", &counter]).dir(folder.path());
+    let outcome = child.limit(300).run()?;
+    ensure!(outcome.end == End::Code(1), "{}", outcome.describe());
+    let said = outcome.text();
+    ensure!(said.contains("worse: rolled back to auto\n"), "{said}");
+    ensure!(said.ends_with("big-first is unloaded\n"), "{said}");
+    program.comes_to_run("g_lock", "auto")?;
+    comes_to(&program, "empty", |all| all.as_array().is_some_and(Vec::is_empty))?;
+    program.end().map(drop)
+}
+
+#[test]
+fn threads_have_tags_and_names() -> Result<()> {
+    let program = Program::start()?;
+    let pid = program.child.id().to_string();
+    let said = ok(&program, &["tag", &pid, "7"])?;
+    ensure!(said.ends_with("(ctl): 1 thread with tag 7\n"), "{said}");
+    let said = ok(&program, &["tag", "--name", "c?l*", "8"])?;
+    ensure!(said.contains(" threads with tag 8"), "{said}");
+    let said = ok(&program, &["tag", &pid, "0"])?;
+    ensure!(said.ends_with("1 thread without a tag\n"), "{said}");
+    program.end().map(drop)
+}
+
+#[test]
+fn a_program_starts_with_policies() -> Result<()> {
+    let contend = compiled("contend", "contend.c", &[]);
+    let contend = contend.to_str().context("a path in UTF-8")?;
+    let outcome = lockwright().args(["policy", "load", "big-first", "--", contend]).run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    ensure!(outcome.text() == super::COUNT, "{}", outcome.describe());
+    let config = FOLDER.path().join("policies.toml");
+    std::fs::write(&config, "[[lock]]\nmutex = \"g_lock\"\nuse = \"policy:numa,bypass=9\"\n")?;
+    for words in
+        [&["--policy", "big-first"][..], &["--config", config.to_str().context("a path in UTF-8")?]]
+    {
+        let outcome = lockwright().args(["run"]).args(words).args(["--", contend]).run()?;
+        ensure!(outcome.text() == super::COUNT, "{words:?}: {}", outcome.describe());
+    }
+    Ok(())
+}
+
+/// What is stored has a name, and versions.
+#[test]
+fn a_policy_is_kept_with_its_versions() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let run = |words: &[&str]| -> Result<(End, String)> {
+        let child = lockwright().dir(home.path()).env("XDG_CONFIG_HOME", home.path());
+        let outcome = child.args(["policy"]).args(words).run()?;
+        Ok((outcome.end, outcome.text() + &outcome.errors()))
+    };
+    let slow = source_dir().join("../crates/cli/tests/programs/slow.bpf.o");
+    std::fs::copy(&slow, home.path().join("mine.bpf.o"))?;
+    for version in [1, 2] {
+        let said = run(&["store", "mine.bpf.o"])?;
+        ensure!(said == (End::Code(0), format!("stored: mine, version {version}\n")), "{said:?}");
+    }
+    let (end, said) = run(&["check", "mine@1", "--format", "json"])?;
+    let check: Value = serde_json::from_str(&said).context(said)?;
+    ensure!(end == End::Code(0) && check["policy"] == "mine@1", "{check:#}");
+    ensure!(check["hooks"][0]["longest_path"].as_u64() > Some(500), "{check:#}");
+    ensure!(check["hooks"][0]["cost_ns"].as_f64() > Some(0.0), "{check:#}");
+    let (end, said) = run(&["check", "mine@3"])?;
+    ensure!(end == End::Code(2) && said.contains("it has 1, 2; the newest: mine@2"), "{said}");
+    let (_, said) = run(&["list"])?;
+    ensure!(said.contains("mine") && said.contains("1, 2"), "{said}");
+    let (_, said) = run(&["remove", "mine"])?;
+    ensure!(said == "removed: mine, versions 1, 2\n", "{said}");
+    let (end, _) = run(&["check", "mine"])?;
+    ensure!(end == End::Code(2));
+    // A new one has the header beside it, and overwrites nothing.
+    let (end, said) = run(&["new", "other"])?;
+    ensure!(end == End::Code(0) && said.contains("other.bpf.c lockwright_policy.h\n"), "{said}");
+    let (end, said) = run(&["new", "other"])?;
+    ensure!(end == End::Code(2) && said.contains("is not overwritten"), "{said}");
+    let (end, said) = run(&["check", "other.bpf.c"])?;
+    if said.contains("clang is not installed") {
+        eprintln!("skipped: {said}");
+        return Ok(());
+    }
+    ensure!(end == End::Code(0) && said.contains("other: accepted"), "{said}");
+    every_hook_of_the_skeleton_compiles(home.path(), &run)
+}
+
+fn every_hook_of_the_skeleton_compiles(
+    home: &Path,
+    run: &impl Fn(&[&str]) -> Result<(End, String)>,
+) -> Result<()> {
+    let text = std::fs::read_to_string(home.join("other.bpf.c"))?;
+    ensure!(text.contains("\n#if 0"), "{text}");
+    std::fs::write(home.join("all.bpf.c"), text.replace("\n#if 0", "\n#if 1"))?;
+    let (end, said) = run(&["check", "all.bpf.c", "--format", "json"])?;
+    let check: Value = serde_json::from_str(&said).context(said)?;
+    ensure!(end == End::Code(0) && check["accepted"] == true, "{check:#}");
+    ensure!(check["hooks"].as_array().map(Vec::len) == Some(8), "{check:#}");
+    Ok(())
+}
