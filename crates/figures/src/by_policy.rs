@@ -52,7 +52,7 @@ fn runs_of(figures: &[Experiment]) -> Result<Vec<(&'static str, Run)>, Error> {
 }
 
 /// One load, under the lock that is built in, and under the policy.
-struct Point {
+struct Pairing {
     name: String,
     keys: [Key; 2],
 }
@@ -62,7 +62,7 @@ fn plan_pair(
     plan: &mut Plan,
     runs: &[(&'static str, Run)],
     (run_as, built_in, policy): (&str, &str, &'static str),
-) -> Vec<Point> {
+) -> Vec<Pairing> {
     let (mut seen, mut count) = (BTreeSet::new(), 0);
     let mut points = Vec::new();
     for (figure, run) in runs {
@@ -87,7 +87,7 @@ fn plan_pair(
         let name = format!("{built_in}, {figure}, {} threads, {}", run.threads, params.join(" "));
         let by_policy = by_shipped(&with("programmed"), policy);
         let keys = [load.clone().lock(&with(built_in)), load.under(by_policy)];
-        points.push(Point { name, keys: keys.map(|load| plan.add(load)) });
+        points.push(Pairing { name, keys: keys.map(|load| plan.add(load)) });
     }
     points
 }
@@ -98,12 +98,12 @@ fn furthest(ratios: &[f64]) -> Option<f64> {
     ratios.iter().copied().max_by(|one, other| off(one).total_cmp(&off(other)))
 }
 
-fn judge(measured: &mut Measured, results: &Results, lock: &str, points: &[Point], seeds: usize) {
+fn judge(measured: &mut Measured, results: &Results, lock: &str, points: &[Pairing], seeds: usize) {
     let what: [(&str, &dyn Fn(Key) -> Vec<f64>); 2] =
         [("throughput", &|key| results.throughput(key)), ("P99", &|key| results.p99(key))];
     for (what, of) in what {
         let mut all = Vec::new();
-        for Point { name, keys: [built_in, policy] } in points {
+        for Pairing { name, keys: [built_in, policy] } in points {
             let ratios = ratio(&of(*policy), &of(*built_in));
             all.extend(median(&ratios).filter(|ratio| ratio.is_finite()));
             measured.also(format!("{what} {name}"), ratios);

@@ -331,4 +331,4 @@ fn fill(data: &mut [u8], mut pieces: &[u8]) -> Option<()> {
 const _: () = assert!(SLOTS == policies::SLOTS);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -459,3 +459,6 @@ unsafe fn unlock_here(lock: *mut RwLock) -> c_int {
     this.release();
     0
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,8 +53,6 @@ const SLEEPS: u32 = 1 << 1;
 /// What a reader adds that leaves when either is set.
 const DEPARTURE: u32 = 1 << 2;
 
-/// [`Context::lock_kind`].
-const READ_WRITE: u32 = 3;
 /// The answer for readers in the table.
 const DISTRIBUTED: u64 = 1;
 
@@ -93,11 +91,10 @@ impl<P: Platform> Biased<'_, P> {
     #[inline]
     pub fn write<'w>(&self, me: u32, waiter: impl Fn(Counted) -> Waiter<'w, P>) -> Outcome {
         let outcome = self.parts.write(me, &waiter);
-        if outcome != Outcome::Acquired {
-            return outcome;
-        }
-        if self.is_ours() {
-            self.ask(0, 0);
+        if outcome != Outcome::Acquired || self.is_ours() {
+            if outcome == Outcome::Acquired {
+                self.ask(0, 0);
+            }
             return outcome;
         }
         self.revoke(me, waiter)
@@ -107,10 +104,7 @@ impl<P: Platform> Biased<'_, P> {
     #[inline]
     pub fn try_write(&self, me: u32) -> Outcome {
         let outcome = self.parts.try_write(me);
-        if outcome != Outcome::Acquired || self.is_ours() {
-            return outcome;
-        }
-        if self.close(|_| false) {
+        if outcome != Outcome::Acquired || self.is_ours() || self.close(|_| false) {
             return outcome;
         }
         self.open();
@@ -330,7 +324,7 @@ impl<P: Platform> Biased<'_, P> {
         }
         let context = Context {
             lock_id: self.address().addr() as u64,
-            lock_kind: READ_WRITE,
+            lock_kind: 3,                                        // a readers-writer lock
             nwaiters: waiting(self.parts.writers.load(Relaxed)), // a hint
             now_ns: P::now(),
             own: Node { flags, wait_ns, ..P::describe() },

@@ -3,7 +3,6 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
-use crate::rwlock::{self, RwLock};
 use crate::thread;
 use lockwright_native::Native;
 use lockwright_platform::Platform;
@@ -18,14 +17,14 @@ use std::vec::Vec;
 use std::{format, fs, vec};
 
 /// One test at a time: they share the process's slots.
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     thread::learn();
     ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// `mov eax, answer; ret`.
-fn says(answer: u8) -> Vec<u8> {
+pub(crate) fn says(answer: u8) -> Vec<u8> {
     vec![0xb8, answer, 0, 0, 0, 0xc3]
 }
 
@@ -103,12 +102,12 @@ fn post(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Result<(), String> 
     Err(String::from_utf8(text.to_vec()).unwrap())
 }
 
-fn load_it(slot: u32, hooks: &[(Hook, Vec<u8>)]) -> Result<(), String> {
+pub(crate) fn load_it(slot: u32, hooks: &[(Hook, Vec<u8>)]) -> Result<(), String> {
     lockwright_programs.budget_ns.store(1_000_000_000, Relaxed);
     post(LOAD, slot, &image(hooks, 0, 0), &[])
 }
 
-fn unload_it(slot: u32) {
+pub(crate) fn unload_it(slot: u32) {
     post(UNLOAD, slot, &[], &[]).unwrap();
 }
 
@@ -425,76 +424,4 @@ fn a_confined_process_is_asked_for_nothing() {
     // SAFETY: our child.
     unsafe { libc::waitpid(child, &mut status, 0) };
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
-}
-
-/// Runs `run` in another thread, to its end.
-fn elsewhere<R: Send>(run: impl FnOnce() -> R + Send) -> R {
-    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
-}
-
-/// A lock that a test's threads share.
-struct Shared(core::cell::UnsafeCell<RwLock>);
-// SAFETY: what changes in it is atomic.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    fn new() -> Self {
-        Self(core::cell::UnsafeCell::new(RwLock::new()))
-    }
-    fn is_read_by_table(&self) -> bool {
-        // SAFETY: it lives.
-        unsafe { (*self.0.get()).is_read_by_table() }
-    }
-    /// Applies one of the `pthread_rwlock_` functions.
-    fn does(&self, function: unsafe fn(*mut RwLock) -> i32) -> i32 {
-        // SAFETY: an initialised lock, which lives on; the tests unlock only what their threads hold.
-        unsafe { function(self.0.get()) }
-    }
-}
-
-#[test]
-fn readers_of_an_rwlock_use_the_table_while_a_policy_says_so() {
-    let _alone = alone();
-    let lock = Shared::new();
-    let does = |function: unsafe fn(*mut RwLock) -> i32| assert_eq!(lock.does(function), 0);
-    let uses_table = || lock.is_read_by_table();
-    load_it(5, &[(Hook::RwBias, says(1))]).unwrap();
-    // The first reader asks, the second one uses the table. Both read, and one of them again.
-    does(rwlock::rdlock);
-    assert!(!uses_table());
-    elsewhere(|| {
-        does(rwlock::rdlock);
-        assert!(uses_table());
-        assert_eq!(lock.does(rwlock::trywrlock), libc::EBUSY);
-        does(rwlock::rdlock);
-        does(rwlock::unlock);
-        does(rwlock::unlock);
-    });
-    does(rwlock::unlock);
-    assert!(!uses_table());
-    // A writer waits for a reader in the table, sleeping; meanwhile the reader may read again.
-    does(rwlock::rdlock);
-    assert!(uses_table());
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            does(rwlock::wrlock);
-            does(rwlock::unlock);
-        });
-        std::thread::sleep(Duration::from_millis(20)); // the writer is likely to sleep by now; either way it must come in
-        does(rwlock::rdlock);
-        does(rwlock::unlock);
-        does(rwlock::unlock);
-        writer.join().unwrap();
-    });
-    // Who reads when the policy goes may still unlock, in whatever way it came in.
-    does(rwlock::rdlock);
-    unload_it(5);
-    does(rwlock::rdlock);
-    assert_eq!(elsewhere(|| lock.does(rwlock::trywrlock)), libc::EBUSY);
-    does(rwlock::unlock);
-    does(rwlock::unlock);
-    assert!(!uses_table());
-    does(rwlock::trywrlock);
-    assert_eq!(elsewhere(|| lock.does(rwlock::tryrdlock)), libc::EBUSY);
-    does(rwlock::unlock);
 }
