@@ -92,6 +92,9 @@ fn plan_pair(
     points
 }
 
+/// A measurement of a point, one value for each seed.
+type Measure<'a> = &'a dyn Fn(Key) -> Vec<f64>;
+
 /// The ratio that is furthest from 1.
 fn furthest(ratios: &[f64]) -> Option<f64> {
     let off = |ratio: &f64| ratio.ln().abs();
@@ -99,7 +102,7 @@ fn furthest(ratios: &[f64]) -> Option<f64> {
 }
 
 fn judge(measured: &mut Measured, results: &Results, lock: &str, points: &[Pairing], seeds: usize) {
-    let what: [(&str, &dyn Fn(Key) -> Vec<f64>); 2] =
+    let what: [(&str, Measure<'_>); 2] =
         [("throughput", &|key| results.throughput(key)), ("P99", &|key| results.p99(key))];
     for (what, of) in what {
         let mut all = Vec::new();
