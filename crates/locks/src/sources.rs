@@ -12,6 +12,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("front/before.rs", include_str!("front/before.rs")),
     ("front/beside.rs", include_str!("front/beside.rs")),
     ("front/choice.rs", include_str!("front/choice.rs")),
+    ("front/chooser.rs", include_str!("front/chooser.rs")),
     ("front/grant.rs", include_str!("front/grant.rs")),
     ("front/waiter.rs", include_str!("front/waiter.rs")),
     ("front/leaving.rs", include_str!("front/leaving.rs")),

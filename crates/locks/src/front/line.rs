@@ -5,7 +5,8 @@
 //! to pass on the lock itself (grant.rs). Nodes (waiter.rs) lie on nobody's stack, so thread exit needs no clean-up. When the
 //! head sleeps, it sleeps on word 0 itself, where glibc's unlock finds it, too.
 
-use super::choice::{Chooser, choose_and_sit, chooses};
+use super::choice::{choose_and_sit, chooses};
+use super::chooser::Chooser;
 use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::leaving::Seat;
 use super::pace::Pace;

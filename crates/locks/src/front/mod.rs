@@ -62,6 +62,7 @@ mod beside;
 mod busy;
 pub mod cal;
 mod choice;
+mod chooser;
 mod description;
 pub mod fifo;
 mod grant;
