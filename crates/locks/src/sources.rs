@@ -13,6 +13,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("front/beside.rs", include_str!("front/beside.rs")),
     ("front/choice.rs", include_str!("front/choice.rs")),
     ("front/chooser.rs", include_str!("front/chooser.rs")),
+    ("front/rest.rs", include_str!("front/rest.rs")),
     ("front/grant.rs", include_str!("front/grant.rs")),
     ("front/waiter.rs", include_str!("front/waiter.rs")),
     ("front/leaving.rs", include_str!("front/leaving.rs")),

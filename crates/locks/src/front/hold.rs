@@ -18,7 +18,7 @@ use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Class, FULL_SPEED, MEMOS, Memo, Platform, Word};
 
 /// The memo's owner: a hash of the lock's address and the section's number.
-const OWNER: usize = 0;
+pub(super) const OWNER: usize = 0;
 /// In the lock's memo: since when it has been held, the low half of the clock's ns, with 1 in place of 0; 0: not being measured.
 const SINCE: usize = 1;
 /// In the lock's memo: the class of the core that took it.
@@ -45,7 +45,11 @@ const UNKNOWN_NS: u32 = 1_000;
 
 impl<P: Platform> View<'_, P> {
     /// Looks at the memo of a section, or of the lock ([`ALL`]), with the owner that it should have.
-    fn memo<R>(&self, site: u32, look: impl FnOnce(&[P::Word; 8], u32) -> R) -> Option<R> {
+    pub(super) fn memo<R>(
+        &self,
+        site: u32,
+        look: impl FnOnce(&[P::Word; 8], u32) -> R,
+    ) -> Option<R> {
         let lock = core::ptr::from_ref(self.parts.word).addr() as u64;
         let hash = (lock ^ u64::from(site) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = hash ^ hash >> 32;
@@ -80,7 +84,7 @@ impl<P: Platform> View<'_, P> {
             return;
         }
         self.memo(ALL, |memo, owner| {
-            claim::<P>(memo, owner);
+            claim::<P>(memo, owner, &[USUAL]);
             memo[SITE].store(site, Relaxed);
             memo[CLASS].store(P::place().class.0.into(), Relaxed);
             memo[SINCE].store((now as u32).max(1), Relaxed);
@@ -108,18 +112,18 @@ impl<P: Platform> View<'_, P> {
         });
         if let Some((site, hold)) = measured.flatten().filter(|&(site, _)| site != ALL) {
             self.memo(site, |memo, owner| {
-                claim::<P>(memo, owner);
+                claim::<P>(memo, owner, &[USUAL]);
                 learn::<P>(memo, hold);
             });
         }
     }
 }
 
-/// Makes this owner the memo's owner.
-fn claim<P: Platform>(memo: &[P::Word; 8], owner: u32) {
+/// Makes this owner the memo's owner. These of its words begin at 0.
+pub(super) fn claim<P: Platform>(memo: &[P::Word; 8], owner: u32, words: &[usize]) {
     if memo[OWNER].load(Relaxed) != owner {
         memo[OWNER].store(owner, Relaxed);
-        memo[USUAL].store(0, Relaxed);
+        words.iter().for_each(|&word| memo[word].store(0, Relaxed));
     }
 }
 

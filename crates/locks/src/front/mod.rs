@@ -77,6 +77,7 @@ pub mod pb10;
 mod preset;
 pub mod programmed;
 mod promise;
+mod rest;
 mod rounds;
 mod rule;
 pub mod slo;

@@ -165,7 +165,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn chooses(lock: &View<'_, P>) -> bool {
-        lock.has(Hook::CmpNode)
+        lock.has(Hook::CmpNode) && !lock.rests()
     }
 
     fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
@@ -185,19 +185,31 @@ impl<P: Platform> Rule<P> for Lock {
         let (mut best, mut group, mut place) = (0, 0, 0); // `best` and `group` are sets of places
         while place < waiters.notes().len() || waiters.look() {
             if waiters.is_late() {
+                lock.chose_in_vain(now);
                 return 0;
             }
             context.round = place as u32; // at most 15
             context.curr = waiters.describe(place, now);
             match lock.ask(Hook::CmpNode, &context) {
-                NEXT => return group | 1 << place,
+                NEXT => {
+                    if place > 0 {
+                        lock.chose();
+                    }
+                    return group | 1 << place;
+                }
                 BETTER => (best, context.best) = (1 << place, context.curr),
                 GROUP => group |= 1 << place,
                 _ => {}
             }
             place += 1;
         }
-        if group == 0 { best } else { group }
+        let chosen = if group == 0 { best } else { group };
+        if chosen == 0 {
+            lock.chose_in_vain(now)
+        } else {
+            lock.chose()
+        }
+        chosen
     }
 }
 
