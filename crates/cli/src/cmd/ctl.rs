@@ -268,7 +268,7 @@ fn change(
         })?;
         return Ok(match guarded.end {
             End::Kept => ExitCode::SUCCESS,
-            End::RolledBack => ExitCode::FAILURE,
+            End::RolledBack | End::TakenOff => ExitCode::FAILURE,
             End::Interrupted => INTERRUPTED.into(),
         });
     }

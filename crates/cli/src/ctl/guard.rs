@@ -54,6 +54,8 @@ pub(crate) struct Guard<'a> {
 pub(crate) enum End {
     Kept,
     RolledBack,
+    /// The process itself has taken the policy off, as one of its hooks is too slow; the old table is back in force.
+    TakenOff,
     /// Ctrl-C interrupted it; the old table is back in force.
     Interrupted,
 }
@@ -75,6 +77,7 @@ impl Guarded {
         let last = match (end, judged.finding) {
             (End::Interrupted, _) => format!("interrupted: back to {before}\n"),
             (End::RolledBack, _) => format!("worse: rolled back to {before}\n"),
+            (End::TakenOff, _) => format!("too slow: rolled back to {before}\n"),
             (End::Kept, Finding::Better) => format!("better: kept {after}\n"),
             (End::Kept, Finding::Same) => format!("no difference that counts: kept {after}\n"),
             (End::Kept, _) => format!("no clear difference: kept {after} ({before} until now)\n"),

@@ -1,8 +1,8 @@
 //! Gives a running process a policy: into a slot, then a table whose rules say which locks ask it.
 
 use super::chosen::Chosen;
-use super::over;
 use super::remote::{Remote, RemotePlace, title};
+use super::{over, stats};
 use crate::catalog;
 use crate::ctl::epochs;
 use crate::ctl::guard::{End, Guard, Guarded};
@@ -64,6 +64,8 @@ pub(crate) struct Loaded {
     pub(crate) is_in_force: bool,
     /// The policies that it replaces.
     pub(crate) replaced: Vec<String>,
+    /// Why the process has taken it off, if it has.
+    pub(crate) taken_off: Option<String>,
 }
 
 impl PolicyLoad {
@@ -90,7 +92,7 @@ impl PolicyLoad {
         })?;
         let is_in_force = in_slot && in_table;
         let replaced = dropped(process, &programs, &prepared, is_in_force)?;
-        Ok(Loaded { slot: prepared.slot, is_in_force, replaced })
+        Ok(Loaded { slot: prepared.slot, is_in_force, replaced, taken_off: None })
     }
 
     /// Loads it, measures the process with and without it by turns, and takes it away again if it is worse.
@@ -122,14 +124,24 @@ impl PolicyLoad {
             called: Some(&self.policy.title),
             quiet,
         };
-        let guarded = guard.run();
+        let mut guarded = guard.run();
         drop(process);
-        let kept = matches!(&guarded, Ok(guarded) if guarded.end == End::Kept);
+        let mut kept = matches!(&guarded, Ok(guarded) if guarded.end == End::Kept);
+        let mut taken_off = None;
         let replaced = match Process::open(pid) {
             // Whoever has ended needs no policy.
             Err(_) => Vec::new(),
             Ok(process) => {
                 let programs = there.programs.open(&process)?;
+                if let Ok(guarded) = &mut guarded {
+                    let seen = programs.control.slots()?;
+                    let ours = seen.iter().find(|seen| seen.slot == prepared.slot);
+                    taken_off = ours.and_then(stats::taken_off);
+                    if taken_off.is_some() && kept {
+                        table::post(&process, &there.mailbox.of(&process), &prepared.old)?;
+                        (guarded.end, kept) = (End::TakenOff, false);
+                    }
+                }
                 match kept {
                     true => dropped(&process, &programs, &prepared, in_slot)?,
                     false => {
@@ -143,7 +155,7 @@ impl PolicyLoad {
                 }
             }
         };
-        Ok((guarded?, Loaded { slot: prepared.slot, is_in_force: true, replaced }))
+        Ok((guarded?, Loaded { slot: prepared.slot, is_in_force: true, replaced, taken_off }))
     }
 
     fn prepared(&self, process: &Process, there: &There) -> Result<Prepared, Failure> {

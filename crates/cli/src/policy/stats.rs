@@ -123,13 +123,8 @@ impl Loaded {
         if whose.is_empty() {
             text += "  no lock asks it\n";
         }
-        if let Some((hook, ns)) = seen.too_slow {
-            let (ns, budget) = (time(ns as f64), time(f64::from(seen.budget_ns)));
-            let _ = writeln!(
-                text,
-                "taken off: {} took {ns} on average, and its budget is {budget}",
-                hook.name()
-            );
+        if let Some(why) = taken_off(seen) {
+            let _ = writeln!(text, "{why}");
         }
         let mut drawn = table(&["hook", "asked", "a second", "each"]).all_by("--format json");
         for AskedHook { hook, asked, mean_ns } in &seen.hooks {
@@ -271,6 +266,13 @@ fn number(bytes: &[u8]) -> u64 {
 /// A value as numbers: of 8 bytes, or of 4 if it has 4 only.
 fn numbers(value: &[u8]) -> Vec<u64> {
     value.chunks(8).map(number).collect()
+}
+
+/// Why the process has taken a policy off, if it has.
+pub(super) fn taken_off(seen: &InSlot) -> Option<String> {
+    let (hook, ns) = seen.too_slow?;
+    let (hook, ns, budget) = (hook.name(), time(ns as f64), time(f64::from(seen.budget_ns)));
+    Some(format!("taken off: {hook} took {ns} on average, and its budget is {budget}"))
 }
 
 #[cfg(test)]

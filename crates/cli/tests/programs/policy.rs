@@ -102,6 +102,40 @@ fn what_makes_it_slower_is_taken_out_again() -> Result<()> {
 }
 
 #[test]
+fn what_the_process_takes_off_is_not_kept() -> Result<()> {
+    let program = Program::start()?;
+    let slow = source_dir().join("../crates/cli/tests/programs/slow.bpf.o");
+    let slow = slow.to_str().context("a path in UTF-8")?;
+    // By its own count the program does as much work as before.
+    let folder = tempfile::tempdir()?;
+    let counter = "n=$(($(cat n 2>&- || echo 0) + 1000)); echo $n > n; echo $n";
+    let pid = program.child.id().to_string();
+    // A machine may be too busy to ask often enough in a short time.
+    for time in ["600ms", "3s", "15s", "60s"] {
+        let guard = format!("--guard={time}");
+        let words = ["policy", "load", slow, "--pid", &pid, "--budget=50ns", &guard, "--quiet"];
+        let child = lockwright().args(words).args(["--counter", counter]).dir(folder.path());
+        let outcome = child.limit(300).run()?;
+        let said = outcome.text();
+        match outcome.end {
+            End::Code(0) => {
+                ok(&program, &["unload"])?;
+            }
+            // Its waits may be worse, too.
+            End::Code(1) if said.contains("\ntaken off: lock_acquired took ") => {
+                ensure!(said.contains(": rolled back to auto\n"), "{said}");
+                ensure!(said.ends_with("slow is unloaded\n"), "{said}");
+                program.comes_to_run("g_lock", "auto")?;
+                return program.end().map(drop);
+            }
+            End::Code(1) => {}
+            _ => anyhow::bail!("{}", outcome.describe()),
+        }
+    }
+    anyhow::bail!("nobody asked the policy for a minute")
+}
+
+#[test]
 fn threads_have_tags_and_names() -> Result<()> {
     let program = Program::start()?;
     let pid = program.child.id().to_string();

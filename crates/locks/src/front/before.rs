@@ -15,7 +15,7 @@ impl<P: Platform> Waiter<P> {
         let mut at = self;
         for _ in 0..FARTHEST {
             // ORDERING: Acquire, pairs with [before].
-            // SURVIVES no-store: a policy's hint.
+            // SURVIVES: the answer is a hint, and few schedules ask this.
             let before = at.before.load(Acquire);
             // SAFETY: it was in a line, and is still readable.
             let Some(before) = (unsafe { before.as_ref() }) else { return 0 };

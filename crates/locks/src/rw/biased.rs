@@ -172,6 +172,7 @@ impl<P: Platform> Biased<'_, P> {
         let clear = |slot: &P::Ptr<u8>| {
             // ORDERING: SeqCst [gone], with [announce]: a writer that waits sees it, or we see the writer. Release [take back]: our
             // reads are done before a writer that sees it writes. Acquire if it fails, pairs with [take back]: rule 4.
+            // SURVIVES: it fails only if two threads of one row leave at the same time, which few schedules do.
             slot.compare_exchange(self.address(), null_mut(), SeqCst, Acquire).is_ok()
         };
         let is_cleared = P::shown(slot, clear) == Some(true);
@@ -197,6 +198,7 @@ impl<P: Platform> Biased<'_, P> {
     fn leave_table(&self) -> bool {
         let leave = |slot| {
             // ORDERING: Acquire, pairs with [take back]: if another thread has cleared our slot, we see that it is counted (rule 4).
+            // SURVIVES: as in `take_back`.
             P::shown(slot, |slot| slot.load(Acquire) == self.address()) == Some(true)
                 && self.take_back(slot)
         };
@@ -278,6 +280,7 @@ impl<P: Platform> Biased<'_, P> {
                     None => return !self.is_shown(slot),
                 };
                 // ORDERING: SeqCst [announce], as at [gone].
+                // SURVIVES no-store: then no sleep begins, and it goes on looking.
                 if word.compare_exchange(seen, announced, SeqCst, Relaxed).is_err() {
                     continue;
                 }

@@ -110,7 +110,7 @@ pub(super) fn main(args: Args) -> Result<ExitCode, Failure> {
     report(&load, &loaded, &guarded, args.format, pid, &name)?;
     Ok(match guarded.end {
         End::Kept => ExitCode::SUCCESS,
-        End::RolledBack => ExitCode::FAILURE,
+        End::RolledBack | End::TakenOff => ExitCode::FAILURE,
         End::Interrupted => INTERRUPTED.into(),
     })
 }
@@ -141,10 +141,13 @@ fn report(
         let guarded = serde_json::to_value(guarded).map_err(Failure::new)?;
         return output::print_json(&json!({
             "policy": load.policy.title, "pid": pid, "slot": slot, "replaced": loaded.replaced,
-            "guard": guarded,
+            "guard": guarded, "taken_off": loaded.taken_off,
         }));
     }
     output::print(&guarded.text())?;
+    if let Some(why) = &loaded.taken_off {
+        output::print(&format!("{why}\n"))?;
+    }
     match guarded.end {
         End::Kept => output::print(&said(load, loaded, pid, name)),
         _ => output::print(&format!("{pid} ({name}): {} is unloaded\n", load.policy.title)),
