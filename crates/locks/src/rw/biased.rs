@@ -196,12 +196,8 @@ impl<P: Platform> Biased<'_, P> {
     /// Releases what a thread of this row holds by the table; `false`: nothing.
     #[cold]
     fn leave_table(&self) -> bool {
-        let leave = |slot| {
-            // ORDERING: Acquire, pairs with [take back]: if another thread has cleared our slot, we see that it is counted (rule 4).
-            // SURVIVES: as in `take_back`.
-            P::shown(slot, |slot| slot.load(Acquire) == self.address()) == Some(true)
-                && self.take_back(slot)
-        };
+        // If another thread has cleared our slot, we see that it is counted (rule 4).
+        let leave = |slot| self.is_shown(slot) && self.take_back(slot);
         if slots::<P>(self.row).any(leave) {
             return true;
         }
