@@ -334,7 +334,8 @@ fn a_record_is_read_whole_or_not_at_all() {
             let (maps, is_over) = (&maps, &is_over);
             scope.spawn(move || {
                 let mut number = 0_usize;
-                while !is_over.load(Relaxed) {
+                // Some, even if the reader is done before this thread begins.
+                while number < 8 || !is_over.load(Relaxed) {
                     number += 1;
                     let byte = own << 6 | (number % 64) as u8;
                     let error = report(maps.map(0), &vec![byte; number % 200 + 57]);
