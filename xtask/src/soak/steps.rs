@@ -34,8 +34,18 @@ pub(super) struct Sizes {
 }
 
 /// Model tests that are not one per lock: `crates/model/tests/NAME.rs`.
-const MODELS: &[&str] =
-    &["amp", "condvar", "delegation", "leaving", "posix", "read_write", "rwlock", "timed", "wide"];
+const MODELS: &[&str] = &[
+    "amp",
+    "condvar",
+    "delegation",
+    "leaving",
+    "posix",
+    "programmed",
+    "read_write",
+    "rwlock",
+    "timed",
+    "wide",
+];
 
 /// Crates with tests on random inputs.
 const FUZZED: &[&str] = &["bench", "calibrate", "locks", "numbers", "stats", "text"];
