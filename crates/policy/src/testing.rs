@@ -160,6 +160,37 @@ pub(crate) fn call(helper: u32) -> Op {
     Op::Call { helper }
 }
 
+/// All operations.
+pub(crate) const ALUS: [Alu; 12] = [
+    Alu::Add,
+    Alu::Sub,
+    Alu::Mul,
+    Alu::Div,
+    Alu::Or,
+    Alu::And,
+    Alu::Lsh,
+    Alu::Rsh,
+    Alu::Mod,
+    Alu::Xor,
+    Alu::Mov,
+    Alu::Arsh,
+];
+
+/// All conditions.
+pub(crate) const CONDITIONS: [Condition; 11] = [
+    Condition::Eq,
+    Condition::Gt,
+    Condition::Ge,
+    Condition::Set,
+    Condition::Ne,
+    Condition::Sgt,
+    Condition::Sge,
+    Condition::Lt,
+    Condition::Le,
+    Condition::Slt,
+    Condition::Sle,
+];
+
 /// SplitMix64 (Steele, Lea, Flood, 2014).
 pub(crate) struct Random(pub(crate) u64);
 

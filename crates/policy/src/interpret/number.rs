@@ -7,39 +7,30 @@ pub(crate) fn alu(alu: Alu, wide: bool, a: u64, b: u64) -> u64 {
     if wide { alu64(alu, a, b) } else { u64::from(alu32(alu, low(a), low(b))) }
 }
 
-fn alu64(alu: Alu, a: u64, b: u64) -> u64 {
-    match alu {
-        Alu::Add => a.wrapping_add(b),
-        Alu::Sub => a.wrapping_sub(b),
-        Alu::Mul => a.wrapping_mul(b),
-        Alu::Div => a.checked_div(b).unwrap_or(0),
-        Alu::Mod => a.checked_rem(b).unwrap_or(a),
-        Alu::Or => a | b,
-        Alu::And => a & b,
-        Alu::Xor => a ^ b,
-        Alu::Mov => b,
-        Alu::Lsh => a.wrapping_shl(low(b)),
-        Alu::Rsh => a.wrapping_shr(low(b)),
-        Alu::Arsh => a.cast_signed().wrapping_shr(low(b)).cast_unsigned(),
-    }
+macro_rules! alu {
+    ($name:ident, $number:ty) => {
+        fn $name(alu: Alu, a: $number, b: $number) -> $number {
+            let count = b as u32;
+            match alu {
+                Alu::Add => a.wrapping_add(b),
+                Alu::Sub => a.wrapping_sub(b),
+                Alu::Mul => a.wrapping_mul(b),
+                Alu::Div => a.checked_div(b).unwrap_or(0),
+                Alu::Mod => a.checked_rem(b).unwrap_or(a),
+                Alu::Or => a | b,
+                Alu::And => a & b,
+                Alu::Xor => a ^ b,
+                Alu::Mov => b,
+                Alu::Lsh => a.wrapping_shl(count),
+                Alu::Rsh => a.wrapping_shr(count),
+                Alu::Arsh => a.cast_signed().wrapping_shr(count).cast_unsigned(),
+            }
+        }
+    };
 }
 
-fn alu32(alu: Alu, a: u32, b: u32) -> u32 {
-    match alu {
-        Alu::Add => a.wrapping_add(b),
-        Alu::Sub => a.wrapping_sub(b),
-        Alu::Mul => a.wrapping_mul(b),
-        Alu::Div => a.checked_div(b).unwrap_or(0),
-        Alu::Mod => a.checked_rem(b).unwrap_or(a),
-        Alu::Or => a | b,
-        Alu::And => a & b,
-        Alu::Xor => a ^ b,
-        Alu::Mov => b,
-        Alu::Lsh => a.wrapping_shl(b),
-        Alu::Rsh => a.wrapping_shr(b),
-        Alu::Arsh => a.cast_signed().wrapping_shr(b).cast_unsigned(),
-    }
-}
+alu!(alu64, u64);
+alu!(alu32, u32);
 
 /// `-a`.
 pub(crate) fn neg(wide: bool, a: u64) -> u64 {
@@ -48,7 +39,6 @@ pub(crate) fn neg(wide: bool, a: u64) -> u64 {
 
 /// The lower bits in that order of bytes; the others are 0.
 pub(crate) fn swap(big: bool, bits: u8, a: u64) -> u64 {
-    #[allow(clippy::cast_possible_truncation, reason = "the lower bits are meant")]
     match (bits, big) {
         (16, true) => u64::from((a as u16).to_be()),
         (16, false) => u64::from((a as u16).to_le()),
@@ -96,7 +86,6 @@ pub(crate) fn atomic(atomic: Atomic, wide: bool, old: u64, operand: u64, expecte
 }
 
 /// The lower half.
-#[allow(clippy::cast_possible_truncation, reason = "the lower half is meant")]
 pub(crate) fn low(n: u64) -> u32 {
     n as u32
 }

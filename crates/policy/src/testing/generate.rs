@@ -97,35 +97,6 @@ struct Drawing<'a> {
 /// A branch or jump whose target isn't known yet.
 struct Open(usize, usize);
 
-const ALUS: [Alu; 12] = [
-    Alu::Add,
-    Alu::Sub,
-    Alu::Mul,
-    Alu::Div,
-    Alu::Or,
-    Alu::And,
-    Alu::Lsh,
-    Alu::Rsh,
-    Alu::Mod,
-    Alu::Xor,
-    Alu::Mov,
-    Alu::Arsh,
-];
-
-const CONDITIONS: [Condition; 11] = [
-    Condition::Eq,
-    Condition::Gt,
-    Condition::Ge,
-    Condition::Set,
-    Condition::Ne,
-    Condition::Sgt,
-    Condition::Sge,
-    Condition::Lt,
-    Condition::Le,
-    Condition::Slt,
-    Condition::Sle,
-];
-
 const ATOMICS: [Atomic; 6] =
     [Atomic::Add, Atomic::Or, Atomic::And, Atomic::Xor, Atomic::Exchange, Atomic::CompareExchange];
 

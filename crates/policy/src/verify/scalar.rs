@@ -320,6 +320,8 @@ impl fmt::Display for Scalar {
 mod tests {
     use super::super::bits::extended;
     use super::*;
+    use crate::interpret::number::{alu as compute, holds};
+    use crate::testing::{ALUS, CONDITIONS};
 
     /// Numbers that look like those in programs: small, near powers of two, negative, and random.
     struct Random(u64);
@@ -397,91 +399,6 @@ mod tests {
 
     const CASES: u32 = 200_000;
 
-    const ALUS: [Alu; 12] = [
-        Alu::Add,
-        Alu::Sub,
-        Alu::Mul,
-        Alu::Div,
-        Alu::Or,
-        Alu::And,
-        Alu::Lsh,
-        Alu::Rsh,
-        Alu::Mod,
-        Alu::Xor,
-        Alu::Mov,
-        Alu::Arsh,
-    ];
-
-    /// What eBPF says, written once more.
-    fn compute(alu: Alu, a: u64, b: u64, wide: bool) -> u64 {
-        if wide {
-            let count = (b & 63) as u32;
-            return match alu {
-                Alu::Add => a.wrapping_add(b),
-                Alu::Sub => a.wrapping_sub(b),
-                Alu::Mul => a.wrapping_mul(b),
-                Alu::Div => a.checked_div(b).unwrap_or(0),
-                Alu::Or => a | b,
-                Alu::And => a & b,
-                Alu::Lsh => a << count,
-                Alu::Rsh => a >> count,
-                Alu::Mod => a.checked_rem(b).unwrap_or(a),
-                Alu::Xor => a ^ b,
-                Alu::Mov => b,
-                Alu::Arsh => (a.cast_signed() >> count).cast_unsigned(),
-            };
-        }
-        let (a, b) = (a as u32, b as u32);
-        let count = b & 31;
-        u64::from(match alu {
-            Alu::Add => a.wrapping_add(b),
-            Alu::Sub => a.wrapping_sub(b),
-            Alu::Mul => a.wrapping_mul(b),
-            Alu::Div => a.checked_div(b).unwrap_or(0),
-            Alu::Or => a | b,
-            Alu::And => a & b,
-            Alu::Lsh => a << count,
-            Alu::Rsh => a >> count,
-            Alu::Mod => a.checked_rem(b).unwrap_or(a),
-            Alu::Xor => a ^ b,
-            Alu::Mov => b,
-            Alu::Arsh => (a.cast_signed() >> count).cast_unsigned(),
-        })
-    }
-
-    fn holds(condition: Condition, a: u64, b: u64, wide: bool) -> bool {
-        let (a, b) = if wide { (a, b) } else { (a & ones(32), b & ones(32)) };
-        let width = if wide { 64 } else { 32 };
-        let (x, y) = (extended(a, width), extended(b, width));
-        match condition {
-            Condition::Eq => a == b,
-            Condition::Gt => a > b,
-            Condition::Ge => a >= b,
-            Condition::Set => a & b != 0,
-            Condition::Ne => a != b,
-            Condition::Sgt => x > y,
-            Condition::Sge => x >= y,
-            Condition::Lt => a < b,
-            Condition::Le => a <= b,
-            Condition::Slt => x < y,
-            Condition::Sle => x <= y,
-        }
-    }
-
-    const CONDITIONS: [Condition; 11] = [
-        Condition::Eq,
-        Condition::Gt,
-        Condition::Ge,
-        Condition::Set,
-        Condition::Ne,
-        Condition::Sgt,
-        Condition::Sge,
-        Condition::Lt,
-        Condition::Le,
-        Condition::Slt,
-        Condition::Sle,
-    ];
-
     #[test]
     fn no_result_is_forgotten() {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -490,15 +407,15 @@ mod tests {
             let (left, right) = (random.around(a), random.around(b));
             assert!(left.has(a) && right.has(b), "{a:#x} {left:?}\n{b:#x} {right:?}");
             let (alu, wide) = (ALUS[random.below(12) as usize], random.below(2) == 0);
-            let result = compute(alu, a, b, wide);
+            let result = compute(alu, wide, a, b);
             let known = left.alu(alu, right, wide);
             assert!(
                 known.has(result),
                 "{a:#x} {alu:?} {b:#x} wide {wide} = {result:#x}\n{left:?}\n{right:?}\n{known:?}"
             );
-            assert!(left.negated(wide).has(compute(Alu::Sub, 0, a, wide)));
+            assert!(left.negated(wide).has(compute(Alu::Sub, wide, 0, a)));
             let condition = CONDITIONS[random.below(11) as usize];
-            let taken = holds(condition, a, b, wide);
+            let taken = holds(condition, wide, a, b);
             let refined = left.refined(right, condition, taken, wide);
             let text = format!(
                 "{a:#x} {condition:?} {b:#x} wide {wide}: {taken}\n{left:?}\n{right:?}\n{refined:?}"
