@@ -70,7 +70,6 @@ fn contexts() -> Vec<Context> {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below
     };
-    #[allow(clippy::cast_possible_truncation, reason = "small numbers")]
     let mut node = || Node {
         tid: 1000 + draw(64) as u32,
         cpu: draw(8) as u32,

@@ -223,7 +223,7 @@ impl Question<'_> {
             Memory::Context(_) | Memory::Value(_) => false,
         };
         let from = self.pointer(place);
-        // SAFETY: `find` has found so many bytes there, which live as long as this run; and all of the context's are initialised.
+        // SAFETY: `find` has found `size` bytes there, which live as long as this run; and all of the context's are initialised.
         let value = unsafe {
             match size {
                 1 => u64::from(from.read_volatile()),
@@ -244,7 +244,7 @@ impl Question<'_> {
         }
         let to = self.pointer(place);
         let bytes = value.to_le_bytes();
-        // SAFETY: `find` has found so many bytes there, which live as long as this run; and they are not the context's.
+        // SAFETY: `find` has found `size` bytes there, which live as long as this run; and they are not the context's.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), size.into()) };
         Ok(())
     }
@@ -345,7 +345,7 @@ impl Question<'_> {
         }
     }
 
-    /// Memory from which a helper reads so many bytes.
+    /// Memory from which a helper reads `size` bytes.
     fn memory(&mut self, address: u64, size: u32) -> Result<*mut u8, Deed> {
         let place = self.windows.find(self.maps, address, size)?;
         if let Memory::Stack(at) = place

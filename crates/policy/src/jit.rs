@@ -65,7 +65,7 @@ struct MapPlace {
     entries: u32,
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "maps have 64 MiB at most")]
+/// Where the maps are. They have 64 MiB at most, so 32 bits are enough.
 fn places(maps: &Maps) -> Vec<MapPlace> {
     let place = |number| {
         let map = maps.map(number);

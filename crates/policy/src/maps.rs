@@ -57,7 +57,6 @@ impl Maps {
         };
         Ok(Self {
             names: maps.iter().map(|map| map.name.clone()).collect(),
-            #[allow(clippy::cast_possible_truncation, reason = "inside the memory")]
             offsets: layout.maps().map(|(offset, _)| offset as usize).collect(),
             size,
             lines: bytes.chunks(LINE).map(line).collect(),

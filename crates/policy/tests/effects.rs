@@ -95,7 +95,6 @@ thread_local! {
     static HALVES: Cell<(u32, u32, u32)> = const { Cell::new((0, 0, 0)) };
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "tags of tests")]
 fn one_lock(setup: &mut Setup) {
     let (lock, lines) = (setup.lock(), setup.count("lines"));
     let data = setup.data(lines);

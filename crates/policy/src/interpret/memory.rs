@@ -1,6 +1,6 @@
 //! Memory as an interpreted program sees it. An address is a number, which leads to memory only after it has been checked; so a program
 //! may do what it likes with it. Each kind of memory has its own range of addresses, and each value of a map a window of its own, in
-//! whose middle it lies: a pointer that leaves its value hits nothing else.
+//! whose middle it lies: a pointer that leaves its value by less than 8 MiB hits nothing else.
 
 use super::escape::Deed;
 use crate::maps::Maps;
@@ -57,7 +57,6 @@ impl Stack {
     /// May these bytes be read? Then: is one of them part of a pointer?
     pub(super) fn readable(&self, at: usize, size: usize) -> Result<bool, Deed> {
         if let Some(missing) = (at..at + size).find(|at| !self.written.get(*at)) {
-            #[allow(clippy::cast_possible_wrap, reason = "both are below 512")]
             return Err(Deed::Uninitialised(missing as i64 - STACK as i64));
         }
         Ok((at..at + size).any(|at| self.pointers.get(at)))

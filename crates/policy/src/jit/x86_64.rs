@@ -94,8 +94,6 @@ impl<'a> Translation<'a> {
         } else {
             0
         };
-        #[allow(clippy::cast_possible_truncation, reason = "512 and a little")]
-        let lowered = lowered as i32;
         let mut translation = Self {
             program,
             short,
@@ -103,7 +101,7 @@ impl<'a> Translation<'a> {
             starts: vec![None; program.len],
             jumps: Vec::new(),
             saved,
-            frame: lowered,
+            frame: lowered as i32, // 512 and a little
         };
         translation.enter();
         for (index, (at, op)) in program.ops.iter().enumerate() {

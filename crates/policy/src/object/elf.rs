@@ -391,7 +391,7 @@ fn map(btf: &Btf, number: u32) -> Result<MapSpec, String> {
     let mut kind = None;
     let mut spec = MapSpec { kind: MapKind::Hash, key_size: 0, value_size: 0, max_entries: 0 };
     for (name, member) in members {
-        let number = || btf.number(member).ok_or(format!("'{name}' is no number"));
+        let number = || btf.number(member).ok_or(format!("'{name}' isn't a number"));
         let size = || {
             let size = btf.pointed_size(member).and_then(|size| u32::try_from(size).ok());
             size.ok_or(format!("'{name}' has no size"))

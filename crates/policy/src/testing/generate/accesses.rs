@@ -96,7 +96,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Writes so many bytes of the stack, and leaves their address in r2.
+    /// Writes `size` bytes of the stack, and leaves their address in r2.
     fn memory(&mut self, size: u32) {
         let slots = size.div_ceil(8) as usize;
         let from = self.random.below((SLOTS - slots + 1) as u64) as usize;
