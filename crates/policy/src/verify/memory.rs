@@ -54,11 +54,6 @@ fn slots(span: Span) -> impl Iterator<Item = (usize, u8)> {
         let byte = |at: i64| (at - 8 * from_bottom).clamp(0, 8);
         let ones = |count: i64| (1_u16 << count) - 1;
         let touched = ones(byte(end)) & !ones(byte(first));
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "within the stack"
-        )]
         (SLOTS - 1 - from_bottom as usize, touched as u8)
     })
 }
@@ -193,6 +188,18 @@ impl Walk<'_> {
             return Err(wrong.hint("bound the index first: if (i < 16), or mask it: i & 15"));
         }
         Ok(span)
+    }
+
+    /// Does it point into its memory, or right behind it, wherever it may be? Then it is no address at which nothing can be.
+    pub(super) fn is_inside(&self, reg: &Reg) -> bool {
+        match reg {
+            Reg::Context(off) => (0..=CONTEXT).contains(off),
+            Reg::Stack(off) => off.wide.smin >= -STACK_BYTES && off.wide.smax <= 0,
+            Reg::Value { map, off } => {
+                off.wide.smin >= 0 && off.wide.smax <= i64::from(self.value_of(*map).1)
+            }
+            Reg::Nothing | Reg::Number(_) | Reg::Map(_) | Reg::OrNull { .. } => true,
+        }
     }
 
     /// An access of a map's value lies in it.

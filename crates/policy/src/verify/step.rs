@@ -59,6 +59,11 @@ impl Walk<'_> {
             Op::Branch { condition, wide, dst, operand, off } => {
                 let second = second(state, operand)?;
                 let left = read(state, dst)?;
+                if !self.is_inside(&left) {
+                    // So far away, it might even be NULL.
+                    let what = "compares a pointer that has left its memory";
+                    return Err(Wrong::new(Fault::Comparison, what).by(dst));
+                }
                 return branch(state, (condition, wide), (dst, left), (operand, second), off);
             }
             Op::Call { helper } => self.call(state, helper)?,
