@@ -59,15 +59,17 @@ pub fn build(verified: &Verified, name: &str, version: u32) -> Result<Image, Ima
     let object = verified.object();
     let maps = Maps::new(&object.maps, rows())?;
     let depths: Vec<_> = verified.reports().iter().map(|report| report.stack).collect();
-    let code = assemble(object, &maps, &depths, (name, version))?;
+    let code = assemble(object, &maps, &depths, verified.hooks(), (name, version))?;
     Ok(Image { code, data: maps.bytes() })
 }
 
-/// Puts code and header together. `depths`: how many bytes of its stack each hook uses, as they stand in the object.
+/// Puts code and header together. `depths`: how many bytes of its stack each hook uses, as they stand in the object. `hooks`: as
+/// [`Verified::hooks`] says.
 pub(crate) fn assemble(
     object: &Object,
     maps: &Maps,
     depths: &[usize],
+    hooks: u32,
     (name, version): (&str, u32),
 ) -> Result<Vec<u8>, ImageError> {
     let machine = jit::HERE.ok_or(ImageError::Machine(CantCompile::Machine))?;
@@ -82,7 +84,7 @@ pub(crate) fn assemble(
         hooks: [0; Hook::ALL.len()],
         maps: maps.len() as u32,
         version,
-        reads: object.hooks() & LENGTHS,
+        reads: hooks & LENGTHS,
         unused: 0,
         name: [0; NAME],
     };

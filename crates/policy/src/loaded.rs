@@ -91,7 +91,7 @@ impl Loaded {
     /// A map can't be, this machine has no compiler, or the system doesn't map code.
     pub fn new(verified: &Verified, engine: Engine) -> Result<Self, LoadError> {
         let object = verified.object();
-        match engine {
+        let loaded = match engine {
             Engine::Interpreter => Self::interpreted(object),
             Engine::Jit => {
                 let depths: Vec<_> = verified.reports().iter().map(|report| report.stack).collect();
@@ -100,7 +100,8 @@ impl Loaded {
                 // SAFETY: it is verified.
                 unsafe { Self::compiled(object, &depths, &longest) }
             }
-        }
+        }?;
+        Ok(Self { hooks: verified.hooks(), ..loaded })
     }
 
     /// Loads an object that nobody need have verified: it is interpreted.
@@ -121,7 +122,7 @@ impl Loaded {
         longest: &[u32],
     ) -> Result<Self, LoadError> {
         let maps = Maps::new(&object.maps, ROWS).map_err(ImageError::from)?;
-        let image = image::assemble(object, &maps, depths, ("", 0))?;
+        let image = image::assemble(object, &maps, depths, object.hooks(), ("", 0))?;
         let header = code::header(&image);
         let code = Mapping::new(&image)?;
         let mut hooks = [None; Hook::ALL.len()];

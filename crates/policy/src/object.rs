@@ -3,9 +3,8 @@
 mod btf;
 mod elf;
 
-use lockwright_platform::hooks::{Context, Hook, LENGTHS, Node};
+use lockwright_platform::hooks::Hook;
 use lockwright_programs::maps::MapSpec;
-use std::mem::offset_of;
 
 /// An instruction of eBPF. One that loads 64 bits takes two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,21 +71,6 @@ pub const MOST_MAPS: usize = 64;
 /// The largest file, bytes.
 pub const LARGEST_FILE: usize = 16 << 20;
 
-/// The class of an instruction, in its code; loads from memory.
-const LOAD_CLASS: u8 = 7;
-const LOAD: u8 = 1;
-
-/// Where a context says how long sections last.
-const LENGTHS_AT: [i16; 4] = {
-    let length = offset_of!(Node, cs_ns);
-    [
-        offset_of!(Context, avg_cs_ns) as i16,
-        (offset_of!(Context, own) + length) as i16,
-        (offset_of!(Context, best) + length) as i16,
-        (offset_of!(Context, curr) + length) as i16,
-    ]
-};
-
 impl Object {
     /// Reads what `clang -O2 -g -target bpf -mcpu=v3 -c` has made of a policy.
     ///
@@ -96,13 +80,9 @@ impl Object {
         elf::read(file)
     }
 
-    /// The sum of its hooks' [bits](Hook::bit), and [`LENGTHS`] if one of them may read how long sections last: a load from a place
-    /// where a context has a length. (It may be another memory's: then lengths are measured for nobody.)
+    /// The sum of its hooks' [bits](Hook::bit).
     pub fn hooks(&self) -> u32 {
-        let length = |insn: &Insn| insn.code & LOAD_CLASS == LOAD && LENGTHS_AT.contains(&insn.off);
-        self.hooks.iter().fold(0, |hooks, code| {
-            hooks | code.hook.bit() | if code.insns.iter().any(length) { LENGTHS } else { 0 }
-        })
+        self.hooks.iter().fold(0, |hooks, code| hooks | code.hook.bit())
     }
 
     /// The policy's hook of this kind.

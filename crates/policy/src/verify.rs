@@ -37,7 +37,7 @@ pub use fault::{Complaint, Fault, Rejected};
 pub use flow::LONGEST;
 
 use crate::object::Object;
-use lockwright_platform::hooks::Hook;
+use lockwright_platform::hooks::{Hook, LENGTHS};
 use lockwright_programs::helpers::Helper;
 
 /// A policy that has been checked. Only [`verify`] makes one.
@@ -62,11 +62,21 @@ pub struct HookReport {
     pub maps: Vec<u32>,
     /// Bytes of stack that it writes to.
     pub stack: usize,
+    /// May it read how long sections last? Locks measure that only for those who do.
+    pub lengths: bool,
 }
 
 impl HookReport {
     fn new(hook: Hook, insns: usize) -> Self {
-        Self { hook, insns, longest: 0, helpers: Vec::new(), maps: Vec::new(), stack: 0 }
+        Self {
+            hook,
+            insns,
+            longest: 0,
+            helpers: Vec::new(),
+            maps: Vec::new(),
+            stack: 0,
+            lengths: false,
+        }
     }
 }
 
@@ -79,6 +89,12 @@ impl Verified {
     /// What is known of each hook, in the order of [`Object::hooks`].
     pub fn reports(&self) -> &[HookReport] {
         &self.reports
+    }
+
+    /// The sum of its hooks' [bits](Hook::bit), and [`LENGTHS`] if one of them may read how long sections last.
+    pub fn hooks(&self) -> u32 {
+        let reads = self.reports.iter().any(|report| report.lengths);
+        self.object.hooks() | if reads { LENGTHS } else { 0 }
     }
 }
 

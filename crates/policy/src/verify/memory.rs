@@ -7,13 +7,24 @@ use super::state::{Known, Reg, SLOTS, Slot};
 use super::step::{NULL_HINT, read};
 use super::walk::Walk;
 use crate::op::{Atomic, Op, Operand, STACK};
-use lockwright_platform::hooks::Context;
+use lockwright_platform::hooks::{Context, Node};
+use std::mem::offset_of;
 
 /// Bytes of the context.
 const CONTEXT: i64 = size_of::<Context>() as i64;
 /// Those at its start that are the kernel's.
 const RESERVED: i64 = 8;
 const STACK_BYTES: i64 = STACK as i64;
+/// Where a context says how long sections last, in 8 bytes each.
+const LENGTHS_AT: [i64; 4] = {
+    let length = offset_of!(Node, cs_ns);
+    [
+        offset_of!(Context, avg_cs_ns) as i64,
+        (offset_of!(Context, own) + length) as i64,
+        (offset_of!(Context, best) + length) as i64,
+        (offset_of!(Context, curr) + length) as i64,
+    ]
+};
 
 /// Where an access may be: its first byte, and where it ends at most.
 #[derive(Clone, Copy)]
@@ -68,7 +79,14 @@ impl Walk<'_> {
     ) -> Result<Reg, Wrong> {
         let more = i64::from(off);
         match read(state, register)? {
-            Reg::Context(off) => context(register, off + more, size).map(Reg::Number),
+            Reg::Context(off) => {
+                let at = off + more;
+                let number = context(register, at, size)?;
+                if LENGTHS_AT.iter().any(|length| (0..8).contains(&(at - length))) {
+                    self.reads_length();
+                }
+                Ok(Reg::Number(number))
+            }
             Reg::Stack(off) => {
                 let span = self.in_stack(register, &off, more, size, "reads")?;
                 if off.constant().is_some() {

@@ -131,3 +131,20 @@ fn a_hook_may_have_4096_instructions() {
     let rejected = verify(long(4097)).unwrap_err();
     assert_eq!(rejected.complaints()[0].fault, Fault::Length);
 }
+
+#[test]
+fn who_reads_lengths_is_known() {
+    let reads = |code: &str| {
+        let insns = assemble::assemble(code, &maps());
+        let code = HookCode { hook: Hook::CmpNode, insns, lines: Vec::new() };
+        let verified = verify(Object { hooks: vec![code], maps: maps() }).unwrap();
+        verified.hooks() & LENGTHS != 0
+    };
+    // curr's, through a pointer: as clang writes it if a policy chooses between two threads.
+    assert!(reads("r1 += 208\nr2 = *(u64 *)(r1 + 40)\nr0 = 0\nexit"));
+    // Half of the lock's.
+    assert!(reads("r2 = *(u32 *)(r1 + 44)\nr0 = 0\nexit"));
+    // What stands beside it, and the same distance in other memory.
+    assert!(!reads("r2 = *(u64 *)(r1 + 32)\nr2 = *(u64 *)(r1 + 48)\nr0 = 0\nexit"));
+    assert!(!reads("r2 = map var value + 0\nr2 = *(u64 *)(r2 + 40)\nr0 = 0\nexit"));
+}

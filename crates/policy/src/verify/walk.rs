@@ -191,6 +191,10 @@ impl Walk<'_> {
         }
     }
 
+    pub(super) fn reads_length(&mut self) {
+        self.report.lengths = true;
+    }
+
     pub(super) fn uses_helper(&mut self, helper: &'static Helper) {
         if !self.report.helpers.contains(&helper) {
             self.report.helpers.push(helper);
