@@ -3,10 +3,13 @@
 
 use lockwright_locks::catalog::visit_read_write;
 use lockwright_locks::entry::{Entry, ReadWriteVisitor};
+use lockwright_locks::rw::biased::Biased;
+use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
 use lockwright_locks::rw::{ReadWrite, Tuning};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{explore, is_asked_for, only_known_models_are_asked_for};
+use lockwright_platform::{Platform, Word};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -173,6 +176,62 @@ fn loom_3_threads_that_spin_once() {
 fn shuttle_4_threads() {
     run::<Shuttle, 0>(4, TWO);
     run::<Shuttle, 1>(4, TWO);
+}
+
+/// `programmed-rw`'s words, on which each thread spins for a time of its own.
+struct Words<M: Platform>([M::Word; 4]);
+
+impl<M: Platform> Words<M> {
+    fn lock(&self) -> Biased<'_, M> {
+        let [state, writers, owner, bias] = &self.0;
+        let parts = Parts { state, writers, owner, prefer: Prefer::Readers };
+        Biased { parts, bias, policy: 2, row: 0 }
+    }
+
+    fn read(&self) {
+        let outcome = self.lock().read(|_| waiter(1, 0));
+        assert_eq!(outcome, Outcome::Acquired);
+    }
+
+    fn write(&self, me: u32, spin_ns: u32) {
+        let outcome = self.lock().write(me, |_| waiter(me, spin_ns));
+        assert_eq!(outcome, Outcome::Acquired);
+        self.lock().unlock(me);
+    }
+}
+
+fn waiter<M: Platform>(me: u32, spin_ns: u32) -> Waiter<'static, M> {
+    Waiter { me, spin_ns, deadline: None, counted: None }
+}
+
+/// A reader that leaves the table wakes the writer that sleeps, whatever another one does that looks.
+#[test]
+fn shuttle_a_reader_leaves_two_writers() {
+    type C = Shuttle;
+    let budget = Budget { draws: 300, ..THREE };
+    explore::<C>("programmed-rw, a reader leaves two writers", budget, || {
+        machine::begin::<C>();
+        machine::lay_table::<C>();
+        {
+            let lock = Arc::new(Words::<Machine<C, 0>>([(); 4].map(|()| Word::new(0))));
+            lock.read(); // the policy sends the next one to the table
+            lock.lock().unlock(1);
+            lock.read();
+            let spawn = |run: fn(&Words<Machine<C, 0>>)| {
+                let lock = lock.clone();
+                machine::spawn::<C>(move || run(&lock))
+            };
+            let sleeps = spawn(|lock| lock.write(2, 0));
+            let looks = spawn(|lock| lock.write(3, 16));
+            let leaves = spawn(|lock| {
+                // Both revoke: one sleeps, or is about to, and the other one looks.
+                Machine::<C, 0>::spin_until(&lock.0[3], Relaxed, |bias| bias >> 2 == 2);
+                lock.lock().unlock(1);
+            });
+            machine::join::<C>(vec![sleeps, looks, leaves]);
+        }
+        machine::end();
+    });
 }
 
 /// A reader that looks at the bias before it shows itself.

@@ -179,14 +179,16 @@ impl<P: Platform> Biased<'_, P> {
         if is_cleared {
             P::departures(|word| {
                 // ORDERING: SeqCst, as at [gone].
-                let seen = word.load(SeqCst);
-                let told = (seen & !(LOOKS | SLEEPS)).wrapping_add(DEPARTURE);
-                // ORDERING: Relaxed: a sleep compares the word, and who has not gone to sleep looks at the slot again.
-                if seen & (LOOKS | SLEEPS) != 0
-                    && word.compare_exchange(seen, told, Relaxed, Relaxed).is_ok()
-                    && seen & SLEEPS != 0
-                {
-                    P::unpark(word, u32::MAX);
+                let mut seen = word.load(SeqCst);
+                // Again if it has changed: a writer that begins to look must not keep us from waking one that sleeps.
+                while seen & (LOOKS | SLEEPS) != 0 {
+                    let told = (seen & !(LOOKS | SLEEPS)).wrapping_add(DEPARTURE);
+                    // ORDERING: Relaxed: a sleep compares the word, and who has not gone to sleep looks at the slot again.
+                    match word.compare_exchange(seen, told, Relaxed, Relaxed) {
+                        Ok(_) if seen & SLEEPS != 0 => return P::unpark(word, u32::MAX),
+                        Ok(_) => return,
+                        Err(now) => seen = now,
+                    }
                 }
             });
         }
