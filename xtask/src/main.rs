@@ -51,6 +51,8 @@ enum Command {
     Test(test::Args),
     /// Run the long searches that the tests have no time for; an interrupted soak resumes where it was.
     Soak(soak::Args),
+    /// Run those of the soak's searches that draw inputs and policies: ten million policies, and more.
+    Fuzz(soak::Choice),
     /// Check the house's conventions (also a test).
     Tidy(tidy::Args),
     /// Build the book of docs/ into target/book, and check its links (also a test).
@@ -161,6 +163,7 @@ fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
         Command::Choosing(args) => choosing::main(args),
         Command::Test(args) => test::main(args),
         Command::Soak(args) => soak::main(args),
+        Command::Fuzz(args) => soak::fuzz(&args),
         Command::Tidy(args) => tidy::main(args),
         Command::Book(args) => book::main(args),
         Command::Deny(args) => deny::main(args),
@@ -273,6 +276,10 @@ mod tests {
                 "unexpected argument '--writ' found\nhint: did you mean '--write'? cargo xtask tidy --help",
             ),
             ("eval nope", "unrecognized subcommand 'nope'\nhint: cargo xtask eval --help"),
+            (
+                "fuzz --record",
+                "unexpected argument '--record' found\nhint: cargo xtask fuzz --help",
+            ),
             ("deny x", "unexpected argument 'x' found\nhint: cargo xtask deny --help"),
         ] {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();

@@ -20,30 +20,37 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use steps::{Sizes, SoakStep};
 
-/// Flags.
+/// Which steps, and until when.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Choice {
     /// Print each step: what it took, and at which commit it has passed.
-    #[arg(long, conflicts_with_all = ["again", "record"])]
+    #[arg(long, conflicts_with = "again")]
     list: bool,
-    /// Add to bench/soak.toml what has passed here.
-    #[arg(long, conflicts_with_all = ["again", "only"])]
-    record: bool,
     /// Run only the steps whose names start with one of these, separated by commas.
     #[arg(long, value_name = "STEPS", value_delimiter = ',')]
     only: Vec<String>,
-    /// Start no step after this time; the next soak continues from there.
+    /// Start no step after this time; the same command continues from there.
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     hours: Option<f64>,
+    /// Forget which of these steps have passed, and start over.
+    #[arg(long)]
+    again: bool,
+}
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    choice: Choice,
+    /// Add to bench/soak.toml what has passed here.
+    #[arg(long, conflicts_with_all = ["list", "again", "only"])]
+    record: bool,
     /// Minutes to explore each lock.
     #[arg(long, value_name = "MINUTES", default_value_t = 5)]
     explore: u32,
     /// Hours after which an unfinished model is stopped and counts as partial.
     #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
     model: f64,
-    /// Forget what has passed, and start over.
-    #[arg(long)]
-    again: bool,
 }
 
 fn hours(text: &str) -> Result<f64, String> {
@@ -56,31 +63,43 @@ fn hours(text: &str) -> Result<f64, String> {
 /// Time limit of a step, in seconds.
 const LIMIT: u64 = 48 * 3600;
 
+/// Where it is noted what has passed.
+const PASSED: &str = "passed.tsv";
+
 pub(crate) fn main(args: Args) -> Result<()> {
-    let folder = scratch("soak")?;
-    let file = folder.join("passed.tsv");
-    if args.again && file.exists() {
-        fs::remove_file(&file)?;
-    }
-    let notes = Notes::read(&file)?;
     let all = steps::all(&Sizes { explore_s: 60 * args.explore, model_hours: args.model });
-    if let Some(name) = args.only.iter().find(|only| all.iter().all(|step| !step.is(only))) {
-        anyhow::bail!("no step begins with '{name}'\nhint: cargo xtask soak --list");
+    if args.record {
+        return record::write(&all, &Notes::read(&scratch("soak")?.join(PASSED))?);
+    }
+    choose("soak", &all, &args.choice)
+}
+
+/// `cargo xtask fuzz`: the soak's steps that draw inputs and policies.
+pub(crate) fn fuzz(choice: &Choice) -> Result<()> {
+    choose("fuzz", &steps::fuzz(), choice)
+}
+
+/// Runs or lists those of a command's steps that are chosen.
+fn choose(command: &str, all: &[SoakStep], choice: &Choice) -> Result<()> {
+    if let Some(name) = choice.only.iter().find(|only| all.iter().all(|step| !step.is(only))) {
+        anyhow::bail!("no step begins with '{name}'\nhint: cargo xtask {command} --list");
     }
     let is_meant =
-        |step: &&SoakStep| args.only.is_empty() || args.only.iter().any(|only| step.is(only));
+        |step: &&SoakStep| choice.only.is_empty() || choice.only.iter().any(|only| step.is(only));
     let meant: Vec<&SoakStep> = all.iter().filter(is_meant).collect();
-    if args.list {
+    let folder = scratch("soak")?;
+    let mut notes = Notes::read(&folder.join(PASSED))?;
+    if choice.list {
         let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
         print!("{}", list(&meant, &notes, &commit));
         return Ok(());
     }
-    if args.record {
-        return record::write(&all, &notes);
-    }
     let commit = commit()?;
     install_packages(&PACKAGES)?;
-    let until = args.hours.map(|hours| Instant::now() + Duration::from_secs_f64(3600.0 * hours));
+    if choice.again {
+        notes.forget(&meant)?;
+    }
+    let until = choice.hours.map(|hours| Instant::now() + Duration::from_secs_f64(3600.0 * hours));
     run(&meant, notes, &commit, until, &folder)
 }
 

@@ -63,10 +63,14 @@ impl Place {
     }
 
     fn soak(&self) -> Result<Child> {
+        self.xtask(&["soak", "--only", "models-locks-", "--model", "0.5"])
+    }
+
+    fn xtask(&self, words: &[&str]) -> Result<Child> {
         let path = std::env::var("PATH")?;
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/test.rs");
         let child = Command::new(self.path("target/debug/xtask"))
-            .args(["soak", "--only", "models-locks-", "--model", "0.5"])
+            .args(words)
             .current_dir(self.path("source"))
             .env("CARGO", self.path("bin/cargo"))
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
@@ -76,7 +80,7 @@ impl Place {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        child.context("cannot start the soak")
+        child.with_context(|| format!("cannot start {words:?}"))
     }
 
     /// What cargo was asked to do.
@@ -158,6 +162,31 @@ fn a_soak_that_was_killed_in_a_model_goes_on_with_it() -> Result<()> {
     // Nothing is left to do.
     assert!(place.soak()?.wait_with_output()?.status.success());
     assert_eq!(place.runs()?, after);
+    Ok(())
+}
+
+#[test]
+fn what_fuzz_has_passed_need_not_run_in_the_soak() -> Result<()> {
+    let place = Place::new()?;
+    let end = |words: &[&str]| place.xtask(words)?.wait_with_output().context("it ends");
+    let output = end(&["fuzz", "--only", "fuzz-"])?;
+    assert!(output.status.success(), "{}", said(&output));
+    let runs = place.runs()?;
+    assert!(runs.iter().any(|run| run.contains("-p lockwright-policy --lib verify")), "{runs:?}");
+    for words in [["fuzz", "--only", "fuzz-"], ["soak", "--only", "fuzz-"]] {
+        let output = end(&words)?;
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    assert_eq!(place.runs()?, runs);
+    let output = end(&["fuzz", "--only", "fuzz-text", "--again"])?;
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(place.runs()?.len(), runs.len() + 1);
+    // The soak's other steps are none of its own.
+    let output = end(&["fuzz", "--only", "stress"])?;
+    assert_eq!(
+        (output.status.code(), said(&output).trim_end()),
+        (Some(2), "error: no step begins with 'stress'\nhint: cargo xtask fuzz --list")
+    );
     Ok(())
 }
 

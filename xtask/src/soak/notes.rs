@@ -90,6 +90,14 @@ impl Notes {
         Ok(())
     }
 
+    /// Drops what is noted of these steps.
+    pub(super) fn forget(&mut self, plans: &[&SoakStep]) -> Result<()> {
+        self.notes.retain(|note| plans.iter().all(|plan| plan.name != note.step));
+        let text: String = self.notes.iter().map(Note::line).collect();
+        fs::write(&self.file, text)
+            .with_context(|| format!("cannot write '{}'", self.file.display()))
+    }
+
     /// The note of the step at this commit, if it passed.
     pub(super) fn passed(&self, commit: &str, plan: &SoakStep) -> Option<&Note> {
         let key = plan.key();
@@ -132,5 +140,11 @@ mod tests {
         let longer = all(&Sizes { explore_s: 2, model_hours: 2.0 });
         let model = longer.iter().find(|step| step.is("models")).unwrap();
         assert_eq!(notes.passed("abc", model), None);
+        let mut notes = notes;
+        notes.add(next).unwrap();
+        notes.forget(&[&steps[0]]).unwrap();
+        let is_left = |notes: Notes| [0, 1].map(|at| notes.last(&steps[at]).is_some());
+        assert_eq!(is_left(notes), [false, true]);
+        assert_eq!(is_left(Notes::read(&file).unwrap()), [false, true]);
     }
 }

@@ -185,6 +185,16 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
     steps
 }
 
+/// How the names of those begin that draw inputs and policies.
+const DRAWN: [&str; 3] = ["fuzz-", "compiled", "kernel"];
+
+/// The steps that draw inputs and policies. How long the others search doesn't matter to them.
+pub(super) fn fuzz() -> Vec<SoakStep> {
+    let mut steps = all(&Sizes { explore_s: 1, model_hours: 1.0 });
+    steps.retain(|step| DRAWN.iter().any(|prefix| step.is(prefix)));
+    steps
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,6 +232,18 @@ mod tests {
         let drawn: BTreeSet<String> =
             drawn.map(|one| one.file_name().to_string_lossy().into_owned()).collect();
         assert_eq!(drawn, FUZZED.iter().map(|name| (*name).to_owned()).collect());
+    }
+
+    #[test]
+    fn fuzz_has_every_step_that_draws_and_passes_it_for_the_soak() {
+        let soak = all(&Sizes { explore_s: 9, model_hours: 9.0 });
+        let keys = |steps: &[SoakStep], is_drawn: &dyn Fn(&SoakStep) -> bool| -> BTreeSet<_> {
+            let drawn = steps.iter().filter(|step| is_drawn(step));
+            drawn.map(|step| (step.name.clone(), step.key())).collect()
+        };
+        let counts = ["PROPTEST_CASES", "LOCKWRIGHT_PROGRAMS", "LOCKWRIGHT_KERNEL_PROGRAMS"];
+        let draws = |step: &SoakStep| step.variables.iter().any(|(name, _)| counts.contains(name));
+        assert_eq!(keys(&fuzz(), &|_| true), keys(&soak, &draws));
     }
 
     #[test]
