@@ -1,6 +1,6 @@
 //! A copy of a policy's maps, as the command reads it from another process. Nothing in it is believed.
 
-use super::{CELL, Map, MapKind, Reported, hash, ring};
+use super::{CELL, Map, MapKind, MapSpec, Reported, hash, ring};
 
 /// A copy of one map.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +28,8 @@ pub struct View<'a> {
     bytes: &'a [u8],
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -53,19 +53,29 @@ impl<'a> View<'a> {
         if bytes.len() < size_of::<Map>() {
             return None;
         }
-        Some(Self {
-            kind: MapKind::of(u32_at(bytes, offset_of!(Map, kind))? as u32)?,
-            number: u32_at(bytes, offset_of!(Map, number))? as u32,
+        let number = u32_at(bytes, offset_of!(Map, number))?;
+        let spec = MapSpec {
+            kind: MapKind::of(u32_at(bytes, offset_of!(Map, kind))?)?,
             key_size: u32_at(bytes, offset_of!(Map, key_size))?,
             value_size: u32_at(bytes, offset_of!(Map, value_size))?,
             max_entries: u32_at(bytes, offset_of!(Map, max_entries))?,
-            rows: u32_at(bytes, offset_of!(Map, rows))?,
-            live: u32_at(bytes, offset_of!(Map, live))?,
+        };
+        spec.check().ok()?;
+        // What these ask for fits: so nobody counts to a number that has only been claimed.
+        let map = spec.header(number, u32_at(bytes, offset_of!(Map, rows))?);
+        (map.len == len).then_some(Self {
+            kind: spec.kind,
+            number,
+            key_size: map.key_size as usize,
+            value_size: map.value_size as usize,
+            max_entries: map.max_entries as usize,
+            rows: map.rows as usize,
+            live: u32_at(bytes, offset_of!(Map, live))? as usize,
             lost: u64_at(bytes, offset_of!(Map, lost))?,
             head: u64_at(bytes, offset_of!(Map, head))?,
-            stride: u32_at(bytes, offset_of!(Map, stride))?,
-            first: u32_at(bytes, offset_of!(Map, first))?,
-            buckets: u32_at(bytes, offset_of!(Map, buckets))?,
+            stride: map.stride as usize,
+            first: map.first as usize,
+            buckets: map.buckets as usize,
             bytes,
         })
     }
