@@ -66,6 +66,8 @@ pub struct Object {
     pub maps: Vec<NamedMap>,
 }
 
+/// The most instructions of a hook, and the most that one call of it may execute.
+pub const LONGEST: usize = 4096;
 /// The most maps of a policy, those for its variables included.
 pub const MOST_MAPS: usize = 64;
 /// The largest file, bytes.

@@ -32,9 +32,9 @@ mod state;
 mod step;
 mod walk;
 
+pub use crate::object::LONGEST;
 pub use asm::Text;
 pub use fault::{Complaint, Fault, Rejected};
-pub use flow::LONGEST;
 
 use crate::object::Object;
 use lockwright_platform::hooks::{Hook, LENGTHS};

@@ -2,7 +2,11 @@
 //!
 //! <https://docs.kernel.org/bpf/btf.html>. The file may come from anybody: whatever it says is checked before it is used.
 
-use super::SourceLine;
+use super::{LONGEST, SourceLine};
+use std::collections::BTreeMap;
+
+/// What is read of a name or of a source's line, bytes. All that follows may be one string, to which everything points.
+const LONGEST_TEXT: usize = 1024;
 
 /// How many types may stand between a name and what it means, and between a value and its innermost array.
 const DEEPEST: usize = 32;
@@ -84,8 +88,23 @@ impl<'a> Btf<'a> {
 
     fn string(&self, offset: u32) -> Option<&'a str> {
         let bytes = self.strings.get(offset as usize..)?;
-        let end = bytes.iter().position(|byte| *byte == 0)?;
-        std::str::from_utf8(&bytes[..end]).ok()
+        let bytes = &bytes[..bytes.len().min(LONGEST_TEXT)];
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        match std::str::from_utf8(&bytes[..end]) {
+            Ok(text) => Some(text),
+            // Cut within a character.
+            Err(cut) if cut.error_len().is_none() => {
+                std::str::from_utf8(&bytes[..cut.valid_up_to()]).ok()
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Is this the string there?
+    fn is(&self, offset: u32, text: &str) -> bool {
+        let rest =
+            self.strings.get(offset as usize..).and_then(|at| at.strip_prefix(text.as_bytes()));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
     }
 
     /// The type, without its other names and `const`s.
@@ -124,7 +143,7 @@ impl<'a> Btf<'a> {
 
     /// The variables of a section, in their order: name and type.
     pub(super) fn variables(&self, section: &str) -> Vec<Member<'a>> {
-        let is_it = |kind: &&Type| kind.kind == DATASEC && self.string(kind.name) == Some(section);
+        let is_it = |kind: &&Type| kind.kind == DATASEC && self.is(kind.name, section);
         let Some(found) = self.types.iter().find(is_it) else { return Vec::new() };
         let one = |entry: &[u8]| {
             let number = u32_at(entry, 0)?;
@@ -158,12 +177,12 @@ impl<'a> Btf<'a> {
         (pointer.kind == POINTER).then_some(pointer.size_or_type)
     }
 
-    /// The lines of a section's instructions, by `.BTF.ext`; none if it is damaged.
+    /// The lines of a section's instructions, by `.BTF.ext`, as far as a hook may have instructions; none if it is damaged.
     pub(super) fn lines(&self, ext: &[u8], section: &str) -> Vec<SourceLine> {
-        self.read_lines(ext, section).unwrap_or_default()
+        self.read_lines(ext, section).unwrap_or_default().into_values().collect()
     }
 
-    fn read_lines(&self, ext: &[u8], section: &str) -> Option<Vec<SourceLine>> {
+    fn read_lines(&self, ext: &[u8], section: &str) -> Option<BTreeMap<usize, SourceLine>> {
         if u32_at(ext, 0)? & 0xff_ffff != 0x01_eb9f {
             return None;
         }
@@ -174,29 +193,27 @@ impl<'a> Btf<'a> {
             return None;
         }
         rest = &rest[4..];
-        let mut lines = Vec::new();
+        let mut lines = BTreeMap::new();
         while !rest.is_empty() {
             let (name, count) = (u32_at(rest, 0)?, u32_at(rest, 4)? as usize);
             let len = size.checked_mul(count)?;
             let records = rest.get(8..)?.get(..len)?;
-            if self.string(name) == Some(section) {
-                lines.extend(records.chunks_exact(size).filter_map(|record| self.line(record)));
+            if self.is(name, section) {
+                let found = records.chunks_exact(size).filter_map(|record| self.line(record));
+                lines.extend(found.map(|line| (line.insn, line)));
             }
             rest = &rest[8 + len..];
         }
-        lines.sort_by_key(|line| line.insn);
         Some(lines)
     }
 
     fn line(&self, record: &[u8]) -> Option<SourceLine> {
         let text = |place| u32_at(record, place).and_then(|offset| self.string(offset));
-        let line = SourceLine {
-            insn: u32_at(record, 0)? as usize / 8,
-            file: text(4)?.to_owned(),
-            number: u32_at(record, 12)? >> 10,
-            text: text(8)?.to_owned(),
-        };
+        let (insn, number) = (u32_at(record, 0)? as usize / 8, u32_at(record, 12)? >> 10);
         // Code of the compiler's own has line 0.
-        (line.number > 0).then_some(line)
+        if number == 0 || insn > LONGEST {
+            return None;
+        }
+        Some(SourceLine { insn, file: text(4)?.to_owned(), number, text: text(8)?.to_owned() })
     }
 }

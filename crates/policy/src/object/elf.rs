@@ -18,14 +18,22 @@ use std::collections::BTreeMap;
 /// How a hook's section begins. The kernel's verifier takes such sections for tracepoints, whose context it only reads.
 pub(super) const PREFIX: &str = "tp/lockwright/";
 
+/// The most sections of a file, and the most bytes of a section's name. Compilers write a few dozen.
+const MOST_SECTIONS: usize = 1024;
+const LONGEST_NAME: usize = 256;
+
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 type Section<'a, 'file> = object::read::elf::ElfSection64<'a, 'file, LittleEndian>;
+type Symbol<'a, 'file> = object::read::elf::ElfSymbol64<'a, 'file, LittleEndian>;
 
 pub(super) fn read(file: &[u8]) -> Result<Object, ObjectError> {
     if file.len() > LARGEST_FILE {
         return Err(ObjectError::LargeFile(file.len()));
     }
     let elf = parse(file)?;
+    if elf.sections().count() > MOST_SECTIONS {
+        return Err(ObjectError::Damaged("it has too many sections"));
+    }
     let sections = Sections { types: Types::new(&elf), elf: &elf };
     let code = sections.code()?;
     let mut maps = Maps::new(&sections)?;
@@ -75,7 +83,11 @@ struct Sections<'a, 'file> {
 
 impl<'a, 'file> Sections<'a, 'file> {
     fn name(section: &Section<'a, 'file>) -> Result<&'a str, ObjectError> {
-        section.name().map_err(|_| ObjectError::Damaged("a section has no name"))
+        match section.name() {
+            Ok(name) if name.len() <= LONGEST_NAME => Ok(name),
+            Ok(_) => Err(ObjectError::Damaged("a section's name is too long")),
+            Err(_) => Err(ObjectError::Damaged("a section has no name")),
+        }
     }
 
     /// The hooks' sections.
@@ -112,7 +124,7 @@ impl<'a, 'file> Sections<'a, 'file> {
         section: &Section<'a, 'file>,
         maps: &mut Maps<'a, 'file>,
     ) -> Result<HookCode, ObjectError> {
-        let is_function = |symbol: &object::read::elf::ElfSymbol64<'a, 'file, LittleEndian>| {
+        let is_function = |symbol: &Symbol<'a, 'file>| {
             symbol.kind() == SymbolKind::Text
                 && symbol.section_index() == Some(section.index())
                 && symbol.size() > 0
@@ -146,15 +158,10 @@ impl<'a, 'file> Sections<'a, 'file> {
                 .elf
                 .symbol_by_index(symbol)
                 .map_err(|_| ObjectError::Damaged("a relocation's symbol is missing"))?;
-            let target = Referent {
-                section: symbol.section_index(),
-                name: symbol.name().unwrap_or_default(),
-                address: symbol.address(),
-            };
             if r_type.0 == elf::R_BPF_64_64.0 {
-                self.address(&mut code, place, &target, maps)?;
+                self.address(&mut code, place, &symbol, maps)?;
             } else {
-                return Err(self.call(&code, place, &target));
+                return Err(self.call(&code, place, &symbol));
             }
         }
         let is_call = |insn: &Insn| insn.code == 0x85 && insn.src == 1;
@@ -173,7 +180,7 @@ impl<'a, 'file> Sections<'a, 'file> {
         &self,
         code: &mut HookCode,
         place: usize,
-        target: &Referent,
+        target: &Symbol<'a, 'file>,
         maps: &mut Maps<'a, 'file>,
     ) -> Result<(), ObjectError> {
         let line = code.line(place).cloned();
@@ -184,8 +191,8 @@ impl<'a, 'file> Sections<'a, 'file> {
             .filter(|pair: &&mut [Insn; 2]| pair[0].code == 0x18)
             .ok_or(ObjectError::Damaged("a relocation is not at a load of an address"))?;
         // The symbol may be the section: then the instruction has the offset in it.
-        let offset = target.address.wrapping_add_signed(i64::from(first.imm));
-        match maps.find(target.section, offset)? {
+        let offset = target.address().wrapping_add_signed(i64::from(first.imm));
+        match maps.find(target.section_index(), offset)? {
             Some(Global::Map(number)) => {
                 (first.src, first.imm, second.imm) = (1, number, 0);
                 Ok(())
@@ -194,13 +201,13 @@ impl<'a, 'file> Sections<'a, 'file> {
                 (first.src, first.imm, second.imm) = (2, number, offset);
                 Ok(())
             }
-            None if self.is_code(target.section) => Err(ObjectError::CallsFunction {
+            None if self.is_code(target.section_index()) => Err(ObjectError::CallsFunction {
                 hook: code.hook,
-                function: target.name.to_owned(),
+                function: named(target).to_owned(),
                 line,
             }),
             None => {
-                let symbol = target.name.to_owned();
+                let symbol = named(target).to_owned();
                 Err(ObjectError::UnknownSymbol { hook: code.hook, symbol, line })
             }
         }
@@ -212,18 +219,19 @@ impl<'a, 'file> Sections<'a, 'file> {
     }
 
     /// An instruction calls a function: which?
-    fn call(&self, code: &HookCode, place: usize, target: &Referent) -> ObjectError {
+    fn call(&self, code: &HookCode, place: usize, target: &Symbol<'a, 'file>) -> ObjectError {
         let imm = code.insns[place].imm;
         // The call of a static function names its section, and has the function's place in it.
-        let inside = target.address.wrapping_add_signed(8 * (i64::from(imm) + 1));
-        let named = self.elf.symbols().find(|symbol| {
+        let inside = target.address().wrapping_add_signed(8 * (i64::from(imm) + 1));
+        let inner = self.elf.symbols().find(|symbol| {
             symbol.kind() == SymbolKind::Text
-                && symbol.section_index() == target.section
+                && symbol.section_index() == target.section_index()
                 && symbol.address() == inside
         });
-        let function = match named.and_then(|symbol| symbol.name().ok()) {
-            Some(name) if target.name.is_empty() || target.name.starts_with('.') => name,
-            _ => target.name,
+        let outer = named(target);
+        let function = match inner.and_then(|symbol| symbol.name().ok()) {
+            Some(name) if outer.is_empty() || outer.starts_with('.') => name,
+            _ => outer,
         };
         ObjectError::CallsFunction {
             hook: code.hook,
@@ -231,6 +239,11 @@ impl<'a, 'file> Sections<'a, 'file> {
             line: code.line(place).cloned(),
         }
     }
+}
+
+/// The name of what an instruction refers to.
+fn named<'a>(symbol: &Symbol<'a, '_>) -> &'a str {
+    symbol.name().unwrap_or_default()
 }
 
 fn insn(bytes: &[u8]) -> Insn {
@@ -242,13 +255,6 @@ fn insn(bytes: &[u8]) -> Insn {
         off: i16::from_le_bytes([bytes[2], bytes[3]]),
         imm,
     }
-}
-
-/// What an instruction refers to.
-struct Referent<'a> {
-    section: Option<SectionIndex>,
-    name: &'a str,
-    address: u64,
 }
 
 enum Global {
@@ -288,12 +294,17 @@ impl<'a, 'file> Maps<'a, 'file> {
         let Some(section) = found.section else { return Ok(found) };
         let btf = sections.types.btf.as_ref().ok_or(ObjectError::NoTypes)?;
         let mut addresses: BTreeMap<&str, u64> = BTreeMap::new();
-        for symbol in sections.elf.symbols().filter(|one| one.section_index() == Some(section)) {
+        let symbols = sections.elf.symbols().filter(|one| one.section_index() == Some(section));
+        // One for each map, and one for the section.
+        for symbol in symbols.take(MOST_MAPS + 2) {
             addresses.insert(symbol.name().unwrap_or_default(), symbol.address());
         }
         let variables = btf.variables(".maps");
         if variables.is_empty() {
             return Err(ObjectError::NoTypes);
+        }
+        if variables.len() > MOST_MAPS {
+            return Err(ObjectError::ManyMaps(variables.len()));
         }
         let mut placed = Vec::new();
         for (name, number) in variables {

@@ -1,13 +1,10 @@
 //! What is known of a hook without executing it: its instructions, where it may go, which registers are still needed.
 
 use super::fault::{Fault, Wrong};
-use crate::object::{HookCode, NamedMap};
+use crate::object::{HookCode, LONGEST, NamedMap};
 use crate::op::{self, Atomic, BadOp, Constant, Op, Operand};
 use lockwright_programs::helpers;
 use lockwright_programs::maps::MapKind;
-
-/// The most instructions of a hook, and the most that one call of it may execute.
-pub const LONGEST: usize = 4096;
 
 /// A hook's code, as checked.
 pub(super) struct Flow {
