@@ -191,6 +191,10 @@ pub(crate) const CONDITIONS: [Condition; 11] = [
     Condition::Sle,
 ];
 
+/// All atomic operations.
+pub(crate) const ATOMICS: [Atomic; 6] =
+    [Atomic::Add, Atomic::Or, Atomic::And, Atomic::Xor, Atomic::Exchange, Atomic::CompareExchange];
+
 /// SplitMix64 (Steele, Lea, Flood, 2014).
 pub(crate) struct Random(pub(crate) u64);
 

@@ -97,9 +97,6 @@ struct Drawing<'a> {
 /// A branch or jump whose target isn't known yet.
 struct Open(usize, usize);
 
-const ATOMICS: [Atomic; 6] =
-    [Atomic::Add, Atomic::Or, Atomic::And, Atomic::Xor, Atomic::Exchange, Atomic::CompareExchange];
-
 impl Drawing<'_> {
     fn emit(&mut self, op: Op) {
         self.ops.push(op);
