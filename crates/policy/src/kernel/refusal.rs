@@ -1,5 +1,6 @@
 //! Why the kernel's verifier refuses a program.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
@@ -128,15 +129,32 @@ impl Refusal {
     }
 }
 
-/// Is there a branch that compares such a pointer with 0? Then what was refused may lie behind it.
+/// Is there a branch that compares such a pointer with 0? Then what was refused may lie behind it. (A look-up's check is none: the log
+/// shows what is known after it.)
 fn compares_with_null(lines: &[&str]) -> bool {
+    let mut may_be_null = BTreeSet::new();
     lines.iter().any(|line| {
-        let register = line.split_once("if r").and_then(|(_, rest)| rest.split_once(' '));
-        register.is_some_and(|(number, rest)| {
+        let states = || {
+            let states = line.split_whitespace().filter_map(|word| word.split_once('='));
+            states.filter_map(|(name, kind)| Some((name.strip_prefix('R')?, kind)))
+        };
+        let branch = line.split_once("if r").and_then(|(_, rest)| rest.split_once(' '));
+        let is_it = branch.is_some_and(|(number, rest)| {
             let is_null = rest.starts_with("== 0x0 ") || rest.starts_with("!= 0x0 ");
-            let is = |kind| rest.contains(&format!("R{number}={kind}"));
-            is_null && (is("ctx") || is("fp") || is("map_ptr") || is("map_value("))
-        })
+            let is_pointer = |kind: &str| {
+                ["ctx", "fp", "map_ptr", "map_value("].iter().any(|one| kind.starts_with(one))
+            };
+            let is = states().any(|(name, kind)| name == number && is_pointer(kind));
+            is_null && is && !may_be_null.contains(number)
+        });
+        for (name, kind) in states() {
+            if kind.contains("_or_null") {
+                may_be_null.insert(name);
+            } else {
+                may_be_null.remove(name);
+            }
+        }
+        is_it
     })
 }
 
@@ -178,6 +196,11 @@ mod tests {
             of(&format!("8: (55) if r0 != 0x0 goto pc+2 11: R0=scalar() R1=ctx()\n{end}")),
             Why::Uninitialised
         );
+        // The check of a look-up, and the same check once more.
+        let call = "6: (85) call bpf_map_lookup_elem#1 ; R0=map_value_or_null(id=1,ks=4,vs=8)\n";
+        let check = "7: (15) if r0 == 0x0 goto pc+1    ; R0=map_value(ks=4,vs=8)\n";
+        assert_eq!(of(&format!("{call}{check}{end}")), Why::Uninitialised);
+        assert_eq!(of(&format!("{call}{check}{check}{end}")), Why::NeverNull);
         assert_eq!(
             of(&format!("3: (94) w5 %= 1                       ; R5=scalar()\n{end}")),
             Why::Quotient
