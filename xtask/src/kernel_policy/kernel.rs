@@ -26,7 +26,7 @@ pub(super) fn fetch(package: &str, folder: &Path, bar: &ProgressBar) -> Result<K
     let image = needed(package)?.into_iter().find(|name| name.starts_with("linux-image-"));
     let image = image.unwrap_or_else(|| package.to_owned());
     let version = image.strip_prefix("linux-image-").with_context(|| {
-        format!("'{package}' is no kernel\nhint: apt-cache search ^linux-image")
+        format!("'{package}' isn't a kernel\nhint: apt-cache search ^linux-image")
     })?;
     let headers = format!("linux-headers-{version}");
     let needed = needed(&headers)?;
