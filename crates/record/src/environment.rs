@@ -71,8 +71,8 @@ pub const VARIABLES: &[Variable] = &[
         values: "rules separated by semicolons, as in lib:libc.so.6=fifo; about 16 KB at most. The command writes them, since \
                  rules for variables and functions hold addresses",
         default: "no rule",
-        meaning: "Locks of their own for some mutexes, by library, variable or caller. A wrong rule is reported and left out; \
-                  the others hold.",
+        meaning: "Locks of their own for some mutexes, by library, variable, caller or kind. A wrong rule is reported and left \
+                  out; the others hold.",
         when: "when the program starts; `lockwright ctl` changes rules later",
         set_by: "run --config FILE",
     },

@@ -19,6 +19,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 pub const SYMBOL: &str = "lockwright_mailbox";
 /// How a mailbox begins. Changes with its layout, and with what a table means.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.3");
+/// The kinds of mutexes by their `PTHREAD_MUTEX_*`, as rules name them.
+pub const KINDS: [&str; 4] = ["normal", "recursive", "errorcheck", "adaptive"];
 /// Rules that a table can have.
 pub const RULES: usize = 29;
 /// Bytes of a table as text.

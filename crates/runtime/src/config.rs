@@ -3,9 +3,10 @@
 //! * `LOCKWRIGHT_LOCK=NAME[:key=value,...]`: the lock of every mutex that no rule names (default `auto`).
 //! * `LOCKWRIGHT_TOPOLOGY=big:0-3,little:4-7`: the CPUs' classes (`machine`).
 //! * `LOCKWRIGHT_EMULATE=big:0,little:1x3.75`: the same, and the little CPUs take 3.75 times as long to compute (`emulate`).
-//! * `LOCKWRIGHT_RULES=call:MODULE+0xLO-0xHI=SPEC;mutex:MODULE+0xLO-0xHI=SPEC;lib:MODULE=SPEC`: written by
-//!   `lockwright run --config`; the first rule that fits decides, when a mutex is first contended (`rules`).
-//!   These two make the first table of locks (`policy`); `lockwright switch` hands in others (`switch`).
+//! * `LOCKWRIGHT_RULES=call:MODULE+0xLO-0xHI=SPEC;mutex:MODULE+0xLO-0xHI=SPEC;lib:MODULE=SPEC;
+//!   kind:KIND+0xLO-0xHI=SPEC`: written by `lockwright run --config`; the first rule that fits decides, when a mutex
+//!   is first contended (`rules`). These two make the first table of locks (`policy`); `lockwright switch` hands in
+//!   others (`switch`).
 //! * `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`: functions whose calls are epochs, see `got.rs`.
 //!
 //! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of epochs that

@@ -33,7 +33,8 @@ impl Environment for Here {
     }
 
     fn choose(mutex: &Mutex, caller: usize) -> u32 {
-        policy::choose(|order| rules::rule_for(order, core::ptr::from_ref(mutex).addr(), caller))
+        let (address, kind) = (core::ptr::from_ref(mutex).addr(), mutex.kind.load(Relaxed));
+        policy::choose(|order| rules::rule_for(order, address, kind, caller))
     }
 
     fn policy(place: u32) -> Policy<Self> {

@@ -1,4 +1,4 @@
-//! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by where the call comes from or where the mutex lies.
+//! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by where the call comes from, where the mutex lies, or its kind.
 //!
 //! A rule's target keeps its place as long as there is room, whichever tables name it. A table says in which order targets are
 //! asked. Where 29 places are not enough, a new target gets the place of one that neither the current table nor the new one names. A
@@ -10,7 +10,8 @@ use crate::env::cut;
 use crate::{files, real};
 use core::cell::{LazyCell, UnsafeCell};
 use core::ffi::{CStr, c_char};
-use lockwright_record::mailbox::RULES;
+use lockwright_locks::posix::TYPE;
+use lockwright_record::mailbox::{KINDS, RULES};
 
 /// The place of mutexes that no rule names.
 pub(crate) const DEFAULT_PLACE: u32 = 1;
@@ -29,6 +30,8 @@ enum What {
     Mutex,
     /// Mutexes that are first contended by a call from this module.
     Library,
+    /// Mutexes of this kind at these addresses. Its name is in the place of a module's.
+    Kind,
 }
 
 /// The mutexes that a rule is for. `low..high` are offsets from the module's load address; without a module they are addresses.
@@ -144,6 +147,7 @@ pub(crate) fn parse(piece: &[u8]) -> Option<(Target<'_>, &[u8])> {
     let what = match what {
         b"call" => What::Call,
         b"mutex" => What::Mutex,
+        b"kind" => What::Kind,
         b"lib" => {
             let target = Target { what: What::Library, module: target, low: 0, high: usize::MAX };
             return Some((target, spec));
@@ -154,7 +158,8 @@ pub(crate) fn parse(piece: &[u8]) -> Option<(Target<'_>, &[u8])> {
     let plus = target.iter().rposition(|&byte| byte == b'+')?;
     let (low, high) = cut(&target[plus + 1..], b'-')?;
     let target = Target { what, module: &target[..plus], low: hex(low)?, high: hex(high)? };
-    Some((target, spec))
+    let is_known = what != What::Kind || KINDS.iter().any(|name| name.as_bytes() == target.module);
+    is_known.then_some((target, spec))
 }
 
 fn hex(text: &[u8]) -> Option<usize> {
@@ -166,10 +171,15 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
-/// The place that the first matching rule gives to this mutex, contended by a call at `caller`.
+/// The place that the first matching rule gives to this mutex of this `__kind`, contended by a call at `caller`.
 ///
 /// glibc 2.35 or later finds objects by address; before that no rule with a module matches.
-pub(crate) fn rule_for(order: &'static Order, mutex: usize, caller: usize) -> Option<u32> {
+pub(crate) fn rule_for(
+    order: &'static Order,
+    mutex: usize,
+    kind: u32,
+    caller: usize,
+) -> Option<u32> {
     if order.len == 0 {
         return None;
     }
@@ -186,6 +196,7 @@ pub(crate) fn rule_for(order: &'static Order, mutex: usize, caller: usize) -> Op
             What::Mutex if target.module.is_empty() => Some((target.module, mutex)),
             What::Mutex => *holding,
             What::Call | What::Library => *calling,
+            What::Kind => Some((KINDS[(kind & TYPE) as usize].as_bytes(), mutex)),
         };
         at.is_some_and(|(module, offset)| {
             module == target.module && (target.low..target.high).contains(&offset)
@@ -218,7 +229,8 @@ mod tests {
         assert_eq!((rule.what, rule.module), (What::Library, b"a.so".as_slice()));
         let (rule, _) = parse(b"mutex:+0x7f0000001000-0x7f0000001028=fifo").unwrap();
         assert_eq!((rule.module, rule.low), (b"".as_slice(), 0x7f00_0000_1000));
-        for bad in ["call:a=fifo", "mutex:a+10-20=fifo", "x:a=fifo", "lib"] {
+        for bad in ["call:a=fifo", "mutex:a+10-20=fifo", "x:a=fifo", "lib", "kind:odd+0x0-0x1=fifo"]
+        {
             assert!(parse(bad.as_bytes()).is_none(), "{bad}");
         }
     }
@@ -256,6 +268,23 @@ mod tests {
     fn one_mutex_is_named_by_its_address() {
         static ORDER: std::sync::OnceLock<Order> = std::sync::OnceLock::new();
         let order = ORDER.get_or_init(|| order([64], &Order::NOBODY));
-        assert_eq!((rule_for(order, 64, 0), rule_for(order, 65, 0)), (Some(2), None));
+        let rule = |mutex| rule_for(order, mutex, 0, 0);
+        assert_eq!((rule(64), rule(65)), (Some(2), None));
+    }
+
+    #[test]
+    fn mutexes_of_one_kind_are_named_by_it() {
+        static ORDER: std::sync::OnceLock<Order> = std::sync::OnceLock::new();
+        let order = ORDER.get_or_init(|| {
+            let mut order = Order::NOBODY;
+            for rule in ["kind:recursive+0x0-0xffff=fifo", "kind:normal+0x0-0xff=mcs"] {
+                order.push(parse(rule.as_bytes()).unwrap().0, &Order::NOBODY).unwrap();
+            }
+            order
+        });
+        // `__kind` has more than the kind.
+        let rules = [(0x201, 64), (0x200, 64), (0, 0x100), (2, 64), (3, 64)]
+            .map(|(kind, mutex)| rule_for(order, mutex, kind, 0));
+        assert_eq!(rules, [Some(2), Some(3), None, None, None]);
     }
 }
