@@ -34,7 +34,7 @@ const EXIT: Insn = Insn { code: 0x95, dst: 0, src: 0, off: 0, imm: 0 };
 const JUMP: u8 = 0x05;
 const IF_ANSWERED: u8 = 0x55; // r0 != 0
 
-/// Composes policies. A map whose name occurs twice gets its policy's name in front.
+/// Composes policies. A map whose name occurs twice gets its policy's name in front, and so do its constants.
 pub fn compose(parts: &[Part<'_>]) -> Result<Object, CantCompose> {
     let objects: Vec<&Object> = match parts {
         [] => return Err(CantCompose::None),
@@ -50,8 +50,14 @@ pub fn compose(parts: &[Part<'_>]) -> Result<Object, CantCompose> {
             let is_twice = others.filter(|other| other.name == map.name).count() > 1;
             // Sections of variables have a dot already.
             let own = map.name.trim_start_matches('.');
-            let name = if is_twice { format!("{name}.{own}") } else { map.name.clone() };
-            maps.push(NamedMap { name, ..map.clone() });
+            let mut map = map.clone();
+            if is_twice {
+                map.name = format!("{name}.{own}");
+                for constant in &mut map.constants {
+                    constant.name = format!("{name}.{}", constant.name);
+                }
+            }
+            maps.push(map);
         }
     }
     let mut hooks = Vec::new();
@@ -139,7 +145,12 @@ mod tests {
 
     fn object(hooks: Vec<HookCode>, maps: &[&str]) -> Object {
         let spec = MapSpec { kind: MapKind::Array, key_size: 4, value_size: 8, max_entries: 1 };
-        let map = |name: &&str| NamedMap { name: (*name).to_owned(), spec, initial: Vec::new() };
+        let map = |name: &&str| NamedMap {
+            name: (*name).to_owned(),
+            spec,
+            initial: Vec::new(),
+            constants: Vec::new(),
+        };
         Object { hooks, maps: maps.iter().map(map).collect() }
     }
 

@@ -172,6 +172,7 @@ mod tests {
         assert_eq!(views[0].value(0, 0), Some(&[1, 2, 3, 4, 5, 6, 7, 8][..]));
         assert_eq!(views[1].value(2, 0), Some(&[0; 8][..]));
         assert_eq!(views[1].rows, rows() as usize);
+        assert_eq!([views[0].name(), views[1].name()], [&b".data"[..], b"cpus"]);
         assert!(rows().is_power_of_two());
     }
 

@@ -278,6 +278,7 @@ mod tests {
             name: name.into(),
             spec,
             initial: initial.to_vec(),
+            constants: Vec::new(),
         };
         let maps = vec![
             map("seen", spec(MapKind::Hash, 8, 16, 64), &[]),

@@ -1,9 +1,10 @@
 //! A policy's maps in this process's memory.
 
 use crate::object::NamedMap;
-use lockwright_programs::maps::{BadMap, Layout, Map, MapKind, MapSpec};
+use lockwright_programs::maps::{BadMap, Layout, MAP_NAME, Map, MapKind, MapSpec};
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::mem::offset_of;
 
 /// How maps must be aligned.
 const LINE: usize = 64;
@@ -43,8 +44,11 @@ impl Maps {
         let mut bytes = vec![0; size];
         layout.write(&mut bytes);
         for (map, (offset, header)) in maps.iter().zip(layout.maps()) {
+            let offset = usize::try_from(offset).unwrap_or(size);
+            let name = &map.name.as_bytes()[..map.name.len().min(MAP_NAME)];
+            bytes[offset + offset_of!(Map, name)..][..name.len()].copy_from_slice(name);
             // Only an array has a first value; it is the whole of a section of variables.
-            let value = header.first as usize + usize::try_from(offset).unwrap_or(size);
+            let value = header.first as usize + offset;
             let len = map.initial.len().min(map.spec.value_size as usize);
             if matches!(map.spec.kind, MapKind::Array) {
                 bytes[value..][..len].copy_from_slice(&map.initial[..len]);

@@ -1,7 +1,10 @@
 //! A policy as its object file has it, before anybody has checked it.
 
 mod btf;
+mod constants;
 mod elf;
+
+pub use constants::{CantSet, NamedConstant};
 
 use lockwright_platform::hooks::Hook;
 use lockwright_programs::maps::MapSpec;
@@ -55,6 +58,8 @@ pub struct NamedMap {
     pub spec: MapSpec,
     /// The first value, if it has one: a section of variables.
     pub initial: Vec<u8>,
+    /// The numbers in it that may be changed: [`Object::set`].
+    pub constants: Vec<NamedConstant>,
 }
 
 /// A policy that nobody has checked.

@@ -106,7 +106,7 @@ pub(crate) fn object(hook: Hook, ops: &[Op], maps: &[NamedMap]) -> Object {
 /// A map.
 pub(crate) fn named(name: &str, kind: MapKind, key: u32, value: u32, entries: u32) -> NamedMap {
     let spec = MapSpec { kind, key_size: key, value_size: value, max_entries: entries };
-    NamedMap { name: name.to_owned(), spec, initial: Vec::new() }
+    NamedMap { name: name.to_owned(), spec, initial: Vec::new(), constants: Vec::new() }
 }
 
 /// An interpreter.

@@ -59,6 +59,9 @@ pub const LARGEST_VALUE: u32 = 64 << 10;
 /// The smallest ring, bytes.
 pub const SMALLEST_RING: u32 = 4096;
 
+/// Bytes of a map's name.
+pub const MAP_NAME: usize = 40;
+
 /// What a policy asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapSpec {
@@ -175,7 +178,7 @@ impl MapSpec {
             unused: 0,
             head: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            spare: [0; 5],
+            name: [0; MAP_NAME],
         }
     }
 }
@@ -278,7 +281,8 @@ pub struct Map {
     pub head: AtomicU64,
     /// Records that a ring didn't take: their cells were being written.
     pub lost: AtomicU64,
-    spare: [u64; 5],
+    /// Its name, in UTF-8, cut off where it is longer, padded with zeroes. Only for people.
+    pub name: [u8; MAP_NAME],
 }
 
 const _: () = assert!(size_of::<Map>() == 128);

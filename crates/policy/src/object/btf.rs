@@ -172,6 +172,15 @@ impl<'a> Btf<'a> {
         self.size(self.pointed(member)?)
     }
 
+    /// The size of an integer in bytes, and whether it has a sign, or is a `bool`.
+    pub(super) fn integer(&self, number: u32) -> Option<(u32, bool, bool)> {
+        const SIGNED: u32 = 1 << 24;
+        const BOOL: u32 = 1 << 26;
+        let kind = self.plain(number).filter(|kind| kind.kind == INT)?;
+        let encoding = u32_at(kind.rest, 0)?;
+        Some((kind.size_or_type, encoding & SIGNED != 0, encoding & BOOL != 0))
+    }
+
     fn pointed(&self, member: u32) -> Option<u32> {
         let pointer = self.plain(member)?;
         (pointer.kind == POINTER).then_some(pointer.size_or_type)

@@ -4,7 +4,10 @@
 //! `aya-obj`, panic at damaged ones.)
 
 use super::btf::Btf;
-use super::{HookCode, Insn, LARGEST_FILE, MOST_MAPS, NamedMap, Object, ObjectError};
+use super::{
+    HookCode, Insn, LARGEST_FILE, MOST_MAPS, NamedConstant, NamedMap, Object, ObjectError,
+    constants,
+};
 use lockwright_platform::hooks::Hook;
 use lockwright_programs::maps::{Layout, MapKind, MapSpec};
 use object::elf::{EM_BPF, FileHeader64};
@@ -267,9 +270,16 @@ struct Maps<'a, 'file> {
     /// Where each map lies in `.maps`.
     places: BTreeMap<u64, i32>,
     section: Option<SectionIndex>,
-    /// The sections of variables, and the numbers of their maps.
-    variables: Vec<(Section<'a, 'file>, Option<i32>)>,
+    variables: Vec<Variables<'a, 'file>>,
     maps: Vec<NamedMap>,
+}
+
+/// A section of variables.
+struct Variables<'a, 'file> {
+    section: Section<'a, 'file>,
+    constants: Vec<NamedConstant>,
+    /// The number of its map, once it is used.
+    map: Option<i32>,
 }
 
 impl<'a, 'file> Maps<'a, 'file> {
@@ -280,6 +290,7 @@ impl<'a, 'file> Maps<'a, 'file> {
             variables: Vec::new(),
             maps: Vec::new(),
         };
+        let mut has_constants = false;
         for section in sections.elf.sections() {
             let name = Sections::name(&section)?;
             if name == ".maps" && section.size() > 0 {
@@ -288,7 +299,14 @@ impl<'a, 'file> Maps<'a, 'file> {
                 let what = "is defined in the old form".to_owned();
                 return Err(ObjectError::Map { map: name.to_owned(), what });
             } else if [".data", ".bss", ".rodata"].iter().any(|kind| name.starts_with(kind)) {
-                found.variables.push((section, None));
+                // A file may have several of that name, all of them large.
+                let is_first = name == constants::SECTION && !has_constants;
+                has_constants |= is_first;
+                let constants = match is_first {
+                    true => constants::of(sections.elf, sections.types.btf.as_ref(), &section),
+                    false => Vec::new(),
+                };
+                found.variables.push(Variables { section, constants, map: None });
             }
         }
         let Some(section) = found.section else { return Ok(found) };
@@ -329,7 +347,8 @@ impl<'a, 'file> Maps<'a, 'file> {
         if number >= MOST_MAPS {
             return Err(ObjectError::ManyMaps(number + 1));
         }
-        self.maps.push(NamedMap { name: name.to_owned(), spec, initial });
+        let constants = Vec::new();
+        self.maps.push(NamedMap { name: name.to_owned(), spec, initial, constants });
         Ok(i32::try_from(number).unwrap_or_default())
     }
 
@@ -342,15 +361,15 @@ impl<'a, 'file> Maps<'a, 'file> {
         if section.is_some() && section == self.section {
             return Ok(self.places.get(&offset).map(|number| Global::Map(*number)));
         }
-        let Some(at) = self.variables.iter().position(|(one, _)| Some(one.index()) == section)
+        let Some(at) = self.variables.iter().position(|one| Some(one.section.index()) == section)
         else {
             return Ok(None);
         };
-        let number = match self.variables[at].1 {
+        let number = match self.variables[at].map {
             Some(number) => number,
             None => {
                 let number = self.add_variables(at)?;
-                self.variables[at].1 = Some(number);
+                self.variables[at].map = Some(number);
                 number
             }
         };
@@ -358,7 +377,7 @@ impl<'a, 'file> Maps<'a, 'file> {
     }
 
     fn add_variables(&mut self, at: usize) -> Result<i32, ObjectError> {
-        let section = &self.variables[at].0;
+        let section = &self.variables[at].section;
         let name = Sections::name(section)?;
         if section.relocations().next().is_some() {
             return Err(ObjectError::Address(name.to_owned()));
@@ -379,7 +398,11 @@ impl<'a, 'file> Maps<'a, 'file> {
         if initial.len() != spec.value_size as usize {
             return Err(ObjectError::Damaged("a section of variables is shorter than it says"));
         }
-        self.add(name, spec, initial)
+        let number = self.add(name, spec, initial)?;
+        if let Some(map) = self.maps.last_mut() {
+            map.constants = std::mem::take(&mut self.variables[at].constants);
+        }
+        Ok(number)
     }
 
     fn finish(self) -> Result<Vec<NamedMap>, ObjectError> {

@@ -1,6 +1,6 @@
 //! A copy of a policy's maps, as the command reads it from another process. Nothing in it is believed.
 
-use super::{CELL, Map, MapKind, MapSpec, Reported, hash, ring};
+use super::{CELL, MAP_NAME, Map, MapKind, MapSpec, Reported, hash, ring};
 
 /// A copy of one map.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,12 @@ impl<'a> View<'a> {
             buckets: map.buckets as usize,
             bytes,
         })
+    }
+
+    /// Its name, in UTF-8; it may be cut off.
+    pub fn name(&self) -> &'a [u8] {
+        let name = &self.bytes[core::mem::offset_of!(Map, name)..][..MAP_NAME];
+        name.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
     /// Bytes of the map with its entries: where the next one begins.
