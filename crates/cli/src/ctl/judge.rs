@@ -76,12 +76,18 @@ struct FigureChange {
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
     pub(super) finding: Finding,
+    /// The figures that are worse.
+    worse: Vec<String>,
     #[serde(rename = "figures")]
     rows: Vec<FigureChange>,
     /// P99 of all waits, old and new.
     wait_p99_ns: [Option<u64>; 2],
     /// Is throughput among the figures?
     throughput_known: bool,
+    /// In how many slices --counter's number stood still; if it did, it doesn't count.
+    counter_stood_still: usize,
+    #[serde(skip)]
+    slices: usize,
 }
 
 impl FigureChange {
@@ -107,19 +113,18 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
     };
     let [old, new] = [all(0), all(1)];
     let each = || slices.iter().flatten();
-    let done: Option<fn(&Slice) -> f64> = if slices.is_empty() {
-        None
-    } else if each().all(|slice| slice.counted.is_some_and(|counted| counted > 0.0)) {
+    let always = |is_so: fn(&Slice) -> bool| !slices.is_empty() && each().all(is_so);
+    let is_counted = always(|slice| slice.counted.is_some_and(|counted| counted > 0.0));
+    let done: Option<fn(&Slice) -> f64> = if is_counted {
         Some(|slice| slice.counted.unwrap_or(0.0))
-    } else if each().all(|slice| slice.epochs > 0.0) {
+    } else if always(|slice| slice.epochs > 0.0) {
         Some(|slice| slice.epochs)
     } else {
         None
     };
     let mut rows = Vec::new();
     if let Some(done) = done {
-        let name =
-            if each().all(|slice| slice.counted.is_some()) { "counted/s" } else { "epochs/s" };
+        let name = if is_counted { "counted/s" } else { "epochs/s" };
         rows.push(FigureChange::new(Figure::rate(name), slices, move |slice| {
             done(slice) / slice.seconds
         }));
@@ -146,24 +151,33 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         (slice.wait_ns + 1.0) / slice.seconds / 1e9
     });
     let decides = if done.is_none() { waiting.finding(terms) } else { Finding::Same };
-    let findings = rows.iter().map(|row| row.finding(terms)).chain([decides]);
-    let mut findings: Vec<Finding> = findings.collect();
+    let mut findings: Vec<(String, Finding)> =
+        rows.iter().map(|row| (row.figure.name.clone(), row.finding(terms))).collect();
+    findings.push((waiting.figure.name.clone(), decides));
     if terms.hand_overs && done.is_none() {
         let row = FigureChange::new(Figure::rate("hand-overs/s"), slices, |slice| {
             (slice.times.count() as f64 + 1.0) / slice.seconds
         });
         // As many threads wait, and fewer of them get the lock. If fewer wait, too, the lock may just have become better.
         if row.finding(terms) == Finding::Worse && decides != Finding::Better {
-            findings.push(Finding::Worse);
+            findings.push((row.figure.name.clone(), Finding::Worse));
         }
         rows.insert(0, row);
     }
     rows.push(waiting);
     Judged {
-        finding: verdict(&findings),
+        finding: verdict(findings.iter().map(|(_, finding)| *finding)),
+        worse: findings
+            .into_iter()
+            .filter_map(|(name, finding)| (finding == Finding::Worse).then_some(name))
+            .collect(),
         rows,
         wait_p99_ns: [&old, &new].map(p99),
         throughput_known: done.is_some() || slices.is_empty(),
+        counter_stood_still: each()
+            .filter(|slice| slice.counted.is_some_and(|counted| counted <= 0.0))
+            .count(),
+        slices: each().count(),
     }
 }
 impl Judged {
@@ -192,19 +206,33 @@ impl Judged {
         text.push_str(
             "before, after: medians; times as good: within pairs of time slices, which see\n  the same load\n",
         );
-        if !self.throughput_known {
+        let (still, slices) = (self.counter_stood_still, self.slices);
+        if still > 0 {
+            text.push_str(&format!(
+                "--counter's number stood still in {still} of {slices} time slices, so it doesn't count:\n  \
+                 a longer --guard has longer slices\n"
+            ));
+        } else if !self.throughput_known {
             text.push_str(
                 "throughput is unknown: the process has no epochs, and --counter is not given\n",
             );
+        }
+        if !self.worse.is_empty() {
+            let whole = format!("worse in {}\n", self.worse.join(", "));
+            text += &match whole.chars().count() <= 81 {
+                true => whole,
+                false => format!("worse in {}\n", self.worse.join(",\n  ")),
+            };
         }
         text
     }
 }
 
 /// Worse in one figure means worse. Better in one and worse in none means better.
-fn verdict(findings: &[Finding]) -> Finding {
-    let first = [Finding::Worse, Finding::Better, Finding::Unclear];
-    first.into_iter().find(|finding| findings.contains(finding)).unwrap_or(Finding::Same)
+fn verdict(findings: impl Iterator<Item = Finding> + Clone) -> Finding {
+    let mut first = [Finding::Worse, Finding::Better, Finding::Unclear].into_iter();
+    let is_there = |finding: &Finding| findings.clone().any(|one| one == *finding);
+    first.find(is_there).unwrap_or(Finding::Same)
 }
 
 #[cfg(test)]
@@ -230,6 +258,20 @@ mod tests {
             }
         };
         (0..ROUNDS).map(|round| [slice(1.0, 0, round), slice(throughput, long, round)]).collect()
+    }
+
+    #[test]
+    fn a_counter_that_stands_still_is_said_not_to_count() {
+        let mut slices = slices(0.7, 0, true);
+        slices.iter_mut().flatten().for_each(|slice| slice.counted = Some(7.0));
+        let judged = judge(&slices, TERMS);
+        assert_eq!((&*judged.rows[0].figure.name, judged.counter_stood_still), ("counted/s", 0));
+        assert_eq!(judged.finding, Finding::Same);
+        slices[3][1].counted = Some(0.0);
+        let judged = judge(&slices, TERMS);
+        assert_eq!((&*judged.rows[0].figure.name, judged.finding), ("epochs/s", Finding::Worse));
+        assert!(judged.text().contains("\nworse in epochs/s"), "{}", judged.text());
+        assert!(judged.text().contains(" stood still in 1 of 24 time slices"), "{}", judged.text());
     }
 
     #[test]
