@@ -229,13 +229,17 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
     if is_old {
         return Err(other_version(process));
     }
-    Err(Failure::new(format!("process {} ({}) runs without lockwright", process.pid, process.name()))
-        .hint(format!(
-            "lockwright attach {}, or `lockwright run -- PROGRAM`; under --stats the program is a child of that \
-             command. To only look: \
-             lockwright profile -p {} --sample",
-            process.pid, process.pid
-        )))
+    let pid = process.pid;
+    let without = format!("process {pid} ({}) runs without lockwright", process.name());
+    let program = elf::inspect(Path::new(&format!("/proc/{pid}/exe")));
+    if program.is_ok_and(|program| program.is_static()) {
+        return Err(Failure::new(format!("{without}, and is statically linked"))
+            .hint("a static program may link our locks: docs/sync.md"));
+    }
+    Err(Failure::new(without).hint(format!(
+        "lockwright attach {pid}, or `lockwright run -- PROGRAM`; under --stats or with policies the program is a \
+         child of that command. To only look: lockwright profile -p {pid} --sample"
+    )))
 }
 
 /// The error for a process that runs with another version's library.
