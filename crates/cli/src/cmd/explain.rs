@@ -6,7 +6,6 @@ use crate::{catalog, output};
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_locks::spec::GLIBC;
 use lockwright_numbers::units;
-use std::fmt::Write;
 use std::process::ExitCode;
 
 /// Explain a lock: order, space, wake-ups, delays, options
@@ -59,13 +58,14 @@ fn page(entry: &Entry) -> String {
         let text = format!("{} ({least} to {most}; default: {default})", option.meaning);
         paragraph(&mut page, option.key, &text);
     }
-    let _ = match entry.kind {
-        Kind::ReadWrite => {
-            write!(page, "\ntry it: lockwright bench --workload rwlock --lock in:{}\n", entry.id)
-        }
-        _ => write!(page, "\ntry it: lockwright run --lock {} -- PROGRAM\n", entry.id),
+    let asks = entry.options.iter().any(|option| option.key == "slot");
+    let attempt = match entry.kind {
+        Kind::ReadWrite if asks => "policy run bravo --machine m1 --workload rwlock".to_owned(),
+        Kind::ReadWrite => format!("bench --workload rwlock --lock in:{}", entry.id),
+        _ if asks => "run --policy big-first -- PROGRAM".to_owned(),
+        _ => format!("run --lock {} -- PROGRAM", entry.id),
     };
-    page
+    page + &format!("\ntry it: lockwright {attempt}\n")
 }
 
 /// The C library's lock isn't in the catalogue: it is what a program uses without our library.

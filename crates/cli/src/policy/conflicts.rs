@@ -79,10 +79,10 @@ impl Conflicts {
     fn example(&self, hook: Hook, conflict: &Conflict) -> String {
         let Conflict { context, counts, overruled } = conflict;
         let says = |(policy, answer): (usize, u64)| {
-            format!("{} says {}", self.names[policy], meaning(hook, answer))
+            format!("{} says '{}'", self.names[policy], meaning(hook, answer))
         };
-        let mut text =
-            format!("\n{}: {}, {} is overruled\n", hook.name(), says(*counts), says(*overruled));
+        let (counts, overruled) = (says(*counts), says(*overruled));
+        let mut text = format!("\n{}: {counts}, and that counts; {overruled}\n", hook.name());
         let mut nodes = vec![("own", &context.own)];
         if hook == Hook::CmpNode {
             nodes.extend([("best", &context.best), ("curr", &context.curr)]);

@@ -3,6 +3,7 @@
 use super::remote::RemotePlace;
 use crate::hints::Failure;
 use crate::process::{Process, proc_text};
+use regex_lite::Regex;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +34,8 @@ pub(crate) fn tag(process: &Process, what: &Tagging) -> Result<BTreeMap<u64, usi
             all.push((known, *value));
         }
         Tagging::Named(pattern, value) => {
-            let matching = threads.into_iter().filter(|tid| matches(pattern, &name(pid, *tid)));
+            let wanted = compiled(pattern);
+            let matching = threads.into_iter().filter(|tid| wanted.is_match(&name(pid, *tid)));
             all.extend(matching.map(|tid| (tid, *value)));
             if all.is_empty() {
                 return Err(Failure::new(format!("process {pid} has no thread named '{pattern}'"))
@@ -90,31 +92,10 @@ fn path_of(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// Does the name match? `*` stands for any number of characters, `?` for one.
-fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    // Where the last star was, and how much of the name it has taken.
-    let (mut at, mut of, mut star) = (0, 0, None);
-    while of < name.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, of));
-                at += 1;
-            }
-            Some(&one) if one == '?' || one == name[of] => {
-                at += 1;
-                of += 1;
-            }
-            _ => {
-                let Some((place, taken)) = star else { return false };
-                star = Some((place, taken + 1));
-                at = place + 1;
-                of = taken + 1;
-            }
-        }
-    }
-    pattern[at..].iter().all(|one| *one == '*')
+/// What matches a name: `*` stands for any number of characters, `?` for one.
+fn compiled(pattern: &str) -> Regex {
+    let pattern = regex_lite::escape(pattern).replace(r"\*", ".*").replace(r"\?", ".");
+    Regex::new(&format!("(?s)^{pattern}$")).expect("all but dots and stars is escaped")
 }
 
 #[cfg(test)]
@@ -126,10 +107,12 @@ mod tests {
         for (pattern, name) in
             [("work*", "worker/1"), ("*", ""), ("a?c*e", "abcdde"), ("x", "x"), ("*b*b", "abab")]
         {
-            assert!(matches(pattern, name), "{pattern} {name}");
+            assert!(compiled(pattern).is_match(name), "{pattern} {name}");
         }
-        for (pattern, name) in [("work", "worker"), ("", "a"), ("a?c", "ac"), ("*b", "ba")] {
-            assert!(!matches(pattern, name), "{pattern} {name}");
+        for (pattern, name) in
+            [("work", "worker"), ("", "a"), ("a?c", "ac"), ("*b", "ba"), ("a.c", "abc")]
+        {
+            assert!(!compiled(pattern).is_match(name), "{pattern} {name}");
         }
     }
 
