@@ -1,6 +1,8 @@
 //! Locks on the command line, `NAME[:key=value,...]`, and messages about wrong ones.
 
 use crate::hints::{Failure, warn};
+use crate::policy::named::of_ours;
+use crate::policy::slots;
 pub(crate) use lockwright_bench::split;
 use lockwright_bench::{Names, advice};
 use lockwright_locks::catalog::{CATALOG, READ_WRITE, find, find_read_write};
@@ -32,11 +34,26 @@ fn failure(bad: &Bad<'_>) -> Failure {
         return Failure::new(format!("'{name}' is a readers-writer lock; it can't serve mutexes"))
             .hint("lockwright list".to_owned());
     }
+    if let Some(policy) = policy(bad) {
+        return Failure::new(format!("'{}' is a policy, not a lock", bad.text)).hint(format!(
+            "lockwright run --policy {policy} -- PROGRAM, or lockwright policy load {policy} --pid PID"
+        ));
+    }
     let (message, hint) = advice(bad, names());
     Failure::new(message).hint(hint)
 }
 
+/// The policy that is named where a lock should be.
+fn policy<'a>(bad: &Bad<'a>) -> Option<&'a str> {
+    let word = slots::word(bad.text).or_else(|| of_ours(bad.text).map(|_| bad.text));
+    word.filter(|_| bad.why == Why::Name)
+}
+
 fn any_failure(bad: &Bad<'_>) -> Failure {
+    if let Some(policy) = policy(bad) {
+        return Failure::new(format!("'{}' is a policy, not a lock", bad.text))
+            .hint(format!("lockwright policy run {policy} --machine m1"));
+    }
     let (message, hint) = advice(bad, any_names());
     Failure::new(message).hint(hint)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   file, shipped, store ─► named ─► chosen ─► verified ─► check: what it is, what it costs
 //!        ▲ clang: .c                             │
-//!        skeleton: new                           ├─► conflicts: several as one
+//!        skeleton: new       settings: --set     ├─► conflicts: several as one
 //!                                                ├─► simulated: beside other locks
 //!                                                └─► loading ─► remote: into a process, guarded; over: which locks ask it
 //! ```
@@ -17,6 +17,7 @@ pub(crate) mod loading;
 pub(crate) mod named;
 pub(crate) mod over;
 pub(crate) mod remote;
+pub(crate) mod settings;
 pub(crate) mod simulated;
 pub(crate) mod skeleton;
 pub(crate) mod slots;

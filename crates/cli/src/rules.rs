@@ -7,6 +7,7 @@ use crate::elf::{ObjectFile, Program, Symbol};
 use crate::hints::{Failure, cause, nearest, warn};
 use crate::machine::MachineFile;
 use crate::policy::slots::Slots;
+use lockwright_record::mailbox::KINDS;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -40,6 +41,7 @@ struct Rule {
     library: Option<Spanned<String>>,
     mutex: Option<Spanned<String>>,
     caller: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
     object: Option<Spanned<String>>,
     #[serde(rename = "use")]
     lock: Spanned<String>,
@@ -66,16 +68,17 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
             .hint(if words.contains("string") {
                 "names want quotes, as in default = \"auto\"; lockwright run --help"
             } else {
-                "keys are default and [[lock]] with library, mutex or caller (with or without object), and use; lockwright run --help"
+                "keys are default and [[lock]] with library, kind, mutex or caller (the latter two with or without object), and use; lockwright run --help"
             })
     })?;
     let source = Source { shown: shown.to_string(), text: &text };
     let mut policies = Slots::default();
-    for lock in
-        file.default.iter_mut().chain(file.lock.iter_mut().map(|rule| &mut rule.as_mut().lock))
-    {
+    let default = file.default.iter_mut().map(|lock| ("default", lock));
+    let used = file.lock.iter_mut().map(|rule| ("use", &mut rule.as_mut().lock));
+    for (key, lock) in default.chain(used) {
+        let place = source.place(lock.span().start, key);
         let lock = lock.as_mut();
-        *lock = policies.translated(lock)?;
+        *lock = policies.translated(lock, &place)?;
     }
     if let Some(default) = &file.default {
         source.check("default", default)?;
@@ -118,16 +121,17 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
+    fn place(&self, at: usize, key: &str) -> String {
+        format!("'{}' line {}, {key}: ", self.shown, line(self.text, at))
+    }
+
     fn fail(&self, at: usize, key: &str, cause: impl std::fmt::Display) -> Failure {
-        Failure::new(format!("'{}' line {}, {key}: {cause}", self.shown, line(self.text, at)))
+        Failure::new(format!("{}{cause}", self.place(at, key)))
     }
 
     fn check(&self, key: &str, lock: &Spanned<String>) -> Result<(), Failure> {
-        catalog::check(lock.get_ref()).map(drop).map_err(|failure| {
-            let place =
-                format!("'{}' line {}, {key}: ", self.shown, line(self.text, lock.span().start));
-            failure.within(&place)
-        })
+        let checked = catalog::check(lock.get_ref()).map(drop);
+        checked.map_err(|failure| failure.within(&self.place(lock.span().start, key)))
     }
 }
 
@@ -141,8 +145,8 @@ fn translate(
     let rule = rule.get_ref();
     source.check("use", &rule.lock)?;
     let lock = rule.lock.get_ref();
-    match (&rule.library, &rule.mutex, &rule.caller) {
-        (Some(library), None, None) => {
+    match (&rule.library, &rule.mutex, &rule.caller, &rule.kind) {
+        (Some(library), None, None, None) => {
             if let Some(object) = &rule.object {
                 return Err(source
                     .fail(object.span().start, "object", "goes with mutex or caller only")
@@ -170,13 +174,24 @@ fn translate(
             append(rules, format_args!("lib:{name}={lock}"));
             Ok(())
         }
-        (None, Some(mutex), None) => symbol(source, rule, mutex, false, objects, rules),
-        (None, None, Some(caller)) => symbol(source, rule, caller, true, objects, rules),
-        (None, None, None) => Err(source
-            .fail(at, "[[lock]]", "needs one of library, mutex and caller")
-            .hint("add mutex = \"NAME\", caller = \"FUNCTION\" or library = \"FILE\"")),
+        (None, Some(mutex), None, None) => symbol(source, rule, mutex, false, objects, rules),
+        (None, None, Some(caller), None) => symbol(source, rule, caller, true, objects, rules),
+        (None, None, None, Some(kind)) => {
+            if let Some(object) = &rule.object {
+                return Err(source
+                    .fail(object.span().start, "object", "goes with mutex or caller only")
+                    .hint("leave it out: kind means the mutexes of the whole process"));
+            }
+            let place = source.place(kind.span().start, "kind");
+            let target = of_kind(kind.get_ref()).map_err(|failure| failure.within(&place))?;
+            append(rules, format_args!("{target}={lock}"));
+            Ok(())
+        }
+        (None, None, None, None) => Err(source
+            .fail(at, "[[lock]]", "needs one of library, mutex, caller and kind")
+            .hint("add mutex = \"NAME\", caller = \"FUNCTION\", library = \"FILE\" or kind = \"recursive\"")),
         _ => Err(source
-            .fail(at, "[[lock]]", "needs exactly one of library, mutex and caller")
+            .fail(at, "[[lock]]", "needs exactly one of library, mutex, caller and kind")
             .hint("write one [[lock]] for each")),
     }
 }
@@ -254,6 +269,15 @@ pub(crate) fn named(objects: &[ObjectFile], name: &str, is_function: bool) -> Ve
         wanted.map(target).collect()
     };
     objects.flat_map(of_object).collect()
+}
+
+/// The rule target for all mutexes of this kind.
+pub(crate) fn of_kind(kind: &str) -> Result<String, Failure> {
+    match KINDS.contains(&kind) {
+        true => Ok(format!("kind:{kind}+0x0-{:#x}", u64::MAX)),
+        false => Err(Failure::new(format!("unknown kind of mutex '{kind}'"))
+            .hint(format!("the kinds are {}", KINDS.join(", ")))),
+    }
 }
 
 fn list(objects: &[ObjectFile]) -> String {

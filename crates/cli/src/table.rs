@@ -19,7 +19,8 @@ pub(crate) struct Table {
 /// A rule: the lock for some mutexes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Rule {
-    /// The mutexes: `lib:FILE`, `mutex:FILE+0xLOW-0xHIGH`, `mutex:+0xLOW-0xHIGH`, `call:FILE+0xLOW-0xHIGH`.
+    /// The mutexes: `lib:FILE`, `mutex:FILE+0xLOW-0xHIGH`, `mutex:+0xLOW-0xHIGH`, `call:FILE+0xLOW-0xHIGH`,
+    /// `kind:KIND+0xLOW-0xHIGH`.
     pub(crate) target: String,
     pub(crate) lock: String,
     /// The number that the process stores in mutexes to which this rule applies; `None`: not known.
@@ -112,6 +113,10 @@ impl Rule {
         match what {
             "lib" => format!("library {target}"),
             "call" => format!("caller {target}"),
+            "kind" => match target.split_once('+') {
+                Some((kind, _)) => format!("{kind} mutexes"),
+                None => format!("kind {target}"),
+            },
             what => match target.strip_prefix('+').and_then(|range| range.split_once('-')) {
                 Some((address, _)) => format!("{what} {address}"),
                 None => format!("{what} {target}"),

@@ -341,6 +341,9 @@ use = 'clh'
 [[lock]]
 caller = 'store::get'
 use = 'ticket'
+[[lock]]
+kind = 'recursive'
+use = 'ticket'
 ",
     );
     let program = program.to_str().context("a path in UTF-8")?;
@@ -357,7 +360,7 @@ use = 'ticket'
     assert_eq!(
         outcome.text().trim_end(),
         format!(
-            "mutex:{}=mcs;mutex:{}=clh;call:{}=ticket",
+            "mutex:{}=mcs;mutex:{}=clh;call:{}=ticket;kind:recursive+0x0-0xffffffffffffffff=ticket",
             range("_ZN5store4lockE")?,
             range("_ZL6hidden")?,
             range("_ZN5store3getEi")?

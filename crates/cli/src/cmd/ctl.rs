@@ -93,7 +93,7 @@ struct GuardArgs {
 /// Give locks another rule
 ///
 /// TARGET is `all`, `default` (mutexes that no rule names), a lock as the list names it (`g_lock`, `pool+0x28`, `0x55d0c4a012a0`), a
-/// function that waits for it, or a library. RULE `default` removes TARGET's own rule.
+/// function that waits for it, a library, or all of a kind (`kind:recursive`). RULE `default` removes TARGET's own rule.
 #[derive(clap::Args)]
 struct SwitchArgs {
     /// Which locks

@@ -34,8 +34,8 @@ use std::process::{Command, ExitCode};
   lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
   lockwright run --lock asl --slo 2ms -- ./annotated
 
-A configuration file chooses locks by library, mutex or calling function; the
-first match wins:
+A configuration file chooses locks by library, mutex, calling function or kind
+(normal, recursive, errorcheck, adaptive); the first match wins:
   default = \"auto\"
   [[lock]]
   library = \"libleveldb.so.1\"
@@ -45,15 +45,19 @@ first match wins:
   use = \"fifo:bypass=100\"
   [[lock]]
   caller = \"leveldb_get\"
-  use = \"policy:big-first\"  # lockwright policy list")]
+  use = \"policy:big-first\"  # lockwright policy list
+  [[lock]]
+  kind = \"recursive\"
+  use = \"mcs\"")]
 pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// Choose locks by library, mutex or caller
+    /// Choose locks by library, mutex, caller or kind
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The policy for mutexes that no rule names, see `lockwright policy`. Without it they have --lock's lock
+    /// The policy for mutexes that no rule names, NAME[,key=value,...]; see `lockwright policy`. Without it they have
+    /// --lock's lock
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
     /// Classes of cores, fastest first, such as big:0-3,little:4-7
@@ -116,7 +120,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     });
     if let Some(word) = &args.policy {
         // Behind the file's rules, and before the default, which counts when the policy is unloaded.
-        let lock = policies.add(word, None)?;
+        let lock = policies.add(word)?;
         let between = if words.is_empty() { "" } else { ";" };
         words += &format!("{between}{}={lock}", over::ALL);
     }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Lock for mutexes that no rule names, NAME[:key=value,...]; see `lockwright list`
     #[arg(value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// Replace the current rules with this file's: locks by library, mutex or caller. An empty file drops all rules. A
+    /// Replace the current rules with this file's: locks by library, mutex, caller or kind. An empty file drops all rules. A
     /// file without `default` keeps the default lock
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,

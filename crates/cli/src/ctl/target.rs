@@ -5,7 +5,7 @@ use crate::hints::{Failure, nearest};
 use crate::observed::snapshot::{Lock, Of};
 use crate::output::shown;
 use crate::process::{Process, mappings};
-use crate::rules::{MUTEX_SIZE, named, written};
+use crate::rules::{MUTEX_SIZE, named, of_kind, written};
 use crate::table::{Rule, Table};
 use lockwright_symbols::Symboliser;
 use std::collections::BTreeSet;
@@ -35,6 +35,9 @@ impl Target {
         }
         if let Some(address) = address(text) {
             return at(process, text, address).map(Self::Rules);
+        }
+        if let Some(kind) = text.strip_prefix("kind:") {
+            return Ok(Self::Rules(vec![of_kind(kind)?]));
         }
         let objects = objects(process, |_| true)?;
         if objects.iter().any(|object| object.name == text) && !text.contains([';', '=']) {
@@ -172,12 +175,13 @@ fn function(object: &ObjectFile, offset: u64) -> Option<String> {
     functions.find(|known| known.offset == offset).map(|known| written(&known.name))
 }
 
-/// `mutex`, `server` and 0x4080 of `mutex:server+0x4080-0x40a8`.
+/// `mutex`, `server` and 0x4080 of `mutex:server+0x4080-0x40a8`. A kind has no file.
 fn part(target: &str) -> Option<(&str, &str, u64)> {
     let (what, range) = target.split_once(':')?;
     let (file, range) = range.rsplit_once("+0x")?;
     let (low, _) = range.split_once('-')?;
-    Some((what, file, u64::from_str_radix(low, 16).ok()?)).filter(|_| !file.is_empty())
+    let is_there = !file.is_empty() && what != "kind";
+    Some((what, file, u64::from_str_radix(low, 16).ok()?)).filter(|_| is_there)
 }
 
 /// The program and its loaded libraries, as far as their names are `wanted`.
@@ -261,7 +265,9 @@ mod tests {
     fn the_parts_of_a_range_are_read() {
         assert_eq!(part("mutex:a+b+0x4080-0x40a8"), Some(("mutex", "a+b", 0x4080)));
         assert_eq!(part("call:server+0x10-0x20"), Some(("call", "server", 0x10)));
-        assert_eq!([part("lib:libfoo.so"), part("mutex:+0x10-0x38")], [None, None]);
+        for none in ["lib:libfoo.so", "mutex:+0x10-0x38", "kind:normal+0x0-0x38"] {
+            assert_eq!(part(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The policy that a command is about: one, or several as one (`numa+big-first`), and what the verifier says of it.
 
-use super::named::{From, Named};
+use super::named::{self, From, Named};
+use super::settings::{self, Setting};
 use crate::hints::Failure;
 use lockwright_policy::compose::compose;
 use lockwright_policy::object::Object;
@@ -18,37 +19,38 @@ pub(crate) struct Chosen {
     /// The policies of which it is made, in the order in which they are asked.
     pub(crate) parts: Vec<(Named, Object)>,
     object: Object,
+    settings: Vec<Setting>,
+}
+
+/// The policies in a word: `numa+big-first`.
+fn single(word: &str) -> Vec<&str> {
+    // A file's name may have a plus.
+    match Path::new(word).exists() {
+        true => vec![word],
+        false => word.split('+').collect(),
+    }
 }
 
 impl Chosen {
     /// The policy that this word means.
     pub(crate) fn find(word: &str) -> Result<Self, Failure> {
-        // A file's name may have a plus.
-        let words: Vec<&str> = match Path::new(word).exists() {
-            true => vec![word],
-            false => word.split('+').collect(),
-        };
-        Self::of(&words)
+        Self::with(&[word], &[])
     }
 
-    /// These policies as one; each may itself be several.
-    pub(crate) fn all<W: AsRef<str>>(words: &[W]) -> Result<Self, Failure> {
-        match words {
-            [one] => Self::find(one.as_ref()),
-            many => Self::of(&many.iter().map(AsRef::as_ref).collect::<Vec<_>>()),
-        }
-    }
-
-    fn of(words: &[&str]) -> Result<Self, Failure> {
+    /// These policies as one, with these values of their constants; each may itself be several.
+    pub(crate) fn with<W: AsRef<str>>(words: &[W], settings: &[Setting]) -> Result<Self, Failure> {
         let mut parts = Vec::new();
-        for word in words {
+        for word in words.iter().flat_map(|word| single(word.as_ref())) {
             let named = Named::find(word)?;
             let object = named.read()?;
             parts.push((named, object));
         }
+        let objects = parts.iter_mut().map(|(named, object)| (&*named.name, object));
+        settings::apply(settings, objects)?;
         let pairs: Vec<_> =
             parts.iter().map(|(named, object)| (named.name.as_str(), object)).collect();
         let object = compose(&pairs).map_err(|why| {
+            let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
             Failure::new(format!("cannot compose {}: {why}", words.join(", ")))
                 .hint("lockwright policy compose numa big-first")
         })?;
@@ -63,29 +65,24 @@ impl Chosen {
             true => name,
             false => format!("{}...", &name[..NAME - 4]),
         };
-        Ok(Self { name, version, parts, object })
+        Ok(Self { name, version, parts, object, settings: settings.to_vec() })
     }
 
     /// Its name, and its version if it has one.
     pub(crate) fn title(&self) -> String {
-        match self.version {
-            0 => self.name.clone(),
-            version => format!("{}@{version}", self.name),
-        }
+        named::title(&self.name, self.version)
     }
 
-    /// The word that names it again on a command line.
+    /// The words that name it again on a command line.
     pub(crate) fn word(&self) -> String {
         let word = |(named, _): &(Named, Object)| match &named.from {
             From::File(path) => path.display().to_string(),
             From::Shipped | From::Stored => named.title(),
         };
         let words: Vec<_> = self.parts.iter().map(word).collect();
-        crate::output::shown(&words.join("+")).into_owned()
-    }
-
-    pub(crate) fn object(&self) -> &Object {
-        &self.object
+        let set = self.settings.iter().map(|setting| format!(" --set {}", setting.text()));
+        let words = words.join("+") + &set.collect::<String>();
+        crate::output::shown(&words).into_owned()
     }
 
     /// What the verifier says.

@@ -23,6 +23,7 @@ pub(crate) fn compile(source: &Path) -> Result<Vec<u8>, Failure> {
     })?;
     let fail = |error: &std::io::Error| {
         Failure::new(format!("cannot compile '{shown}': {}", cause(error)))
+            .hint("clang needs a folder for its files: df -h /tmp")
     };
     let folder = tempfile::tempdir().map_err(|error| fail(&error))?;
     fs::write(folder.path().join(HEADER_FILE), HEADER).map_err(|error| fail(&error))?;
@@ -31,7 +32,11 @@ pub(crate) fn compile(source: &Path) -> Result<Vec<u8>, Failure> {
     command.args(FLAGS.split(' ')).arg("-I").arg(folder.path());
     // Its path may begin with a hyphen.
     command.arg("-c").arg(Path::new(".").join(source)).arg("-o").arg(&object);
-    let output = command.stdin(Stdio::null()).output().map_err(|error| fail(&error))?;
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        let (clang, why) = (Path::new(&clang).display(), cause(&error));
+        Failure::new(format!("cannot compile '{shown}': cannot run '{clang}': {why}"))
+            .hint("CLANG names a clang; without it, the one in PATH is taken")
+    })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let error = said.lines().find(|line| line.contains("error:"));

@@ -26,6 +26,8 @@ pub(crate) struct Whose {
     pub(crate) sites: Vec<String>,
     /// Libraries whose functions do.
     pub(crate) libraries: Vec<String>,
+    /// Kinds of mutexes.
+    pub(crate) kinds: Vec<String>,
 }
 
 /// A policy that was verified and compiled.
@@ -201,15 +203,18 @@ struct Prepared {
 
 impl Whose {
     fn is_all(&self) -> bool {
-        self.locks.is_empty() && self.sites.is_empty() && self.libraries.is_empty()
+        let named = [&self.locks, &self.sites, &self.libraries, &self.kinds];
+        named.iter().all(|names| names.is_empty())
     }
 
     fn targets(&self, process: &Process) -> Result<Vec<Target>, Failure> {
         if self.is_all() {
             return Ok(vec![Target::All]);
         }
-        let all = self.locks.iter().chain(&self.sites).chain(&self.libraries);
-        all.map(|name| Target::find(process, name, || contended(process))).collect()
+        let kinds = self.kinds.iter().map(|kind| format!("kind:{kind}"));
+        let named = self.locks.iter().chain(&self.sites).chain(&self.libraries).cloned();
+        let all = named.chain(kinds);
+        all.map(|name| Target::find(process, &name, || contended(process))).collect()
     }
 }
 

@@ -2,15 +2,12 @@
 
 use super::{clang, store};
 use crate::hints::{Failure, cause, nearest};
-use lockwright_policy::object::Object;
+use lockwright_policy::object::{LARGEST_FILE, Object};
 use lockwright_policy::shipped::{Shipped, shipped};
 use lockwright_programs::image::NAME;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-
-/// The largest file of a policy, bytes.
-const LARGEST: u64 = 4 << 20;
 
 /// Where a policy comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,20 +60,18 @@ impl Named {
 
     /// Its name, with its version in the store.
     pub(crate) fn title(&self) -> String {
-        match self.version {
-            0 => self.name.clone(),
-            version => format!("{}@{version}", self.name),
-        }
+        title(&self.name, self.version)
     }
 
     /// Reads the object file.
     pub(crate) fn read(&self) -> Result<Object, Failure> {
         Object::read(&self.object).map_err(|error| {
-            let said = error.to_string();
+            // A message is one line.
+            let said = error.to_string().replace("\n  at ", ", at ");
             let (why, hint) = said
                 .split_once("\nhint: ")
                 .unwrap_or((&said, "how one is written: lockwright policy new NAME"));
-            Failure::no(format!("{} is no policy: {why}", self.shown())).hint(hint)
+            Failure::no(format!("{} isn't a policy: {why}", self.shown())).hint(hint)
         })
     }
 
@@ -89,6 +84,14 @@ impl Named {
     }
 }
 
+/// A policy's name, and its version in the store if it has one (not 0).
+pub(super) fn title(name: &str, version: u32) -> String {
+    match version {
+        0 => name.to_owned(),
+        version => format!("{name}@{version}"),
+    }
+}
+
 /// The policy of ours with this name.
 pub(crate) fn of_ours(name: &str) -> Option<&'static Shipped> {
     shipped().iter().find(|shipped| shipped.name == name)
@@ -96,7 +99,8 @@ pub(crate) fn of_ours(name: &str) -> Option<&'static Shipped> {
 
 /// Does the word name a file?
 fn is_file(word: &str) -> bool {
-    word.contains('/') || [".o", ".c"].iter().any(|end| word.ends_with(end))
+    // Names have no dot.
+    word.contains(['/', '.'])
 }
 
 /// Checks a policy's name: it becomes part of paths, of rules, and of the process's memory.
@@ -130,12 +134,16 @@ fn file(path: &Path) -> Result<Named, Failure> {
     Ok(Named { name: stem.to_owned(), version: 0, from, object, source })
 }
 
-/// A regular file of at most [`LARGEST`] bytes: a device or a pipe might never end.
+/// A regular file of at most [`LARGEST_FILE`] bytes: a device or a pipe might never end.
 pub(super) fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
     let shown = path.display();
+    let source = path.with_extension("c");
     let fail = |why: &str| {
-        Failure::new(format!("cannot read '{shown}': {why}"))
-            .hint("policies that are shipped or stored: lockwright policy list")
+        let failure = Failure::new(format!("cannot read '{shown}': {why}"));
+        match source != path && source.is_file() {
+            true => failure.hint(format!("its source does, too: '{}'", source.display())),
+            false => failure.hint("policies that are shipped or stored: lockwright policy list"),
+        }
     };
     let about = fs::metadata(path).map_err(|error| fail(&cause(&error)))?;
     if !about.is_file() {
@@ -143,9 +151,10 @@ pub(super) fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
     }
     let mut bytes = Vec::new();
     let file = fs::File::open(path).map_err(|error| fail(&cause(&error)))?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| fail(&cause(&error)))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(fail("more than 4 MiB"));
+    let most = LARGEST_FILE as u64;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| fail(&cause(&error)))?;
+    if bytes.len() as u64 > most {
+        return Err(fail(&format!("more than {} MiB", most >> 20)));
     }
     Ok(bytes)
 }
@@ -156,6 +165,10 @@ pub(crate) fn unknown(word: &str) -> Failure {
     let known = shipped().iter().map(|shipped| shipped.name);
     let known = known.chain(stored.iter().map(|stored| stored.name.as_str()));
     let failure = Failure::new(format!("unknown policy '{word}'"));
+    let file = ["bpf.o", "bpf.c"].map(|end| format!("{word}.{end}"));
+    if let Some(file) = file.iter().find(|file| Path::new(file).is_file()) {
+        return failure.hint(format!("did you mean the file '{file}'?"));
+    }
     match nearest(word, known) {
         Some(near) => failure.hint(format!("did you mean '{near}'? lockwright policy list")),
         None => failure.hint(format!(

@@ -11,15 +11,29 @@ pub(crate) const ALL: &str = "mutex:+0x0-0xffffffffffffffff";
 /// The end of the target of all calls of a library.
 const LIBRARY: &str = "+0x0-0xffffffff";
 
+/// The mutexes' lock that asks a policy.
+pub(super) const LOCK: &str = "programmed";
+/// That of readers-writer locks.
+pub(super) const RW_LOCK: &str = "programmed-rw";
+
 /// The lock that asks the policy in this slot. `options`: more of the lock's options.
 pub(crate) fn lock(slot: u32, options: Option<&str>) -> String {
+    format!("{LOCK}:{}", in_slot(slot, options))
+}
+
+/// The readers-writer lock that does; locks of processes ask without it.
+pub(super) fn rw_lock(slot: u32, options: Option<&str>) -> String {
+    format!("{RW_LOCK}:{}", in_slot(slot, options))
+}
+
+fn in_slot(slot: u32, options: Option<&str>) -> String {
     let more = options.map_or_else(String::new, |options| format!(",{options}"));
-    format!("programmed:slot={slot}{more}")
+    format!("slot={slot}{more}")
 }
 
 /// The slot that this lock asks; `None`: it asks no policy.
 pub(crate) fn slot(lock: &str) -> Option<u32> {
-    let options = lock.strip_prefix("programmed:")?.split(',');
+    let options = lock.strip_prefix(LOCK)?.strip_prefix(':')?.split(',');
     let slot = options.filter_map(|option| option.strip_prefix("slot=")).next_back()?;
     slot.parse().ok().filter(|slot| *slot != 0)
 }
@@ -67,6 +81,14 @@ pub(crate) fn slots(table: &Table) -> Vec<u32> {
     slots
 }
 
+/// The slot of the policy for all mutexes whose rule comes before all rules of this slot's policy: nobody asks that one.
+pub(crate) fn hidden_by(table: &Table, hidden: u32) -> Option<u32> {
+    let all = table.rules.iter().position(|rule| rule.target == ALL)?;
+    let is_before = table.rules[..=all].iter().any(|rule| slot(&rule.lock) == Some(hidden));
+    let is_asked = table.locks().any(|lock| slot(lock) == Some(hidden));
+    slot(&table.rules[all].lock).filter(|_| is_asked && !is_before)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,7 +97,8 @@ mod tests {
     fn old_rules_are_there_again_when_a_policy_is_lifted() {
         let words = "auto\nlib:a.so=fifo;mutex:server+0x40-0x68=cal;";
         let mut table = Table::read(words);
-        let rules = ["lib:a.so", "mutex:server+0x40-0x68", "call:server+0x10-0x20"];
+        let kind = crate::rules::of_kind("normal").unwrap();
+        let rules = ["lib:a.so", "mutex:server+0x40-0x68", "call:server+0x10-0x20", &kind];
         let meant = [Target::All, Target::Rules(rules.map(str::to_owned).to_vec())];
         let targets = targets(&meant);
         assert_eq!(
@@ -85,15 +108,26 @@ mod tests {
                 "call:a.so+0x0-0xffffffff",
                 "mutex:server+0x40-0x67",
                 "call:server+0x10-0x1f",
+                "kind:normal+0x0-0xfffffffffffffffe",
             ]
         );
         assert_eq!(whose(&targets[0]).as_deref(), Some("all mutexes"));
         assert_eq!(whose(&targets[1]).as_deref(), Some("library a.so"));
         assert_eq!(whose(&targets[2]), None);
         table.set(&targets, Some(&lock(3, Some("bypass=9"))));
-        assert_eq!((slots(&table), table.rules.len()), (vec![3], 6));
-        assert_eq!(table.lift(|lock| slot(lock) == Some(3)), 4);
+        assert_eq!((slots(&table), table.rules.len()), (vec![3], 7));
+        assert_eq!(table.lift(|lock| slot(lock) == Some(3)), 5);
         assert_eq!(table.words(), words);
+    }
+
+    #[test]
+    fn a_later_policy_for_all_mutexes_hides_an_earlier_one() {
+        let mut table = Table::read("auto\nmutex:a+0x0-0x8=fifo;");
+        table.set(&["mutex:a+0x0-0x7".to_owned()], Some(&lock(1, None)));
+        assert_eq!(hidden_by(&table, 1), None);
+        table.set(&[ALL.to_owned()], Some(&lock(2, None)));
+        table.set(&["mutex:b+0x0-0x7".to_owned()], Some(&lock(3, None)));
+        assert_eq!([1, 2, 3, 4].map(|slot| hidden_by(&table, slot)), [Some(2), None, None, None]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The policies of a running process, by way of its memory.
 
 use super::loading::Compiled;
+use super::named;
 use crate::hints::Failure;
 use crate::mailbox::{PATIENCE, other_version, symbol_in};
 use crate::process::Process;
@@ -104,10 +105,7 @@ impl Remote<'_> {
     }
 }
 
-/// A policy's name, and its version in the store if it has one.
-pub(crate) fn title(policy: &InSlot) -> String {
-    match policy.version {
-        0 => policy.name.clone(),
-        version => format!("{}@{version}", policy.name),
-    }
+/// The name of a process's policy, with its version in the store.
+pub(super) fn title(policy: &InSlot) -> String {
+    named::title(&policy.name, policy.version)
 }

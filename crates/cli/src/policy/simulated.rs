@@ -4,6 +4,7 @@ use super::chosen::Chosen;
 use super::{over, slots};
 use crate::catalog;
 use crate::hints::Failure;
+use lockwright_platform::hooks::Hook;
 use lockwright_policy::loaded::{Engine, Loaded};
 use lockwright_policy::verify::Verified;
 use lockwright_sim::{LockSpec, SlotPolicy};
@@ -14,16 +15,20 @@ const SLOT: u32 = 1;
 
 /// The lock that asks this policy; `None`: the word names another lock.
 pub(crate) fn lock(word: &str) -> Result<Option<LockSpec>, Failure> {
-    let Some((policy, options)) = slots::split(word) else { return Ok(None) };
-    let chosen = Chosen::find(policy)?;
+    let Some((policy, options)) = slots::split(word)? else { return Ok(None) };
+    let (chosen, options) = (policy.chosen()?, options.as_deref());
     let verified = chosen.verified()?;
     // Each run loads it anew. If that can't be, say so now.
     Loaded::new(&verified, Engine::Interpreter).map_err(|error| {
         Failure::new(format!("cannot run {}: {error}", chosen.title()))
             .hint(format!("lockwright policy check {}", chosen.word()))
     })?;
-    let lock = over::lock(SLOT, options);
-    let spec = LockSpec::from(catalog::check(&lock)?).called(word);
+    let lock = match verified.reports().iter().all(|report| report.hook == Hook::RwBias) {
+        // It has nothing to say about mutexes.
+        true => over::rw_lock(SLOT, options),
+        false => over::lock(SLOT, options),
+    };
+    let spec = LockSpec::from(catalog::check_any(&lock)?).called(word);
     let program = SlotPolicy::new(identity(&chosen), move || Box::new(loaded(&verified)));
     Ok(Some(spec.programmed(SLOT, program)))
 }
@@ -36,8 +41,25 @@ fn loaded(verified: &Verified) -> Loaded {
 /// What tells it from others of the same name: results are kept by it.
 fn identity(chosen: &Chosen) -> String {
     let mut hasher = DefaultHasher::new();
-    for (named, _) in &chosen.parts {
+    for (named, object) in &chosen.parts {
         named.object.hash(&mut hasher);
+        // What was set is in them.
+        object.maps.iter().for_each(|map| map.initial.hash(&mut hasher));
     }
     format!("{} {:016x}", chosen.title(), hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_makes_another_policy() {
+        let of = |word| identity(&slots::split(word).unwrap().unwrap().0.chosen().unwrap());
+        let [plain, same, other] =
+            ["policy:numa", "policy:numa,set.most_passed=500", "policy:numa,set.most_passed=9"]
+                .map(of);
+        assert_eq!(plain, same);
+        assert_ne!(plain, other);
+    }
 }

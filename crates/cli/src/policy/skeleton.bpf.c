@@ -11,6 +11,9 @@
  */
 #include "lockwright_policy.h"
 
+/* Numbers like this one can be changed without a compiler: --set most_ns=1ms */
+const volatile __u64 most_ns = 2000000;
+
 /*
  * The waiter `own` is about to be first in line, and chooses who follows it. It looks at those behind it, in order. Should `curr` be next?
  * `best` is its choice so far; at first, whoever is next by now.
@@ -18,11 +21,11 @@
  * LW_NO; LW_NEXT: yes, look no further; LW_BETTER: rather than `best`, but look on; LW_GROUP: first, with all others that get this
  * answer.
  *
- * This one: threads on the fastest cores first, but nobody who has waited for 2 ms is passed.
+ * This one: threads on the fastest cores first, but nobody who has waited for most_ns is passed.
  */
 LW_HOOK(cmp_node)
 {
-    if (ctx->best.wait_ns > 2000000)
+    if (ctx->best.wait_ns > most_ns)
         return LW_NO;
     return ctx->curr.core_class < ctx->best.core_class ? LW_BETTER : LW_NO;
 }

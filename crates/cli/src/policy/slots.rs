@@ -1,25 +1,80 @@
-//! Policies that a program starts with: `policy:NAME[,key=value,...]` where a lock is named.
+//! Policies where a lock is named: `policy:NAME[,key=value,...]`. Keys are the lock's options, and `set.CONSTANT`.
 
 use super::chosen::Chosen;
 use super::loading::Compiled;
 use super::over;
-use crate::hints::Failure;
+use super::settings::Setting;
+use crate::hints::{Failure, nearest};
+use lockwright_locks::catalog::{find, find_read_write};
 use lockwright_programs::mailbox::{BUDGET_NS, SLOTS};
 
 /// How a lock that asks a policy is written.
 const PREFIX: &str = "policy:";
 
-/// The policies' words. The first gets slot 1, and so on.
-#[derive(Debug, Default)]
-pub(crate) struct Slots(Vec<String>);
+/// How a key begins that is a constant of the policy.
+const SET: &str = "set.";
 
-/// `policy:NAME,key=value`: the word of the policy, and the lock's other options.
-pub(crate) fn split(lock: &str) -> Option<(&str, Option<&str>)> {
-    let policy = lock.strip_prefix(PREFIX)?;
-    Some(match policy.split_once(',') {
-        Some((word, options)) => (word, Some(options)),
-        None => (policy, None),
-    })
+/// A policy that a lock asks, and values for its constants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    word: String,
+    settings: Vec<Setting>,
+}
+
+/// The policies of a program, by slots, and where they are named, for messages. The first gets slot 1, and so on.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(Vec<(Asked, String)>);
+
+/// The word of the policy that this lock asks.
+pub(crate) fn word(lock: &str) -> Option<&str> {
+    lock.strip_prefix(PREFIX)?.split(',').next()
+}
+
+/// `policy:NAME,key=value`: the policy, and the lock's other options. `None`: it asks no policy.
+pub(crate) fn split(lock: &str) -> Result<Option<(Asked, Option<String>)>, Failure> {
+    let Some(policy) = lock.strip_prefix(PREFIX) else { return Ok(None) };
+    let (word, pieces) = policy.split_once(',').unwrap_or((policy, ""));
+    let (mut settings, mut options) = (Vec::new(), Vec::new());
+    for piece in pieces.split(',').filter(|piece| !piece.is_empty()) {
+        match piece.strip_prefix(SET) {
+            Some(setting) => settings.push(Setting::parse(setting).map_err(|why| {
+                Failure::new(format!("lock '{lock}': '{piece}': {why}"))
+                    .hint(format!("for example '{PREFIX}big-first,{SET}most_ns=1ms'"))
+            })?),
+            None => options.push(known(lock, piece)?),
+        }
+    }
+    let options = (!options.is_empty()).then(|| options.join(","));
+    Ok(Some((Asked { word: word.to_owned(), settings }, options)))
+}
+
+/// An option of the lock, if there is one of that name.
+fn known<'a>(lock: &str, piece: &'a str) -> Result<&'a str, Failure> {
+    let key = piece.split('=').next().unwrap_or(piece);
+    let options = find(over::LOCK).into_iter().chain(find_read_write(over::RW_LOCK));
+    let keys: Vec<&str> = options.flat_map(|entry| entry.options).map(|one| one.key).collect();
+    if keys.contains(&key) {
+        return Ok(piece);
+    }
+    let meant =
+        nearest(key, keys).map_or_else(String::new, |key| format!(", did you mean '{key}'?"));
+    Err(Failure::new(format!("lock '{lock}': no option '{key}'{meant}")).hint(format!(
+        "a constant of the policy is written {SET}{piece}; options: lockwright explain {}",
+        over::LOCK
+    )))
+}
+
+/// How a lock is written that asks this policy: what [`split`] reads.
+pub(crate) fn joined(word: &str, settings: &[Setting], options: Option<&str>) -> String {
+    let settings = settings.iter().map(|setting| format!(",{SET}{}", setting.text()));
+    let options = options.map_or_else(String::new, |options| format!(",{options}"));
+    format!("{PREFIX}{word}{}{options}", settings.collect::<String>())
+}
+
+impl Asked {
+    pub(crate) fn chosen(&self) -> Result<Chosen, Failure> {
+        Chosen::with(&[&self.word], &self.settings)
+    }
 }
 
 impl Slots {
@@ -27,32 +82,34 @@ impl Slots {
         self.0.is_empty()
     }
 
-    /// The lock that asks this policy.
-    pub(crate) fn add(&mut self, word: &str, options: Option<&str>) -> Result<String, Failure> {
-        let place = self.0.iter().position(|known| known == word);
-        let place = place.unwrap_or_else(|| {
-            self.0.push(word.to_owned());
-            self.0.len() - 1
-        });
-        match place + 1 < SLOTS {
-            true => Ok(over::lock(place as u32 + 1, options)),
-            false => Err(Failure::new(format!("more than {} policies", SLOTS - 1))
-                .hint("several as one take one place: policy:A+B")),
-        }
+    /// The lock that asks the policy of `NAME[,key=value,...]`.
+    pub(crate) fn add(&mut self, policy: &str) -> Result<String, Failure> {
+        self.translated(&format!("{PREFIX}{policy}"), "")
     }
 
-    /// The same for a lock as it is written; another lock stays as it is.
-    pub(crate) fn translated(&mut self, lock: &str) -> Result<String, Failure> {
-        match split(lock) {
-            Some((word, options)) => self.add(word, options),
-            None => Ok(lock.to_owned()),
+    /// The same for a lock as it is written, `place` for messages; one that asks no policy stays as it is.
+    pub(crate) fn translated(&mut self, lock: &str, place: &str) -> Result<String, Failure> {
+        let within = |failure: Failure| failure.within(place);
+        let Some((asked, options)) = split(lock).map_err(within)? else {
+            return Ok(lock.to_owned());
+        };
+        let slot = self.0.iter().position(|(known, _)| *known == asked);
+        let slot = slot.unwrap_or_else(|| {
+            self.0.push((asked, place.to_owned()));
+            self.0.len() - 1
+        });
+        match slot + 1 < SLOTS {
+            true => Ok(over::lock(slot as u32 + 1, options.as_deref())),
+            false => Err(Failure::new(format!("{place}more than {} policies", SLOTS - 1))
+                .hint("several as one take one place: policy:A+B")),
         }
     }
 
     /// Verifies and compiles them, by their slots.
     pub(crate) fn compiled(&self) -> Result<Vec<(u32, Compiled)>, Failure> {
-        let one = |(number, word): (u32, &String)| {
-            Ok((number, Compiled::new(&Chosen::find(word)?, BUDGET_NS)?))
+        let one = |(number, (asked, place)): (u32, &(Asked, String))| {
+            let compiled = asked.chosen().and_then(|chosen| Compiled::new(&chosen, BUDGET_NS));
+            Ok((number, compiled.map_err(|failure| failure.within(place))?))
         };
         (1..).zip(&self.0).map(one).collect()
     }
@@ -65,18 +122,39 @@ mod tests {
     #[test]
     fn each_policy_has_one_slot() {
         let mut slots = Slots::default();
-        let locks = ["policy:numa", "fifo:spin=1", "policy:cal,bypass=8", "policy:numa,spin=0"];
-        let locks = locks.map(|lock| slots.translated(lock).unwrap());
+        let locks = [
+            "policy:numa",
+            "fifo:spin=1",
+            "policy:cal,bypass=8",
+            "policy:numa,spin=0",
+            "policy:cal,bypass=8,set.classes=3,spin=0",
+        ];
+        let locks = locks.map(|lock| slots.translated(lock, "").unwrap());
         assert_eq!(
             locks,
             [
                 "programmed:slot=1",
                 "fifo:spin=1",
                 "programmed:slot=2,bypass=8",
-                "programmed:slot=1,spin=0"
+                "programmed:slot=1,spin=0",
+                "programmed:slot=3,bypass=8,spin=0"
             ]
         );
-        let many = (0..SLOTS).map(|number| slots.add(&number.to_string(), None));
+        let many = (0..SLOTS).map(|number| slots.add(&number.to_string()));
         assert!(many.collect::<Result<Vec<_>, _>>().is_err());
+    }
+
+    #[test]
+    fn what_is_joined_is_split() {
+        let settings =
+            ["most_ns=1ms", "numa.most_passed=7"].map(|one| Setting::parse(one).unwrap());
+        let lock = joined("numa+cal", &settings, Some("bypass=8,spin=0"));
+        assert_eq!(lock, "policy:numa+cal,set.most_ns=1ms,set.numa.most_passed=7,bypass=8,spin=0");
+        let asked = Asked { word: "numa+cal".to_owned(), settings: settings.to_vec() };
+        assert_eq!(split(&lock).unwrap(), Some((asked, Some("bypass=8,spin=0".to_owned()))));
+        assert_eq!(split("fifo:spin=1").unwrap(), None);
+        assert!(split("policy:cal,set.classes=many").is_err());
+        let failure = split("policy:cal,bypas=8").unwrap_err();
+        assert!(failure.message().ends_with("no option 'bypas', did you mean 'bypass'?"));
     }
 }

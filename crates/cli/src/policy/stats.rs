@@ -1,6 +1,5 @@
 //! What the policies of a process have done so far, and what their maps have.
 
-use super::chosen::Chosen;
 use super::over;
 use super::remote::{Remote, RemotePlace, title};
 use super::verdict::kind_name;
@@ -28,6 +27,8 @@ struct Loaded {
     seen: InSlot,
     /// Whose locks ask it.
     whose: Vec<String>,
+    /// The slot of a policy for all mutexes that was loaded later: they ask that one.
+    hidden_by: Option<u32>,
     age_ns: u64,
     maps: Vec<Map>,
 }
@@ -54,6 +55,7 @@ impl Stats {
         let now = now_ns();
         let mut policies = Vec::new();
         for seen in programs.control.slots()? {
+            let hidden_by = over::hidden_by(&table, seen.slot);
             let own = table.rules.iter().zip(&whose);
             let own = own.filter(|(rule, _)| over::slot(&rule.lock) == Some(seen.slot));
             let mut whose: Vec<String> = own.map(|(_, whose)| whose.clone()).collect();
@@ -62,7 +64,7 @@ impl Stats {
             }
             let maps = maps(&programs, &seen, most)?;
             let age_ns = now.saturating_sub(seen.since_ns);
-            policies.push(Loaded { seen, whose, age_ns, maps });
+            policies.push(Loaded { seen, whose, hidden_by, age_ns, maps });
         }
         let boosts = programs.control.boosts()?;
         Ok(Self { pid: process.pid, name: process.name(), policies, boosts })
@@ -71,11 +73,14 @@ impl Stats {
     /// For `list`: a line for each policy.
     pub(crate) fn lines(&self) -> String {
         let mut text = String::new();
-        for Loaded { seen, whose, .. } in &self.policies {
-            let whose = match whose.is_empty() {
+        for Loaded { seen, whose, hidden_by, .. } in &self.policies {
+            let mut whose = match whose.is_empty() {
                 true => "no lock asks it".to_owned(),
                 false => whose.join(", "),
             };
+            if let Some(slot) = hidden_by {
+                let _ = write!(whose, "; hidden by slot {slot}");
+            }
             let off = if seen.too_slow.is_some() { ", taken off" } else { "" };
             let _ = writeln!(text, "  slot {}: {}{off}: {whose}", seen.slot, shown(&title(seen)));
         }
@@ -113,7 +118,7 @@ impl Stats {
 
 impl Loaded {
     fn text(&self) -> String {
-        let Self { seen, whose, age_ns, maps } = self;
+        let Self { seen, whose, hidden_by, age_ns, maps } = self;
         let title = shown(&title(seen)).into_owned();
         let mut text =
             format!("slot {}: {title}, loaded {} ago\n", seen.slot, time(*age_ns as f64));
@@ -122,6 +127,9 @@ impl Loaded {
         }
         if whose.is_empty() {
             text += "  no lock asks it\n";
+        }
+        if let Some(slot) = hidden_by {
+            let _ = writeln!(text, "  hidden by slot {slot}, which all mutexes ask");
         }
         if let Some(why) = taken_off(seen) {
             let _ = writeln!(text, "{why}");
@@ -150,12 +158,13 @@ impl Loaded {
     }
 
     fn json(&self) -> Value {
-        let Self { seen, whose, age_ns, maps } = self;
+        let Self { seen, whose, hidden_by, age_ns, maps } = self;
         let hooks = seen.hooks.iter().map(|AskedHook { hook, asked, mean_ns }| {
             json!({ "hook": hook.name(), "asked": asked, "mean_ns": mean_ns })
         });
         json!({
             "slot": seen.slot, "policy": seen.name, "version": seen.version, "locks": whose,
+            "hidden_by": hidden_by,
             "age_ns": age_ns, "budget_ns": seen.budget_ns,
             "taken_off": seen.too_slow.map(|(hook, ns)| json!({ "hook": hook.name(), "ns": ns })),
             "hooks": hooks.collect::<Value>(), "unasked": seen.unasked,
@@ -197,26 +206,11 @@ fn maps(programs: &Remote<'_>, seen: &InSlot, most: usize) -> Result<Vec<Map>, F
     let [before, during, after] = [0, 1, 2].map(|_| programs.control.data(seen));
     let copies = [before?, during?, after?];
     let [before, during, after] = copies.each_ref().map(|copy| View::all(copy).collect::<Vec<_>>());
-    // Names aren't in the process, but the policy that we know under that name has them.
-    let known = Chosen::find(&title(seen)).ok();
-    let names = known.map(|known| known.object().maps.clone()).unwrap_or_default();
-    let name = |number: usize| match names.get(number).filter(|_| names.len() == during.len()) {
-        Some(map) => map.name.clone(),
-        None => format!("map {number}"),
-    };
-    let all = during.iter().zip(&before).zip(&after).enumerate();
-    Ok(all
-        .map(|(number, ((now, before), after))| map(name(number), now, before, after, most))
-        .collect())
+    let all = during.iter().zip(&before).zip(&after);
+    Ok(all.map(|((now, before), after)| map(now, before, after, most)).collect())
 }
 
-fn map<'a>(
-    name: String,
-    now: &View<'a>,
-    before: &'a View<'a>,
-    after: &'a View<'a>,
-    most: usize,
-) -> Map {
+fn map<'a>(now: &View<'a>, before: &'a View<'a>, after: &'a View<'a>, most: usize) -> Map {
     let is_set = |value: &&[u8]| value.iter().any(|byte| *byte != 0);
     let mut entries: Vec<(String, Vec<u64>)> = match now.kind {
         MapKind::Hash => {
@@ -246,6 +240,7 @@ fn map<'a>(
         entries.drain(..len.saturating_sub(most));
     }
     entries.truncate(most);
+    let name = String::from_utf8_lossy(now.name()).into_owned();
     Map { name, kind: now.kind, len, max: now.max_entries, lost: now.lost, entries }
 }
 

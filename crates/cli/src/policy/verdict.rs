@@ -5,7 +5,7 @@ use crate::hints::Failure;
 use crate::output::{plain, shown, table};
 use lockwright_numbers::format::time;
 use lockwright_policy::kernel::{KernelVerdict, Unavailable};
-use lockwright_policy::object::NamedMap;
+use lockwright_policy::object::{NamedConstant, NamedMap, Object};
 use lockwright_policy::verify::{Complaint, HookReport, Rejected, Verified};
 use lockwright_policy::{Cost, cost, image, kernel};
 use lockwright_programs::maps::{MapKind, MapSpec};
@@ -87,6 +87,7 @@ impl PolicyVerdict {
             }
             text += &format!("\n{}", plain(&drawn));
         }
+        text += &constants_text(accepted.verified.object());
         text += "\ncost: real, compiled, on this machine, of one call; the longest path is of\n  instructions, as the verifier has found it\n";
         text + &self.kernel_text()
     }
@@ -131,11 +132,13 @@ impl PolicyVerdict {
                 "kernel": kernel,
             }),
             Ok(accepted) => {
-                let maps = accepted.verified.object().maps.iter().enumerate();
+                let object = accepted.verified.object();
+                let (maps, constants) = (object.maps.iter().enumerate(), object.constants());
                 json!({
                     "policy": self.title, "accepted": true,
                     "hooks": accepted.hooks().map(hook).collect::<Value>(),
                     "maps": maps.map(|(number, one)| map(number, one)).collect::<Value>(),
+                    "constants": constants.map(constant).collect::<Value>(),
                     "kernel": kernel,
                 })
             }
@@ -165,6 +168,24 @@ fn map(number: usize, map: &NamedMap) -> Value {
         "name": map.name, "kind": kind_name(kind), "key_bytes": key_size, "value_bytes": value_size,
         "max_entries": max_entries, "bytes": len(map, number),
     })
+}
+
+fn constant((constant, value): (&NamedConstant, i128)) -> Value {
+    // A value of 64 bits at most.
+    let value = u64::try_from(value).map_or_else(|_| json!(value as i64), Value::from);
+    json!({ "name": constant.name, "value": value })
+}
+
+/// A table of the constants that `--set` changes; none: nothing.
+fn constants_text(object: &Object) -> String {
+    let mut drawn = table(&["constant (--set)", "value", "least", "most"]);
+    drawn = drawn.all_by("--format json");
+    for (constant, value) in object.constants() {
+        let (least, most) = constant.range();
+        let name = constant.name.clone();
+        drawn.add_row([name, value.to_string(), least.to_string(), most.to_string()]);
+    }
+    if object.constants().next().is_none() { String::new() } else { format!("\n{}", plain(&drawn)) }
 }
 
 fn complaint(complaint: &Complaint) -> Value {

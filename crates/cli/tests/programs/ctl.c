@@ -1,5 +1,5 @@
 // Four threads take two locks in turns, a variable and one in the heap, in epochs called `get`. Until its input ends. First it prints where
-// the one in the heap lies.
+// the one in the heap lies, which is of HEAP_KIND if that is defined.
 #include "../../../../include/lockwright.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -35,7 +35,14 @@ static void *visitor(void *unused) {
 int main(void) {
     pthread_t threads[4];
     in_heap = malloc(sizeof *in_heap);
+#ifdef HEAP_KIND
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, HEAP_KIND);
+    pthread_mutex_init(in_heap, &kind);
+#else
     pthread_mutex_init(in_heap, NULL);
+#endif
     lw_epoch_name(5, "get");
     for (int i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, visitor, NULL);

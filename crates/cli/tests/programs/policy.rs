@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs `lockwright policy WORDS --pid PID`.
 fn policy(program: &Program, words: &[&str]) -> Result<Outcome> {
-    let pid = program.child.id().to_string();
+    let pid = program.pid.to_string();
     let (first, rest) = words.split_first().context("a subcommand")?;
     lockwright().args(["policy", first, "--pid", &pid]).args(rest).limit(300).run()
 }
@@ -73,6 +73,22 @@ fn a_policy_is_asked_while_it_is_there_and_the_old_rules_are_back() -> Result<()
     let outcome = policy(&program, &["unload"])?;
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
     ensure!(outcome.errors().contains("has no policy"), "{}", outcome.describe());
+    program.end().map(drop)
+}
+
+#[test]
+fn a_policy_for_one_lock_is_hidden_by_a_later_one_for_all() -> Result<()> {
+    let program = Program::start()?;
+    program.comes_to_run("g_lock", "auto")?;
+    ok(&program, &["load", "numa", "--lock", "g_lock"])?;
+    comes_to(&program, "seen", |all| all[0]["slot"] == 1 && all[0]["hidden_by"].is_null())?;
+    ok(&program, &["load", "inheritance"])?;
+    comes_to(&program, "hidden", |all| all[0]["hidden_by"] == 2 && all[1]["hidden_by"].is_null())?;
+    let said = ok(&program, &["list"])?;
+    ensure!(said.contains("); hidden by slot 2\n"), "{said}");
+    ok(&program, &["unload", "inheritance"])?;
+    comes_to(&program, "seen again", |all| all[0]["hidden_by"].is_null())?;
+    program.comes_to_run("g_lock", "programmed:slot=1")?;
     program.end().map(drop)
 }
 
@@ -162,6 +178,59 @@ fn a_program_starts_with_policies() -> Result<()> {
     {
         let outcome = lockwright().args(["run"]).args(words).args(["--", contend]).run()?;
         ensure!(outcome.text() == super::COUNT, "{words:?}: {}", outcome.describe());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_policy_is_for_the_mutexes_of_a_kind() -> Result<()> {
+    let program = Program::start_recursive()?;
+    let heap = program.said.clone();
+    program.comes_to_run("g_lock", "auto")?;
+    ok(&program, &["load", "big-first", "--kind", "recursive", "--set", "most_ns=3ms"])?;
+    program.comes_to_run(&heap, "programmed:slot=1")?;
+    program.comes_to_run("g_lock", "auto")?;
+    let said = ok(&program, &["list"])?;
+    ensure!(said.contains("  slot 1: big-first: recursive mutexes\n"), "{said}");
+    let stats: Value = serde_json::from_str(&ok(&program, &["stats", "--format=json"])?)?;
+    ensure!(stats["policies"][0]["maps"][0]["shown"][0]["value"][0] == 3_000_000, "{stats:#}");
+    // A rule of the process for the same mutexes is another one, which stays.
+    program.ok(&["switch", "kind:recursive", "fifo"])?;
+    program.comes_to_run(&heap, "fifo")?;
+    ok(&program, &["load", "numa", "--kind", "normal", "--kind", "recursive"])?;
+    program.comes_to_run(&heap, "programmed:slot=2")?;
+    program.comes_to_run("g_lock", "programmed:slot=2")?;
+    ok(&program, &["unload"])?;
+    program.comes_to_run(&heap, "fifo")?;
+    program.comes_to_run("g_lock", "auto")?;
+    program.end().map(drop)
+}
+
+#[test]
+fn a_program_that_was_started_with_policies_asks_them() -> Result<()> {
+    let config = FOLDER.path().join("asked.toml");
+    std::fs::write(
+        &config,
+        "[[lock]]\nmutex = \"g_lock\"\nuse = \"policy:numa,set.most_passed=77,bypass=9\"\n",
+    )?;
+    let config = config.to_str().context("a path in UTF-8")?;
+    let cases: [(&[&str], _, _); 3] = [
+        (&["policy", "load", "big-first"], "programmed:slot=1", "big-first"),
+        (&["run", "--policy", "big-first"], "programmed:slot=1", "big-first"),
+        (&["run", "--config", config], "programmed:slot=1,bypass=9", "numa"),
+    ];
+    for (words, rule, name) in cases {
+        let program = Program::start_by(words)?;
+        program.comes_to_run("g_lock", rule)?;
+        comes_to(&program, "asked", |all| {
+            let hooks = ["lock_contended", "skip_shuffle"];
+            all[0]["policy"] == name && hooks.iter().any(|hook| asked(&all[0], hook) > 0)
+        })?;
+        // The first constant of each.
+        let stats: Value = serde_json::from_str(&ok(&program, &["stats", "--format=json"])?)?;
+        let constant = &stats["policies"][0]["maps"][0]["shown"][0]["value"][0];
+        ensure!(*constant == if name == "numa" { 77 } else { 2_000_000 }, "{stats:#}");
+        program.end()?;
     }
     Ok(())
 }

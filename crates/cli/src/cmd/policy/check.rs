@@ -4,6 +4,7 @@ use crate::format::FormatFlags;
 use crate::hints::Failure;
 use crate::output;
 use crate::policy::chosen::Chosen;
+use crate::policy::settings::Setting;
 use crate::policy::verdict::PolicyVerdict;
 use std::process::ExitCode;
 
@@ -20,6 +21,9 @@ pub(super) struct Args {
     /// An object file, a file in C (clang compiles it), or a policy's name; A+B: both as one
     #[arg(value_name = "POLICY")]
     policy: String,
+    /// Another value for a constant of the policy, a number or a time; may be repeated. POLICY.NAME=VALUE: of one of several
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = Setting::parse)]
+    settings: Vec<Setting>,
     /// Ask the kernel's own verifier, too; that needs root, or CAP_BPF with CAP_PERFMON
     #[arg(long)]
     kernel: bool,
@@ -28,7 +32,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<ExitCode, Failure> {
-    let verdict = PolicyVerdict::of(&Chosen::find(&args.policy)?, args.kernel)?;
+    let chosen = Chosen::with(&[&args.policy], &args.settings)?;
+    let verdict = PolicyVerdict::of(&chosen, args.kernel)?;
     match args.format.is_json() {
         true => output::print_json(&verdict.json())?,
         false => output::print(&verdict.text())?,

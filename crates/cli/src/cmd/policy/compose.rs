@@ -24,7 +24,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<ExitCode, Failure> {
-    let chosen = Chosen::all(&args.policies)?;
+    let chosen = Chosen::with(&args.policies, &[])?;
     chosen.verified()?;
     let conflicts = Conflicts::find(&chosen)?;
     match args.format.is_json() {

@@ -8,9 +8,11 @@ use crate::interrupt::INTERRUPTED;
 use crate::output;
 use crate::policy::chosen::Chosen;
 use crate::policy::loading::{Loaded, PolicyLoad, Whose};
+use crate::policy::settings::Setting;
 use crate::policy::started;
 use crate::process::Process;
 use lockwright_numbers::units;
+use lockwright_record::mailbox::KINDS;
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -26,11 +28,15 @@ use std::process::ExitCode;
   lockwright policy load big-first --pid 4242 --lock g_lock --guard 5s
                                                  and out again if worse
   lockwright policy load numa big-first --pid 4242 --site work
+  lockwright policy load big-first --pid 4242 --kind recursive --set most_ns=1ms
   lockwright policy load big-first --lock g_lock -- ./server")]
 pub(super) struct Args {
     /// Policies, the most important first: files, or names of those that are shipped or stored
     #[arg(value_name = "POLICY", required = true)]
     policies: Vec<String>,
+    /// Another value for a constant of the policy, a number or a time; may be repeated. POLICY.NAME=VALUE: of one of several
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = Setting::parse)]
+    settings: Vec<Setting>,
     /// The process
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..),
           required_unless_present = "program", conflicts_with = "program")]
@@ -44,6 +50,9 @@ pub(super) struct Args {
     /// For the locks that this library's functions wait for; may be repeated
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<String>,
+    /// For the locks of this kind; may be repeated
+    #[arg(long = "kind", value_name = "KIND", value_parser = clap::builder::PossibleValuesParser::new(KINDS))]
+    kinds: Vec<String>,
     /// Options of the lock besides the policy, such as bypass=8: lockwright explain programmed
     #[arg(long = "option", value_name = "KEY=VALUE,...")]
     options: Option<String>,
@@ -90,8 +99,9 @@ fn budget(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn main(args: Args) -> Result<ExitCode, Failure> {
-    let chosen = Chosen::all(&args.policies)?;
-    let whose = Whose { locks: args.locks, sites: args.sites, libraries: args.libraries };
+    let chosen = Chosen::with(&args.policies, &args.settings)?;
+    let Args { locks, sites, libraries, kinds, .. } = args;
+    let whose = Whose { locks, sites, libraries, kinds };
     let load = PolicyLoad::new(&chosen, whose, args.options, args.budget)?;
     let Some(pid) = args.pid else {
         return started::run(&args.program, load);
