@@ -59,7 +59,7 @@ struct lw_ctx {
     __u64 lock_id;      /* the lock's address */
     __u32 lock_kind;    /* 0: a plain mutex, 1: recursive, 2: error-checking, 3: a readers-writer lock */
     __u32 round;        /* cmp_node: the place of curr, from 0 */
-    __u32 batch;        /* cmp_node, skip_shuffle: how many waiters have been moved past the next in line */
+    __u32 batch;        /* cmp_node: how many waiters have been moved past the next in line */
     __u32 nwaiters;     /* how many threads wait in line; a hint */
     __u64 now_ns;       /* the clock; 0 in lock_contended and in hooks that are asked while the lock is free */
     __u64 avg_cs_ns;    /* how long the lock is usually held on the fastest cores; 0: not known */

@@ -6,7 +6,7 @@ use crate::front::{
     CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Tuning, View,
     WAITED, Waiter, acquire, release,
 };
-use crate::front::{barging, cal, fifo, join, malthusian, mood, mutexee, pb10, side};
+use crate::front::{barging, cal, fifo, join, malthusian, mood, mutexee, pb10, programmed, side};
 use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
@@ -310,6 +310,46 @@ fn sections_of_one_lock_are_told_apart_by_where_they_begin() {
     assert_eq!(at(7).usual_hold_ns(Class(0)), 400);
     assert_eq!(at(8).usual_hold_ns(Class(0)), 9_000);
     assert_eq!(at(0).usual_hold_ns(Class(0)), 400 - 50 + 9_000 / 8, "all of them");
+}
+
+#[test]
+fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
+    run_on(0);
+    let memory = Memory::new(HELD, 0);
+    let tuning = tuning::<programmed::Lock>();
+    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let choose = |times: u32, ns| {
+        for _ in 0..times {
+            let begun = Threads::now();
+            Threads::pause(ns);
+            view.chose_in_vain(begun);
+        }
+    };
+    let rest = || {
+        let begun = Threads::now();
+        while view.rests() {
+            Threads::pause(100);
+        }
+        Threads::now() - begun
+    };
+    choose(15, 400);
+    assert_eq!(rest(), 0);
+    for power in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
+        choose(1, 400);
+        assert_eq!(rest(), 400 << power);
+    }
+    choose(1, 1_000_000);
+    assert_eq!(rest(), 50_000 << 6, "the longest");
+    // The clock's low half comes round, and then the end of the rest seems to lie ahead.
+    for _ in 0..20 {
+        Threads::pause(300_000_000);
+        assert_eq!(rest(), 0, "at {} ns", Threads::now());
+    }
+    choose(1, 400);
+    view.chose();
+    assert_eq!(rest(), 0);
+    choose(15, 400);
+    assert_eq!(rest(), 0, "it begins anew");
 }
 
 #[test]

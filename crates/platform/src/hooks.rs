@@ -136,7 +136,7 @@ pub struct Context {
     pub lock_kind: u32,
     /// `cmp_node`: the place of `curr` behind the one that looks, from 0.
     pub round: u32,
-    /// `cmp_node`, `skip_shuffle`: how many waiters have been moved past the next in line.
+    /// `cmp_node`: how many waiters have been moved past the next in line.
     pub batch: u32,
     /// How many threads wait in line; a hint.
     pub nwaiters: u32,

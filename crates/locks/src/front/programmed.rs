@@ -159,9 +159,6 @@ impl<P: Platform> Rule<P> for Lock {
         if hooks & LENGTHS != 0 {
             lock.end_of_hold();
         }
-        if hooks & Hook::ScheduleWaiter.bit() != 0 {
-            P::unboost();
-        }
     }
 
     fn chooses(lock: &View<'_, P>) -> bool {
@@ -227,11 +224,10 @@ impl<P: Platform> View<'_, P> {
 
     /// What a policy learns about the lock.
     fn context(&self, now_ns: u64) -> Context {
-        let waiters = self.parts.mood.load(Relaxed) / mood::WAITER;
         Context {
             lock_id: core::ptr::from_ref(self.parts.word).addr() as u64,
             lock_kind: self.parts.kind,
-            nwaiters: if waiters < mood::MOST { waiters } else { 0 },
+            nwaiters: mood::waiters(self.parts.mood.load(Relaxed)),
             now_ns,
             avg_cs_ns: if self.hooks & LENGTHS != 0 { self.known_hold_ns().into() } else { 0 },
             ..Context::default()

@@ -1,9 +1,9 @@
-//! A rest from choices in vain. A policy that mostly leaves the order as it is makes each chooser look at many waiters, and each look moves
-//! cache lines between cores. So after 16 choices in vain, one after the other, the lock rests from choices: for as long as the last one
-//! took. After one more it rests for twice as long, and so on, up to 64 times. A choice that moves somebody ends this.
+//! A rest from choices in vain. A policy that mostly chooses nobody makes each chooser look at many waiters, and each look moves cache
+//! lines between cores. So after 16 choices in vain, one after the other, the lock rests from choices: for as long as the last one took.
+//! After one more it rests for twice as long, and so on, up to 64 times. A choice of somebody ends this.
 //!
 //! ```text
-//!   16 in vain ─► rests 1 x ─► in vain ─► rests 2 x ─► ... ─► rests 64 x ─► ...        moved somebody ─► rests no more
+//!   16 in vain ─► rests 1 x ─► in vain ─► rests 2 x ─► ... ─► rests 64 x ─► ...        chose somebody ─► rests no more
 //! ```
 //!
 //! Fewer than 16 would take a policy that sorts by two classes (CAL) for one that has nothing to say: its order is often right already.
@@ -23,28 +23,33 @@ const IN_VAIN: usize = 1;
 /// In the memo: until when the lock rests, the low half of the clock's ns.
 const UNTIL: usize = 2;
 
-/// After so many of them the lock rests.
+/// This many in vain, and the lock rests.
 const ENOUGH: u32 = 16;
 
 /// A rest is at most this power of two times as long as the choice.
 const MOST: u32 = 6;
 
-/// A choice that took longer counts as this long, ns. (So that a rest is at most 3.2 ms, and a chooser that lost its CPU does no harm.)
+/// A choice that took longer counts as this long, ns. (So a chooser that lost its CPU does no harm.)
 const LONGEST_NS: u32 = 50_000;
+
+/// The longest rest, ns.
+const LONGEST_REST_NS: u32 = LONGEST_NS << MOST;
 
 impl<P: Platform> View<'_, P> {
     /// Does the lock rest from choices?
-    pub(super) fn rests(&self) -> bool {
+    pub(crate) fn rests(&self) -> bool {
         let until = self.memo(RESTS, |memo, owner| {
             let in_vain = memo[IN_VAIN].load(Relaxed); // hints, all
             (in_vain >= ENOUGH && memo[super::hold::OWNER].load(Relaxed) == owner)
                 .then(|| memo[UNTIL].load(Relaxed))
         });
-        until.flatten().is_some_and(|until| (until.wrapping_sub(P::now() as u32) as i32) > 0)
+        let Some(until) = until.flatten() else { return false };
+        // An end that is further away is long past: the low half of the clock's ns comes round every 4.3 s.
+        (1..=LONGEST_REST_NS).contains(&until.wrapping_sub(P::now() as u32))
     }
 
-    /// A choice that began at `begun` has left the order as it was.
-    pub(super) fn chose_in_vain(&self, begun: u64) {
+    /// A choice that began at `begun` was in vain: of nobody, or too late.
+    pub(crate) fn chose_in_vain(&self, begun: u64) {
         let now = P::now();
         let took = now.saturating_sub(begun).min(LONGEST_NS.into()) as u32;
         self.memo(RESTS, |memo, owner| {
@@ -57,8 +62,8 @@ impl<P: Platform> View<'_, P> {
         });
     }
 
-    /// A choice has moved somebody.
-    pub(super) fn chose(&self) {
+    /// The policy has chosen somebody.
+    pub(crate) fn chose(&self) {
         self.memo(RESTS, |memo, owner| {
             if memo[super::hold::OWNER].load(Relaxed) == owner && memo[IN_VAIN].load(Relaxed) != 0 {
                 memo[IN_VAIN].store(0, Relaxed);

@@ -69,8 +69,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
             return 0;
         }
         // A sleeper in a long line delays everybody behind it.
-        let waiters = lock.parts.mood.load(Relaxed) / mood::WAITER;
-        let waiters = if waiters < mood::MOST { waiters.min(lock.tuning.cpus) } else { 0 };
+        let waiters = mood::waiters(lock.parts.mood.load(Relaxed)).min(lock.tuning.cpus);
         lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
     }
 

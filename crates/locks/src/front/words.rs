@@ -67,6 +67,13 @@ pub mod mood {
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
     /// Larger values say nothing: a waiter that is about to join may not be counted, and then the count falls below 0.
     pub const MOST: u32 = WAITERS - 16;
+
+    /// How many waiters are in the line, by this mood word.
+    pub fn waiters(mood: u32) -> u32 {
+        let count = mood / WAITER; // the word's highest field
+        if count < MOST { count } else { 0 }
+    }
+
     /// This many waiters are a crowd on any machine.
     pub const MANY: u32 = WAITERS - 64;
     /// The line's head naps or watches (batch.rs), or the lock is saturated and its head isn't awake yet. Any thread that finds

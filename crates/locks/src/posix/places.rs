@@ -239,6 +239,7 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
+    E::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts();
     if let How::Front(front) = how {
@@ -253,6 +254,7 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
 /// the wake does not depend on the mutex's lock, which another thread may be deciding right now.
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
+    E::Platform::unboost(); // as in `leave`
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
     if let How::Front(front) = how {
@@ -272,7 +274,7 @@ pub fn ask<E: Environment>(mutex: &Mutex<E>) {
 
 /// How many threads wait in the mutex's line: a hint, for the holder.
 pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
-    mutex.users.load(Relaxed) / mood::WAITER // the word's highest field
+    mood::waiters(mutex.users.load(Relaxed))
 }
 
 /// Acquires word 0, queueing in `lock`, which stands in front of it: the holder of `lock` may compete for the word.

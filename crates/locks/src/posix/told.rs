@@ -109,9 +109,6 @@ impl Slot {
 /// The calling thread is about to release the mutex at this address, which it holds by a node; the policy in this slot wants to know.
 #[cold]
 pub(super) fn releases_by_node<P: Platform>(lock: usize, slot: u8) {
-    let slot = u32::from(slot);
-    if P::hooks(slot) & Hook::ScheduleWaiter.bit() != 0 {
-        P::unboost();
-    }
-    Slot(slot).ask::<P>(Hook::LockRelease, lock, 0, || 0);
+    P::unboost(); // whatever policy there is by now
+    Slot(slot.into()).ask::<P>(Hook::LockRelease, lock, 0, || 0);
 }
