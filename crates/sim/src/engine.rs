@@ -107,18 +107,19 @@ impl Engine {
     /// What the running thread reports about its wait.
     pub(crate) fn reached(&mut self, stage: Stage) {
         let (me, now) = (self.me(), self.now);
+        let explores = self.explore.is_some();
         let thread = &mut self.threads[me as usize];
+        let took_effect = if explores { now } else { thread.acted };
         match stage {
-            Stage::Joined => thread.joined = Some(now),
+            Stage::Joined => (thread.joined, thread.in_line) = (Some(now), Some(took_effect)),
             Stage::Chosen => thread.passed = true,
             Stage::Head => thread.head = Some(now),
             Stage::Naps => thread.head = None,
             Stage::Passed => {
                 // What it has just read may be outdated by now.
-                let (asks, read) =
-                    (thread.asks, if self.explore.is_some() { now } else { thread.acted });
+                let asks = thread.asks;
                 let meets = |other: &Thread| {
-                    other.asks == asks && other.head.is_some_and(|since| since <= read)
+                    other.asks == asks && other.head.is_some_and(|since| since <= took_effect)
                 };
                 let passed = !self.threads.iter().any(meets);
                 self.threads[me as usize].passed = passed; // not on its word alone
@@ -217,6 +218,7 @@ impl Engine {
             timed_out: false,
             seen_waiting: None,
             joined: None,
+            in_line: None,
             head: None,
             acted: 0,
             passed: false,

@@ -2,7 +2,7 @@
 //! promises.
 
 use crate::check::Violation;
-use crate::engine::{Ps, Tid, engine, fail};
+use crate::engine::{Ps, Thread, Tid, engine, fail};
 use crate::lock::{AnyLock, Carried, LockSpec};
 use crate::order::Stamp;
 use crate::platform::Sim;
@@ -19,6 +19,8 @@ struct Overtaken {
     overtaken: u32,
     /// The same, since it became the head of the line.
     overtaken_as_head: u32,
+    /// By how many that joined the line after it.
+    passed_in_line: u32,
 }
 
 /// What a lock promises, in this run.
@@ -26,7 +28,8 @@ struct Overtaken {
 pub(crate) struct Promised {
     /// No thread is served before one that came earlier and was seen waiting.
     pub(crate) in_order: bool,
-    /// How often threads that came after the head joined the line may overtake it.
+    /// How often threads that came after the head joined the line may overtake it; and how often a choice may put those that joined after
+    /// a waiter before it.
     pub(crate) bypass: Option<u32>,
     /// Waiters on slower cores stand by first.
     pub(crate) reorders: bool,
@@ -101,7 +104,7 @@ impl Watch {
         let e = engine();
         let (me, asked) = (e.me(), e.now);
         let thread = &mut e.threads[me as usize];
-        (thread.seen_waiting, thread.joined) = (None, None);
+        (thread.seen_waiting, thread.joined, thread.in_line) = (None, None, None);
         (thread.head, thread.passed) = (None, false);
         thread.asks = Some(self.number);
         self.waiters.borrow_mut().push(Overtaken {
@@ -109,6 +112,7 @@ impl Watch {
             asked,
             overtaken: 0,
             overtaken_as_head: 0,
+            passed_in_line: 0,
         });
         asked
     }
@@ -128,8 +132,10 @@ impl Watch {
         // as overtaking.
         let is_weak = e.explore.as_ref().is_some_and(|x| x.is_weak());
         e.threads[me as usize].asks = None;
-        let passed = e.threads[me as usize].passed;
+        let Thread { passed, in_line, .. } = e.threads[me as usize];
         let (mut out_of_order, mut too_often) = (None, None);
+        let bound = self.promised.bypass;
+        let exceeds = |times: u32| bound.is_some_and(|bound| times > bound);
         for waiter in waiters.iter_mut() {
             let thread = &e.threads[waiter.thread as usize];
             if thread.seen_waiting.is_some_and(|since| since < asked) {
@@ -142,9 +148,14 @@ impl Watch {
             if !passed && thread.head.is_some() && thread.joined.is_some_and(|since| since < asked)
             {
                 waiter.overtaken_as_head += 1;
-                let bound = self.promised.bypass;
-                if !is_weak && bound.is_some_and(|bound| waiter.overtaken_as_head > bound) {
+                if !is_weak && exceeds(waiter.overtaken_as_head) {
                     too_often = Some((waiter.thread, waiter.overtaken_as_head));
+                }
+            }
+            if in_line.zip(thread.in_line).is_some_and(|(mine, its)| its < mine) {
+                waiter.passed_in_line += 1;
+                if exceeds(waiter.passed_in_line) {
+                    too_often = Some((waiter.thread, waiter.passed_in_line));
                 }
             }
         }
@@ -155,7 +166,7 @@ impl Watch {
             let (waited_since_ns, came_ns) = (since / 1000, asked / 1000);
             fail(Violation::Order { lock, first, waited_since_ns, second, came_ns });
         }
-        if let Some(((who, times), bound)) = too_often.zip(self.promised.bypass) {
+        if let Some(((who, times), bound)) = too_often.zip(bound) {
             fail(Violation::Bypass { lock, who: e.name(who), times, bound });
         }
         self.stood_by(me, asked);

@@ -81,6 +81,8 @@ pub(crate) struct Thread {
     pub(crate) seen_waiting: Option<Ps>,
     /// Since when it has been in a front lock's line.
     pub(crate) joined: Option<Ps>,
+    /// When its joining took effect. So these times are in the order of the line, as it was before any choice.
+    pub(crate) in_line: Option<Ps>,
     /// Since when it has been the head of that line, and not napping.
     pub(crate) head: Option<Ps>,
     /// When its last operation on memory took effect, before it took its time.
