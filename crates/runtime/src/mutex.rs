@@ -13,7 +13,7 @@ pub(crate) use rehearse::{rehearse, rehearse_recorded};
 
 use crate::caller::{Call, with_caller, with_frame};
 use crate::environment::{fast_give, fast_take, take_word, threads};
-use crate::layout::Mutex;
+use crate::layout::{Here, Mutex};
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
 use crate::watch::{self, How, Taking, Who};
@@ -22,7 +22,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use fast::{is_plain, nobody_queues_and_say, own_and_say, released};
 use lockwright_locks::front::{FREE, HELD};
-use lockwright_locks::posix::{self, MARKED, Refused, USERS, give_slow};
+use lockwright_locks::posix::{self, Environment as _, Held, MARKED, Refused, USERS, give_slow};
 use lockwright_native::{Clock, Deadline};
 use lockwright_platform::Word;
 use lockwright_record::order;
@@ -357,8 +357,17 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
             m.word.store(FREE, Relaxed); // nobody else is there to see it
             released(mutex)
         },
-        // SAFETY: the caller's promise.
-        || unsafe { unlock_otherwise(mutex) },
+        || {
+            // As with several threads, for a thread that holds nothing by a node. No call, as in `lock`.
+            if mode() == GRANTING && !Here::with_held(Held::is_any) && is_plain(m) {
+                m.owner.store(0, Relaxed); // as above
+                if fast_give(m, SEVERAL) {
+                    return released(mutex);
+                }
+            }
+            // SAFETY: the caller's promise.
+            unsafe { unlock_otherwise(mutex) }
+        },
     )
 }
 
