@@ -3,17 +3,18 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::{Arguments, Trial};
-use lockwright_platform::hooks::Hook;
+use lockwright_platform::hooks::{Context as Asked, Hook, Node};
 use lockwright_policy::control::{Answered, Control, Memory};
 use lockwright_policy::image::{Image, build};
 use lockwright_policy::object::{HookCode, Insn, NamedMap, Object};
 use lockwright_policy::shipped::shipped;
 use lockwright_policy::verify::verify;
 use lockwright_programs::helpers;
-use lockwright_programs::maps::{MapKind, MapSpec};
+use lockwright_programs::maps::{MapKind, MapSpec, View};
 use lockwright_tests::{compile, is_soak, library, scratch, source_dir};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// No hook takes that long.
 const NO_BUDGET: u32 = 1_000_000_000;
 const SLOT: u32 = 1;
+/// How often a waiter may be passed over. So few that adversaries reach it.
+const BYPASS: u64 = 3;
 
 fn main() {
     if let [_, first, pid, at] = &std::env::args().collect::<Vec<_>>()[..]
@@ -42,6 +45,7 @@ fn main() {
     };
     let trials = vec![
         trial("adversaries_break_nothing", adversaries),
+        trial("nobody_is_passed_over_too_often", passed),
         trial("shipped_policies_run", shipped_policies),
         trial("loads_and_unloads_lose_nothing", loads_and_unloads),
         trial("loaders_that_are_killed_leave_nothing", killed_loaders),
@@ -92,7 +96,7 @@ impl Stress {
         compile(&source_dir().join("stress/switching.c"), &program, &[])?;
         let mut child = Command::new(program)
             .env("LD_PRELOAD", library()?)
-            .env("LOCKWRIGHT_LOCK", format!("programmed:slot={SLOT}"))
+            .env("LOCKWRIGHT_LOCK", format!("programmed:slot={SLOT},bypass={BYPASS}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -212,6 +216,28 @@ fn late(hook: Hook) -> Vec<Insn> {
     [vec![NOW; 500], random(hook)].concat()
 }
 
+/// The second in line goes first, each time. The highest `passed` of any waiter goes into the map:
+/// `r3 = ctx->curr.passed; r2 = &count; if (*r2 < r3) *r2 = r3; r0 = ctx->round == 1`.
+fn second_first(hook: Hook) -> Vec<Insn> {
+    let load = |dst, at| insn(0x61, dst, 1, i16::try_from(at).expect("a small offset"), 0);
+    if hook != Hook::CmpNode {
+        return vec![set(0), EXIT];
+    }
+    vec![
+        load(3, offset_of!(Asked, curr) + offset_of!(Node, passed)),
+        insn(0x18, 2, 2, 0, 0),
+        insn(0, 0, 0, 0, 0),
+        insn(0x79, 4, 2, 0, 0),
+        insn(0x3d, 4, 3, 1, 0),
+        insn(0x7b, 2, 3, 0, 0),
+        load(4, offset_of!(Asked, round)),
+        set(1),
+        insn(0x15, 4, 0, 1, 1),
+        set(0),
+        EXIT,
+    ]
+}
+
 fn policy(name: &str, answers: Answers, without: &[Hook]) -> Result<Image> {
     let spec = MapSpec { kind: MapKind::Array, key_size: 4, value_size: 8, max_entries: 1 };
     let hooks = Hook::ALL.into_iter().filter(|hook| !without.contains(hook));
@@ -250,6 +276,28 @@ fn adversaries() -> Result<()> {
     ensure!(tags.iter().map(|(_, tag)| *tag).eq(100..108), "{tags:?}");
     let (thread, _) = tags[3];
     ensure!(control.tag(thread, 7, |_| true)? && control.tags()?.contains(&(thread, 7)));
+    stress.end()
+}
+
+/// The locks' own count of how often a waiter was passed over reaches its bound, and not more. That the count is right: explorations.
+fn passed() -> Result<()> {
+    let stress = Stress::start("passed")?;
+    stress.load(&policy("second first", second_first, &[])?, NO_BUDGET)?;
+    let most = || -> Result<u64> {
+        let control = stress.control()?;
+        let data = control.data(&control.in_slot(SLOT)?.context("it is gone")?)?;
+        let value = View::all(&data).next().and_then(|map| map.value(0, 0)).context("a map")?;
+        Ok(u64::from_ne_bytes(value.try_into()?))
+    };
+    let begun = Instant::now();
+    while most()? < BYPASS {
+        ensure!(begun.elapsed() < PATIENCE, "nobody was passed over so often: {}", most()?);
+        sleep(Duration::from_millis(1));
+    }
+    println!("{BYPASS} times after {:?}", begun.elapsed());
+    sleep(spell(200));
+    ensure!(most()? == BYPASS, "passed over {} times, and {BYPASS} are allowed", most()?);
+    stress.unload()?;
     stress.end()
 }
 
