@@ -2,15 +2,17 @@
 
 extern crate std;
 
+mod memos;
+
 use crate::front::{
     CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Tuning, View,
     WAITED, Waiter, acquire, release,
 };
-use crate::front::{barging, cal, fifo, join, malthusian, mood, mutexee, pb10, programmed, side};
+use crate::front::{barging, fifo, join, malthusian, mood, mutexee, pb10, side};
 use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
-use lockwright_platform::{Class, Ordering::Relaxed, Platform, Ptr, Word};
+use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
 use std::vec::Vec;
 
 struct Memory {
@@ -259,116 +261,4 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
     assert!(hardly_awake(6, 1) > 9_000, "the authors' code's");
     assert!(hardly_awake(1, 1) > 9_000 && hardly_awake(99, 1) == 0);
     assert!(hardly_awake(70, 6) > 9_000 && hardly_awake(97, 6) < 1_000, "above a half, too");
-}
-
-#[test]
-fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
-    run_on(0);
-    let memory = Memory::new(HELD, 0);
-    let tuning = tuning::<fifo::Lock>();
-    let view = View::<Threads>::new(memory.parts(), &tuning);
-    let unknown = view.usual_hold_ns(Class(0));
-    assert_eq!(unknown, 1_000, "a guess");
-    let hold = |class, ns| {
-        view.may_measure_hold(Threads::now(), true);
-        assert_eq!(
-            memory.word.swap(HELD, Relaxed),
-            PROMISED,
-            "its unlock must come by the slow path"
-        );
-        Threads::pause(ns);
-        run_on(class);
-        view.end_of_hold();
-        run_on(0);
-    };
-    hold(1, 7_000);
-    assert_eq!(view.usual_hold_ns(Class(0)), unknown, "it changed to another class meanwhile");
-    hold(0, 400);
-    assert_eq!(view.usual_hold_ns(Class(0)), 400);
-    hold(0, 1_200);
-    assert_eq!(view.usual_hold_ns(Class(0)), 500, "an eighth of the difference");
-    view.end_of_hold();
-    assert_eq!(view.usual_hold_ns(Class(0)), 500, "not measured");
-}
-
-#[test]
-fn sections_of_one_lock_are_told_apart_by_where_they_begin() {
-    run_on(0);
-    let memory = Memory::new(HELD, 0);
-    let tuning = tuning::<cal::Lock>();
-    Threads::pause(1); // 0 means that nothing is measured
-    let at = |site| View::<Threads>::new(Parts { site, ..memory.parts() }, &tuning);
-    let hold = |site, ns| {
-        at(site).may_measure_hold(Threads::now(), true);
-        memory.word.swap(HELD, Relaxed);
-        Threads::pause(ns);
-        at(0).end_of_hold(); // whose unlock does not know where it began
-    };
-    hold(7, 400);
-    assert_eq!(at(8).usual_hold_ns(Class(0)), 400, "as the lock's others");
-    hold(8, 9_000);
-    assert_eq!(at(7).usual_hold_ns(Class(0)), 400);
-    assert_eq!(at(8).usual_hold_ns(Class(0)), 9_000);
-    assert_eq!(at(0).usual_hold_ns(Class(0)), 400 - 50 + 9_000 / 8, "all of them");
-}
-
-#[test]
-fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
-    run_on(0);
-    let memory = Memory::new(HELD, 0);
-    let tuning = tuning::<programmed::Lock>();
-    let view = View::<Threads>::new(memory.parts(), &tuning);
-    let choose = |times: u32, ns| {
-        for _ in 0..times {
-            let begun = Threads::now();
-            Threads::pause(ns);
-            view.chose_in_vain(begun);
-        }
-    };
-    let rest = || {
-        let begun = Threads::now();
-        while view.rests() {
-            Threads::pause(100);
-        }
-        Threads::now() - begun
-    };
-    choose(15, 400);
-    assert_eq!(rest(), 0);
-    for power in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
-        choose(1, 400);
-        assert_eq!(rest(), 400 << power);
-    }
-    choose(1, 1_000_000);
-    assert_eq!(rest(), 50_000 << 6, "the longest");
-    // The clock's low half comes round, and then the end of the rest seems to lie ahead.
-    for _ in 0..20 {
-        Threads::pause(300_000_000);
-        assert_eq!(rest(), 0, "at {} ns", Threads::now());
-    }
-    choose(1, 400);
-    view.chose();
-    assert_eq!(rest(), 0);
-    choose(15, 400);
-    assert_eq!(rest(), 0, "it begins anew");
-}
-
-#[test]
-fn among_short_sections_hardly_anybody_chooses() {
-    run_on(0);
-    let memory = Memory::new(HELD, 0);
-    let tuning = tuning::<cal::Lock>();
-    let view = View::<Threads>::new(memory.parts(), &tuning);
-    let note = |asked: u64| Note { asked_ns: 64 * asked, ..Note::default() };
-    let node = |asked| Waiter::take(&memory.parts(), note(asked), None);
-    let nodes: std::vec::Vec<_> = (0..3_200).map(node).collect();
-    let choosers =
-        || nodes.iter().filter(|node| <cal::Lock as Rule<Threads>>::is_worth(&view, node)).count();
-    assert_eq!(choosers(), 3_200, "how long they are isn't known");
-    for (ns, expected) in [(100, 100), (10_000, 3_200)] {
-        Threads::pause(1); // 0 means that nothing is measured
-        view.may_measure_hold(Threads::now(), true);
-        Threads::pause(ns);
-        view.end_of_hold();
-        assert_eq!(choosers(), expected, "{ns}");
-    }
 }
