@@ -62,7 +62,7 @@ pub struct InSlot {
     pub hooks: Vec<AskedHook>,
     /// The longest time that a hook may take on average, ns.
     pub budget_ns: u32,
-    /// It has been taken off, because this hook took so many ns.
+    /// It has been taken off, because this hook took this many ns.
     pub too_slow: Option<(Hook, u64)>,
     /// When it was loaded, ns of `CLOCK_MONOTONIC`.
     pub since_ns: u64,

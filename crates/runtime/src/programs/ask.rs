@@ -16,7 +16,7 @@ use lockwright_record::file::decimal;
 
 /// Measured questions that are judged together.
 const JUDGED: u64 = 32;
-/// A question counts as so many budgets at most: a thread that loses its CPU in a hook isn't the policy's fault.
+/// A question counts as this many budgets at most: a thread that loses its CPU in a hook isn't the policy's fault.
 const AT_MOST: u64 = 8;
 
 /// Asks the policy in this slot.
@@ -160,7 +160,7 @@ fn tell(info: &SlotState, hook: Hook, mean_ns: u64) {
     ]);
 }
 
-/// Time in which a thread holds locks is measured once in so many sections, since the clock takes longer than a hook.
+/// Time in which a thread holds locks is measured once in this many sections, since the clock takes longer than a hook.
 const MEASURED: u32 = 8;
 
 /// Asks when a lock has been acquired, or is about to be released, and keeps account of the locks held. Out of line: it needs many
