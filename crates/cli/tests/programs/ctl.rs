@@ -38,6 +38,11 @@ impl Program {
         Self::start_file(&PROGRAM)
     }
 
+    /// The same, which nothing can be preloaded into.
+    pub(super) fn start_static() -> Result<Self> {
+        Self::start_file(&compiled("static", "ctl.c", &["-static"]))
+    }
+
     /// The same, whose lock in the heap is recursive.
     pub(super) fn start_recursive() -> Result<Self> {
         Self::start_file(&compiled("recursive", "ctl.c", &["-DHEAP_KIND=PTHREAD_MUTEX_RECURSIVE"]))

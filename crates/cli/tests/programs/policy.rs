@@ -93,6 +93,18 @@ fn a_policy_for_one_lock_is_hidden_by_a_later_one_for_all() -> Result<()> {
 }
 
 #[test]
+fn a_static_program_is_said_to_be_one() -> Result<()> {
+    let program = Program::start_static()?;
+    let outcome = policy(&program, &["load", "numa"])?;
+    ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+    ensure!(
+        outcome.errors().contains("(static) runs without lockwright, and is statically linked")
+    );
+    ensure!(outcome.errors().contains("\nhint: a static program may link our locks"));
+    program.end().map(drop)
+}
+
+#[test]
 fn what_makes_it_slower_is_taken_out_again() -> Result<()> {
     let program = Program::start()?;
     program.comes_to_run("g_lock", "auto")?;
