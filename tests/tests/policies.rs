@@ -244,7 +244,12 @@ fn policy(name: &str, answers: Answers, without: &[Hook]) -> Result<Image> {
     let code = |hook| HookCode { hook, insns: answers(hook), lines: Vec::new() };
     let object = Object {
         hooks: hooks.map(code).collect(),
-        maps: vec![NamedMap { name: "count".to_owned(), spec, initial: Vec::new() }],
+        maps: vec![NamedMap {
+            name: "count".to_owned(),
+            spec,
+            initial: Vec::new(),
+            constants: Vec::new(),
+        }],
     };
     let verified = verify(object).map_err(|why| anyhow::anyhow!("{name}: {why:?}"))?;
     Ok(build(&verified, name, 0)?)
@@ -330,7 +335,12 @@ fn loads_and_unloads() -> Result<()> {
     let code = HookCode { hook: Hook::CmpNode, insns: vec![set(1), EXIT], lines: Vec::new() };
     let large = Object {
         hooks: vec![code],
-        maps: vec![NamedMap { name: "large".to_owned(), spec, initial: Vec::new() }],
+        maps: vec![NamedMap {
+            name: "large".to_owned(),
+            spec,
+            initial: Vec::new(),
+            constants: Vec::new(),
+        }],
     };
     images.push(build(&verify(large).map_err(|why| anyhow::anyhow!("{why:?}"))?, "large", 0)?);
     stress.load(&images[0], NO_BUDGET)?;
