@@ -82,7 +82,7 @@ fn figure_2(context: &Context<'_>) -> Result<Measured, Error> {
     let files = Load::new("bench", "mcs").with("lines", value("lines")?).with("cs", 0.0);
     let files = files.with("gap", value("outside")?);
     let table = Load::new("bench", "mcs").with("lines", value("bucket")?).with("cs", 0.0);
-    let table = table.with("gap", value("between")?);
+    let table = table.with("gap", value("between")?).with("exponential", 1.0);
 
     let mut plan = Plan::new();
     let a = vec![
@@ -95,6 +95,7 @@ fn figure_2(context: &Context<'_>) -> Result<Measured, Error> {
         ("stock", files.clone()),
         ("ShflLock", files.clone().lock("shfllock")),
         ("Concord-ShflLock", files.clone().under(by_shipped("programmed", "numa"))),
+        ("NUMA turns", files.clone().under(by_shipped("programmed", "numa-turns"))),
     ];
     let b = Panel::plan(&mut plan, "b", "writers of a list", b);
     let c = vec![
@@ -116,6 +117,12 @@ fn figure_2(context: &Context<'_>) -> Result<Measured, Error> {
         for (threads, ratio) in THREADS.iter().zip(by_policy) {
             measured.also(format!("{built_in}, {threads} threads"), ratio);
         }
+    }
+    let turns = b.ratios(&results, 3, 1);
+    measured.row("turns/shfllock-80", turns[last].clone());
+    measured.row("turns/shfllock worst", worst(&turns));
+    for (threads, ratio) in THREADS.iter().zip(turns) {
+        measured.also(format!("turns/shfllock, {threads} threads"), ratio);
     }
     let empty = c.ratios(&results, 1, 0);
     measured.row("empty hooks/none worst", worst(&empty));

@@ -1,6 +1,6 @@
 //! Locks that policies program: those that we ship, in eBPF, and a few in Rust, to compare.
 
-use lockwright_platform::hooks::{Answer, Context, Hook, Policy, READER, World};
+use lockwright_platform::hooks::{Answer, Context, Hook, Policy, READER, READS, THREADS, World};
 use lockwright_policy::loaded::{Engine, Loaded};
 use lockwright_policy::object::{HookCode, Insn, Object};
 use lockwright_policy::shipped::shipped;
@@ -82,7 +82,7 @@ struct Bravo {
 
 impl Policy for Bravo {
     fn hooks(&self) -> u32 {
-        Hook::RwBias.bit()
+        Hook::RwBias.bit() | READS
     }
     fn ask(&self, _: Hook, context: &Context, _: &dyn World) -> Answer {
         let Context { own, now_ns, .. } = context;
@@ -98,22 +98,23 @@ struct Numa;
 
 /// A waiter may be passed by this many.
 const MOST_PASSED: u32 = 500;
-/// Below this a section is too short for choices, ns.
-const WORTH_NS: u64 = 450;
+/// Answers of `cmp_node`.
+const NEXT: u64 = 1;
+const GROUP: u64 = 3;
 
 impl Policy for Numa {
     fn hooks(&self) -> u32 {
-        Hook::CmpNode.bit() | Hook::SkipShuffle.bit()
+        Hook::CmpNode.bit() | THREADS
     }
-    fn ask(&self, hook: Hook, context: &Context, _: &dyn World) -> Answer {
-        let Context { own, curr, batch, avg_cs_ns, now_ns, .. } = context;
-        let value = match hook {
-            Hook::SkipShuffle => {
-                (1..WORTH_NS).contains(avg_cs_ns) && !(now_ns / 64).is_multiple_of(32)
-            }
-            _ => *batch >= MOST_PASSED || curr.numa == own.numa,
+    fn ask(&self, _: Hook, context: &Context, _: &dyn World) -> Answer {
+        let Context { own, curr, batch, round, .. } = context;
+        let is_here = curr.numa == own.numa;
+        let value = match (*round, is_here) {
+            (0, _) if is_here || *batch >= MOST_PASSED => NEXT,
+            (1.., true) => GROUP,
+            _ => 0,
         };
-        Answer { value: value.into(), insns: 0 }
+        Answer { value, insns: 0 }
     }
 }
 
@@ -121,7 +122,7 @@ struct SloOrder;
 
 impl Policy for SloOrder {
     fn hooks(&self) -> u32 {
-        Hook::LockContended.bit()
+        Hook::LockContended.bit() | THREADS
     }
     fn ask(&self, hook: Hook, context: &Context, _: &dyn World) -> Answer {
         let own = &context.own;

@@ -78,6 +78,14 @@ impl Hook {
 
 /// In a set of hooks: the policy reads `cs_ns` or `avg_cs_ns`. Otherwise locks don't measure them, and they are 0.
 pub const LENGTHS: u32 = 1 << 15;
+/// In a set of hooks: the policy reads `nwaiters`. Otherwise it is 0: a holder would move the lock's cache line to know it.
+pub const WAITERS: u32 = 1 << 14;
+/// In a set of hooks: the policy reads something of a [`Node`]. Otherwise nobody describes threads.
+pub const THREADS: u32 = 1 << 13;
+/// In a set of hooks: the policy reads `now_ns`. Otherwise it is 0, unless the lock has read the clock anyway.
+pub const CLOCK: u32 = 1 << 12;
+/// What a policy may read that takes time to know.
+pub const READS: u32 = LENGTHS | WAITERS | THREADS | CLOCK;
 
 /// A thread that waits, or asks, as a policy sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,9 +146,9 @@ pub struct Context {
     pub round: u32,
     /// `cmp_node`: how many waiters have been moved past the next in line.
     pub batch: u32,
-    /// How many threads wait in line; a hint.
+    /// How many threads wait in line; a hint. See [`WAITERS`].
     pub nwaiters: u32,
-    /// The clock, ns; 0 in `lock_contended`, and in hooks that are asked while the lock is free.
+    /// The clock, ns; 0 in `lock_contended`, and in hooks that are asked while the lock is free. See [`CLOCK`].
     pub now_ns: u64,
     /// How long the lock is usually held on the fastest cores, ns; 0: not known.
     pub avg_cs_ns: u64,
@@ -183,7 +191,7 @@ pub struct Answer {
 
 /// A policy in this process: eBPF, or Rust. Locks reach it by [`Platform::ask`](crate::Platform::ask).
 pub trait Policy {
-    /// The sum of its hooks' [bits](Hook::bit), and [`LENGTHS`].
+    /// The sum of its hooks' [bits](Hook::bit), and of what they read, of [`READS`].
     fn hooks(&self) -> u32;
     /// Asks it.
     fn ask(&self, hook: Hook, context: &Context, world: &dyn World) -> Answer;

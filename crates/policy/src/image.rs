@@ -4,7 +4,7 @@ use crate::jit::{self, CantCompile, compile};
 use crate::maps::{MapError, Maps};
 use crate::object::Object;
 use crate::verify::Verified;
-use lockwright_platform::hooks::{Hook, LENGTHS};
+use lockwright_platform::hooks::{Hook, READS};
 use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, MAGIC, NAME};
 
 /// A hook's code begins at a multiple of this: a line of the cache.
@@ -84,7 +84,7 @@ pub(crate) fn assemble(
         hooks: [0; Hook::ALL.len()],
         maps: maps.len() as u32,
         version,
-        reads: hooks & LENGTHS,
+        reads: hooks & READS,
         unused: 0,
         name: [0; NAME],
     };

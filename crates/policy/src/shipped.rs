@@ -29,6 +29,7 @@ pub fn shipped() -> &'static [Shipped] {
     shipped! {
         "big-first" "threads on faster cores go first, but nobody waits much longer than 2 ms";
         "numa" "waiters of the next holder's NUMA node go first (ShflLock)";
+        "numa-turns" "NUMA nodes take turns: the others' threads stand by meanwhile";
         "proportional" "little cores get one turn for every ten of big cores (SHFL-PB10)";
         "slo-order" "threads on slower cores stand by for their epoch's window (LibASL)";
         "cal" "the waiter that has waited longest relative to its section goes first (CAL)";

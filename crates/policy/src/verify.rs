@@ -37,7 +37,7 @@ pub use asm::Text;
 pub use fault::{Complaint, Fault, Rejected};
 
 use crate::object::Object;
-use lockwright_platform::hooks::{Hook, LENGTHS};
+use lockwright_platform::hooks::Hook;
 use lockwright_programs::helpers::Helper;
 
 /// A policy that has been checked. Only [`verify`] makes one.
@@ -62,21 +62,13 @@ pub struct HookReport {
     pub maps: Vec<u32>,
     /// Bytes of stack that it writes to.
     pub stack: usize,
-    /// May it read how long sections last? Locks measure that only for those who do.
-    pub lengths: bool,
+    /// What it may read that takes time to know, of [`READS`](lockwright_platform::hooks::READS).
+    pub reads: u32,
 }
 
 impl HookReport {
     fn new(hook: Hook, insns: usize) -> Self {
-        Self {
-            hook,
-            insns,
-            longest: 0,
-            helpers: Vec::new(),
-            maps: Vec::new(),
-            stack: 0,
-            lengths: false,
-        }
+        Self { hook, insns, longest: 0, helpers: Vec::new(), maps: Vec::new(), stack: 0, reads: 0 }
     }
 }
 
@@ -91,10 +83,9 @@ impl Verified {
         &self.reports
     }
 
-    /// The sum of its hooks' [bits](Hook::bit), and [`LENGTHS`] if one of them may read how long sections last.
+    /// The sum of its hooks' [bits](Hook::bit), and what they may read, of [`READS`](lockwright_platform::hooks::READS).
     pub fn hooks(&self) -> u32 {
-        let reads = self.reports.iter().any(|report| report.lengths);
-        self.object.hooks() | if reads { LENGTHS } else { 0 }
+        self.reports.iter().fold(self.object.hooks(), |hooks, report| hooks | report.reads)
     }
 }
 

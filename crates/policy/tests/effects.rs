@@ -215,9 +215,27 @@ fn numa() {
         (f64::from(same) / f64::from(all), throughput)
     };
     let (fifo, ours) = (of(plain("fifo")), of(with("numa")));
-    within("numa: hand-overs within a node", ours.0, 0.8..1.0);
+    within("numa: hand-overs within a node", ours.0, 0.7..1.0);
     within("the same in order of arrival", fifo.0, 0.3..0.6);
     within("throughput, of fifo's", ours.1 / fifo.1, 1.05..1.5);
+}
+
+#[test]
+fn numa_turns() {
+    let params: Params = &[("lines", 4.0), ("cs", 0.0), ("gap", 600.0)];
+    let of = |threads, lock| {
+        let scene = Scene { machine: "xeon-8x10", load: &ONE_LOCK, params, threads, us: 2_000 };
+        scene.run(lock)
+    };
+    for (threads, range) in [(10, 0.9..1.1), (20, 1.1..2.0), (40, 1.3..2.5), (80, 1.6..3.5)] {
+        let (fifo, ours) = (of(threads, plain("fifo")), of(threads, with("numa-turns")));
+        let what = format!("numa-turns: throughput of {threads} threads, of fifo's");
+        within(&what, ours.throughput / fifo.throughput, range);
+        // It waits for the other nodes' turns, and then in the line.
+        let round = 15_000.0 * f64::from(threads / 10);
+        let longest = ours.latency.p99_ns as f64 / (round + 10_000.0);
+        within("P99, of a round and 10 us", longest, 0.0..1.0);
+    }
 }
 
 #[test]

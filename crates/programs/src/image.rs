@@ -39,7 +39,7 @@ pub struct ImageHeader {
     pub maps: u32,
     /// How often the policy's file has been stored under this name; 0: it is not from the store.
     pub version: u32,
-    /// [`LENGTHS`](lockwright_platform::hooks::LENGTHS), if the policy reads lengths of sections; or 0.
+    /// What the policy reads, of [`READS`](lockwright_platform::hooks::READS).
     pub reads: u32,
     /// 0.
     pub unused: u32,

@@ -79,7 +79,7 @@ pub struct Piece {
 pub struct SlotState {
     /// One of [`FREE`], [`LOADED`], [`TOO_SLOW`], [`CHANGING`]; above that, how often something has been loaded here or unloaded.
     pub state: AtomicU32,
-    /// The policy's hooks: the sum of their [bits](Hook::bit), and [`LENGTHS`](lockwright_platform::hooks::LENGTHS).
+    /// The policy's hooks: the sum of their [bits](Hook::bit), and what they read, of [`READS`](lockwright_platform::hooks::READS).
     pub hooks: AtomicU32,
     /// As in the image.
     pub version: AtomicU32,

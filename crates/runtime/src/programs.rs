@@ -31,7 +31,7 @@ use lockwright_locks::rw::biased::forget_all_but;
 use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies::{self, Answers};
-use lockwright_platform::hooks::{Hook, LENGTHS};
+use lockwright_platform::hooks::{Hook, READS};
 use lockwright_programs::env::{Code, Env};
 use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC};
 use lockwright_programs::mailbox::{
@@ -271,7 +271,7 @@ fn load(slot: u32, info: &SlotState, why: &mut Refusal) -> Option<()> {
 fn show(info: &SlotState, header: &ImageHeader, env: &Env, code: *const u8) {
     let bits = Hook::ALL.into_iter().filter(|hook| header.hooks[*hook as usize] != 0);
     // Relaxed, all of it: the state changes afterwards.
-    info.hooks.store(bits.map(Hook::bit).sum::<u32>() | header.reads & LENGTHS, Relaxed);
+    info.hooks.store(bits.map(Hook::bit).sum::<u32>() | header.reads & READS, Relaxed);
     info.version.store(header.version, Relaxed);
     info.budget_ns.store(lockwright_programs.budget_ns.load(Relaxed).max(1), Relaxed);
     info.since_ns.store(futex::now(Clock::Monotonic), Relaxed);

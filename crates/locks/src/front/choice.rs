@@ -137,6 +137,12 @@ impl<'a, P: Platform> Waiters<'a, P> {
         state(self.chooser.gate.load(Relaxed)) == GRANTED // a hint
     }
 
+    /// How many waiters have been moved past the known waiter at this place.
+    pub(super) fn passes(&self, place: usize) -> u32 {
+        // SAFETY: as in `look`.
+        unsafe { (*self.nodes[place]).passes() }
+    }
+
     /// What policies learn about the known waiter at this place, at `now`.
     pub(super) fn describe(&self, place: usize, now: u64) -> hooks::Node {
         // SAFETY: as in `look`.

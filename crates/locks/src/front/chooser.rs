@@ -49,6 +49,9 @@ impl Chooser {
             return LOOK_NS;
         }
         let is_due = self.now >= self.ask;
+        if is_due && self.chose == 0 && !chooses::<P, R>(lock) {
+            return LOOK_NS; // the lock has begun to rest
+        }
         let mut may = node.may_choose();
         if may <= self.chose && (is_due || self.chose == 1) && node.is_first() {
             may = R::CHOOSERS.min(MOST_CHOOSERS);

@@ -215,6 +215,9 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
         (left, is_due) =
             chooser.as_mut().map_or((left - look, true), |chooser| chooser.left(lock, node));
         look = left.min(2 * look.max(LOOK_NS / 2));
+        if chooser.is_none() && left > 0 {
+            chooser = Chooser::of::<P, R>(lock, left); // the lock may no longer rest
+        }
         if left > 0 {
             // Released by code that knows nothing of us? This is a hint; if so, we compete for the word, as anybody may.
             if is_due && lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {

@@ -77,7 +77,7 @@ pub mod pb10;
 mod preset;
 pub mod programmed;
 mod promise;
-mod rest;
+pub(crate) mod rest;
 mod rounds;
 mod rule;
 pub mod slo;

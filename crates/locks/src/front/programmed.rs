@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A policy answers; the line makes every change. So no answer can break exclusion, lose a waiter, or move one past a bound. Where there is
-//! no policy, or the policy lacks a hook, the lock does what fifo does, at the same cost.
+//! no policy, or the policy lacks a hook, the lock does what fifo does, at the same cost. What no hook reads is not looked up either.
 //!
 //! Our deviations. In the papers the kernel's verifier checks programs as they are loaded; here that is done outside the process. A
 //! waiter that is about to be first shuffles, and looks at 16 others at most; in ShflLock a shuffler may be anywhere in the line. A policy with
@@ -26,11 +26,11 @@
 //! 4. An answer out of range counts as 0.
 
 use super::{Arrived, HELD, Note, PROMISED, Rule, Tuning, View, Waiter, Waiters};
-use super::{asl, barging, fifo, mood, tuning};
+use super::{asl, barging, fifo, mood, rest, tuning};
 use crate::amp::standby::confirmed;
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::hooks::{self, Context, Hook, LENGTHS};
+use lockwright_platform::hooks::{self, CLOCK, Context, Hook, LENGTHS, THREADS, WAITERS};
 use lockwright_platform::{Class, Platform, Word};
 
 /// A waiter may be passed over this often, and a head overtaken, by default.
@@ -100,17 +100,18 @@ impl<P: Platform> Rule<P> for Lock {
             return fifo::Lock::arrive(lock);
         }
         let lock_now = lock.context(0); // while the mutex's cache line is ours
-        let own = P::describe();
+        let own = if lock.reads(THREADS) { P::describe() } else { hooks::Node::default() };
         let window_ns = lock.ask(Hook::LockContended, &Context { own, ..lock_now });
         let window_ns = u32::try_from(window_ns).unwrap_or(0); // `largest` fits
-        // A thread that moves to a faster core meanwhile asks at once.
-        let asked_on = own.core_class;
-        let looks_for =
-            |class: Class| if u32::from(class.0) < asked_on { 0 } else { confirmed(class).max(1) };
-        if window_ns > 0
-            && let Some(taken) = asl::stand_by_for(lock, window_ns, looks_for)
-        {
-            return Arrived::Took(taken);
+        if window_ns > 0 {
+            // A thread that moves to a faster core meanwhile asks at once. (Without a description it asked on the fastest.)
+            let asked_on = own.core_class;
+            let looks_for = |class: Class| {
+                if u32::from(class.0) < asked_on { 0 } else { confirmed(class).max(1) }
+            };
+            if let Some(taken) = asl::stand_by_for(lock, window_ns, looks_for) {
+                return Arrived::Took(taken);
+            }
         }
         if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
     }
@@ -122,19 +123,25 @@ impl<P: Platform> Rule<P> for Lock {
         if lock.hooks & IN_LINE == 0 {
             return None;
         }
-        let mut own = P::describe();
-        note.class = Class(own.core_class as u8);
-        note.asked_ns = P::now();
-        note.described = true;
-        if lock.hooks & LENGTHS != 0 {
-            own.cs_ns = lock.cs_ns(note.class);
-        }
+        let now = lock.clock();
+        let own = lock.reads(THREADS).then(|| {
+            let mut own = P::describe();
+            (note.class, note.asked_ns) = (Class(own.core_class as u8), now);
+            note.described = true;
+            if lock.reads(LENGTHS) {
+                own.cs_ns = lock.cs_ns(note.class);
+            }
+            if lock.has(Hook::CmpNode) {
+                lock.meets(&own);
+            }
+            own
+        });
         if lock.has(Hook::ScheduleWaiter) {
-            let context = Context { own, ..lock.context(note.asked_ns) };
+            let context = Context { own: own.unwrap_or_default(), ..lock.context(now) };
             let how = lock.ask(Hook::ScheduleWaiter, &context);
             (note.own, note.parks) = (how as u32, how == PARK);
         }
-        Some(own)
+        own
     }
 
     fn joined(lock: &View<'_, P>, node: &Waiter<P>) {
@@ -151,7 +158,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn measures(lock: &View<'_, P>) -> bool {
-        lock.hooks & LENGTHS != 0
+        lock.reads(LENGTHS)
     }
 
     fn release(lock: &View<'_, P>) {
@@ -169,7 +176,7 @@ impl<P: Platform> Rule<P> for Lock {
         if !lock.has(Hook::SkipShuffle) {
             return true;
         }
-        let now = P::now();
+        let now = lock.clock();
         let context = Context { own: lock.own(node, now), ..lock.context(now) };
         lock.ask(Hook::SkipShuffle, &context) == 0
     }
@@ -177,16 +184,22 @@ impl<P: Platform> Rule<P> for Lock {
     fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
         let now = P::now();
         let mut context = Context { own: lock.own(waiters.chooser(), now), ..lock.context(now) };
-        context.best = waiters.describe(0, now);
-        context.batch = context.best.passed;
+        let describe = |waiters: &Waiters<'_, P>, place| match lock.reads(THREADS) {
+            true => waiters.describe(place, now),
+            false => hooks::Node::default(),
+        };
+        context.best = describe(waiters, 0);
+        context.batch = waiters.passes(0);
         let (mut best, mut group, mut place) = (0, 0, 0); // `best` and `group` are sets of places
+        let mut kinds = 0;
         while place < waiters.notes().len() || waiters.look() {
             if waiters.is_late() {
-                lock.chose_in_vain(now);
+                lock.chose_in_vain(now, kinds);
                 return 0;
             }
             context.round = place as u32; // at most 15
-            context.curr = waiters.describe(place, now);
+            context.curr = describe(waiters, place);
+            kinds |= rest::kind(&context.curr);
             match lock.ask(Hook::CmpNode, &context) {
                 NEXT => {
                     if place > 0 {
@@ -202,7 +215,7 @@ impl<P: Platform> Rule<P> for Lock {
         }
         let chosen = if group == 0 { best } else { group };
         if chosen == 0 {
-            lock.chose_in_vain(now)
+            lock.chose_in_vain(now, kinds)
         } else {
             lock.chose()
         }
@@ -216,6 +229,16 @@ impl<P: Platform> View<'_, P> {
         self.hooks & hook.bit() != 0
     }
 
+    /// Does one of its hooks read this, of [`hooks::READS`]?
+    fn reads(&self, what: u32) -> bool {
+        self.hooks & what != 0
+    }
+
+    /// The clock, for what its hooks read; else 0.
+    fn clock(&self) -> u64 {
+        if self.reads(CLOCK | THREADS) { P::now() } else { 0 }
+    }
+
     /// The policy's answer; 0 if it is out of range.
     fn ask(&self, hook: Hook, context: &Context) -> u64 {
         let answer = P::ask(self.tuning.policy, hook, context);
@@ -227,9 +250,13 @@ impl<P: Platform> View<'_, P> {
         Context {
             lock_id: core::ptr::from_ref(self.parts.word).addr() as u64,
             lock_kind: self.parts.kind,
-            nwaiters: mood::waiters(self.parts.mood.load(Relaxed)),
+            nwaiters: if self.reads(WAITERS) {
+                mood::waiters(self.parts.mood.load(Relaxed))
+            } else {
+                0
+            },
             now_ns,
-            avg_cs_ns: if self.hooks & LENGTHS != 0 { self.known_hold_ns().into() } else { 0 },
+            avg_cs_ns: if self.reads(LENGTHS) { self.known_hold_ns().into() } else { 0 },
             ..Context::default()
         }
     }

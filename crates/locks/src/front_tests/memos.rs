@@ -1,9 +1,10 @@
 //! What front locks note about themselves in the machine's memos: how long they are held, and rests from choices.
 
 use super::{Memory, Vec, tuning};
+use crate::front::rest::kind;
 use crate::front::{HELD, Note, PROMISED, Parts, Rule, View, Waiter, cal, fifo, programmed};
 use crate::testing::{Threads, run_on};
-use lockwright_platform::{Class, Ordering::Relaxed, Platform, Word};
+use lockwright_platform::{Class, Ordering::Relaxed, Platform, Word, hooks};
 
 #[test]
 fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
@@ -62,11 +63,12 @@ fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
     let memory = Memory::new(HELD, 0);
     let tuning = tuning::<programmed::Lock>();
     let view = View::<Threads>::new(memory.parts(), &tuning);
+    let usual = hooks::Node { numa: 1, ..hooks::Node::default() };
     let choose = |times: u32, ns| {
         for _ in 0..times {
             let begun = Threads::now();
             Threads::pause(ns);
-            view.chose_in_vain(begun);
+            view.chose_in_vain(begun, kind(&usual));
         }
     };
     let rest = || {
@@ -78,12 +80,12 @@ fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
     };
     choose(15, 400);
     assert_eq!(rest(), 0);
-    for power in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
+    for power in [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8] {
         choose(1, 400);
         assert_eq!(rest(), 400 << power);
     }
     choose(1, 1_000_000);
-    assert_eq!(rest(), 50_000 << 6, "the longest");
+    assert_eq!(rest(), 12_500 << 8, "the longest");
     // The clock's low half comes round, and then the end of the rest seems to lie ahead.
     for _ in 0..20 {
         Threads::pause(300_000_000);
@@ -94,6 +96,23 @@ fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
     assert_eq!(rest(), 0);
     choose(15, 400);
     assert_eq!(rest(), 0, "it begins anew");
+    // What was in vain among its like may not be so for a thread of another kind.
+    choose(1, 400);
+    view.meets(&hooks::Node { tid: 7, wait_ns: 9, ..usual });
+    assert_eq!(rest(), 400);
+    for other in [
+        hooks::Node { prio: 1, ..usual },
+        hooks::Node { tag: 3, ..usual },
+        hooks::Node { numa: 0, ..usual },
+        hooks::Node { core_class: 1, ..usual },
+        hooks::Node { held_locks: 1, ..usual },
+        hooks::Node { slo_ns: 1_000, ..usual },
+        hooks::Node { flags: hooks::IN_EPOCH, ..usual },
+    ] {
+        choose(16, 400);
+        view.meets(&other);
+        assert_eq!(rest(), 0, "{other:?}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{ERRORCHECK, Environment, MARKED, Mutex, RECURSIVE, TYPE};
 use crate::front::{Tuning, View, side};
 use crate::posix::How;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::hooks::{Context, Hook};
+use lockwright_platform::hooks::{Context, Hook, Node, THREADS, WAITERS};
 use lockwright_platform::{Platform, Word};
 
 /// The hooks that are asked at every operation.
@@ -59,7 +59,8 @@ impl Slot {
         Self(tuning.policy)
     }
 
-    /// Asks, if the policy has this hook. `lock`: the mutex's address. `count`: how many threads wait.
+    /// Asks, if the policy has this hook. `lock`: the mutex's address. `count`: how many threads wait; only if the policy reads that,
+    /// since a holder may no longer have the mutex's cache line.
     fn ask<P: Platform>(
         self,
         hook: Hook,
@@ -67,15 +68,16 @@ impl Slot {
         kind: u32,
         count: impl FnOnce() -> u32,
     ) -> u64 {
-        if self.0 == 0 || P::hooks(self.0) & hook.bit() == 0 {
+        let hooks = if self.0 == 0 { 0 } else { P::hooks(self.0) };
+        if hooks & hook.bit() == 0 {
             return 0;
         }
         let kind = kind & TYPE;
         let context = Context {
             lock_id: lock as u64,
             lock_kind: if [RECURSIVE, ERRORCHECK].contains(&kind) { kind } else { 0 },
-            nwaiters: count(),
-            own: P::describe(),
+            nwaiters: if hooks & WAITERS != 0 { count() } else { 0 },
+            own: if hooks & THREADS != 0 { P::describe() } else { Node::default() },
             ..Context::default()
         };
         P::ask(self.0, hook, &context)

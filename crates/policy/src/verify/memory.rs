@@ -7,7 +7,7 @@ use super::state::{Known, Reg, SLOTS, Slot};
 use super::step::{NULL_HINT, read};
 use super::walk::Walk;
 use crate::op::{Atomic, Op, Operand, STACK};
-use lockwright_platform::hooks::{Context, Node};
+use lockwright_platform::hooks::{CLOCK, Context, LENGTHS, Node, THREADS, WAITERS};
 use std::mem::offset_of;
 
 /// Bytes of the context.
@@ -15,14 +15,17 @@ const CONTEXT: i64 = size_of::<Context>() as i64;
 /// Those at its start that are the kernel's.
 const RESERVED: i64 = 8;
 const STACK_BYTES: i64 = STACK as i64;
-/// Where a context says how long sections last, in 8 bytes each.
-const LENGTHS_AT: [i64; 4] = {
+/// Where a context has what takes time to know: first byte, size, and which of [`READS`](lockwright_platform::hooks::READS) that is.
+const COSTLY: [(usize, usize, u32); 7] = {
     let length = offset_of!(Node, cs_ns);
     [
-        offset_of!(Context, avg_cs_ns) as i64,
-        (offset_of!(Context, own) + length) as i64,
-        (offset_of!(Context, best) + length) as i64,
-        (offset_of!(Context, curr) + length) as i64,
+        (offset_of!(Context, nwaiters), 4, WAITERS),
+        (offset_of!(Context, now_ns), 8, CLOCK),
+        (offset_of!(Context, avg_cs_ns), 8, LENGTHS),
+        (offset_of!(Context, own), 3 * size_of::<Node>(), THREADS), // and `best` and `curr` behind it
+        (offset_of!(Context, own) + length, 8, LENGTHS),
+        (offset_of!(Context, best) + length, 8, LENGTHS),
+        (offset_of!(Context, curr) + length, 8, LENGTHS),
     ]
 };
 
@@ -82,8 +85,11 @@ impl Walk<'_> {
             Reg::Context(off) => {
                 let at = off + more;
                 let number = context(register, at, size)?;
-                if LENGTHS_AT.iter().any(|length| (0..8).contains(&(at - length))) {
-                    self.reads_length();
+                let is_in = |first: usize, len: usize| {
+                    at < (first + len) as i64 && at + i64::from(size) > first as i64
+                };
+                for (_, _, what) in COSTLY.iter().filter(|(first, len, _)| is_in(*first, *len)) {
+                    self.reads(*what);
                 }
                 Ok(Reg::Number(number))
             }

@@ -6,6 +6,7 @@ pub(crate) mod fuzz;
 use super::*;
 use crate::object::{HookCode, NamedMap};
 use crate::testing::{Counting, Random, interpreter, named};
+use lockwright_platform::hooks::{CLOCK, LENGTHS, READS, THREADS, WAITERS};
 use lockwright_programs::maps::MapKind;
 
 /// The maps of the programs in `bad.txt` and `good.txt`.
@@ -133,13 +134,13 @@ fn a_hook_may_have_4096_instructions() {
 }
 
 #[test]
-fn who_reads_lengths_is_known() {
-    let reads = |code: &str| {
+fn what_a_policy_reads_is_known() {
+    let what = |code: &str| {
         let insns = assemble::assemble(code, &maps());
         let code = HookCode { hook: Hook::CmpNode, insns, lines: Vec::new() };
-        let verified = verify(Object { hooks: vec![code], maps: maps() }).unwrap();
-        verified.hooks() & LENGTHS != 0
+        verify(Object { hooks: vec![code], maps: maps() }).unwrap().hooks() & READS
     };
+    let reads = |code: &str| what(code) & LENGTHS != 0;
     // curr's, through a pointer: as clang writes it if a policy chooses between two threads.
     assert!(reads("r1 += 208\nr2 = *(u64 *)(r1 + 40)\nr0 = 0\nexit"));
     // Half of the lock's.
@@ -147,4 +148,14 @@ fn who_reads_lengths_is_known() {
     // What stands beside it, and the same distance in other memory.
     assert!(!reads("r2 = *(u64 *)(r1 + 32)\nr2 = *(u64 *)(r1 + 48)\nr0 = 0\nexit"));
     assert!(!reads("r2 = map var value + 0\nr2 = *(u64 *)(r2 + 40)\nr0 = 0\nexit"));
+    // The lock, its kind, the round, the batch; then the count, the clock, the first and the last byte of a thread.
+    assert_eq!(
+        what("r2 = *(u64 *)(r1 + 8)\nr2 = *(u64 *)(r1 + 16)\nr2 = *(u32 *)(r1 + 24)\nr0 = 0\nexit"),
+        0
+    );
+    assert_eq!(what("r2 = *(u8 *)(r1 + 31)\nr0 = 0\nexit"), WAITERS);
+    assert_eq!(what("r2 = *(u64 *)(r1 + 24)\nr0 = 0\nexit"), WAITERS);
+    assert_eq!(what("r2 = *(u32 *)(r1 + 36)\nr0 = 0\nexit"), CLOCK);
+    assert_eq!(what("r2 = *(u8 *)(r1 + 48)\nr0 = 0\nexit"), THREADS);
+    assert_eq!(what("r2 = *(u8 *)(r1 + 287)\nr0 = 0\nexit"), THREADS);
 }

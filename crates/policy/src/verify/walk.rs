@@ -191,8 +191,8 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn reads_length(&mut self) {
-        self.report.lengths = true;
+    pub(super) fn reads(&mut self, what: u32) {
+        self.report.reads |= what;
     }
 
     pub(super) fn uses_helper(&mut self, helper: &'static Helper) {
