@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::{Arguments, Trial};
 use lockwright_platform::hooks::{Context as Asked, Hook, Node};
-use lockwright_policy::control::{Answered, Control, Memory};
+use lockwright_policy::control::{Answered, Control, Memory, Prepared};
 use lockwright_policy::image::{Image, build};
 use lockwright_policy::object::{HookCode, Insn, NamedMap, Object};
 use lockwright_policy::shipped::shipped;
@@ -114,7 +114,11 @@ impl Stress {
     }
 
     fn load(&self, image: &Image, budget_ns: u32) -> Result<()> {
-        let said = self.control()?.load(SLOT, &image.code, &image.data, budget_ns, PATIENCE)?;
+        self.load_prepared(&Prepared::new(image, budget_ns)?)
+    }
+
+    fn load_prepared(&self, policy: &Prepared) -> Result<()> {
+        let said = self.control()?.load(SLOT, policy, PATIENCE)?;
         ensure!(said == Answered::Done, "{said:?}");
         Ok(())
     }
@@ -328,7 +332,7 @@ fn loads_and_unloads() -> Result<()> {
     let stress = Stress::start("loads")?;
     let mut images = Vec::new();
     for (name, answers, without) in ADVERSARIES.iter().filter(|(name, ..)| name.contains("line")) {
-        images.push(policy(name, *answers, without)?);
+        images.push(Prepared::new(&policy(name, *answers, without)?, NO_BUDGET)?);
     }
     // Large maps, so that a leak shows.
     let spec = MapSpec { kind: MapKind::Array, key_size: 4, value_size: 8192, max_entries: 512 };
@@ -342,18 +346,23 @@ fn loads_and_unloads() -> Result<()> {
             constants: Vec::new(),
         }],
     };
-    images.push(build(&verify(large).map_err(|why| anyhow::anyhow!("{why:?}"))?, "large", 0)?);
-    stress.load(&images[0], NO_BUDGET)?;
+    let large = build(&verify(large).map_err(|why| anyhow::anyhow!("{why:?}"))?, "large", 0)?;
+    images.push(Prepared::new(&large, NO_BUDGET)?);
+    stress.load_prepared(&images[0])?;
     stress.unload()?;
     let before = stress.holds()?;
-    let (begun, mut loads) = (Instant::now(), 0_u64);
+    let (begun, mut loads, mut took) = (Instant::now(), 0_u64, [Vec::new(), Vec::new()]);
     while begun.elapsed() < spell(500) || loads < 150 {
         let image = &images[loads as usize % images.len()];
-        stress.load(image, NO_BUDGET)?;
+        let (at, is_left) = (Instant::now(), loads % 2 == 0);
+        stress.load_prepared(image)?;
+        took[0].push(at.elapsed());
         loads += 1;
         // Half of them are replaced instead.
-        if loads % 2 == 0 {
+        if !is_left {
+            let at = Instant::now();
             stress.unload()?;
+            took[1].push(at.elapsed());
         }
     }
     stress.unload()?;
@@ -363,7 +372,12 @@ fn loads_and_unloads() -> Result<()> {
     // A quarter of the loads have 4 MiB of maps. Threads come and go, and allocate a little.
     let leak = after.2.saturating_sub(before.2);
     ensure!(leak < loads / 4 * (4 << 20) / 2, "{loads} loads, {leak} bytes more");
-    println!("{loads} loads in {:?}", begun.elapsed());
+    for (what, mut took) in ["loads", "unloads"].into_iter().zip(took) {
+        took.sort_unstable();
+        let [half, most] = [2, 100].map(|part| took[took.len() - 1 - took.len() / part]);
+        println!("{} {what}: half within {half:?}, 99 of 100 within {most:?}", took.len());
+    }
+    println!("{:?} together", begun.elapsed());
     stress.end()
 }
 
@@ -373,12 +387,10 @@ fn load_forever(pid: &str, at: &str) -> anyhow::Error {
         let memory = Remote::open(pid.parse()?)?;
         let control = Control::open(&memory, at.parse()?)?.context("another version")?;
         let image = policy("killed", late, &[Hook::LockContended])?;
+        let policy = Prepared::new(&image, NO_BUDGET)?;
         println!("ready");
         loop {
-            for said in [
-                control.load(SLOT, &image.code, &image.data, NO_BUDGET, PATIENCE)?,
-                control.unload(SLOT, PATIENCE)?,
-            ] {
+            for said in [control.load(SLOT, &policy, PATIENCE)?, control.unload(SLOT, PATIENCE)?] {
                 ensure!(said == Answered::Done, "{said:?}");
             }
         }

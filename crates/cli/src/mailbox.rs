@@ -141,8 +141,8 @@ impl<'a> Remote<'a> {
         Ok(is_there.then(|| Table::read(&String::from_utf8_lossy(&text))))
     }
 
-    /// Posts a table, and waits a while for the process to take it up.
-    pub(crate) fn post(&self, table: &str) -> Result<Said, Failure> {
+    /// Posts a table, and waits this long for the process to take it up.
+    pub(crate) fn post(&self, table: &str, patience: Duration) -> Result<Said, Failure> {
         let begun = Instant::now();
         let post = self.put(table)?;
         loop {
@@ -153,7 +153,7 @@ impl<'a> Remote<'a> {
                 let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
                 self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
                 return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
-            } else if begun.elapsed() > PATIENCE {
+            } else if begun.elapsed() >= patience {
                 return Ok(Said::Nothing);
             }
             // If locks are contended, this takes microseconds.

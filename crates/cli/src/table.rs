@@ -2,10 +2,11 @@
 
 use crate::ctl::target;
 use crate::hints::Failure;
-use crate::mailbox::{Remote, Said};
+use crate::mailbox::{PATIENCE, Remote, Said};
 use crate::policy::over;
 use crate::process::Process;
 use serde::Serialize;
+use std::time::Duration;
 
 /// The rules that give a process's mutexes their locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -133,14 +134,24 @@ pub(crate) fn base(mailbox: &Remote<'_>) -> Result<Table, Failure> {
     }
 }
 
-/// Posts a table. Returns whether it is in force already.
+/// Posts a table, and waits a while. Returns whether it is in force already.
 pub(crate) fn post(
     process: &Process,
     mailbox: &Remote<'_>,
     table: &Table,
 ) -> Result<bool, Failure> {
+    post_for(process, mailbox, table, PATIENCE)
+}
+
+/// As [`post`], but waits this long.
+pub(crate) fn post_for(
+    process: &Process,
+    mailbox: &Remote<'_>,
+    table: &Table,
+    patience: Duration,
+) -> Result<bool, Failure> {
     let pid = process.pid;
-    match mailbox.post(&table.words())? {
+    match mailbox.post(&table.words(), patience)? {
         Said::Done => Ok(true),
         Said::Nothing => Ok(false),
         Said::Refused(why) => Err(Failure::new(format!("process {pid} keeps its locks: {why}"))

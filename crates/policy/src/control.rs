@@ -1,15 +1,16 @@
 //! The policies of a running process, as a command reads and changes them: the other side of `lockwright_programs::mailbox`.
 
+mod posting;
+
+pub use posting::{Answered, Pending, Prepared, TooLarge};
+
 use lockwright_platform::hooks::Hook;
-use lockwright_programs::image::{ImageHeader, LARGEST, NAME};
+use lockwright_programs::image::NAME;
 use lockwright_programs::mailbox::{
-    DONE, EMPTY, LOAD, LOADED, MAGIC, POST, POSTED, Piece, Programs, REFUSED, ROOM, SLOTS, STATE,
-    SlotState, TAGS, TAKEN, TEXT, TOO_SLOW, Tag, UNLOAD, tag_places,
+    LOADED, MAGIC, POST, Programs, SLOTS, SlotState, TAGS, TOO_SLOW, Tag, tag_places,
 };
 use lockwright_programs::maps::{Reported, View};
 use std::mem::offset_of;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The memory of the process. What writes there keeps other commands out meanwhile.
 pub trait Memory {
@@ -25,17 +26,6 @@ pub trait Memory {
     /// # Errors
     /// As [`read`](Self::read).
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Self::Error>;
-}
-
-/// What came of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answered {
-    /// It has been done.
-    Done,
-    /// It was refused, for this reason.
-    Refused(String),
-    /// No thread has waited for a mutex so far. The next one that does takes it up, unless something else is posted first.
-    Nothing,
 }
 
 /// A hook that has been asked.
@@ -70,15 +60,6 @@ pub struct InSlot {
     pub unasked: u64,
     /// Where its maps are, and how many bytes.
     data: (u64, usize),
-}
-
-/// What is posted and not yet taken up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pending {
-    /// A policy of this name, for this slot.
-    Load(u32, String),
-    /// This slot is to be emptied.
-    Unload(u32),
 }
 
 /// How often holders got waiters' priorities.
@@ -132,131 +113,6 @@ impl<'a, M: Memory> Control<'a, M> {
 
     fn set(&self, offset: usize, value: u32) -> Result<(), M::Error> {
         self.memory.write(self.at + offset as u64, &value.to_ne_bytes())
-    }
-
-    fn state(&self) -> Result<u32, M::Error> {
-        self.word(offset_of!(Programs, state))
-    }
-
-    /// Puts a policy into a slot, whatever it had. `code` and `data`: as `image::build` makes them. A hook may
-    /// take `budget_ns` on average. Waits so long for a thread to take it up.
-    ///
-    /// # Errors
-    /// The memory's.
-    pub fn load(
-        &self,
-        slot: u32,
-        code: &[u8],
-        data: &[u8],
-        budget_ns: u32,
-        patience: Duration,
-    ) -> Result<Answered, M::Error> {
-        let pieces = pieces(data);
-        let begin = code.len().next_multiple_of(8);
-        if code.len() > LARGEST || begin + pieces.len() > ROOM {
-            let (code, pieces) = (code.len(), pieces.len());
-            return Ok(Answered::Refused(format!(
-                "the policy is too large: {code} bytes of code, of at most {LARGEST}, and {pieces} bytes of the maps' first \
-                 contents; both together may have {ROOM}"
-            )));
-        }
-        self.post(patience, |post| {
-            self.memory.write(self.room, code)?;
-            self.memory.write(self.room + begin as u64, &pieces)?;
-            self.set(offset_of!(Programs, code_len), code.len() as u32)?;
-            self.set(offset_of!(Programs, pieces_len), pieces.len() as u32)?;
-            self.set(offset_of!(Programs, budget_ns), budget_ns)?;
-            self.request(post, LOAD, slot)
-        })
-    }
-
-    /// Empties a slot, and gives its memory back as soon as no thread is in it.
-    ///
-    /// # Errors
-    /// The memory's.
-    pub fn unload(&self, slot: u32, patience: Duration) -> Result<Answered, M::Error> {
-        let begun = Instant::now();
-        loop {
-            let said = self.post(patience, |post| self.request(post, UNLOAD, slot))?;
-            let is_clean = self.word(offset_of!(Programs, retired))? == 0;
-            // A thread that had lost its CPU in a hook is out of it soon.
-            if said != Answered::Done || is_clean || begun.elapsed() >= patience {
-                return Ok(said);
-            }
-            sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn request(&self, post: u32, what: u32, slot: u32) -> Result<(), M::Error> {
-        self.set(offset_of!(Programs, what), what)?;
-        self.set(offset_of!(Programs, slot), slot)?;
-        self.set(offset_of!(Programs, state), post | POSTED)
-    }
-
-    /// Posts something by `write`, which is told the post's number, and waits until it is taken up.
-    fn post(
-        &self,
-        patience: Duration,
-        write: impl FnOnce(u32) -> Result<(), M::Error>,
-    ) -> Result<Answered, M::Error> {
-        let begun = Instant::now();
-        let mut before = self.state()?;
-        while before & STATE == TAKEN {
-            if begun.elapsed() > patience {
-                let why = "it is stopped while it changes its policies";
-                return Ok(Answered::Refused(why.to_owned()));
-            }
-            sleep(Duration::from_millis(1));
-            before = self.state()?;
-        }
-        let post = before.wrapping_add(POST) & !STATE;
-        // The process must not take up what was posted before while we replace it.
-        self.set(offset_of!(Programs, state), post | EMPTY)?;
-        write(post)?;
-        loop {
-            let state = self.state()?;
-            if state == post | DONE {
-                return Ok(Answered::Done);
-            } else if state == post | REFUSED {
-                let len = self.word(offset_of!(Programs, text_len))? as usize;
-                let mut why = vec![0; len.min(TEXT)];
-                self.memory.read(self.at + offset_of!(Programs, text) as u64, &mut why)?;
-                return Ok(Answered::Refused(String::from_utf8_lossy(&why).into_owned()));
-            } else if begun.elapsed() > patience {
-                return Ok(Answered::Nothing);
-            }
-            // If locks are contended, this takes microseconds.
-            sleep((begun.elapsed() / 8).clamp(Duration::from_micros(20), Duration::from_millis(1)));
-        }
-    }
-
-    /// What is posted and not yet taken up.
-    ///
-    /// # Errors
-    /// The memory's.
-    pub fn pending(&self) -> Result<Option<Pending>, M::Error> {
-        let state = self.state()?;
-        let slot = self.word(offset_of!(Programs, slot))?;
-        let pending = if self.word(offset_of!(Programs, what))? == LOAD {
-            let mut name = [0; NAME];
-            self.memory.read(self.room + offset_of!(ImageHeader, name) as u64, &mut name)?;
-            Pending::Load(slot, text(&name))
-        } else {
-            Pending::Unload(slot)
-        };
-        Ok((state & STATE == POSTED && state == self.state()?).then_some(pending))
-    }
-
-    /// Takes back what is posted and not yet taken up.
-    ///
-    /// # Errors
-    /// The memory's.
-    pub fn cancel(&self) -> Result<(), M::Error> {
-        let state = self.state()?;
-        if state & STATE == POSTED {
-            self.set(offset_of!(Programs, state), state.wrapping_add(POST) & !STATE | EMPTY)?;
-        }
-        Ok(())
     }
 
     /// The policies that the process has, by slot, including those that were taken off.
@@ -433,29 +289,6 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 fn text(name: &[u8]) -> String {
     let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     String::from_utf8_lossy(&name[..len]).into_owned()
-}
-
-/// The parts of the maps' memory that aren't zero, as the mailbox has them.
-fn pieces(data: &[u8]) -> Vec<u8> {
-    /// Shorter gaps cost less than another piece.
-    const GAP: usize = 4;
-    let mut pieces = Vec::new();
-    let words: Vec<_> = data.chunks(8).map(|word| word.iter().any(|byte| *byte != 0)).collect();
-    let mut at = 0;
-    while let Some(first) = words[at..].iter().position(|is_set| *is_set).map(|skip| at + skip) {
-        let mut end = first + 1;
-        while let Some(next) = words[end..].iter().take(GAP).position(|is_set| *is_set) {
-            end += next + 1;
-        }
-        let bytes = &data[first * 8..(end * 8).min(data.len())];
-        let piece = Piece { at: first as u32 * 8, len: bytes.len() as u32 };
-        pieces.extend(piece.at.to_ne_bytes());
-        pieces.extend(piece.len.to_ne_bytes());
-        pieces.extend(bytes);
-        pieces.resize(pieces.len().next_multiple_of(8), 0);
-        at = end;
-    }
-    pieces
 }
 
 #[cfg(test)]

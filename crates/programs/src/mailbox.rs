@@ -7,12 +7,15 @@
 //! ```
 //!
 //! The image lies in the mailbox itself, and the thread copies it to fresh memory. So the process opens no file, offers no memory that
-//! a command which is killed could leave behind, and a command that is late writes only here. The state's upper bits count the posts,
-//! so that a post which is replaced while it is being read isn't mistaken for the new one.
+//! a command which is killed could leave behind, and a command that is late writes only here. The state's upper bits count the posts:
+//! a thread that has copied something looks whether the state is still its own. If not, it has copied a mixture, and drops it.
 //!
 //! ```text
-//!   room:  code │ pieces of the maps' memory that aren't zero: Piece, its bytes, padded to 8 │ ...
+//!   room:  Request │ image │ pieces of the maps' memory that aren't zero: Piece, its bytes │ Request │ ...       all padded to 8
 //! ```
+//!
+//! An idle process takes nothing up, so requests queue. The command appends one: it writes it behind the others, then their new length,
+//! then the state. A thread that comes meanwhile takes up the others alone, or all, and perhaps all once more: that changes nothing.
 
 use crate::image::NAME;
 use core::cell::UnsafeCell;
@@ -22,10 +25,10 @@ use lockwright_platform::hooks::Hook;
 /// The symbol of a process's [`Programs`].
 pub const SYMBOL: &str = "lockwright_programs";
 /// How they begin. Changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockprg1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockprg2");
 /// Slots, of which the first is never used: a lock with slot 0 has no policy.
 pub const SLOTS: usize = 16;
-/// Bytes for an image and its pieces.
+/// Bytes for requests.
 pub const ROOM: usize = 256 << 10;
 /// Bytes of a refusal.
 pub const TEXT: usize = 256;
@@ -42,16 +45,18 @@ pub const POST: u32 = STATE + 1;
 pub const EMPTY: u32 = 0;
 /// Something is ready to be taken.
 pub const POSTED: u32 = 1;
-/// A thread is reading it.
+/// A thread is doing it.
 pub const TAKEN: u32 = 2;
-/// It has been done.
+/// The last request has been done.
 pub const DONE: u32 = 3;
-/// It was refused; the text says why.
+/// The last request was refused; the text says why.
 pub const REFUSED: u32 = 4;
 
-/// In [`Programs::what`]: the slot gets this policy, whatever it had.
+/// In [`Request::what`]: nothing. A later request for this slot has replaced it.
+pub const VOID: u32 = 0;
+/// In [`Request::what`]: the slot gets this policy, whatever it had.
 pub const LOAD: u32 = 1;
-/// In [`Programs::what`]: the slot gets none.
+/// In [`Request::what`]: the slot gets none.
 pub const UNLOAD: u32 = 2;
 
 /// In [`SlotState::state`], which has the [`STATE`] bits, and above them a number: there is no policy.
@@ -62,6 +67,61 @@ pub const LOADED: u32 = 1;
 pub const TOO_SLOW: u32 = 2;
 /// In [`SlotState::state`]: the rest makes no sense now.
 pub const CHANGING: u32 = 3;
+
+/// The beginning of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Request {
+    /// [`LOAD`], [`UNLOAD`] or [`VOID`].
+    pub what: u32,
+    /// The slot, from 1.
+    pub slot: u32,
+    /// [`LOAD`]: bytes of the image.
+    pub code_len: u32,
+    /// [`LOAD`]: bytes of the pieces, a multiple of 8.
+    pub pieces_len: u32,
+    /// [`LOAD`]: the longest time that a hook may take on average, ns.
+    pub budget_ns: u32,
+    /// 0.
+    pub unused: u32,
+}
+
+/// A request, its image, its pieces, and what is posted behind it.
+pub type Posted<'a> = (Request, &'a [u8], &'a [u8], &'a [u8]);
+
+impl Request {
+    /// The first request. `None`: nothing is posted, or it isn't whole.
+    pub fn first(posted: &[u8]) -> Option<Posted<'_>> {
+        let (head, rest) = posted.split_at_checked(size_of::<Self>())?;
+        // SAFETY: as many bytes. Read once: in the process, the command may change them.
+        let head = unsafe { head.as_ptr().cast::<[u8; size_of::<Self>()]>().read_volatile() };
+        let word =
+            |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let request = Self {
+            what: word(0),
+            slot: word(4),
+            code_len: word(8),
+            pieces_len: word(12),
+            budget_ns: word(16),
+            unused: word(20),
+        };
+        let (code_len, pieces_len) = (request.code_len as usize, request.pieces_len as usize);
+        let (code, rest) = rest.split_at_checked(code_len.next_multiple_of(8))?;
+        let (pieces, rest) = rest.split_at_checked(pieces_len)?;
+        Some((request, code.get(..code_len)?, pieces, rest))
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> [u8; size_of::<Self>()] {
+        let words =
+            [self.what, self.slot, self.code_len, self.pieces_len, self.budget_ns, self.unused];
+        let mut bytes = [0; size_of::<Self>()];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
 
 /// The beginning of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,7 +174,7 @@ pub struct SlotState {
 /// One question in this many is measured. A prime, so that hooks that are asked in turn are all measured.
 pub const SAMPLE: u64 = 251;
 
-/// PostRoom for this many threads' tags.
+/// Room for this many threads' tags.
 pub const TAGS: usize = 1024;
 /// How many places after its own a thread's tag may lie.
 pub const TAG_WAYS: usize = 16;
@@ -147,19 +207,11 @@ pub struct Programs {
     pub size: u32,
     /// One of [`EMPTY`], [`POSTED`], [`TAKEN`], [`DONE`], [`REFUSED`], and a number.
     pub state: AtomicU32,
-    /// [`LOAD`] or [`UNLOAD`].
-    pub what: AtomicU32,
-    /// The slot, from 1.
-    pub slot: AtomicU32,
-    /// [`LOAD`]: bytes of the image, at the beginning of the room.
-    pub code_len: AtomicU32,
-    /// [`LOAD`]: bytes of the pieces, behind the image, from the next multiple of 8.
-    pub pieces_len: AtomicU32,
-    /// [`LOAD`]: the longest time that a hook may take on average, ns.
-    pub budget_ns: AtomicU32,
+    /// Bytes of the requests in the room.
+    pub len: AtomicU32,
     /// Bytes of the text.
     pub text_len: AtomicU32,
-    /// Why it was refused.
+    /// Why the last of them was refused.
     pub text: UnsafeCell<[u8; TEXT]>,
     /// Not 0: somebody has set a tag.
     pub tagged: AtomicU32,
@@ -186,7 +238,7 @@ pub struct Programs {
 #[repr(C)]
 pub struct Tags(pub [Tag; TAGS]);
 
-/// PostRoom for what is posted.
+/// Room for what is posted.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PostRoom(pub UnsafeCell<[u8; ROOM]>);
@@ -244,11 +296,7 @@ impl Programs {
             magic: MAGIC,
             size: size_of::<Self>() as u32,
             state: AtomicU32::new(EMPTY),
-            what: AtomicU32::new(0),
-            slot: AtomicU32::new(0),
-            code_len: AtomicU32::new(0),
-            pieces_len: AtomicU32::new(0),
-            budget_ns: AtomicU32::new(0),
+            len: AtomicU32::new(0),
             text_len: AtomicU32::new(0),
             text: UnsafeCell::new([0; TEXT]),
             tagged: AtomicU32::new(0),

@@ -2,7 +2,7 @@
 
 use crate::layout::{Here, Mutex, Room};
 use crate::mode::{GRANTING, SEVERAL, SINGLE, is_single_threaded};
-use crate::{fork, leave, machine, mode, observe, policy, programs, rules, switch, thread};
+use crate::{fork, leave, machine, mode, observe, policy, programs, rules, switch, thread, watch};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window, try_take};
 use lockwright_locks::posix::{Environment, Held, Policy};
@@ -53,6 +53,10 @@ impl Environment for Here {
         Tuning { era: fork::era(), window_ns, ..tuning.on(machine::cpus()) }
     }
 
+    fn keeps_marks() -> bool {
+        watch::is_on()
+    }
+
     fn before_wait() {
         switch::look();
         programs::look();
@@ -85,7 +89,10 @@ impl Environment for Here {
 
     #[inline(always)]
     fn in_line(mutex: &Mutex, tuning: &Tuning, wait: impl FnOnce(Option<&dyn Seat<Native>>)) {
-        leave::in_line(mutex, tuning, |seat| wait(Some(seat)));
+        let is_in_hook = programs::is_inside();
+        let undo = || programs::has_left(is_in_hook);
+        leave::in_line(mutex, tuning, undo, |seat| wait(Some(seat)));
+        programs::has_waited();
     }
 
     #[inline(always)]

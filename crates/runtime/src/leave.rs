@@ -146,16 +146,18 @@ pub(crate) fn let_cancellation_in(kind: c_int) {
 }
 
 /// A wait in a front lock's line, or beside it.
-struct InLine<'a> {
+struct InLine<'a, T> {
     mutex: &'a Mutex,
     tuning: &'a Tuning,
     node: Cell<*const Waiter<Native>>,
     is_beside: Cell<bool>,
+    /// What the wait's policy must undo, too.
+    undo: T,
     /// The thread's cancellation type, while it joins.
     kind: Cell<c_int>,
 }
 
-impl Seat<Native> for InLine<'_> {
+impl<T> Seat<Native> for InLine<'_, T> {
     fn joins(&self) {
         self.kind.set(hold_back_cancellation());
     }
@@ -179,8 +181,9 @@ fn signal_fence() {
     compiler_fence(SeqCst);
 }
 
-impl Wait for InLine<'_> {
+impl<T: Fn()> Wait for InLine<'_, T> {
     fn leave(&self) {
+        (self.undo)();
         let parts = self.mutex.parts();
         if self.is_beside.get() {
             View::new(parts, self.tuning).count_out();
@@ -195,11 +198,16 @@ impl Wait for InLine<'_> {
     }
 }
 
-/// Runs a front lock's wait, which records its place in the seat.
+/// Runs a front lock's wait, which records its place in the seat. If it is left, `undo` is called, too.
 #[inline(always)]
-pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&dyn Seat<Native>)) {
+pub(crate) fn in_line(
+    mutex: &Mutex,
+    tuning: &Tuning,
+    undo: impl Fn(),
+    run: impl FnOnce(&dyn Seat<Native>),
+) {
     let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
-    let wait = InLine { mutex, tuning, node, is_beside: Cell::new(false), kind };
+    let wait = InLine { mutex, tuning, node, is_beside: Cell::new(false), undo, kind };
     guarded(&wait, || run(&wait));
 }
 

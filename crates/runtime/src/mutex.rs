@@ -127,7 +127,7 @@ with_caller! {
 /// the same place: C++'s `std::mutex` is never destroyed explicitly, it just ends with its memory.
 fn taking(m: &Mutex, how: How, call: Call) -> Taking {
     let is_new = posix::is_ours(m)
-        && m.kind.load(Relaxed) & MARKED == 0 // never cleared during its life
+        && m.kind.load(Relaxed) & MARKED == 0 // while somebody watches, nobody takes it away
         && m.kind.fetch_or(MARKED, Relaxed) & MARKED == 0;
     Taking { lock: core::ptr::from_ref(m).addr(), how, is_new, call }
 }

@@ -18,15 +18,16 @@ mod boost;
 mod cells;
 mod entries;
 mod grace;
+mod scheduling;
 mod world;
 
 use crate::fork::{self, When};
 use crate::posts::{self, NO_MEMORY, Refusal};
 use crate::thread;
-use core::mem::transmute;
+use core::mem::{offset_of, transmute};
 use core::ptr::null;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicU32, fence};
 use lockwright_locks::rw::biased::forget_all_but;
 use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
@@ -35,10 +36,13 @@ use lockwright_platform::hooks::{Hook, READS};
 use lockwright_programs::env::{Code, Env};
 use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC};
 use lockwright_programs::mailbox::{
-    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, PostRoom, Programs, REFUSED,
-    ROOM as ROOM_BYTES, SLOTS, STATE, SlotState, TAKEN, Tags, UNLOAD,
+    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, PostRoom, Programs, REFUSED, Request,
+    SLOTS, STATE, SlotState, TAKEN, Tags, UNLOAD, VOID,
 };
 use lockwright_programs::maps::View;
+
+pub(crate) use boost::has_waited;
+pub(crate) use cells::is_inside;
 
 /// This process's policies.
 #[unsafe(no_mangle)]
@@ -81,6 +85,16 @@ pub fn tag(tag: u64) -> bool {
     world::set_tag(tag)
 }
 
+/// The calling thread has left a wait, since a signal handler doesn't return there. `was_inside`: it began to wait in a hook, which a signal
+/// handler had interrupted.
+#[cold]
+pub(crate) fn has_left(was_inside: bool) {
+    if !was_inside {
+        cells::is_outside();
+    }
+    has_waited();
+}
+
 /// Takes up what the command has posted. Called by a thread that has to wait.
 #[inline(always)]
 pub(crate) fn look() {
@@ -115,13 +129,13 @@ fn in_child() {
     }
     // SAFETY: no preconditions.
     PID.store(unsafe { libc::getpid() } as u32, Relaxed); // one thread
-    lockwright_programs.boosted.store(0, Relaxed); // as above
     // The parent's other threads no longer read. (What they held by the locks themselves stays held, as with glibc: nobody can tell who
     // holds that.)
     forget_all_but::<Native>(thread::row());
     if cells::in_child() {
         entries::forget_writers();
     }
+    lockwright_programs.boosted.store(0, Relaxed); // as above
 }
 
 /// As [`take`], for the one thread that has set BUSY.
@@ -135,16 +149,19 @@ fn take_alone() {
     {
         return;
     }
-    let mut why = Refusal::new();
-    let slot = mailbox.slot.load(Relaxed); // the command keeps out, here and below
-    let done = match (mailbox.what.load(Relaxed), mailbox.slots.get(slot as usize)) {
-        (LOAD, Some(info)) if slot != 0 => load(slot, info, &mut why),
-        (UNLOAD, Some(info)) if slot != 0 => {
-            unload(slot, info);
-            Some(())
-        }
-        _ => why.because(&[b"it knows no such request"]),
-    };
+    let len = mailbox.len.load(Relaxed) as usize; // the state was read before, and is read again
+    // SAFETY: while the state is TAKEN, the command keeps out. If it doesn't, we read a mixture, and notice that.
+    let room: &[u8] = unsafe { &*mailbox.room.0.get() };
+    let mut posted = room.get(..len).unwrap_or(&[]);
+    let (mut why, mut done) = (Refusal::new(), None);
+    while let Some((request, code, pieces, rest)) = Request::first(posted) {
+        why = Refusal::new();
+        done = obey(&request, code, pieces, taken, &mut why);
+        posted = rest;
+    }
+    if len == 0 || !posted.is_empty() {
+        done = why.because(&[UNKNOWN]);
+    }
     entries::reclaim();
     let end = if done.is_some() { DONE } else { REFUSED };
     // SAFETY: while the state is TAKEN, the command keeps out.
@@ -158,6 +175,33 @@ fn take_alone() {
     let _ = mailbox.state.compare_exchange(taken, taken - TAKEN + end, Release, Relaxed);
 }
 
+/// Why a request is refused that isn't ours.
+const UNKNOWN: &[u8] = b"it knows no such request";
+
+/// Is the mailbox's state still the same, and so what has been copied whole?
+fn is_still(taken: u32) -> bool {
+    // ORDERING: Acquire, before the state is read again: what was read here was read before. The command changes the state first.
+    fence(Acquire);
+    lockwright_programs.state.load(Relaxed) == taken
+}
+
+/// Does what a request says, if the mailbox's state is `taken`.
+fn obey(
+    request: &Request,
+    code: &[u8],
+    pieces: &[u8],
+    taken: u32,
+    why: &mut Refusal,
+) -> Option<()> {
+    let slot = request.slot;
+    match (request.what, lockwright_programs.slots.get(slot as usize)) {
+        (VOID, _) => Some(()),
+        (LOAD, Some(info)) if slot != 0 => load(request, code, pieces, info, taken, why),
+        (UNLOAD, Some(info)) if slot != 0 => is_still(taken).then(|| unload(slot, info)),
+        _ => why.because(&[UNKNOWN]),
+    }
+}
+
 /// Puts a slot's policy out of force. Returns the number of the slot's next one.
 fn retire(slot: u32, info: &SlotState) -> u32 {
     let turn = info.state.load(Relaxed) / POST + 1; // only `take_off` writes it meanwhile, and not the number
@@ -166,13 +210,23 @@ fn retire(slot: u32, info: &SlotState) -> u32 {
     if let Some(word) = policies::word(slot) {
         word.store(0, Relaxed); // a hint
     }
-    if FOR_READERS.load(Relaxed) == slot {
-        FOR_READERS.store(0, Relaxed); // as in `for_readers`
-    }
+    choose_for_readers();
     entries::set(slot, null());
     // ORDERING: Release, pairs with the Acquire in `in_section`.
     CHANGES.fetch_add(1, Release);
     turn
+}
+
+/// A policy has come or gone: perhaps another one decides about readers.
+fn choose_for_readers() {
+    let slots = lockwright_programs.slots.iter().zip(0..);
+    let decide = slots.filter(|(info, _)| {
+        // BUSY is ours, and only a policy that is too slow goes otherwise. It isn't asked any more.
+        info.state.load(Relaxed) & STATE == LOADED
+            && info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0
+    });
+    let last = decide.max_by_key(|(info, _)| info.since_ns.load(Relaxed)); // as above
+    FOR_READERS.store(last.map_or(0, |(_, slot)| slot), Relaxed); // as in `for_readers`
 }
 
 fn unload(slot: u32, info: &SlotState) {
@@ -186,22 +240,21 @@ fn hooks_word(hooks: u32, turn: u32) -> u32 {
     hooks | turn << 16
 }
 
-/// Loads what is posted.
-fn load(slot: u32, info: &SlotState, why: &mut Refusal) -> Option<()> {
-    let mailbox = &lockwright_programs;
-    let code_len = mailbox.code_len.load(Relaxed) as usize;
-    let pieces_len = mailbox.pieces_len.load(Relaxed) as usize;
-    if !(size_of::<ImageHeader>()..=LARGEST).contains(&code_len)
-        || pieces_len > ROOM_BYTES - code_len.next_multiple_of(8)
-    {
+/// Loads a policy: its image, and the pieces of its maps.
+fn load(
+    request: &Request,
+    code: &[u8],
+    pieces: &[u8],
+    info: &SlotState,
+    taken: u32,
+    why: &mut Refusal,
+) -> Option<()> {
+    let (slot, code_len) = (request.slot, code.len());
+    if !(size_of::<ImageHeader>()..=LARGEST).contains(&code_len) {
         return why.because(&[b"the policy is too large"]);
     }
-    // SAFETY: while the state is TAKEN, the command keeps out. If it doesn't, we copy a mixture, and check the copy.
-    let room: &[u8] = unsafe { &*mailbox.room.0.get() };
-    let (code, pieces) = room.split_at(code_len.next_multiple_of(8));
-    // SAFETY: large enough, and aligned to 64. Its bits are numbers, whatever they are.
-    let posted = unsafe { &*code.as_ptr().cast::<ImageHeader>() };
-    let data_len = posted.data_len as usize;
+    let data_len = read_once(&code[offset_of!(ImageHeader, data_len)..])?;
+    let data_len = u64::from_ne_bytes(data_len) as usize;
     if data_len > LARGEST_DATA {
         return why.because(&[b"the policy's maps are too large"]);
     }
@@ -233,9 +286,11 @@ fn load(slot: u32, info: &SlotState, why: &mut Refusal) -> Option<()> {
         len => unsafe { core::slice::from_raw_parts_mut(data, len) },
     };
     let is_whole = hooks.is_some()
-        && fill(data_bytes, &pieces[..pieces_len]).is_some()
+        && fill(data_bytes, pieces).is_some()
         && View::all(data_bytes).count() == header.maps as usize;
-    let Some(hooks) = hooks.filter(|_| is_whole) else {
+    // Before the code may run. Who posts something else meanwhile wants no answer.
+    let hooks = hooks.filter(|_| is_whole && is_still(taken));
+    let Some(hooks) = hooks else {
         return why.because(&[b"the policy is damaged"]);
     };
     if !entry.seal() {
@@ -252,28 +307,26 @@ fn load(slot: u32, info: &SlotState, why: &mut Refusal) -> Option<()> {
     entry.turn.set(turn);
     entry.code.set(hooks);
     entry.env.set(Env { data, data_len: data_len as u64, helpers: world::HELPERS });
-    show(info, header, entry.env(), at);
+    show(info, header, request.budget_ns, entry.env(), at);
     ask::forget(slot as usize);
     policies::answer_by(&ANSWERS);
     entries::set(slot, entry);
     if let Some(word) = policies::word(slot) {
         word.store(hooks_word(info.hooks.load(Relaxed), turn), Relaxed); // a hint
     }
-    if info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0 {
-        FOR_READERS.store(slot, Relaxed); // as in `for_readers`
-    }
     // ORDERING: Release, for the command.
     info.state.store((turn * POST) | LOADED, Release);
+    choose_for_readers();
     Some(())
 }
 
 /// Tells the command what is in a slot.
-fn show(info: &SlotState, header: &ImageHeader, env: &Env, code: *const u8) {
+fn show(info: &SlotState, header: &ImageHeader, budget_ns: u32, env: &Env, code: *const u8) {
     let bits = Hook::ALL.into_iter().filter(|hook| header.hooks[*hook as usize] != 0);
     // Relaxed, all of it: the state changes afterwards.
     info.hooks.store(bits.map(Hook::bit).sum::<u32>() | header.reads & READS, Relaxed);
     info.version.store(header.version, Relaxed);
-    info.budget_ns.store(lockwright_programs.budget_ns.load(Relaxed).max(1), Relaxed);
+    info.budget_ns.store(budget_ns.max(1), Relaxed);
     info.since_ns.store(futex::now(Clock::Monotonic), Relaxed);
     info.code.store(code.addr() as u64, Relaxed);
     info.code_len.store(header.len.into(), Relaxed);
@@ -314,14 +367,18 @@ fn read_hooks(code: *mut u8, header: &ImageHeader) -> Option<[Option<Code>; Hook
     Some(hooks)
 }
 
+/// The first bytes, in memory that the command may be changing: they are read once.
+fn read_once<const N: usize>(from: &[u8]) -> Option<[u8; N]> {
+    // SAFETY: so many are there.
+    (from.len() >= N).then(|| unsafe { from.as_ptr().cast::<[u8; N]>().read_volatile() })
+}
+
 /// Fills the maps' memory; `None`: a piece isn't whole, or lies outside.
 fn fill(data: &mut [u8], mut pieces: &[u8]) -> Option<()> {
     while !pieces.is_empty() {
         let (piece, rest) = pieces.split_at_checked(size_of::<Piece>())?;
-        let word = |at| {
-            piece[at..at + 4].iter().rev().fold(0, |word, byte| word << 8 | usize::from(*byte))
-        };
-        let (at, len) = (word(0), word(4));
+        let word = |at: usize| Some(u32::from_ne_bytes(read_once(&piece[at..])?) as usize);
+        let (at, len) = (word(offset_of!(Piece, at))?, word(offset_of!(Piece, len))?);
         data.get_mut(at..)?.get_mut(..len)?.copy_from_slice(rest.get(..len)?);
         pieces = rest.get(len.next_multiple_of(8)..)?;
     }

@@ -1,7 +1,7 @@
 //! Gives a running process a policy: into a slot, then a table whose rules say which locks ask it.
 
 use super::chosen::Chosen;
-use super::remote::{Remote, RemotePlace, title};
+use super::remote::{KnownPolicy, Remote, RemotePlace};
 use super::{over, stats};
 use crate::catalog;
 use crate::ctl::epochs;
@@ -9,11 +9,11 @@ use crate::ctl::guard::{End, Guard, Guarded};
 use crate::ctl::judge::Terms;
 use crate::ctl::target::{Target, contended};
 use crate::hints::Failure;
-use crate::mailbox::{self, MailboxPlace};
+use crate::mailbox::{self, MailboxPlace, PATIENCE};
 use crate::process::Process;
 use crate::table::{self, Table};
-use lockwright_policy::control::InSlot;
-use lockwright_policy::image::{self, Image};
+use lockwright_policy::control::Prepared;
+use lockwright_policy::image;
 use lockwright_programs::mailbox::SLOTS;
 use std::time::Duration;
 
@@ -35,19 +35,21 @@ pub(crate) struct Compiled {
     pub(crate) title: String,
     /// The word that names it on a command line.
     pub(crate) word: String,
-    pub(super) image: Image,
-    /// The longest time that a hook may take on average, ns.
-    pub(super) budget_ns: u32,
+    pub(super) prepared: Prepared,
 }
 
 impl Compiled {
+    /// A hook may take `budget_ns` on average.
     pub(crate) fn new(chosen: &Chosen, budget_ns: u32) -> Result<Self, Failure> {
         let verified = chosen.verified()?;
-        let image = image::build(&verified, &chosen.name, chosen.version).map_err(|error| {
+        let fail = |error: &dyn std::fmt::Display| {
             Failure::new(format!("cannot compile {}: {error}", chosen.title()))
                 .hint(format!("lockwright policy check {}", chosen.word()))
-        })?;
-        Ok(Self { title: chosen.title(), word: chosen.word(), image, budget_ns })
+        };
+        let image = image::build(&verified, &chosen.name, chosen.version);
+        let image = image.map_err(|error| fail(&error))?;
+        let prepared = Prepared::new(&image, budget_ns).map_err(|error| fail(&error))?;
+        Ok(Self { title: chosen.title(), word: chosen.word(), prepared })
     }
 }
 
@@ -87,13 +89,13 @@ impl PolicyLoad {
         let there = There::find(process)?;
         let prepared = self.prepared(process, &there)?;
         let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
-        let in_slot = programs.load(prepared.slot, &self.policy)?.is_done(process)?;
-        let posted = table::post(process, &mailbox, &prepared.new);
+        let in_slot = programs.load(prepared.slot, &self.policy, PATIENCE)?;
+        let posted = table::post_for(process, &mailbox, &prepared.new, patience(in_slot));
         let in_table = posted.inspect_err(|_| {
-            let _ = programs.unload(prepared.slot);
+            let _ = programs.unload(prepared.slot, PATIENCE);
         })?;
         let is_in_force = in_slot && in_table;
-        let replaced = dropped(process, &programs, &prepared, is_in_force)?;
+        let replaced = dropped(&programs, &prepared, is_in_force)?;
         Ok(Loaded { slot: prepared.slot, is_in_force, replaced, taken_off: None })
     }
 
@@ -111,7 +113,7 @@ impl PolicyLoad {
         let prepared = self.prepared(&process, &there)?;
         let epochs = epochs::Remote::find(&process)?;
         let programs = there.programs.open(&process)?;
-        let in_slot = programs.load(prepared.slot, &self.policy)?.is_done(&process)?;
+        let in_slot = programs.load(prepared.slot, &self.policy, PATIENCE)?;
         process.unlock();
         let guard = Guard {
             pid,
@@ -145,9 +147,9 @@ impl PolicyLoad {
                     }
                 }
                 match kept {
-                    true => dropped(&process, &programs, &prepared, in_slot)?,
+                    true => dropped(&programs, &prepared, in_slot)?,
                     false => {
-                        let gone = programs.unload(prepared.slot);
+                        let gone = programs.unload(prepared.slot, PATIENCE);
                         // The guard's failure explains more.
                         if guarded.is_ok() {
                             gone?;
@@ -160,20 +162,20 @@ impl PolicyLoad {
         Ok((guarded?, Loaded { slot: prepared.slot, is_in_force: true, replaced, taken_off }))
     }
 
-    fn prepared(&self, process: &Process, there: &There) -> Result<Prepared, Failure> {
+    fn prepared(&self, process: &Process, there: &There) -> Result<Change, Failure> {
         let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
         table::refuse_detached(process, &mailbox)?;
         let old = table::base(&mailbox)?;
         let targets = over::targets(&self.whose.targets(process)?);
-        let seen = programs.control.slots()?;
-        let slot = free(process, &old, &seen)?;
+        let known = programs.known()?;
+        let slot = free(process, &old, &known)?;
         let mut new = old.clone();
         new.set(&targets, Some(&over::lock(slot, self.options.as_deref())));
         let target = match self.whose.is_all() {
             true => Target::All,
             false => Target::Rules(targets),
         };
-        Ok(Prepared { old, new, slot, target, seen })
+        Ok(Change { old, new, slot, target, known })
     }
 }
 
@@ -192,13 +194,13 @@ impl There {
 }
 
 /// What a load changes.
-struct Prepared {
+struct Change {
     old: Table,
     new: Table,
     slot: u32,
     target: Target,
     /// What the slots had before.
-    seen: Vec<InSlot>,
+    known: Vec<KnownPolicy>,
 }
 
 impl Whose {
@@ -219,9 +221,9 @@ impl Whose {
 }
 
 /// A slot that nobody uses.
-fn free(process: &Process, table: &Table, seen: &[InSlot]) -> Result<u32, Failure> {
+fn free(process: &Process, table: &Table, known: &[KnownPolicy]) -> Result<u32, Failure> {
     let asked = over::slots(table);
-    let is_free = |slot: &u32| !asked.contains(slot) && seen.iter().all(|one| one.slot != *slot);
+    let is_free = |slot: &u32| !asked.contains(slot) && known.iter().all(|one| one.slot != *slot);
     (1..SLOTS as u32).find(is_free).ok_or_else(|| {
         Failure::new(format!("process {} has {} policies already", process.pid, SLOTS - 1))
             .hint(format!("lockwright policy unload --pid {} NAME", process.pid))
@@ -230,23 +232,32 @@ fn free(process: &Process, table: &Table, seen: &[InSlot]) -> Result<u32, Failur
 
 /// Takes away the policies that no lock asks any more. Returns their names.
 fn dropped(
-    process: &Process,
     programs: &Remote<'_>,
-    prepared: &Prepared,
+    change: &Change,
     is_in_force: bool,
 ) -> Result<Vec<String>, Failure> {
-    let asked = over::slots(&prepared.new);
-    let mut gone = Vec::new();
-    for seen in &prepared.seen {
-        if !asked.contains(&seen.slot) {
-            // What is posted must not be replaced.
-            if is_in_force {
-                programs.unload(seen.slot)?.is_done(process)?;
-            }
-            gone.push(title(seen));
-        }
+    let asked = over::slots(&change.new);
+    let gone: Vec<&KnownPolicy> =
+        change.known.iter().filter(|known| !asked.contains(&known.slot)).collect();
+    unload_all(programs, gone.iter().map(|known| known.slot), is_in_force)?;
+    Ok(gone.into_iter().map(|known| known.title.clone()).collect())
+}
+
+/// Empties slots. `is_at_work`: the process has taken up what was posted last. Returns whether it has taken up this, too.
+fn unload_all(
+    programs: &Remote<'_>,
+    slots: impl IntoIterator<Item = u32>,
+    mut is_at_work: bool,
+) -> Result<bool, Failure> {
+    for slot in slots {
+        is_at_work &= programs.unload(slot, patience(is_at_work))?;
     }
-    Ok(gone)
+    Ok(is_at_work)
+}
+
+/// How long a process may take for what is posted. Whatever an idle one doesn't take up waits for it.
+fn patience(is_at_work: bool) -> Duration {
+    if is_at_work { PATIENCE } else { Duration::ZERO }
 }
 
 /// Takes policies away: all, or those with this name or slot. Returns their titles, and whether that is in force.
@@ -257,14 +268,14 @@ pub(crate) fn unload(
     let there = There::find(process)?;
     let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
     let pid = process.pid;
-    let seen = programs.control.slots()?;
+    let known = programs.known()?;
     let mut table = table::base(&mailbox)?;
-    let is_meant = |slot: u32, known: Option<&InSlot>| match word {
+    let is_meant = |slot: u32, known: Option<&KnownPolicy>| match word {
         None => true,
         Some(word) if word.parse() == Ok(slot) => true,
-        Some(word) => known.is_some_and(|known| known.name == word || title(known) == word),
+        Some(word) => known.is_some_and(|known| known.name == word || known.title == word),
     };
-    let known = |slot: u32| seen.iter().find(|seen| seen.slot == slot);
+    let known = |slot: u32| known.iter().find(|known| known.slot == slot);
     let slots = (1..SLOTS as u32).filter(|slot| {
         is_meant(*slot, known(*slot))
             && (known(*slot).is_some() || over::slots(&table).contains(slot))
@@ -276,17 +287,10 @@ pub(crate) fn unload(
             .hint(format!("lockwright policy list --pid {pid}")));
     }
     let lifted = table.lift(|lock| over::slot(lock).is_some_and(|slot| slots.contains(&slot)));
-    let mut is_in_force = true;
-    if lifted > 0 {
-        is_in_force = table::post(process, &mailbox, &table)?;
-    }
-    let mut gone = Vec::new();
-    for slot in slots {
-        gone.push(known(slot).map_or_else(|| format!("slot {slot}"), title));
-        // An idle process takes one at a time. The others stay where they are, but no lock asks them.
-        if is_in_force || gone.len() == 1 {
-            is_in_force &= programs.unload(slot)?.is_done(process)?;
-        }
-    }
-    Ok((gone, is_in_force))
+    let is_at_work = lifted == 0 || table::post(process, &mailbox, &table)?;
+    let is_in_force = unload_all(&programs, slots.iter().copied(), is_at_work)?;
+    let title = |slot: &u32| {
+        known(*slot).map_or_else(|| format!("slot {slot}"), |known| known.title.clone())
+    };
+    Ok((slots.iter().map(title).collect(), is_in_force))
 }

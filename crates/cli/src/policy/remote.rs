@@ -3,10 +3,11 @@
 use super::loading::Compiled;
 use super::named;
 use crate::hints::Failure;
-use crate::mailbox::{PATIENCE, other_version, symbol_in};
+use crate::mailbox::{other_version, symbol_in};
 use crate::process::Process;
 use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending};
 use lockwright_programs::mailbox::SYMBOL;
+use std::time::Duration;
 
 impl Memory for Process {
     type Error = Failure;
@@ -43,65 +44,66 @@ pub(crate) struct Remote<'a> {
     pub(crate) control: Control<'a, Process>,
 }
 
-/// What a process has made of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Took {
-    /// It has done what it says.
-    Done,
-    /// It will, when a thread next waits for a mutex.
-    Later,
-    /// An earlier request for another slot is still there, so this one isn't.
-    Busy,
-}
-
-impl Took {
-    /// Has it been done already? That the process is busy is an error.
-    pub(crate) fn is_done(self, process: &Process) -> Result<bool, Failure> {
-        match self {
-            Self::Done => Ok(true),
-            Self::Later => Ok(false),
-            Self::Busy => Err(Failure::new(format!(
-                "process {} has not taken up the last policy yet: no thread has waited for a mutex since",
-                process.pid
-            ))
-            .hint("try again when it is at work")),
-        }
-    }
-}
-
 impl Remote<'_> {
-    /// Gives the slot this policy, whatever it had.
-    pub(crate) fn load(&self, slot: u32, policy: &Compiled) -> Result<Took, Failure> {
-        let Compiled { image, budget_ns, .. } = policy;
-        self.unless_busy(slot, || {
-            self.control.load(slot, &image.code, &image.data, *budget_ns, PATIENCE)
-        })
-    }
-
-    /// Takes the slot's policy away.
-    pub(crate) fn unload(&self, slot: u32) -> Result<Took, Failure> {
-        self.unless_busy(slot, || self.control.unload(slot, PATIENCE))
-    }
-
-    /// What is posted for the same slot may be replaced, for another one it may not.
-    fn unless_busy(
+    /// Gives the slot this policy, whatever it had. Waits this long for a thread to take it up. `false`: none has, but one will.
+    pub(crate) fn load(
         &self,
         slot: u32,
-        post: impl FnOnce() -> Result<Answered, Failure>,
-    ) -> Result<Took, Failure> {
+        policy: &Compiled,
+        patience: Duration,
+    ) -> Result<bool, Failure> {
+        self.is_done(self.control.load(slot, &policy.prepared, patience)?)
+    }
+
+    /// Takes the slot's policy away. Waits, and returns, as [`load`](Self::load).
+    pub(crate) fn unload(&self, slot: u32, patience: Duration) -> Result<bool, Failure> {
+        self.is_done(self.control.unload(slot, patience)?)
+    }
+
+    fn is_done(&self, said: Answered) -> Result<bool, Failure> {
         let pid = self.process.pid;
-        let pending = self.control.pending()?;
-        if pending.is_some_and(|(Pending::Load(other, _) | Pending::Unload(other))| other != slot) {
-            return Ok(Took::Busy);
-        }
-        match post()? {
-            Answered::Done => Ok(Took::Done),
-            Answered::Nothing => Ok(Took::Later),
+        match said {
+            Answered::Done => Ok(true),
+            Answered::Nothing => Ok(false),
             Answered::Refused(why) => {
                 Err(Failure::new(format!("process {pid} refuses the policy: {why}"))
                     .hint(format!("which it has: lockwright policy list --pid {pid}")))
             }
+            Answered::Full => Err(Failure::new(format!(
+                "process {pid} has so many policies to take up that there is no room for another: no thread has waited for a mutex \
+                 since"
+            ))
+            .hint(format!("lockwright policy unload --pid {pid}"))),
         }
+    }
+
+    /// The policies that the process has, or will have when a thread waits for a mutex.
+    pub(crate) fn known(&self) -> Result<Vec<KnownPolicy>, Failure> {
+        let has = self.control.slots()?.into_iter();
+        let mut known: Vec<_> =
+            has.map(|seen| KnownPolicy::new(seen.slot, seen.name, seen.version)).collect();
+        for pending in self.control.pending()? {
+            let (Pending::Load { slot, .. } | Pending::Unload(slot)) = pending;
+            known.retain(|one| one.slot != slot);
+            if let Pending::Load { slot, name, version } = pending {
+                known.push(KnownPolicy::new(slot, name, version));
+            }
+        }
+        Ok(known)
+    }
+}
+
+/// A policy in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KnownPolicy {
+    pub(crate) slot: u32,
+    pub(crate) name: String,
+    pub(crate) title: String,
+}
+
+impl KnownPolicy {
+    fn new(slot: u32, name: String, version: u32) -> Self {
+        Self { slot, title: named::title(&name, version), name }
     }
 }
 

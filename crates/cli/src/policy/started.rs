@@ -1,7 +1,7 @@
 //! Programs that start with policies: they run as children of this command, which loads the policies as soon as our library is there.
 
 use super::loading::{Compiled, PolicyLoad};
-use super::remote::{RemotePlace, Took};
+use super::remote::RemotePlace;
 use crate::cmd::run;
 use crate::hints::{Failure, warn};
 use crate::output::say;
@@ -60,14 +60,9 @@ fn when_ready(pid: libc::pid_t, start: &Start) {
     };
     loop {
         let failure = match Process::open(pid).and_then(|process| start.put(&process)) {
-            Ok(Took::Done | Took::Later) => {
+            Ok(()) => {
                 say(&format!("lockwright: {} is loaded\n", policy.title));
                 return;
-            }
-            // The one before it is taken up when a thread waits, which may be never.
-            Ok(Took::Busy) => {
-                thread::sleep(Duration::from_millis(50));
-                continue;
             }
             Err(failure) => failure,
         };
@@ -84,12 +79,13 @@ fn when_ready(pid: libc::pid_t, start: &Start) {
 }
 
 impl Start {
-    fn put(&self, process: &Process) -> Result<Took, Failure> {
+    fn put(&self, process: &Process) -> Result<(), Failure> {
         match self {
-            Self::Load(load) => load.put_into(process).map(|_| Took::Done),
-            Self::Slot(slot, policy) => {
-                RemotePlace::find(process)?.open(process)?.load(*slot, policy)
-            }
+            Self::Load(load) => load.put_into(process).map(drop),
+            Self::Slot(slot, policy) => RemotePlace::find(process)?
+                .open(process)?
+                .load(*slot, policy, crate::mailbox::PATIENCE)
+                .map(drop),
         }
     }
 }

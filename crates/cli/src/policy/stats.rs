@@ -1,7 +1,7 @@
 //! What the policies of a process have done so far, and what their maps have.
 
 use super::over;
-use super::remote::{Remote, RemotePlace, title};
+use super::remote::{KnownPolicy, Remote, RemotePlace, title};
 use super::verdict::kind_name;
 use crate::ctl::target;
 use crate::hints::Failure;
@@ -20,6 +20,8 @@ pub(crate) struct Stats {
     pid: libc::pid_t,
     name: String,
     policies: Vec<Loaded>,
+    /// What the process will have when a thread waits for a mutex.
+    later: Vec<KnownPolicy>,
     boosts: Boosts,
 }
 
@@ -66,8 +68,15 @@ impl Stats {
             let age_ns = now.saturating_sub(seen.since_ns);
             policies.push(Loaded { seen, whose, hidden_by, age_ns, maps });
         }
+        let has = |known: &KnownPolicy| {
+            let same = |loaded: &Loaded| {
+                loaded.seen.slot == known.slot && title(&loaded.seen) == known.title
+            };
+            policies.iter().any(same)
+        };
+        let later = programs.known()?.into_iter().filter(|known| !has(known)).collect();
         let boosts = programs.control.boosts()?;
-        Ok(Self { pid: process.pid, name: process.name(), policies, boosts })
+        Ok(Self { pid: process.pid, name: process.name(), policies, later, boosts })
     }
 
     /// For `list`: a line for each policy.
@@ -83,6 +92,13 @@ impl Stats {
             }
             let off = if seen.too_slow.is_some() { ", taken off" } else { "" };
             let _ = writeln!(text, "  slot {}: {}{off}: {whose}", seen.slot, shown(&title(seen)));
+        }
+        for KnownPolicy { slot, title, .. } in &self.later {
+            let _ = writeln!(
+                text,
+                "  slot {slot}: {}, when a thread next waits for a mutex",
+                shown(title)
+            );
         }
         match text.is_empty() {
             true => format!("{} ({}) has no policy\n", self.pid, self.name),

@@ -1,7 +1,7 @@
 //! `lockwright policy`: policies come into a program that runs, and go again.
 
 use super::ctl::Program;
-use super::{FOLDER, compiled, lockwright};
+use super::{FOLDER, compiled, lockwright, switch};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{End, Outcome, source_dir};
 use serde_json::Value;
@@ -13,7 +13,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs `lockwright policy WORDS --pid PID`.
 fn policy(program: &Program, words: &[&str]) -> Result<Outcome> {
-    let pid = program.pid.to_string();
+    policy_of(program.pid, words)
+}
+
+fn policy_of(pid: u32, words: &[&str]) -> Result<Outcome> {
+    let pid = pid.to_string();
     let (first, rest) = words.split_first().context("a subcommand")?;
     lockwright().args(["policy", first, "--pid", &pid]).args(rest).limit(300).run()
 }
@@ -102,6 +106,37 @@ fn a_static_program_is_said_to_be_one() -> Result<()> {
     );
     ensure!(outcome.errors().contains("\nhint: a static program may link our locks"));
     program.end().map(drop)
+}
+
+#[test]
+fn an_idle_program_gets_its_policies_when_it_is_at_work() -> Result<()> {
+    let mut idle = switch::Program::start("auto")?;
+    let pid = idle.child.id();
+    let ok = |words: &[&str]| -> Result<String> {
+        let outcome = policy_of(pid, words)?;
+        ensure!(outcome.end == End::Code(0), "{words:?}: {}", outcome.describe());
+        Ok(outcome.text())
+    };
+    let said = ok(&["load", "numa"])?;
+    ensure!(said.contains("slot 1; it takes effect when a thread next waits"), "{said}");
+    let said = ok(&["load", "cal"])?;
+    ensure!(said.contains("slot 2; ") && said.contains("\nit replaces numa\n"), "{said}");
+    let said = ok(&["load", "big-first", "--lock", "g_lock"])?;
+    ensure!(said.contains("slot 1; ") && !said.contains("replaces"), "{said}");
+    let list = ok(&["list"])?;
+    let later = "when a thread next waits for a mutex\n";
+    ensure!(list.contains(&format!("  slot 1: big-first, {later}")), "{list}");
+    ensure!(list.contains(&format!("  slot 2: cal, {later}")), "{list}");
+    idle.round()?;
+    let list = ok(&["list"])?;
+    ensure!(list.contains("  slot 1: big-first: mutex g_lock (switch+"), "{list}");
+    ensure!(list.contains("  slot 2: cal: all mutexes\n") && !list.contains(later), "{list}");
+    let said = ok(&["unload"])?;
+    ensure!(said.contains("unloaded: big-first, cal; that takes effect"), "{said}");
+    idle.round()?;
+    let list = ok(&["list"])?;
+    ensure!(list.contains("has no policy"), "{list}");
+    Ok(())
 }
 
 #[test]

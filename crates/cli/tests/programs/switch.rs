@@ -10,14 +10,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 
 /// A program that contends for its locks when it is told to.
-struct Program {
-    child: Child,
+pub(super) struct Program {
+    pub(super) child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
 
 impl Program {
-    fn start(lock: &str) -> Result<Self> {
+    pub(super) fn start(lock: &str) -> Result<Self> {
         static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("switch", "switch.c", &[]));
         let mut child = Command::new(&*PROGRAM)
             .env("LD_PRELOAD", &*super::LIBRARY)
@@ -31,7 +31,7 @@ impl Program {
     }
 
     /// On which kinds of locks it contends now.
-    fn round(&mut self) -> Result<String> {
+    pub(super) fn round(&mut self) -> Result<String> {
         self.input.write_all(b"\n")?;
         let line = self.output.next().context("it has ended")??;
         let (kinds, count) = line.rsplit_once(", ").context("kinds and a count")?;

@@ -69,6 +69,11 @@ pub trait Environment: Sized + 'static {
         tuning
     }
 
+    /// Does somebody else use the [mark](MARKED) on mutexes now?
+    fn keeps_marks() -> bool {
+        false
+    }
+
     /// The calling thread has to wait for a mutex, and has time for other things first.
     fn before_wait() {}
 

@@ -84,6 +84,7 @@ fn take_marked<E: Environment>(m: &Mutex<E>, kind: u32) -> bool {
     let has_it = slot.takes_past(m, kind) || E::take(m);
     if has_it {
         slot.acquired(m, kind);
+        told::unmark(m, slot);
     }
     has_it
 }

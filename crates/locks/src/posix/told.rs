@@ -2,7 +2,8 @@
 //!
 //! A mutex gets MARKED in its kind when it is first contended under such a policy. From then on each operation on it comes by the slow
 //! functions, and asks. So a mutex without such a policy, or that was never contended, runs no other instruction than before. A thread
-//! that locked before the mark may unlock after it: then a release is told that no acquisition preceded.
+//! that locked before the mark may unlock after it: then a release is told that no acquisition preceded. When the policy is gone, the next
+//! thread that finds the mutex free takes the mark away.
 
 use super::places::waiters;
 use super::{ERRORCHECK, Environment, MARKED, Mutex, RECURSIVE, TYPE};
@@ -50,6 +51,14 @@ pub(super) fn mark<E: Environment>(mutex: &Mutex<E>, kind: u32, tuning: &Tuning)
     let wants = || E::Platform::hooks(tuning.policy) & EACH != 0;
     if tuning.policy != 0 && kind & MARKED == 0 && wants() {
         mutex.kind.fetch_or(MARKED, Relaxed); // a thread that doesn't see it yet is not told
+    }
+}
+
+/// The calling thread has taken a marked mutex whose policy has this slot: nobody wants to know any more. If a textbook lock comes in front
+/// of it just now, the mutex loses that mark, too, and gets it again when it is next contended; until then arrivals overtake.
+pub(super) fn unmark<E: Environment>(mutex: &Mutex<E>, slot: Slot) {
+    if !E::keeps_marks() && E::Platform::hooks(slot.0) & EACH == 0 {
+        mutex.kind.fetch_and(!MARKED, Relaxed); // as in `mark`
     }
 }
 

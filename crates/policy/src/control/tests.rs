@@ -1,9 +1,15 @@
 //! The command's side, against memory of this process.
 
+use super::posting::pieces;
 use super::*;
-use lockwright_programs::mailbox::{FREE, PostRoom, Tags};
+use crate::image::Image;
+use lockwright_programs::image::{ImageHeader, LARGEST};
+use lockwright_programs::mailbox::{
+    DONE, FREE, LOAD, POSTED, PostRoom, REFUSED, ROOM, Request, STATE, TAKEN, Tags, UNLOAD, VOID,
+};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread;
+use std::time::Duration;
 
 /// This process's own memory.
 struct Own;
@@ -49,14 +55,36 @@ fn another_version_is_noticed() {
     assert!(Control::open(&Own, at).unwrap().is_none());
 }
 
+/// A policy of this name, with so much code behind its header.
+fn policy(name: &str, code: usize) -> Prepared {
+    let mut code = vec![1; size_of::<ImageHeader>() + code];
+    code[offset_of!(ImageHeader, name)..][..NAME].fill(0);
+    code[offset_of!(ImageHeader, name)..][..name.len()].copy_from_slice(name.as_bytes());
+    code[offset_of!(ImageHeader, version)..][..4].copy_from_slice(&7_u32.to_ne_bytes());
+    Prepared::new(&Image { code, data: vec![0; 100] }, 5).unwrap()
+}
+
+fn of(slot: u32, name: &str) -> Pending {
+    Pending::Load { slot, name: name.to_owned(), version: 7 }
+}
+
+/// As the process reads them: what, and for which slot.
+fn posted(programs: &Programs) -> Vec<(u32, u32)> {
+    // SAFETY: nobody writes now.
+    let room = unsafe { &*programs.room.0.get() };
+    let (mut rest, mut all) = (&room[..programs.len.load(Relaxed) as usize], Vec::new());
+    while let Some((request, code, _, behind)) = Request::first(rest) {
+        assert_eq!(code.is_empty(), request.what != LOAD && request.code_len == 0);
+        all.push((request.what, request.slot));
+        rest = behind;
+    }
+    assert!(rest.is_empty());
+    all
+}
+
 #[test]
 fn a_process_takes_up_what_is_posted_and_answers() {
     let (programs, control) = mailbox();
-    let patience = Duration::from_millis(20);
-    assert_eq!(control.load(3, &[1; 300], &[0; 100], 5, patience), Ok(Answered::Nothing));
-    assert!(matches!(control.pending(), Ok(Some(Pending::Load(3, _)))));
-    control.cancel().unwrap();
-    assert_eq!(control.pending(), Ok(None));
     for (end, said) in [(DONE, Answered::Done), (REFUSED, Answered::Refused("no".to_owned()))] {
         let taker = thread::spawn(move || {
             while programs.state.load(SeqCst) & STATE != POSTED {
@@ -70,25 +98,57 @@ fn a_process_takes_up_what_is_posted_and_answers() {
             programs.state.store(state - POSTED + end, SeqCst);
         });
         assert_eq!(control.unload(9, Duration::from_secs(60)), Ok(said));
-        assert_eq!((programs.what.load(SeqCst), programs.slot.load(SeqCst)), (UNLOAD, 9));
+        assert_eq!(posted(programs), [(UNLOAD, 9)]);
         taker.join().unwrap();
     }
     programs.state.store(TAKEN, SeqCst);
-    assert!(
-        matches!(control.unload(9, patience), Ok(Answered::Refused(why)) if why.contains("stopped"))
-    );
+    let said = control.unload(9, Duration::ZERO);
+    assert!(matches!(said, Ok(Answered::Refused(why)) if why.contains("stopped")));
+}
+
+#[test]
+fn requests_wait_in_a_queue_and_replace_earlier_ones_for_their_slot() {
+    let (programs, control) = mailbox();
+    let load = |slot, name| control.load(slot, &policy(name, 300), Duration::ZERO).unwrap();
+    let unload = |slot| control.unload(slot, Duration::ZERO).unwrap();
+    assert_eq!(load(3, "a"), Answered::Nothing);
+    assert_eq!(load(3, "b"), Answered::Nothing);
+    assert_eq!(control.pending(), Ok(vec![of(3, "b")]));
+    assert_eq!((load(4, "c"), unload(5)), (Answered::Nothing, Answered::Nothing));
+    assert_eq!(control.pending(), Ok(vec![of(3, "b"), of(4, "c"), Pending::Unload(5)]));
+    assert_eq!((unload(3), load(4, "d")), (Answered::Nothing, Answered::Nothing));
+    let queue = vec![Pending::Unload(5), Pending::Unload(3), of(4, "d")];
+    assert_eq!(control.pending(), Ok(queue));
+    let all = [(VOID, 3), (VOID, 4), (UNLOAD, 5), (UNLOAD, 3), (LOAD, 4)];
+    assert_eq!(posted(programs), all);
+    // What has been done isn't posted again.
+    let state = programs.state.load(Relaxed);
+    programs.state.store(state - POSTED + DONE, Relaxed);
+    assert_eq!((control.pending(), unload(7)), (Ok(Vec::new()), Answered::Nothing));
+    assert_eq!(posted(programs), [(UNLOAD, 7)]);
+    assert_eq!(programs.state.load(Relaxed), state + POST);
+}
+
+#[test]
+fn a_full_queue_is_tidied_and_then_takes_nothing_more() {
+    let (programs, control) = mailbox();
+    let load = |slot, bytes| control.load(slot, &policy("p", bytes), Duration::ZERO).unwrap();
+    assert_eq!(load(1, ROOM / 2), Answered::Nothing);
+    assert_eq!((load(2, ROOM / 4), load(2, ROOM / 4)), (Answered::Nothing, Answered::Nothing));
+    assert_eq!(posted(programs), [(LOAD, 1), (LOAD, 2)]);
+    let state = programs.state.load(Relaxed);
+    assert_eq!((load(3, ROOM / 4), programs.state.load(Relaxed)), (Answered::Full, state));
+    assert_eq!(posted(programs), [(LOAD, 1), (LOAD, 2)]);
 }
 
 #[test]
 fn what_does_not_fit_is_refused_before_it_is_posted() {
-    let (programs, control) = mailbox();
     let large = |code: usize, data: usize| {
-        let said = control.load(1, &vec![0; code], &vec![1; data], 1, Duration::ZERO).unwrap();
-        matches!(said, Answered::Refused(_))
+        Prepared::new(&Image { code: vec![0; code], data: vec![1; data] }, 1).is_err()
     };
-    assert!(large(LARGEST + 1, 0) && large(LARGEST, ROOM - LARGEST) && large(8, ROOM - 8));
-    assert_eq!(programs.state.load(Relaxed), EMPTY);
-    assert!(!large(LARGEST, ROOM - LARGEST - 8));
+    let head = size_of::<Request>();
+    assert!(large(LARGEST + 1, 0) && large(LARGEST, ROOM - LARGEST - head));
+    assert!(!large(LARGEST, ROOM - LARGEST - head - 8));
 }
 
 #[test]

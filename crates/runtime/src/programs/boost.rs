@@ -3,95 +3,182 @@
 //! The kernel decides whether we may: it needs CAP_SYS_NICE, or a limit (RLIMIT_NICE, RLIMIT_RTPRIO). A refusal is counted.
 //!
 //! ```text
-//!   cell.boost:  0 ──waiter: about to──► the holder's own priority ──waiter: done──► the same, SET
-//!                ▲                                │                                       │
-//!                └──── whoever makes it 0 gives the holder its own priority back ─────────┘
+//!   cell.boost:  0 ──waiter──► MINE ──► MINE, the holder's own priority ──► SET ──whoever takes it back──► OVER ──► 0
+//!                                └──────────┴──the holder takes it back──► OVER: the waiter finds that, and undoes it
 //! ```
 //!
-//! The holder does that when it releases, else the waiter, when it releases the lock in turn. A waiter that finds the word gone when it
-//! is done has come too late, and takes the priority back itself.
+//! Until the word is 0 again, one thread makes the system calls: nobody takes a priority for the holder's own which isn't.
+//!
+//! The holder takes it back when it releases by a policy that boosts. The lock may have another policy by then, or none. So the waiter does
+//! it when its wait ends, however that ends. A process that confines itself meanwhile leaves the priority as it is.
 
 use super::cells::{self, ThreadCell};
 use super::lockwright_programs;
-use super::world::read_prio;
-use crate::thread;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use lockwright_native::system_call;
+use super::scheduling::Scheduling;
+use crate::{leave, thread};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// In [`ThreadCell::boost`]: there is a priority below.
-const KNOWN: u64 = 1 << 32;
+/// In [`ThreadCell::boost`]: a waiter sees to it.
+const MINE: u64 = 1 << 32;
+/// In [`ThreadCell::boost`]: there is a [`Scheduling`] below.
+const KNOWN: u64 = 1 << 33;
 /// In [`ThreadCell::boost`]: the thread has another one now.
-const SET: u64 = 1 << 33;
+const SET: u64 = 1 << 34;
+/// In [`ThreadCell::boost`]: it gets its own back.
+const OVER: u64 = 1 << 35;
 
 /// The thread `holder` gets the calling thread's priority.
 pub(super) fn boost(holder: u32) {
     let mailbox = &lockwright_programs;
-    let refused = || {
+    let (Some(own), Some(cell)) = (cells::own(), cells::claim_for(holder)) else {
         mailbox.unboosted.fetch_add(1, Relaxed); // a counter
+        return;
     };
-    let (Some(own), Some((cell, _))) = (cells::own(), cells::claim_for(holder)) else {
-        return refused();
-    };
-    let ours = own.prio.load(Relaxed); // own thread only
+    if own.boosting.load(Relaxed) != 0 {
+        take_back(); // own thread only
+    }
     if cell.boost.load(Relaxed) != 0 || holder == thread::id() {
         return; // it has another waiter's
     }
-    let Some(theirs) = read_prio(holder) else { return refused() };
-    if ours <= theirs {
+    let claim = || {
+        // Before the word, so that who finds 0 here has nothing to take back. Relaxed: a hint.
+        mailbox.boosted.fetch_add(1, Relaxed);
+        // ORDERING: Acquire, pairs with the Release in `end`: the system calls of the one before are over.
+        let is_ours = cell.boost.compare_exchange(0, MINE, Acquire, Relaxed).is_ok();
+        if is_ours {
+            own.boosting.store(holder, Relaxed); // own thread only
+        } else {
+            mailbox.boosted.fetch_sub(1, Relaxed); // it has another waiter's
+        }
+        is_ours
+    };
+    let ours = own.prio.load(Relaxed); // own thread only
+    leave::undisturbed(claim, torn, || {
+        if !give(cell, holder, ours) {
+            forget();
+        }
+    });
+}
+
+/// As [`boost`], for the one waiter whose the word is. `false`: the holder has its own priority.
+fn give(cell: &ThreadCell, holder: u32, ours: i32) -> bool {
+    let mailbox = &lockwright_programs;
+    let theirs = Scheduling::of(holder);
+    if theirs.is_some_and(|theirs| ours <= theirs.prio()) {
+        end(cell);
+        return false;
+    }
+    let word = MINE | KNOWN | theirs.map_or(0, |theirs| theirs.pack().into());
+    // ORDERING: Release, here and below, pairs with the Acquire in `finish`, for whoever does that.
+    if theirs.is_some() && cell.boost.compare_exchange(MINE, word, Release, Relaxed).is_err() {
+        end(cell); // it has released already
+        return false;
+    }
+    if theirs.is_none() || !Scheduling::for_a_while(ours).set(holder) {
+        mailbox.unboosted.fetch_add(1, Relaxed); // a counter, as the next
+        finish(cell, holder); // it may have been set in part
+        return false;
+    }
+    mailbox.boosts.fetch_add(1, Relaxed);
+    let is_set = cell.boost.compare_exchange(word, word | SET, Release, Relaxed).is_ok();
+    if !is_set {
+        finish(cell, holder);
+    }
+    is_set
+}
+
+/// The calling thread releases a lock: it gives back what it got.
+pub(super) fn unboost() {
+    // Nobody has another's priority, as a rule. A hint: a waiter that comes later takes it back itself.
+    if lockwright_programs.boosted.load(Relaxed) == 0 {
         return;
     }
-    let word = KNOWN | u64::from(theirs as u32);
-    // ORDERING: AcqRel, pairs with the swap in `restore`.
-    if cell.boost.compare_exchange(0, word, AcqRel, Relaxed).is_err() {
-        return; // it has another waiter's
-    }
-    own.boosting.store(holder, Relaxed); // own thread only
-    let was_set = give(holder, ours);
-    // ORDERING: AcqRel, pairs with the swap in `restore`.
-    if was_set && cell.boost.compare_exchange(word, word | SET, AcqRel, Relaxed).is_ok() {
-        mailbox.boosts.fetch_add(1, Relaxed); // counters, here and below
-        mailbox.boosted.fetch_add(1, Relaxed);
-    } else if was_set {
-        give(holder, theirs);
-    } else {
-        refused();
-        let _ = cell.boost.compare_exchange(word, 0, Relaxed, Relaxed); // nothing was set
-    }
-}
-
-/// The calling thread releases a lock: it gives back what it got, and takes back what it gave.
-pub(super) fn unboost() {
-    // Nobody has another's priority, as a rule. A waiter that is about to give one finds out that it is late.
-    if lockwright_programs.boosted.load(Relaxed) == 0 {
-        return; // a hint
-    }
     // Another thread may have made the cell.
-    let Some(own) = cells::known().or_else(|| cells::of(thread::id())) else { return };
-    restore(own, thread::id());
-    let holder = own.boosting.swap(0, Relaxed); // own thread only
-    if let Some(cell) = cells::of(holder).filter(|_| holder != 0) {
-        restore(cell, holder);
+    if let Some(own) = cells::known().or_else(|| cells::of(thread::id())) {
+        restore(own, thread::id());
     }
 }
 
-/// Gives a thread its own priority back.
+/// The calling thread doesn't wait any more: it takes back what it gave.
+#[inline(always)]
+pub(crate) fn has_waited() {
+    // A hint, but what the calling thread gave is in it.
+    if lockwright_programs.boosted.load(Relaxed) != 0 {
+        take_back();
+    }
+}
+
+/// Whom the calling thread has given its priority.
+fn boosted() -> Option<(&'static ThreadCell, u32)> {
+    let holder = cells::known()?.boosting.load(Relaxed); // own thread only
+    if holder == 0 { None } else { cells::of(holder).map(|cell| (cell, holder)) }
+}
+
+fn forget() {
+    if let Some(own) = cells::known() {
+        own.boosting.store(0, Relaxed); // own thread only
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn take_back() {
+    if let Some((cell, holder)) = boosted() {
+        leave::undisturbed(|| true, torn, || restore(cell, holder));
+    }
+    forget();
+}
+
+/// The calling thread was giving or taking back, and a signal handler doesn't return there.
+fn torn() {
+    if let Some((cell, holder)) = boosted() {
+        match cell.boost.load(Relaxed) & (SET | OVER) {
+            SET => restore(cell, holder),
+            _ => finish(cell, holder),
+        }
+    }
+    forget();
+}
+
+/// In a forked child, whose only thread had this cell: it has the parent's priorities. (Of a thread that had no cell itself, the kernel
+/// has reset those which are worth a privilege: SCHED_RESET_ON_FORK.)
+pub(super) fn in_child(cell: &ThreadCell) {
+    finish(cell, thread::id());
+    cell.boosting.store(0, Relaxed); // one thread
+}
+
+/// A thread that is gone had this cell.
+pub(super) fn is_left(cell: &ThreadCell) {
+    end(cell);
+}
+
+/// Gives a thread its own priority back. If a waiter is just giving it another one, that waiter does.
 fn restore(cell: &ThreadCell, tid: u32) {
-    // ORDERING: AcqRel, pairs with the exchanges in `boost`: the system calls are made in the order of the word's changes.
-    let word = cell.boost.swap(0, AcqRel);
-    if word & SET != 0 {
-        give(tid, word as u32 as i32);
-        lockwright_programs.boosted.fetch_sub(1, Relaxed); // a counter
+    let mut word = cell.boost.load(Relaxed); // the exchange decides
+    while word != 0 && word & OVER == 0 {
+        // ORDERING: AcqRel, pairs with the Release in `give`, and goes before the Acquire in `finish`.
+        match cell.boost.compare_exchange_weak(word, word | OVER, AcqRel, Relaxed) {
+            Ok(_) if word & SET == 0 => return,
+            Ok(_) => return finish(cell, tid),
+            Err(now) => word = now,
+        }
     }
 }
 
-/// Sets a thread's priority, as `hooks::Node::prio` has it.
-fn give(tid: u32, prio: i32) -> bool {
-    let class = if prio > 0 { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
-    let priority = prio.max(0);
-    // SAFETY: numbers, and one that the kernel reads.
-    unsafe {
-        system_call!(libc::SYS_sched_setscheduler, tid, class, &raw const priority) == 0
-            && (prio > 0
-                || system_call!(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, -prio) == 0)
+/// As [`restore`], for the one thread that sees to the word.
+fn finish(cell: &ThreadCell, tid: u32) {
+    // ORDERING: Acquire, pairs with the Release in `give`.
+    let word = cell.boost.load(Acquire);
+    if word & KNOWN != 0 {
+        Scheduling::unpack(word as u32).set(tid);
+    }
+    end(cell);
+}
+
+/// The thread has its own priority.
+fn end(cell: &ThreadCell) {
+    // ORDERING: Release, pairs with the Acquire in `boost`: the system calls are over.
+    if cell.boost.swap(0, Release) != 0 {
+        lockwright_programs.boosted.fetch_sub(1, Relaxed); // a hint
     }
 }

@@ -3,12 +3,14 @@
 //! A thread takes a cell near the place that its id gives, and keeps it until it ends. Nothing tells us when that is: a cell is free
 //! again when somebody needs it and the kernel knows no thread of that id. A thread that finds no cell is not asked about.
 
+use super::boost;
 use crate::access::{self, Access};
 use crate::thread;
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use lockwright_native::{futex, system_call};
+use lockwright_record::file::decimal;
 
 /// How many threads may have one.
 const CELLS: usize = 4096;
@@ -67,9 +69,9 @@ impl ThreadCell {
         }
     }
 
-    /// Zeroes, all but [`inside`](Self::inside), and perhaps what others have given it. Relaxed: the cell's thread alone uses it, and
-    /// others take hints from it.
-    fn clear(&self, keeps_boost: bool) {
+    /// Zeroes, all but [`inside`](Self::inside) and [`boost`](Self::boost). Relaxed: the cell's thread alone uses it, and others take
+    /// hints from it.
+    fn clear(&self) {
         for word in [&self.until_sample, &self.until_prio, &self.prio_read] {
             word.store(0, Relaxed);
         }
@@ -80,11 +82,11 @@ impl ThreadCell {
         self.prio.store(0, Relaxed);
         self.held_since.store(0, Relaxed);
         self.held_ns.store(0, Relaxed);
-        if !keeps_boost {
-            self.boost.store(0, Relaxed);
-        }
     }
 }
+
+/// In OWNERS: this thread is about to give the cell to somebody. No thread's id is so large.
+const SOON: u32 = 1 << 31;
 
 /// Whose the cells are; 0: nobody's.
 static OWNERS: [AtomicU32; CELLS] = [const { AtomicU32::new(0) }; CELLS];
@@ -120,34 +122,53 @@ pub(super) fn own() -> Option<&'static ThreadCell> {
 #[cold]
 #[inline(never)]
 fn claim() -> Option<&'static ThreadCell> {
-    let (cell, is_boost_known) = claim_for(thread::id())?;
+    let cell = claim_for(thread::id())?;
     cell.inside.store(0, Relaxed); // who looks meanwhile keeps what it would have unmapped
-    cell.clear(is_boost_known);
+    cell.clear();
     set_own(cell);
     Some(cell)
 }
 
-/// The cell of this thread, which gets one if it has none, and whether it had one.
-pub(super) fn claim_for(tid: u32) -> Option<(&'static ThreadCell, bool)> {
+/// The cell of this thread, which gets one if it has none.
+pub(super) fn claim_for(tid: u32) -> Option<&'static ThreadCell> {
     if let Some(known) = of(tid) {
-        return Some((known, true));
+        return Some(known);
     }
     if FULL_AT.load(Relaxed) == seconds() + 1 {
         return None; // a hint
     }
     // ORDERING: AcqRel: it comes before the marks that we set in the cell, see `grace`.
-    let take = |at: usize, from| OWNERS[at].compare_exchange(from, tid, AcqRel, Relaxed).is_ok();
+    let soon = thread::id() | SOON;
+    let take = |at: usize, from| OWNERS[at].compare_exchange(from, soon, AcqRel, Relaxed).is_ok();
     let is_left = |at: usize| {
         let owner = OWNERS[at].load(Relaxed); // the exchange decides
-        owner != 0 && is_gone(owner) && take(at, owner)
+        owner != 0 && is_gone(owner & !SOON) && take(at, owner)
     };
     let found = places(tid).find(|&at| take(at, 0)).or_else(|| places(tid).find(|&at| is_left(at)));
     let Some(at) = found else {
         FULL_AT.store(seconds() + 1, Relaxed); // a hint
         return None;
     };
-    ALL[at].boost.store(0, Relaxed); // as in `clear`
-    Some((&ALL[at], false))
+    // What the one before has left. Nobody else writes it now.
+    ALL[at].inside.store(0, Relaxed);
+    boost::is_left(&ALL[at]);
+    // ORDERING: Release: who finds the cell by its owner finds it so.
+    OWNERS[at].store(tid, Release);
+    Some(&ALL[at])
+}
+
+/// Is the calling thread in a hook, or about to be?
+#[inline(always)]
+pub(crate) fn is_inside() -> bool {
+    known().is_some_and(|cell| cell.inside.load(Relaxed) != 0) // own thread only
+}
+
+/// The calling thread has left the hook that it may have been in.
+pub(super) fn is_outside() {
+    if let Some(cell) = known() {
+        // ORDERING: Release, pairs with the Acquire in `is_anybody_in`: the hook is over.
+        cell.inside.store(0, Release);
+    }
 }
 
 fn set_own(cell: *const ThreadCell) {
@@ -162,10 +183,36 @@ pub(super) fn of(tid: u32) -> Option<&'static ThreadCell> {
 }
 
 /// Does the kernel know no thread with this id? If we may not ask, there may be one.
-fn is_gone(tid: u32) -> bool {
-    access::now() == Access::All
-        // SAFETY: sends no signal.
-        && unsafe { system_call!(libc::SYS_tkill, tid, 0) } == -libc::c_long::from(libc::ESRCH)
+pub(super) fn is_gone(tid: u32) -> bool {
+    match access::now() {
+        Access::All => {
+            // SAFETY: sends no signal.
+            let said = unsafe { system_call!(libc::SYS_tkill, tid, 0) };
+            said == -libc::c_long::from(libc::ESRCH)
+        }
+        Access::Files => is_listed(tid) == Some(false) && is_listed(thread::id()) == Some(true),
+        Access::None => false,
+    }
+}
+
+/// Does this process's folder list the thread? `None`: the kernel doesn't say.
+fn is_listed(tid: u32) -> Option<bool> {
+    let (mut path, mut len, mut digits) = ([0_u8; 48], 0, [0; 10]);
+    for piece in [&b"/proc/self/task/"[..], decimal(tid, &mut digits), b"/comm"] {
+        path[len..len + piece.len()].copy_from_slice(piece);
+        len += piece.len();
+    }
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: a path that ends with zeroes. Raw, since libc's `open` is a cancellation point.
+    let fd = unsafe { system_call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+    match fd {
+        0.. => {
+            // SAFETY: ours.
+            unsafe { system_call!(libc::SYS_close, fd) };
+            Some(true)
+        }
+        error => (error == -libc::c_long::from(libc::ENOENT)).then_some(false),
+    }
 }
 
 /// Is a thread in the policy with this mark, or may it be about to ask it in this slot? Called after the barrier, see `grace`.
@@ -174,7 +221,7 @@ pub(super) fn is_anybody_in(slot: u32, mark: u32) -> bool {
         let owner = owner.load(Relaxed); // as old as the cell's mark, by the barrier
         // ORDERING: Acquire, pairs with the Release in `ask`: what the hook did came before.
         let inside = if owner != 0 { cell.inside.load(Acquire) } else { 0 };
-        (inside == ASKING | slot || inside == mark) && !is_gone(owner)
+        (inside == ASKING | slot || inside == mark) && !is_gone(owner & !SOON)
     })
 }
 
@@ -190,15 +237,18 @@ pub(super) fn in_child() -> bool {
         let is_own = ptr::eq(own, cell);
         if is_own && cell.inside.load(Relaxed) != 0 {
             // A signal handler forked, in a hook. It returns there.
+            boost::in_child(cell);
             owner.store(thread::id(), Relaxed);
             continue;
         }
         was_inside |= cell.inside.swap(0, Relaxed) != 0;
-        cell.clear(false);
-        owner.store(0, Relaxed);
         if is_own {
+            boost::in_child(cell);
             set_own(ptr::null());
         }
+        boost::is_left(cell);
+        cell.clear();
+        owner.store(0, Relaxed);
     }
     was_inside
 }
@@ -230,6 +280,7 @@ mod tests {
             }
         }
         assert!(is_gone(last) && !is_gone(thread::id()));
+        assert_eq!((is_listed(last), is_listed(thread::id())), (Some(false), Some(true)));
     }
 
     #[test]

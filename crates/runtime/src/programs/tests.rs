@@ -74,20 +74,26 @@ fn image(hooks: &[(Hook, Vec<u8>)], data_len: usize, maps: u32) -> Vec<u8> {
     [bytes, &code].concat()
 }
 
-/// Posts as the command does, and lets this thread take it up. `Err`: why it was refused.
-fn post(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Result<(), String> {
+/// A request's bytes.
+fn request(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Vec<u8> {
+    let (code_len, pieces_len) = (code.len() as u32, pieces.len() as u32);
+    let budget_ns = lockwright_programs.slots[0].budget_ns.load(Relaxed);
+    let request = Request { what, slot, code_len, pieces_len, budget_ns, unused: 0 };
+    let mut bytes = [&request.bytes()[..], code].concat();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes.extend(pieces);
+    bytes
+}
+
+/// Posts as the command does, and lets this thread take it up. `Err`: why the last request was refused.
+fn post_all(requests: &[u8]) -> Result<(), String> {
     let mailbox = &lockwright_programs;
     // SAFETY: the only poster, by `alone`.
     unsafe {
         let room: *mut u8 = mailbox.room.0.get().cast();
-        room.copy_from_nonoverlapping(code.as_ptr(), code.len());
-        let at = room.add(code.len().next_multiple_of(8));
-        at.copy_from_nonoverlapping(pieces.as_ptr(), pieces.len());
+        room.copy_from_nonoverlapping(requests.as_ptr(), requests.len());
     }
-    mailbox.what.store(what, Relaxed);
-    mailbox.slot.store(slot, Relaxed);
-    mailbox.code_len.store(code.len() as u32, Relaxed);
-    mailbox.pieces_len.store(pieces.len() as u32, Relaxed);
+    mailbox.len.store(requests.len() as u32, Relaxed);
     let post = (mailbox.state.load(Relaxed) & !STATE).wrapping_add(POST);
     mailbox.state.store(post | POSTED, Relaxed); // this thread takes it up
     look();
@@ -103,8 +109,17 @@ fn post(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Result<(), String> 
     Err(String::from_utf8(text.to_vec()).unwrap())
 }
 
+fn post(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Result<(), String> {
+    post_all(&request(what, slot, code, pieces))
+}
+
+/// Policies that these tests load may take so long.
+fn budget(ns: u32) {
+    lockwright_programs.slots[0].budget_ns.store(ns, Relaxed); // that slot is never used
+}
+
 pub(crate) fn load_it(slot: u32, hooks: &[(Hook, Vec<u8>)]) -> Result<(), String> {
-    lockwright_programs.budget_ns.store(1_000_000_000, Relaxed);
+    budget(1_000_000_000);
     post(LOAD, slot, &image(hooks, 0, 0), &[])
 }
 
@@ -137,6 +152,65 @@ fn a_policy_comes_answers_changes_and_goes() {
     assert_eq!((answers(3), Native::hooks(3)), ([0; 3], 0));
     assert_eq!(info.state.load(Relaxed) % POST, FREE);
     assert_eq!(lockwright_programs.retired.load(Relaxed), 0);
+}
+
+#[test]
+fn the_last_policy_that_decides_about_readers_does() {
+    let _alone = alone();
+    let load = |slot, hook| load_it(slot, &[(hook, says(1))]).unwrap();
+    assert_eq!(for_readers(), 0);
+    for (slot, hook, decides) in
+        [(4, Hook::RwBias, 4), (2, Hook::RwBias, 2), (3, Hook::CmpNode, 2), (2, Hook::CmpNode, 4)]
+    {
+        load(slot, hook);
+        assert_eq!(for_readers(), decides);
+    }
+    load(2, Hook::RwBias);
+    unload_it(2);
+    assert_eq!(for_readers(), 4);
+    [3, 4].into_iter().for_each(unload_it);
+    assert_eq!(for_readers(), 0);
+}
+
+#[test]
+fn what_is_posted_is_done_in_turn_and_the_last_is_answered() {
+    let _alone = alone();
+    budget(1_000_000_000);
+    let says = |answer| image(&[(Hook::CmpNode, says(answer))], 0, 0);
+    let load = |slot, answer| request(LOAD, slot, &says(answer), &[]);
+    let damaged = request(LOAD, 3, &says(3)[..40], &[]);
+    let void = request(VOID, 1, &says(4), &[]);
+    let all = [load(1, 5), load(2, 6), damaged.clone(), void, load(1, 7)].concat();
+    assert_eq!(post_all(&all), Ok(()));
+    assert_eq!([1, 2, 3].map(|slot| ask_it(slot, Hook::CmpNode)), [7, 6, 0]);
+    // Once more: nothing changes.
+    assert_eq!(post_all(&all), Ok(()));
+    assert_eq!([1, 2, 3].map(|slot| ask_it(slot, Hook::CmpNode)), [7, 6, 0]);
+    let end = [request(UNLOAD, 1, &[], &[]), request(UNLOAD, 2, &[], &[]), damaged].concat();
+    assert_eq!(post_all(&end).unwrap_err(), "the policy is too large");
+    let half = &load(1, 5)[..100];
+    assert_eq!(post_all(half).unwrap_err().as_bytes(), UNKNOWN);
+    assert_eq!(post_all(&[]).unwrap_err().as_bytes(), UNKNOWN);
+    assert_eq!([1, 2, 3].map(|slot| ask_it(slot, Hook::CmpNode)), [0; 3]);
+    assert_eq!((mappings(), lockwright_programs.retired.load(Relaxed)), (0, 0));
+}
+
+#[test]
+fn what_is_replaced_while_it_is_read_is_dropped() {
+    let _alone = alone();
+    let good = image(&[(Hook::CmpNode, says(1))], 0, 0);
+    let bytes = request(LOAD, 1, &good, &[]);
+    let (request, code, pieces, _) = Request::first(&bytes).unwrap();
+    let state = lockwright_programs.state.load(Relaxed);
+    let obey = |taken| obey(&request, code, pieces, taken, &mut Refusal::new());
+    assert_eq!((obey(state + POST), ask_it(1, Hook::CmpNode)), (None, 0));
+    assert_eq!((obey(state), ask_it(1, Hook::CmpNode)), (Some(()), 1));
+    let unload = Request { what: UNLOAD, ..request };
+    let obey = |taken| super::obey(&unload, &[], &[], taken, &mut Refusal::new());
+    assert_eq!((obey(state + POST), ask_it(1, Hook::CmpNode)), (None, 1));
+    assert_eq!((obey(state), ask_it(1, Hook::CmpNode)), (Some(()), 0));
+    unload_it(1);
+    assert_eq!(mappings(), 0);
 }
 
 #[test]
@@ -201,7 +275,7 @@ fn maps_are_filled_and_hooks_reach_them() {
         pieces.extend(&data[at as usize..(at + len) as usize]);
         pieces.resize(pieces.len().next_multiple_of(8), 0);
     }
-    lockwright_programs.budget_ns.store(1_000_000_000, Relaxed);
+    budget(1_000_000_000);
     post(LOAD, 4, &image(&[(Hook::CmpNode, reads(128))], data.len(), 1), &pieces).unwrap();
     assert_eq!(ask_it(4, Hook::CmpNode), 42);
     assert_eq!(mappings(), 1, "the code, and not the maps");
@@ -250,7 +324,7 @@ fn a_policy_stays_mapped_while_a_thread_is_in_it() {
 #[test]
 fn a_slow_policy_is_taken_off_and_may_come_again() {
     let _alone = alone();
-    lockwright_programs.budget_ns.store(1000, Relaxed);
+    budget(1000);
     let slow = image(&[(Hook::SkipShuffle, takes(300_000)), (Hook::CmpNode, says(1))], 0, 0);
     post(LOAD, 6, &slow, &[]).unwrap();
     let info = &lockwright_programs.slots[6];
@@ -379,36 +453,191 @@ fn a_thread_is_described_with_its_tag_and_the_locks_that_it_holds() {
     unload_it(10);
 }
 
-#[test]
-fn a_holder_that_gets_a_priority_gives_it_back() {
-    let _alone = alone();
-    load_it(11, &[]).unwrap();
-    let nice = || 20 - unsafe_priority();
-    let own = nice();
-    let holder = thread::id();
-    let (may, end) = std::thread::spawn(move || {
+/// A thread gives the calling thread a priority, and then runs `then`. Whether the kernel allows that depends on who runs this test.
+fn boosted(then: fn()) {
+    let (holder, own) = (thread::id(), scheduling::Scheduling::of(0).unwrap());
+    std::thread::spawn(move || {
         let cell = cells::own().unwrap();
-        cell.prio.store(-own + 1, Relaxed); // as if it were more urgent
+        cell.prio.store(own.prio() + 1, Relaxed); // as if it were more urgent
+        let refused = lockwright_programs.unboosted.load(Relaxed);
         boost::boost(holder);
-        let word = cells::of(holder).unwrap().boost.load(Relaxed);
-        (lockwright_programs.boosted.load(Relaxed), word)
+        let was_refused = lockwright_programs.unboosted.load(Relaxed) != refused;
+        let is_boosted = cells::of(holder).unwrap().boost.load(Relaxed) != 0;
+        assert_eq!(lockwright_programs.boosted.load(Relaxed), u32::from(is_boosted));
+        assert_eq!(is_boosted, !was_refused);
+        assert_eq!(scheduling::Scheduling::of(holder) == Some(own), was_refused);
+        then();
     })
     .join()
     .unwrap();
-    // Whether the kernel allows that depends on who runs this test. Either way nothing stays, even if the policy goes first.
-    assert_eq!(may == 1, end != 0);
+}
+
+#[test]
+fn a_boost_ends_with_the_holders_release_or_with_the_wait() {
+    let _alone = alone();
+    let own = scheduling::Scheduling::of(0);
+    let is_as_before = || {
+        assert_eq!(scheduling::Scheduling::of(0), own);
+        assert_eq!(lockwright_programs.boosted.load(Relaxed), 0);
+        cells::own().unwrap().boost.load(Relaxed) == 0
+    };
+    boosted(|| ());
+    boost::unboost();
+    assert!(is_as_before());
+    // The policy goes first.
+    load_it(11, &[]).unwrap();
+    boosted(|| ());
     unload_it(11);
     let mutex = crate::layout::Mutex::new();
     posix::lock(&mutex, 0).unwrap();
     posix::ask(&mutex); // as a boost does: its unlock comes by the slow path
     posix::unlock(&mutex).unwrap();
-    assert_eq!((nice(), lockwright_programs.boosted.load(Relaxed)), (own, 0));
-    assert_eq!(cells::own().unwrap().boost.load(Relaxed), 0);
+    assert!(is_as_before());
+    boosted(has_waited);
+    assert!(is_as_before());
+    // A waiter that ends without taking it back leaves that to the holder, and doesn't take back what another has given.
+    boosted(|| {
+        let own = cells::own().unwrap();
+        let holder = own.boosting.swap(0, Relaxed);
+        std::thread::spawn(has_waited).join().unwrap();
+        let cell = cells::of(holder).unwrap();
+        assert_eq!(cell.boost.load(Relaxed) != 0, lockwright_programs.boosted.load(Relaxed) != 0);
+    });
+    boost::unboost();
+    assert!(is_as_before());
 }
 
-fn unsafe_priority() -> i32 {
-    // SAFETY: a number.
-    unsafe { lockwright_native::system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as i32 }
+#[test]
+fn a_child_has_its_parents_own_priority() {
+    let _alone = alone();
+    let own = scheduling::Scheduling::of(0);
+    assert!(cells::own().is_some());
+    boosted(|| ());
+    let in_child = || i32::from(scheduling::Scheduling::of(0) == own);
+    // SAFETY: the child makes system calls, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        super::in_child();
+        let is_idle = lockwright_programs.boosted.load(Relaxed) == 0;
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if is_idle { 6 + in_child() } else { 1 }) }
+    }
+    boost::unboost();
+    let mut status = 0;
+    // SAFETY: our child.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
+}
+
+#[test]
+fn a_thread_that_leaves_a_wait_leaves_the_hook() {
+    use crate::layout::Here;
+    use crate::leave::{self, Wait};
+    use core::ffi::c_void;
+    use lockwright_locks::front::Tuning;
+    use lockwright_locks::posix::Static;
+
+    static INSIDE: [AtomicBool; 2] = [const { AtomicBool::new(true) }; 2];
+    struct Outside(usize);
+    impl Wait for Outside {
+        fn leave(&self) {
+            INSIDE[self.0].store(is_inside(), Relaxed); // joined
+        }
+    }
+    extern "C-unwind" fn leaves(which: *mut c_void) -> *mut c_void {
+        thread::learn();
+        let enter = || cells::own().unwrap().inside.store(cells::ASKING | 1, Relaxed);
+        let (mutex, tuning) = (Here::UNLOCKED, Tuning::for_any());
+        let outside = Outside(which.addr());
+        // The second one's wait begins in a hook: in a signal handler.
+        if outside.0 == 1 {
+            enter();
+        }
+        leave::guarded(&outside, || {
+            let was_inside = is_inside();
+            leave::in_line(
+                &mutex,
+                &tuning,
+                || has_left(was_inside),
+                |_| {
+                    enter();
+                    // SAFETY: the frames above hold nothing that must be dropped.
+                    unsafe { libc::pthread_exit(core::ptr::null_mut()) };
+                },
+            );
+        });
+        core::ptr::null_mut()
+    }
+    let _alone = alone();
+    for which in 0..2 {
+        let mut id = 0;
+        // SAFETY: a thread that we join.
+        unsafe {
+            let leaves = core::mem::transmute::<
+                extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+                extern "C" fn(*mut c_void) -> *mut c_void,
+            >(leaves);
+            let argument = core::ptr::without_provenance_mut(which);
+            assert_eq!(libc::pthread_create(&mut id, core::ptr::null(), leaves, argument), 0);
+            assert_eq!(libc::pthread_join(id, core::ptr::null_mut()), 0);
+        }
+    }
+    assert_eq!([&INSIDE[0], &INSIDE[1]].map(|inside| inside.load(Relaxed)), [false, true]);
+}
+
+#[test]
+fn a_mutex_is_as_fast_as_before_when_its_policy_is_gone() {
+    use lockwright_locks::front::{Tuning, programmed};
+    use lockwright_locks::posix::{self, Environment, Front, Held, How, MARKED, Mutex, Policy};
+    use lockwright_platform::Word;
+
+    /// All mutexes have the policy in slot 13.
+    enum Asks {}
+    impl Environment for Asks {
+        type Platform = Native;
+        type Room = u64;
+        fn thread() -> u32 {
+            thread::id()
+        }
+        fn with_held<R>(run: impl FnOnce(&Held<Native>) -> R) -> R {
+            // SAFETY: the calling thread's own memory.
+            run(unsafe { (*thread::this()).held.account() })
+        }
+        fn choose(_: &Mutex<Self>, _: usize) -> u32 {
+            1
+        }
+        fn policy(_: u32) -> Policy<Self> {
+            let tuning = Tuning { policy: 13, ..Tuning::for_cpus(2) };
+            Policy::new(How::Front(Front::of::<programmed::Lock>()), tuning)
+        }
+    }
+    let _alone = alone();
+    let mutex = Mutex::<Asks>::of_kind(0, 0);
+    let is_marked = || mutex.kind.load(Relaxed) & MARKED != 0;
+    // As a thread that finds it contended.
+    let lock_slowly = || {
+        posix::acquire(&mutex, 0, 0);
+        posix::unlock(&mutex).unwrap();
+    };
+    let lock = || {
+        posix::lock(&mutex, 0).unwrap();
+        posix::unlock(&mutex).unwrap();
+    };
+    lock_slowly();
+    assert!(!is_marked());
+    for _ in 0..2 {
+        load_it(13, &[(Hook::LockAcquired, says(0)), (Hook::CmpNode, says(0))]).unwrap();
+        lock_slowly();
+        lock();
+        assert!(is_marked());
+        // Another one, which doesn't want to know of each operation.
+        load_it(13, &[(Hook::CmpNode, says(0))]).unwrap();
+        lock();
+        assert!(!is_marked());
+        lock_slowly();
+        assert!(!is_marked());
+    }
+    unload_it(13);
 }
 
 #[test]

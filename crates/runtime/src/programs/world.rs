@@ -1,15 +1,15 @@
 //! What policies are told about the calling thread, and what their helpers ask of the machine.
 
 use super::cells::{self, ThreadCell};
+use super::scheduling::Scheduling;
 use super::{PID, lockwright_programs};
-use crate::access::{self, Access};
 use crate::thread;
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
-use lockwright_native::{place, system_call};
+use lockwright_native::place;
 use lockwright_platform::hooks::{IN_EPOCH, Node};
 use lockwright_programs::calls::{self, MachineHelpers};
 use lockwright_programs::env::{Env, HelperFn};
@@ -66,10 +66,21 @@ fn tag(tid: u32) -> u64 {
 pub(super) fn set_tag(tag: u64) -> bool {
     let (mailbox, tid) = (&lockwright_programs, thread::id());
     let places = || tag_places(tid).filter_map(|at| mailbox.tags.0.get(at));
-    let is_own = |place: &&lockwright_programs::mailbox::Tag| place.tid.load(Relaxed) == tid; // hints, all of it
-    let place = places().find(is_own).or_else(|| {
-        places().find(|place| place.tid.compare_exchange(0, tid, Relaxed, Relaxed).is_ok())
-    });
+    // Hints, all of it.
+    let take = |place: &lockwright_programs::mailbox::Tag, from| {
+        place.tid.compare_exchange(from, tid, Relaxed, Relaxed).is_ok()
+    };
+    let is_left = |place: &lockwright_programs::mailbox::Tag| {
+        let owner = place.tid.load(Relaxed);
+        cells::is_gone(owner) && take(place, owner)
+    };
+    let known = places().find(|place| place.tid.load(Relaxed) == tid);
+    if known.is_none() && tag == 0 {
+        return true;
+    }
+    let place = known
+        .or_else(|| places().find(|place| take(place, 0)))
+        .or_else(|| places().find(|place| is_left(place)));
     let Some(place) = place else { return false };
     place.tag.store(tag, Relaxed);
     mailbox.tagged.store(1, Relaxed);
@@ -89,36 +100,11 @@ fn own_prio(cell: &ThreadCell) -> i32 {
     // With another's priority, its own is what it was.
     if cell.prio_read.load(Relaxed) != now && cell.boost.load(Relaxed) == 0 {
         cell.prio_read.store(now, Relaxed);
-        if let Some(prio) = read_prio(0) {
-            cell.prio.store(prio, Relaxed);
+        if let Some(own) = Scheduling::of(0) {
+            cell.prio.store(own.prio(), Relaxed);
         }
     }
     cell.prio.load(Relaxed)
-}
-
-/// Asks the kernel for a thread's priority; 0: the calling thread's. `None`: we may not ask, or there is no such thread.
-#[cold]
-pub(super) fn read_prio(tid: u32) -> Option<i32> {
-    if access::now() != Access::All {
-        return None;
-    }
-    let mut priority = 0_i32;
-    // SAFETY: writes a number.
-    let (class, nice) = unsafe {
-        let class = system_call!(libc::SYS_sched_getscheduler, tid);
-        system_call!(libc::SYS_sched_getparam, tid, &raw mut priority);
-        // The kernel says 20 minus the nice value.
-        (class as i32, 20 - system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) as i32)
-    };
-    if class < 0 {
-        return None;
-    }
-    Some(match class & !libc::SCHED_RESET_ON_FORK {
-        libc::SCHED_FIFO | libc::SCHED_RR => priority,
-        libc::SCHED_DEADLINE => 99,
-        libc::SCHED_IDLE => -19,
-        _ => -nice.clamp(0, 19),
-    })
 }
 
 /// The priority of a thread, as it was last read; 0 if it has not asked a policy.
