@@ -99,10 +99,17 @@ impl<P: Platform> Rule<P> for Lock {
         if !lock.has(Hook::LockContended) {
             return fifo::Lock::arrive(lock);
         }
-        let lock_now = lock.context(0); // while the mutex's cache line is ours
+        // All looks at the mutex come first, while its cache line is ours.
+        let (crowded, lock_now) = (lock.is_crowded(), lock.context(0));
+        if !crowded && let Arrived::Took(taken) = fifo::Lock::arrive(lock) {
+            return Arrived::Took(taken);
+        }
         let own = if lock.reads(THREADS) { P::describe() } else { hooks::Node::default() };
         let window_ns = lock.ask(Hook::LockContended, &Context { own, ..lock_now });
         let window_ns = u32::try_from(window_ns).unwrap_or(0); // `largest` fits
+        if window_ns == 0 && !crowded {
+            return Arrived::Joins(Note::default());
+        }
         if window_ns > 0 {
             // A thread that moves to a faster core meanwhile asks at once. (Without a description it asked on the fastest.)
             let asked_on = own.core_class;
