@@ -4,12 +4,12 @@ extern crate std;
 
 mod memos;
 
+use crate::front::{Arrived, barging, fifo, join, malthusian, mood, mutexee, side};
 use crate::front::{
     CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Tuning, View,
     WAITED, Waiter, acquire, release,
 };
-use crate::front::{barging, fifo, join, malthusian, mood, mutexee, pb10, side};
-use crate::testing::{Threads, run_on, torn};
+use crate::testing::{Threads, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
 use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
@@ -46,6 +46,17 @@ impl Memory {
 
 fn tuning<R: Rule<Threads>>() -> Tuning {
     R::defaults(Tuning::for_cpus(2))
+}
+
+/// Everybody joins the line, even if the lock is free.
+struct Joins;
+
+impl<P: Platform> Rule<P> for Joins {
+    const HOLDS_BACK: bool = true;
+
+    fn arrive(_: &View<'_, P>) -> Arrived {
+        Arrived::Joins(Note::default())
+    }
 }
 
 /// What a thread has said about itself, and the line's tail at that moment.
@@ -85,8 +96,7 @@ impl Seat<Threads> for Said<'_> {
 fn hints_that_glibcs_code_has_spoilt_heal() {
     let hints = mood::NAPPING | mood::LENGTH;
     let memory = Memory::new(FREE, hints | mood::STEPS);
-    run_on(1); // where pb10 joins the line
-    acquire::<Threads, pb10::Lock>(memory.parts(), &tuning::<pb10::Lock>(), None);
+    acquire::<Threads, Joins>(memory.parts(), &tuning::<Joins>(), None);
     assert_eq!(memory.word.load(Relaxed), HELD);
     assert_eq!(memory.mood.load(Relaxed) & hints, 0);
 }
@@ -95,14 +105,13 @@ fn hints_that_glibcs_code_has_spoilt_heal() {
 fn who_joins_says_so_before_and_after() {
     let memory = Memory::new(FREE, 0);
     let said = Said::nothing(&memory);
-    run_on(1); // as above
     for at in 1.. {
         memory.word.store(FREE, Relaxed);
         memory.tail.store(null_mut(), Relaxed);
         said.is_joining.set(false);
         said.node.set(null());
         let acquires =
-            || acquire::<Threads, pb10::Lock>(memory.parts(), &tuning::<pb10::Lock>(), Some(&said));
+            || acquire::<Threads, Joins>(memory.parts(), &tuning::<Joins>(), Some(&said));
         let is_done = torn(at, acquires).is_some();
         let is_in_line = !memory.tail.load(Relaxed).is_null();
         let is_known = said.is_joining.get() || !said.node.get().is_null();

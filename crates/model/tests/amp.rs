@@ -2,7 +2,7 @@
 //! has big and little cores, and a thread that moves from one to the other while it waits.
 
 use lockwright_locks::amp::standby::Waiting;
-use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, asl, pb10};
+use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, asl};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{
@@ -48,17 +48,6 @@ impl Tune for Crowded {
     }
 }
 
-/// A little core gets its turn after every turn of a big core.
-struct OneToOne;
-impl Variant for OneToOne {
-    const NAME: &'static str = "pb10, 1 to 1";
-}
-impl Tune for OneToOne {
-    fn tune(tuning: Tuning) -> Tuning {
-        Tuning { bypass: 1, waiting: Waiting::Awake, ..tuning }
-    }
-}
-
 fn variant<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>, V: Variant>() {
     type Lock<C, const SPINS: usize, R, V> = Alone<Machine<C, SPINS>, Preset<R, V>>;
     type Own<C, const SPINS: usize, R, V> = Way<Lock<C, SPINS, R, V>, By<Machine<C, SPINS>>>;
@@ -82,7 +71,6 @@ fn all<C: Checker, const SPINS: usize>() {
     variant::<C, SPINS, asl::Lock, Short>();
     variant::<C, SPINS, asl::Lock, Asleep>();
     variant::<C, SPINS, asl::Lock, Crowded>();
-    variant::<C, SPINS, pb10::Lock, OneToOne>();
 }
 
 #[test]

@@ -24,7 +24,7 @@ const SINCE: usize = 1;
 /// In the lock's memo: the class of the core that took it.
 const CLASS: usize = 2;
 /// How long it is usually held, ns, on the fastest cores; 0: not known.
-const USUAL: usize = 3;
+pub(super) const USUAL: usize = 3;
 /// In the lock's memo: the section that is being measured.
 const SITE: usize = 4;
 
@@ -127,8 +127,8 @@ pub(super) fn claim<P: Platform>(memo: &[P::Word; 8], owner: u32, words: &[usize
     }
 }
 
-/// Notes a hold, ns.
-fn learn<P: Platform>(memo: &[P::Word; 8], hold: u32) {
+/// Notes a hold, or another time whose usual length matters, ns.
+pub(super) fn learn<P: Platform>(memo: &[P::Word; 8], hold: u32) {
     let next = match memo[USUAL].load(Relaxed) {
         0 => hold,
         so_far => so_far - so_far / PART + hold / PART,

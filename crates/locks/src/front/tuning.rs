@@ -1,6 +1,6 @@
 //! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`, each declared once.
 
-use super::{Parts, barging, batch, mood, mutexee, side};
+use super::{Parts, barging, batch, mood, mutexee, pb10, side};
 use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
 use crate::entry::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
@@ -25,6 +25,8 @@ pub struct Tuning {
     pub timeout_ns: u32,
     /// If more than this share of contended hand-overs goes to sleepers, waiters hardly stay awake; per cent (1 to 99).
     pub asleep: u32,
+    /// Turns of big cores for each turn of a little core (pb10.rs).
+    pub big: u32,
     /// How long a waiter on a little core lets others go first, ns (at most 100 ms).
     pub window_ns: u32,
     /// Where `window_ns` comes from.
@@ -74,6 +76,7 @@ impl Tuning {
             herd: 8,
             timeout_ns: 0,
             asleep: mutexee::ASLEEP,
+            big: pb10::BIG,
             window_ns: WINDOW_MAX_NS,
             window: Window::Fixed,
             waiting: Waiting::Auto,
@@ -186,7 +189,7 @@ options! {
         |tuning, slot| tuning.policy = slot;
     BIG "big" (0..=BYPASS_MAX), default None,
         "turns of big cores for each turn of a little core",
-        |tuning, count| tuning.bypass = count;
+        |tuning, count| tuning.big = count;
 }
 
 /// The largest value of the field of bypasses.
