@@ -17,6 +17,9 @@ const BIG: u32 = 10;
 /// One run in this many is made: the figures' curves are dense.
 const EACH: u32 = 3;
 
+/// A point lasts at least this long: with little contention, the P99s of 10 ms differ by a quarter from seed to seed.
+const SHORTEST_MS: f64 = 200.0;
+
 /// Notes runs, and makes none.
 #[derive(Default)]
 struct Noted(Mutex<Vec<Run>>);
@@ -81,7 +84,7 @@ fn plan_pair(
             [] => name.to_owned(),
             options => format!("{name}:{}", options.join(",")),
         };
-        let load = Load::again(run);
+        let load = Load::again(run).lasting_at_least(SHORTEST_MS);
         let params: Vec<String> =
             run.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let name = format!("{built_in}, {figure}, {} threads, {}", run.threads, params.join(" "));

@@ -109,6 +109,13 @@ impl Load {
         self
     }
 
+    /// The same, counting for `ms` of simulated time, if that is longer.
+    #[must_use]
+    pub(crate) fn lasting_at_least(mut self, ms: f64) -> Self {
+        self.duration_ms = self.duration_ms.max(ms);
+        self
+    }
+
     /// The same, keeping each operation.
     #[must_use]
     pub fn samples(mut self) -> Self {
