@@ -35,6 +35,8 @@ mod guest;
 mod hostile;
 #[path = "programs/kernel.rs"]
 mod kernel;
+#[path = "programs/line.rs"]
+mod line;
 #[path = "programs/order.rs"]
 mod order;
 #[path = "programs/policy.rs"]

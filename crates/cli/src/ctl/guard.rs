@@ -1,7 +1,8 @@
 //! `--guard`: does the process do better under the new table than under the old one?
 //!
 //! The tables alternate in time slices: old, new, new, old, ... So a change of the load affects both alike, and pairs
-//! of slices are compared (`lockwright_bench::Interval`, as in `compare`).
+//! of slices are compared (`lockwright_bench::Interval`, as in `compare`). A result that looks worse but isn't clear gets
+//! as many rounds again; a new table that halves throughput doesn't stay for all of them.
 //!
 //! Contended acquisitions don't measure throughput: a better lock has fewer of them. So throughput comes from the
 //! user's command, or else from the number of completed epochs. The percentile of waits has the same flaw, because
@@ -9,7 +10,7 @@
 //! epoch or request if these are counted, or else per second.
 
 use super::epochs;
-use super::judge::{Judged, Slice, Terms, Waited, choose, judge};
+use super::judge::{DISASTER, Judged, Slice, Terms, Waited, choose, judge};
 use super::list::lease;
 use super::target::Target;
 use crate::hints::Failure;
@@ -24,7 +25,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Slices under each table: as few as give a clear result.
+/// Slices under each table: as few as give a clear result. Where noise hides that, twice as many do.
 const ROUNDS: usize = 12;
 /// This fraction of a slice lets operations that began earlier finish.
 const SETTLE: u32 = 10;
@@ -76,6 +77,12 @@ impl Guarded {
         let Self { judged, before, after, end } = self;
         let last = match (end, judged.finding) {
             (End::Interrupted, _) => format!("interrupted: back to {before}\n"),
+            (End::RolledBack, _) if judged.is_disaster => format!(
+                "less than half the throughput, {DISASTER} times in a row\nworse: rolled back to {before}\n"
+            ),
+            (End::RolledBack, Finding::Unclear) => {
+                format!("most likely worse, though noise may be why: rolled back to {before}\n")
+            }
             (End::RolledBack, _) => format!("worse: rolled back to {before}\n"),
             (End::TakenOff, _) => format!("too slow: rolled back to {before}\n"),
             (End::Kept, Finding::Better) => format!("better: kept {after}\n"),
@@ -100,10 +107,12 @@ impl Guard<'_> {
                 return Err(failure);
             }
         };
-        let judged = judge(&choose(slices), self.terms);
+        let judged = self.judged(&slices);
         let end = match judged.finding {
             _ if is_interrupted => End::Interrupted,
             Finding::Worse => End::RolledBack,
+            // After twice the usual rounds. Who guards a change would rather lose a good one than keep a bad one.
+            Finding::Unclear if judged.looks_worse => End::RolledBack,
             _ => End::Kept,
         };
         self.put(if end == End::Kept { self.new } else { self.old }, &mut posted)?;
@@ -112,12 +121,23 @@ impl Guard<'_> {
         Ok(Guarded { judged, before: lock(self.old), after, end })
     }
 
+    fn judged(&self, slices: &[[Slice; 2]]) -> Judged {
+        judge(&choose(slices.to_vec()), self.terms)
+    }
+
     fn measure(&self, posted: &mut String) -> Result<(Vec<[Slice; 2]>, bool), Failure> {
         let slice = self.time / ROUNDS as u32;
         let bar = progress(2 * ROUNDS as u64, self.quiet);
         let mut watched = Watched::open(self.pid, Level::Counters, lease(2 * slice))?;
         let mut rounds = Vec::new();
-        for round in 0..ROUNDS {
+        for round in 0..2 * ROUNDS {
+            if round == ROUNDS {
+                let judged = self.judged(&rounds);
+                if judged.finding != Finding::Unclear || !judged.looks_worse {
+                    break;
+                }
+                bar.inc_length(2 * ROUNDS as u64);
+            }
             let mut pair = [Slice::default(), Slice::default()];
             // Old, new, new, old: this order needs only half as many switches.
             for which in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
@@ -138,6 +158,9 @@ impl Guard<'_> {
                 }
             }
             rounds.push(pair);
+            if self.judged(&rounds).is_disaster {
+                break;
+            }
         }
         bar.finish_and_clear();
         Ok((rounds, false))
@@ -164,17 +187,19 @@ impl Guard<'_> {
 
     fn slice(&self, watched: &mut Watched, time: Duration) -> Result<Slice, Failure> {
         sleep(time / SETTLE);
-        watched.look()?;
+        // The user's command takes its time, and reads what it prints shortly before it ends. So a slice goes from end to
+        // end.
         let before = self.counts()?;
+        watched.look()?;
         let begun = Instant::now();
         // In short pieces, to react to Ctrl-C.
         let length = time - time / SETTLE;
         while begun.elapsed() < length && !interrupted() {
             sleep((length - begun.elapsed().min(length)).min(Duration::from_millis(50)));
         }
+        let after = self.counts()?;
         let look = watched.look()?;
         let seconds = begun.elapsed().as_secs_f64();
-        let after = self.counts()?;
         if watched.has_ended {
             return Err(Failure::new(format!("process {} has ended", self.pid)));
         }

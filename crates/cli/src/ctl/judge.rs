@@ -11,6 +11,10 @@ use lockwright_numbers::format::time;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
+/// This many rounds in a row are enough if each has less than half the throughput. Of four given rounds, all do in one
+/// case of sixteen even if noise always halves or doubles throughput, and noise is hardly ever that large.
+pub(super) const DISASTER: usize = 4;
+
 /// How slices are judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -88,6 +92,11 @@ pub(super) struct Judged {
     counter_stood_still: usize,
     #[serde(skip)]
     slices: usize,
+    /// Did the last rounds have less than half the throughput?
+    pub(super) is_disaster: bool,
+    /// Is the most likely throughput so low that it would count, even if noise alone may have made it?
+    #[serde(skip)]
+    pub(super) looks_worse: bool,
 }
 
 impl FigureChange {
@@ -102,6 +111,21 @@ impl FigureChange {
     fn finding(&self, terms: Terms) -> Finding {
         self.interval.map_or(Finding::Unclear, |interval| interval.finding(terms.margin))
     }
+
+    fn looks_worse(&self, terms: Terms) -> bool {
+        self.interval.is_some_and(|interval| interval.middle <= 1.0 / (1.0 + terms.margin))
+    }
+
+    /// The values of the last rounds, old and new.
+    fn last(&self) -> impl Iterator<Item = [f64; 2]> {
+        let [old, new] = &self.values;
+        old.iter().zip(new).map(|(old, new)| [*old, *new]).rev().take(DISASTER)
+    }
+
+    /// Has the new table less than half of the old one's, in each of the last rounds?
+    fn has_collapsed(&self) -> bool {
+        self.values[0].len() >= DISASTER && self.last().all(|[old, new]| new < old / 2.0)
+    }
 }
 
 pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
@@ -113,15 +137,23 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
     };
     let [old, new] = [all(0), all(1)];
     let each = || slices.iter().flatten();
-    let always = |is_so: fn(&Slice) -> bool| !slices.is_empty() && each().all(is_so);
-    let is_counted = always(|slice| slice.counted.is_some_and(|counted| counted > 0.0));
-    let done: Option<fn(&Slice) -> f64> = if is_counted {
-        Some(|slice| slice.counted.unwrap_or(0.0))
-    } else if always(|slice| slice.epochs > 0.0) {
-        Some(|slice| slice.epochs)
+    let counted: fn(&Slice) -> f64 = |slice| slice.counted.unwrap_or(0.0);
+    let old_sum = |work: fn(&Slice) -> f64| slices.iter().map(|[old, _]| work(old)).sum::<f64>();
+    // A counter that now and then stands still is too coarse. But if it mostly does so under the new table, and never under the old one, that
+    // is the finding.
+    let stopped = slices.iter().filter(|[_, new]| counted(new) <= 0.0).count();
+    let is_counted = !slices.is_empty()
+        && slices.iter().all(|[old, _]| counted(old) > 0.0)
+        && (stopped == 0 || 2 * stopped > slices.len());
+    let work = if is_counted {
+        Some(counted)
     } else {
-        None
+        let epochs: fn(&Slice) -> f64 = |slice| slice.epochs;
+        (old_sum(epochs) > 0.0).then_some(epochs)
     };
+    // Where nothing gets done in a slice, the ratio is still a positive number.
+    let least = work.map_or(0.0, |work| old_sum(work) / slices.len() as f64 / 1000.0);
+    let done = work.map(|work| move |slice: &Slice| work(slice).max(least));
     let mut rows = Vec::new();
     if let Some(done) = done {
         let name = if is_counted { "counted/s" } else { "epochs/s" };
@@ -129,6 +161,8 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
             done(slice) / slice.seconds
         }));
     }
+    let mut is_disaster = rows.iter().any(FigureChange::has_collapsed);
+    let mut looks_worse = rows.iter().any(|row| row.looks_worse(terms));
     // Add one to each, so that zero misses isn't infinitely good.
     if each().any(|slice| slice.missed > 0.0) {
         let figure = Figure::count("missed SLOs/1000 epochs");
@@ -162,11 +196,16 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         if row.finding(terms) == Finding::Worse && decides != Finding::Better {
             findings.push((row.figure.name.clone(), Finding::Worse));
         }
+        looks_worse = row.looks_worse(terms) && decides != Finding::Better;
+        is_disaster = row.has_collapsed() && waiting.last().all(|[old, new]| new >= old);
         rows.insert(0, row);
     }
     rows.push(waiting);
     Judged {
-        finding: verdict(findings.iter().map(|(_, finding)| *finding)),
+        finding: match is_disaster {
+            true => Finding::Worse,
+            false => verdict(findings.iter().map(|(_, finding)| *finding)),
+        },
         worse: findings
             .into_iter()
             .filter_map(|(name, finding)| (finding == Finding::Worse).then_some(name))
@@ -175,9 +214,11 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         wait_p99_ns: [&old, &new].map(p99),
         throughput_known: done.is_some() || slices.is_empty(),
         counter_stood_still: each()
-            .filter(|slice| slice.counted.is_some_and(|counted| counted <= 0.0))
+            .filter(|slice| !is_counted && slice.counted.is_some_and(|counted| counted <= 0.0))
             .count(),
         slices: each().count(),
+        is_disaster,
+        looks_worse,
     }
 }
 impl Judged {
@@ -310,6 +351,48 @@ mod tests {
         let lenient = Terms { margin: 0.5, ..TERMS };
         assert_eq!(judge(&slices(0.7, 0, true), lenient).finding, Finding::Same);
         assert_eq!(judge(&slices(1.4, 0, false), hand_overs).finding, Finding::Better);
+    }
+
+    #[test]
+    fn half_the_throughput_four_times_in_a_row_is_enough() {
+        let few = judge(&slices(0.4, 0, true)[..DISASTER], TERMS);
+        assert!(few.is_disaster && few.finding == Finding::Worse, "{}", few.text());
+        assert!(!judge(&slices(0.4, 0, true)[..DISASTER - 1], TERMS).is_disaster);
+        assert!(!judge(&slices(0.6, 0, true), TERMS).is_disaster);
+        let mut late = slices(1.0, 0, true);
+        late.splice(ROUNDS - DISASTER.., slices(0.4, 0, true).split_off(ROUNDS - DISASTER));
+        assert!(judge(&late, TERMS).is_disaster, "its harm came late");
+        late.push(slices(1.0, 0, true)[0].clone());
+        assert!(!judge(&late, TERMS).is_disaster, "not in a row");
+
+        let hand_overs = Terms { hand_overs: true, ..TERMS };
+        assert!(judge(&saturated(300)[..DISASTER], hand_overs).is_disaster);
+        assert!(!judge(&saturated(300)[..DISASTER], TERMS).is_disaster, "hand-overs don't count");
+        let mut fewer_wait = saturated(300);
+        fewer_wait.iter_mut().for_each(|[_, new]| new.wait_ns /= 4.0);
+        assert!(!judge(&fewer_wait, hand_overs).is_disaster, "the lock has become better");
+    }
+
+    #[test]
+    fn what_stops_the_program_is_worse() {
+        let mut stopped = slices(1.0, 0, true);
+        stopped.iter_mut().for_each(|[_, new]| new.epochs = 0.0);
+        let judged = judge(&stopped, TERMS);
+        assert!(judged.is_disaster && judged.throughput_known, "{}", judged.text());
+        let mut counted = stopped;
+        counted.iter_mut().flatten().for_each(|slice| slice.counted = Some(slice.epochs));
+        assert_eq!(judge(&counted[..DISASTER], TERMS).finding, Finding::Worse);
+    }
+
+    #[test]
+    fn a_single_bad_round_leaves_it_unclear_what_looks_worse() {
+        let mut noisy = slices(0.7, 0, true);
+        noisy[3][1].epochs *= 3.0;
+        let judged = judge(&noisy, TERMS);
+        assert!(judged.finding == Finding::Unclear && judged.looks_worse, "{}", judged.text());
+        noisy.extend(slices(0.7, 0, true));
+        assert_eq!(judge(&noisy, TERMS).finding, Finding::Worse);
+        assert!(!judge(&slices(1.0, 0, true), TERMS).looks_worse);
     }
 
     #[test]

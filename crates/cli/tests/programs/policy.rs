@@ -157,7 +157,9 @@ fn what_makes_it_slower_is_taken_out_again() -> Result<()> {
     let outcome = child.limit(300).run()?;
     ensure!(outcome.end == End::Code(1), "{}", outcome.describe());
     let said = outcome.text();
-    ensure!(said.contains("worse: rolled back to auto\n"), "{said}");
+    // So much worse that it is taken out before all is measured.
+    let few = "less than half the throughput, 4 times in a row\nworse: rolled back to auto\n";
+    ensure!(said.contains(few), "{said}");
     ensure!(said.ends_with("big-first is unloaded\n"), "{said}");
     program.comes_to_run("g_lock", "auto")?;
     comes_to(&program, "empty", |all| all.as_array().is_some_and(Vec::is_empty))?;
