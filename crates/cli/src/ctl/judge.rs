@@ -200,12 +200,18 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         is_disaster = row.has_collapsed() && waiting.last().all(|[old, new]| new >= old);
         rows.insert(0, row);
     }
+    // Too few rounds for an interval, but enough for this.
+    if is_disaster
+        && let Some((_, finding)) =
+            findings.iter_mut().find(|(name, _)| *name == rows[0].figure.name)
+    {
+        *finding = Finding::Worse;
+    } else if is_disaster {
+        findings.push((rows[0].figure.name.clone(), Finding::Worse));
+    }
     rows.push(waiting);
     Judged {
-        finding: match is_disaster {
-            true => Finding::Worse,
-            false => verdict(findings.iter().map(|(_, finding)| *finding)),
-        },
+        finding: verdict(findings.iter().map(|(_, finding)| *finding)),
         worse: findings
             .into_iter()
             .filter_map(|(name, finding)| (finding == Finding::Worse).then_some(name))
