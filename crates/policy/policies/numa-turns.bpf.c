@@ -21,10 +21,14 @@ static __u32 nodes_now, nodes_last; /* sets: which nodes contend in this period,
 
 LW_HOOK(lock_contended)
 {
-    __u64 now = lw_now();
-    __u32 turn = now / slice_ns, node = ctx->own.numa % NODES, bit = 1U << node;
-    __u32 nodes, count, place, away, ns;
+    __u32 node = ctx->own.numa % NODES, bit = 1U << node;
+    __u32 turn, nodes, count, place, away, ns;
+    __u64 now;
 
+    if ((nodes_now | nodes_last) == bit)
+        return 0; /* no other node contends */
+    now = lw_now();
+    turn = now / slice_ns;
     if (turn / NODES != period) {
         nodes_last = turn / NODES == period + 1 ? nodes_now : 0;
         nodes_now = 0;
