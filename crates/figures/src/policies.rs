@@ -33,6 +33,10 @@ fn in_ebpf(lock: &str, name: &str, verified: Arc<Verified>) -> LockSpec {
 
 /// `lock`, programmed by the policy of that name that we ship.
 pub fn by_shipped(lock: &str, name: &'static str) -> LockSpec {
+    in_ebpf(lock, name, verified(name))
+}
+
+fn verified(name: &'static str) -> Arc<Verified> {
     static VERIFIED: Mutex<BTreeMap<&str, Arc<Verified>>> = Mutex::new(BTreeMap::new());
     let mut known = VERIFIED.lock().unwrap_or_else(PoisonError::into_inner);
     let verified = known.entry(name).or_insert_with(|| {
@@ -40,7 +44,7 @@ pub fn by_shipped(lock: &str, name: &'static str) -> LockSpec {
         let object = Object::read(policy.object).expect("it is tested");
         Arc::new(verify(object).expect("it is tested"))
     });
-    in_ebpf(lock, name, verified.clone())
+    verified.clone()
 }
 
 /// `programmed` with every hook of a mutex, none of which does anything.
@@ -69,6 +73,13 @@ pub fn by_numa_in_rust(lock: &str) -> LockSpec {
 /// `lock` with LibASL's order, as the policy `slo-order` that we ship, in Rust.
 pub fn by_slo_order_in_rust(lock: &str) -> LockSpec {
     programmed(lock, "slo-order in Rust", || Box::new(SloOrder))
+}
+
+/// The policy `numa` or `slo-order` that we ship: in eBPF, compiled for this machine, and in Rust. `None`: this machine has no compiler.
+pub fn native_and_in_rust(name: &'static str) -> Option<[Box<dyn Policy>; 2]> {
+    let in_ebpf = Loaded::new(&verified(name), Engine::Jit).ok()?;
+    let in_rust: Box<dyn Policy> = if name == "numa" { Box::new(Numa) } else { Box::new(SloOrder) };
+    Some([Box::new(in_ebpf), in_rust])
 }
 
 /// For how many times the length of a revocation readers aren't distributed.
