@@ -27,10 +27,10 @@ impl Panel {
         plan: &mut Plan,
         name: &'static str,
         title: &'static str,
-        locks: Vec<(&'static str, Load)>,
+        (ms, locks): (f64, Vec<(&'static str, Load)>),
     ) -> Self {
         let mut points = |load: Load| {
-            let at = |&threads: &u32| plan.add(load.clone().threads(threads).lasting(1.0, 5.0));
+            let at = |&threads: &u32| plan.add(load.clone().threads(threads).lasting(1.0, ms));
             THREADS.iter().map(at).collect()
         };
         let locks = locks.into_iter().map(|(name, load)| (name, points(load))).collect();
@@ -85,24 +85,25 @@ fn figure_2(context: &Context<'_>) -> Result<Measured, Error> {
     let table = table.with("gap", value("between")?).with("exponential", 1.0);
 
     let mut plan = Plan::new();
+    // Page faults have few writers, and they decide: in 5 ms, throughput differs by a half from seed to seed.
     let a = vec![
         ("stock", faults.clone()),
         ("BRAVO", faults.clone().lock("bravo")),
         ("Concord-BRAVO", faults.clone().under(by_bravos_rule())),
     ];
-    let a = Panel::plan(&mut plan, "a", "readers that fault pages", a);
+    let a = Panel::plan(&mut plan, "a", "readers that fault pages", (25.0, a));
     let b = vec![
         ("stock", files.clone()),
         ("ShflLock", files.clone().lock("shfllock")),
         ("Concord-ShflLock", files.clone().under(by_shipped("programmed", "numa"))),
         ("NUMA turns", files.clone().under(by_shipped("programmed", "numa-turns"))),
     ];
-    let b = Panel::plan(&mut plan, "b", "writers of a list", b);
+    let b = Panel::plan(&mut plan, "b", "writers of a list", (5.0, b));
     let c = vec![
         ("no hooks", table.clone().lock("programmed")),
         ("seven empty hooks", table.clone().under(by_empty_hooks())),
     ];
-    let c = Panel::plan(&mut plan, "c", "a hash table under one lock", c);
+    let c = Panel::plan(&mut plan, "c", "a hash table under one lock", (5.0, c));
     let results = plan.run(context)?;
 
     let mut measured = Measured::new();
