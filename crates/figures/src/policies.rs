@@ -67,7 +67,7 @@ pub fn by_bravos_rule() -> LockSpec {
 
 /// `lock` with NUMA grouping, as the policy `numa` that we ship, in Rust.
 pub fn by_numa_in_rust(lock: &str) -> LockSpec {
-    programmed(lock, "numa in Rust", || Box::new(Numa))
+    programmed(lock, "numa in Rust", || Box::<Numa>::default())
 }
 
 /// `lock` with LibASL's order, as the policy `slo-order` that we ship, in Rust.
@@ -78,7 +78,8 @@ pub fn by_slo_order_in_rust(lock: &str) -> LockSpec {
 /// The policy `numa` or `slo-order` that we ship: in eBPF, compiled for this machine, and in Rust. `None`: this machine has no compiler.
 pub fn native_and_in_rust(name: &'static str) -> Option<[Box<dyn Policy>; 2]> {
     let in_ebpf = Loaded::new(&verified(name), Engine::Jit).ok()?;
-    let in_rust: Box<dyn Policy> = if name == "numa" { Box::new(Numa) } else { Box::new(SloOrder) };
+    let in_rust: Box<dyn Policy> =
+        if name == "numa" { Box::<Numa>::default() } else { Box::new(SloOrder) };
     Some([Box::new(in_ebpf), in_rust])
 }
 
@@ -105,7 +106,11 @@ impl Policy for Bravo {
     }
 }
 
-struct Numa;
+#[derive(Default)]
+struct Numa {
+    /// Which nodes have waited.
+    nodes: Cell<u32>,
+}
 
 /// A waiter may be passed by this many.
 const MOST_PASSED: u32 = 500;
@@ -119,7 +124,11 @@ impl Policy for Numa {
     }
     fn ask(&self, _: Hook, context: &Context, _: &dyn World) -> Answer {
         let Context { own, curr, batch, round, .. } = context;
-        let is_here = curr.numa == own.numa;
+        let (is_here, node) = (curr.numa == own.numa, 1 << (curr.numa & 31));
+        self.nodes.set(self.nodes.get() | node);
+        if self.nodes.get() == node {
+            return Answer::default(); // all are on one node
+        }
         let value = match (*round, is_here) {
             (0, _) if is_here || *batch >= MOST_PASSED => NEXT,
             (1.., true) => GROUP,
