@@ -2,6 +2,9 @@
 
 use lockwright_platform::hooks::Hook;
 
+/// An adversary lets a thread stand by for this long at most, ns.
+const STANDBY_NS: u64 = 20_000;
+
 /// How an adversary answers.
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -44,7 +47,9 @@ impl Adversary {
     /// Its answer.
     pub(crate) fn answer(&mut self, hook: Hook) -> u64 {
         self.asked += 1;
-        let largest = hook.largest();
+        // A schedule is over long before somebody has stood by for 100 ms, and would look like one in which nobody gets on.
+        let most = if hook == Hook::LockContended { STANDBY_NS } else { u64::MAX };
+        let largest = hook.largest().min(most);
         if hook == Hook::RwBias {
             // Only 1 changes anything: readers use the table.
             return [1, 1, 1, self.rng.u64(0..=largest)][self.rng.usize(0..4)];

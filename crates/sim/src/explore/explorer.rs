@@ -22,7 +22,7 @@ use super::{Setting, Strategy};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
 use lockwright_locks::posix::{Held, Policy};
-use lockwright_platform::{Ordering, Platform, Ptr, Word};
+use lockwright_platform::{Memo, Ordering, Platform, Ptr, Word};
 use std::panic::Location;
 use trace::Trace;
 
@@ -34,6 +34,9 @@ const STEP: Ps = 10_000;
 
 /// Steps of one schedule; the second half of them is fair.
 const BOUND: u32 = 30_000;
+
+/// A schedule whose threads still get the lock after [`BOUND`] steps has this many: a policy may let hundreds pass a waiter.
+const FARTHEST: u32 = 20 * BOUND;
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,8 @@ pub(crate) struct Explorer {
     pub(crate) shown: Vec<ExploreCell<*mut u8>>,
     /// On which those sleep who wait for the table.
     pub(crate) departures: ExploreCell<u32>,
+    /// What locks note about themselves. All share one: which one a lock has depends on its address, and that isn't the same in a replay.
+    pub(crate) memo: Memo<Explored>,
     /// The locks that threads hold by nodes.
     pub(crate) held: Vec<Held<Explored>>,
     /// The process's current table of locks.
@@ -160,6 +165,7 @@ impl Explorer {
                 .map(|_| Ptr::new(std::ptr::null_mut()))
                 .collect(),
             departures: Word::new(0),
+            memo: Memo(std::array::from_fn(|_| Word::new(0))),
             held: (0..threads).map(|_| Held::default()).collect(),
             table: Vec::new(),
             generation: 0,
@@ -383,8 +389,8 @@ fn step(e: &mut Engine, me: Tid, at: At) {
     let x = explorer(e);
     x.steps += 1;
     x.waiters[me as usize].at = Some(at);
-    if x.steps > BOUND {
-        let since = x.steps - x.acquired_at;
+    let since = x.steps - x.acquired_at;
+    if x.steps > BOUND && since > BOUND / 2 || x.steps > FARTHEST {
         let who = x.who();
         fail(Violation::Livelock { at_ns, steps: x.steps, since, who });
     }

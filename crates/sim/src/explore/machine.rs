@@ -17,7 +17,7 @@ use super::explorer::{At, Ended, Wait, block, explorer, point};
 use super::mutant::{Mutation, Op};
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
-use lockwright_platform::{Class, FULL_SPEED, Ordering, Place, Platform, Stage, Woken};
+use lockwright_platform::{Class, FULL_SPEED, Memo, Ordering, Place, Platform, Stage, Woken};
 use std::panic::Location;
 
 /// The machine on which schedules are explored.
@@ -176,6 +176,13 @@ impl Platform for Explored {
         let slot = std::ptr::from_ref(explorer(e).shown.get(slot)?);
         // SAFETY: the machine's table stays where it is until it ends.
         Some(look(unsafe { &*slot }))
+    }
+
+    fn memo<R>(_: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
+        let e = current().filter(|_| inside().is_some())?;
+        let memo = std::ptr::from_ref(&explorer(e).memo);
+        // SAFETY: as above.
+        Some(look(unsafe { &*memo }))
     }
 
     fn departures<R>(look: impl FnOnce(&ExploreCell<u32>) -> R) -> Option<R> {
