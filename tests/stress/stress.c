@@ -12,13 +12,14 @@ static long ms = 2000, thread_count = 8;
 static const char *only = NULL;
 static _Atomic bool stop;
 static _Atomic uint64_t progress;
+static _Atomic long waiting; /* for tokens */
 static const char *phase = "start";
 
 static void fail(const char *what)
 {
     const char *lock = getenv("LOCKWRIGHT_LOCK");
-    fprintf(stderr, "failed: %s, in '%s'\nreplay: LOCKWRIGHT_LOCK=%s stress --seed %llu --ms %ld --threads %ld --kind '%s'\n",
-            what, phase, lock ? lock : "(none)", (unsigned long long)seed, ms, thread_count, phase);
+    fprintf(stderr, "failed: %s, in '%s'; %ld threads wait for tokens\nreplay: LOCKWRIGHT_LOCK=%s stress --seed %llu --ms %ld --threads %ld --kind '%s'\n",
+            what, phase, (long)waiting, lock ? lock : "(none)", (unsigned long long)seed, ms, thread_count, phase);
     _exit(1);
 }
 
@@ -90,6 +91,15 @@ static bool take(int which, uint64_t dice)
     }
 }
 
+/* May the calling thread wait for a token? Not if all others do: then nobody would leave one. */
+static bool may_wait(void)
+{
+    if (waiting++ < thread_count - 1)
+        return true;
+    waiting--;
+    return false;
+}
+
 static void *body(void *data)
 {
     uint64_t state = seed * 1000003 + (uint64_t)(intptr_t)data;
@@ -120,8 +130,8 @@ static void *body(void *data)
             if (locks[which].kind == PTHREAD_MUTEX_RECURSIVE)
                 MUST(pthread_mutex_unlock(m) == 0);
         }
-        /* Wait for a token, or leave one: nobody may wait forever while tokens are left. */
-        if ((dice >> 40) % 8 == 0 && locks[which].waiters < thread_count / 2) {
+        /* Wait for a token, or leave one: nobody may wait forever while tokens are left. (One thread always leaves some.) */
+        if ((dice >> 40) % 8 == 0 && locks[which].waiters < thread_count / 2 && may_wait()) {
             locks[which].waiters++;
             while (!locks[which].tokens && !stop) {
                 if ((dice >> 44) % 2) {
@@ -139,6 +149,7 @@ static void *body(void *data)
             if (locks[which].tokens)
                 locks[which].tokens--;
             locks[which].waiters--;
+            waiting--;
             MUST(pthread_mutex_unlock(m) == 0);
         } else {
             bool wake = locks[which].waiters > locks[which].tokens;

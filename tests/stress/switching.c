@@ -14,10 +14,11 @@ enum { THREADS = 8, LOCKS = 3 };
 
 static _Atomic bool stop;
 static _Atomic uint64_t sections[THREADS], tries, timed, waits, children, cancelled;
+static _Atomic long waiting; /* for tokens */
 
 static void fail(const char *what)
 {
-    fprintf(stderr, "failed: %s\n", what);
+    fprintf(stderr, "failed: %s; %ld threads wait for tokens\n", what, (long)waiting);
     _exit(1);
 }
 
@@ -146,6 +147,15 @@ static void cancels(pthread_mutex_t *held, uint64_t dice)
     cancelled++;
 }
 
+/* May the calling thread wait for a token? Not if all others do: then nobody would leave one. */
+static bool may_wait(void)
+{
+    if (waiting++ < THREADS - 1)
+        return true;
+    waiting--;
+    return false;
+}
+
 static void *body(void *data)
 {
     intptr_t me = (intptr_t)data;
@@ -166,8 +176,8 @@ static void *body(void *data)
         if (me == 1 && (cancelled == 0 || (dice >> 30) % 1024 == 0))
             cancels(m, dice >> 20);
         locks[which].b++;
-        /* Wait for a token, or leave one: nobody may wait forever while tokens are left. */
-        if ((dice >> 40) % 16 == 0 && locks[which].waiters < THREADS / 2) {
+        /* Wait for a token, or leave one: nobody may wait forever while tokens are left. (One thread always leaves some.) */
+        if ((dice >> 40) % 16 == 0 && locks[which].waiters < THREADS / 2 && may_wait()) {
             locks[which].waiters++;
             waits++;
             while (!locks[which].tokens && !stop) {
@@ -183,6 +193,7 @@ static void *body(void *data)
             if (locks[which].tokens)
                 locks[which].tokens--;
             locks[which].waiters--;
+            waiting--;
             MUST(pthread_mutex_unlock(m) == 0);
         } else {
             bool wake = locks[which].waiters > locks[which].tokens;
