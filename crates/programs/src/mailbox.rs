@@ -2,8 +2,8 @@
 //! process looks at one word of it when a thread has to wait for a mutex.
 //!
 //! ```text
-//!   EMPTY, DONE, REFUSED ──command: what, then──► POSTED ──a thread that waits──► TAKEN ──► DONE │ REFUSED: says why
-//!         ▲─────────command, to post another───────┘
+//!   EMPTY, DONE, REFUSED ──command: requests, then──► POSTED ──a thread that waits──► TAKEN ──► DONE │ REFUSED: says why
+//!         ▲───────────command, to post another─────────┘
 //! ```
 //!
 //! The image lies in the mailbox itself, and the thread copies it to fresh memory. So the process opens no file, offers no memory that
@@ -15,7 +15,8 @@
 //! ```
 //!
 //! An idle process takes nothing up, so requests queue. The command appends one: it writes it behind the others, then their new length,
-//! then the state. A thread that comes meanwhile takes up the others alone, or all, and perhaps all once more: that changes nothing.
+//! then the state (POSTED once more). A thread that comes meanwhile takes up the others alone, or all, and perhaps all once more: then
+//! those policies begin anew.
 
 use crate::image::NAME;
 use core::cell::UnsafeCell;
@@ -93,7 +94,7 @@ impl Request {
     /// The first request. `None`: nothing is posted, or it isn't whole.
     pub fn first(posted: &[u8]) -> Option<Posted<'_>> {
         let (head, rest) = posted.split_at_checked(size_of::<Self>())?;
-        // SAFETY: as many bytes. Read once: in the process, the command may change them.
+        // SAFETY: the same length. Read once: in the process, the command may change them.
         let head = unsafe { head.as_ptr().cast::<[u8; size_of::<Self>()]>().read_volatile() };
         let word =
             |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -92,7 +92,7 @@ pub(crate) fn has_left(was_inside: bool) {
     if !was_inside {
         cells::is_outside();
     }
-    has_waited();
+    boost::has_left();
 }
 
 /// Takes up what the command has posted. Called by a thread that has to wait.
@@ -117,7 +117,9 @@ fn give_up() {
     let mailbox = &lockwright_programs;
     let state = mailbox.state.load(Relaxed); // BUSY is ours; the command keeps out while it is TAKEN
     if state & STATE == TAKEN {
-        let _ = mailbox.state.compare_exchange(state, state & !STATE, Relaxed, Relaxed);
+        // As it was: others' requests wait there, too.
+        let posted = state - TAKEN + POSTED;
+        let _ = mailbox.state.compare_exchange(state, posted, Relaxed, Relaxed);
     }
     posts::be_idle(&BUSY);
 }
@@ -175,10 +177,10 @@ fn take_alone() {
     let _ = mailbox.state.compare_exchange(taken, taken - TAKEN + end, Release, Relaxed);
 }
 
-/// Why a request is refused that isn't ours.
+/// The refusal of a request that we don't know.
 const UNKNOWN: &[u8] = b"it knows no such request";
 
-/// Is the mailbox's state still the same, and so what has been copied whole?
+/// Is the mailbox's state still `taken`? Then what has been copied is whole.
 fn is_still(taken: u32) -> bool {
     // ORDERING: Acquire, before the state is read again: what was read here was read before. The command changes the state first.
     fence(Acquire);
@@ -369,7 +371,7 @@ fn read_hooks(code: *mut u8, header: &ImageHeader) -> Option<[Option<Code>; Hook
 
 /// The first bytes, in memory that the command may be changing: they are read once.
 fn read_once<const N: usize>(from: &[u8]) -> Option<[u8; N]> {
-    // SAFETY: so many are there.
+    // SAFETY: there are N bytes.
     (from.len() >= N).then(|| unsafe { from.as_ptr().cast::<[u8; N]>().read_volatile() })
 }
 

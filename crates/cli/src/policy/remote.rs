@@ -70,8 +70,7 @@ impl Remote<'_> {
                     .hint(format!("which it has: lockwright policy list --pid {pid}")))
             }
             Answered::Full => Err(Failure::new(format!(
-                "process {pid} has so many policies to take up that there is no room for another: no thread has waited for a mutex \
-                 since"
+                "process {pid} has no room for another policy: its queue is full, and no thread has waited for a mutex since"
             ))
             .hint(format!("lockwright policy unload --pid {pid}"))),
         }
@@ -79,10 +78,12 @@ impl Remote<'_> {
 
     /// The policies that the process has, or will have when a thread waits for a mutex.
     pub(crate) fn known(&self) -> Result<Vec<KnownPolicy>, Failure> {
+        // First what is not in its slot yet: it may get there meanwhile.
+        let pending = self.control.pending()?;
         let has = self.control.slots()?.into_iter();
         let mut known: Vec<_> =
             has.map(|seen| KnownPolicy::new(seen.slot, seen.name, seen.version)).collect();
-        for pending in self.control.pending()? {
+        for pending in pending {
             let (Pending::Load { slot, .. } | Pending::Unload(slot)) = pending;
             known.retain(|one| one.slot != slot);
             if let Pending::Load { slot, name, version } = pending {

@@ -3,7 +3,7 @@
 //! A mutex gets MARKED in its kind when it is first contended under such a policy. From then on each operation on it comes by the slow
 //! functions, and asks. So a mutex without such a policy, or that was never contended, runs no other instruction than before. A thread
 //! that locked before the mark may unlock after it: then a release is told that no acquisition preceded. When the policy is gone, the next
-//! thread that finds the mutex free takes the mark away.
+//! `lock` that finds the mutex free takes the mark away.
 
 use super::places::waiters;
 use super::{ERRORCHECK, Environment, MARKED, Mutex, RECURSIVE, TYPE};

@@ -18,7 +18,8 @@ pub enum Answered {
     Done,
     /// It was refused, for this reason.
     Refused(String),
-    /// No thread has waited for a mutex so far. The next one that does takes it up, unless a later request is for the same slot.
+    /// No thread has waited for a mutex so far. The next one that does takes it up, unless a later request is for the same slot. If it is
+    /// refused then, nobody is told.
     Nothing,
     /// It is not posted: the requests that no thread has taken up leave no room for it.
     Full,
@@ -82,10 +83,13 @@ impl Prepared {
     }
 }
 
-/// How long a command waits awake: this long a process takes that has contended locks, and a CPU to spare.
+/// How long a command polls without sleeping: a process with contended locks and a free CPU answers within this.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// Lets some time pass in a wait that has begun then.
+/// A thread that is taking something up is done within this, or has been stopped.
+const TAKES: Duration = Duration::from_secs(1);
+
+/// Lets some time pass in a wait that began at `begun`.
 fn pause(begun: Instant) {
     let waited = begun.elapsed();
     if waited > AWAKE {
@@ -147,7 +151,7 @@ impl<M: Memory> Control<'_, M> {
         let begun = Instant::now();
         let mut before = self.state()?;
         while before & STATE == TAKEN {
-            if begun.elapsed() > patience {
+            if begun.elapsed() > TAKES {
                 let why = "it is stopped while it changes its policies";
                 return Ok(Answered::Refused(why.to_owned()));
             }
@@ -188,13 +192,13 @@ impl<M: Memory> Control<'_, M> {
         }
         let is_first = kept.is_empty();
         if !is_first && queue.len() + own.len() <= ROOM {
-            // What others have posted stays, whatever becomes of this command.
+            // What has been posted stays, whatever becomes of this command. So earlier requests for the slot go last.
+            self.memory.write(self.room + queue.len() as u64, &own)?;
+            self.set(offset_of!(Programs, len), (queue.len() + own.len()) as u32)?;
             for at in same {
                 let at = self.room + (at + offset_of!(Request, what)) as u64;
                 self.memory.write(at, &VOID.to_ne_bytes())?;
             }
-            self.memory.write(self.room + queue.len() as u64, &own)?;
-            self.set(offset_of!(Programs, len), (queue.len() + own.len()) as u32)?;
         } else {
             kept.extend(own);
             if kept.len() > ROOM {
@@ -209,19 +213,21 @@ impl<M: Memory> Control<'_, M> {
         Ok(true)
     }
 
-    /// What is posted and not yet taken up, in that order.
+    /// What is posted and not yet done, in that order.
     ///
     /// # Errors
     /// The memory's.
     pub fn pending(&self) -> Result<Vec<Pending>, M::Error> {
-        let state = self.state()?;
-        if state & STATE != POSTED {
-            return Ok(Vec::new());
-        }
-        let queue = self.queue()?;
-        if state != self.state()? {
-            return Ok(Vec::new());
-        }
+        let queue = loop {
+            let state = self.state()?;
+            if ![POSTED, TAKEN].contains(&(state & STATE)) {
+                return Ok(Vec::new());
+            }
+            let queue = self.queue()?;
+            if state == self.state()? {
+                break queue;
+            }
+        };
         let pending = requests(&queue).filter_map(|(_, request, bytes)| {
             let slot = request.slot;
             let header = &bytes[size_of::<Request>()..];

@@ -1,4 +1,4 @@
-//! A holder gets a waiter's priority until it releases.
+//! A holder gets a waiter's priority until it releases, or the wait ends.
 //!
 //! The kernel decides whether we may: it needs CAP_SYS_NICE, or a limit (RLIMIT_NICE, RLIMIT_RTPRIO). A refusal is counted.
 //!
@@ -26,6 +26,13 @@ const KNOWN: u64 = 1 << 33;
 const SET: u64 = 1 << 34;
 /// In [`ThreadCell::boost`]: it gets its own back.
 const OVER: u64 = 1 << 35;
+/// In [`ThreadCell::boost`], from this bit on: the waiter's thread id, which has 22 bits at most.
+const WAITER: u32 = 36;
+
+/// [`MINE`], of the calling thread.
+fn mine() -> u64 {
+    MINE | u64::from(thread::id()) << WAITER
+}
 
 /// The thread `holder` gets the calling thread's priority.
 pub(super) fn boost(holder: u32) {
@@ -44,7 +51,7 @@ pub(super) fn boost(holder: u32) {
         // Before the word, so that who finds 0 here has nothing to take back. Relaxed: a hint.
         mailbox.boosted.fetch_add(1, Relaxed);
         // ORDERING: Acquire, pairs with the Release in `end`: the system calls of the one before are over.
-        let is_ours = cell.boost.compare_exchange(0, MINE, Acquire, Relaxed).is_ok();
+        let is_ours = cell.boost.compare_exchange(0, mine(), Acquire, Relaxed).is_ok();
         if is_ours {
             own.boosting.store(holder, Relaxed); // own thread only
         } else {
@@ -60,7 +67,7 @@ pub(super) fn boost(holder: u32) {
     });
 }
 
-/// As [`boost`], for the one waiter whose the word is. `false`: the holder has its own priority.
+/// As [`boost`], for the waiter that owns the word. `false`: the holder has its own priority.
 fn give(cell: &ThreadCell, holder: u32, ours: i32) -> bool {
     let mailbox = &lockwright_programs;
     let theirs = Scheduling::of(holder);
@@ -68,9 +75,9 @@ fn give(cell: &ThreadCell, holder: u32, ours: i32) -> bool {
         end(cell);
         return false;
     }
-    let word = MINE | KNOWN | theirs.map_or(0, |theirs| theirs.pack().into());
+    let word = mine() | KNOWN | theirs.map_or(0, |theirs| theirs.pack().into());
     // ORDERING: Release, here and below, pairs with the Acquire in `finish`, for whoever does that.
-    if theirs.is_some() && cell.boost.compare_exchange(MINE, word, Release, Relaxed).is_err() {
+    if theirs.is_some() && cell.boost.compare_exchange(mine(), word, Release, Relaxed).is_err() {
         end(cell); // it has released already
         return false;
     }
@@ -108,10 +115,13 @@ pub(crate) fn has_waited() {
     }
 }
 
-/// Whom the calling thread has given its priority.
+/// Whom the calling thread has given its priority, or is about to.
 fn boosted() -> Option<(&'static ThreadCell, u32)> {
     let holder = cells::known()?.boosting.load(Relaxed); // own thread only
-    if holder == 0 { None } else { cells::of(holder).map(|cell| (cell, holder)) }
+    let cell = if holder == 0 { None } else { cells::of(holder) }?;
+    // The holder may have released, and got another waiter's. Relaxed: nobody else writes the calling thread's id there.
+    let is_ours = cell.boost.load(Relaxed) >> WAITER == u64::from(thread::id());
+    is_ours.then_some((cell, holder))
 }
 
 fn forget() {
@@ -127,6 +137,14 @@ fn take_back() {
         leave::undisturbed(|| true, torn, || restore(cell, holder));
     }
     forget();
+}
+
+/// The calling thread has left a wait, since a signal handler doesn't return there. It may have been about to give.
+pub(super) fn has_left() {
+    // As in `has_waited`.
+    if lockwright_programs.boosted.load(Relaxed) != 0 {
+        torn();
+    }
 }
 
 /// The calling thread was giving or taking back, and a signal handler doesn't return there.

@@ -137,8 +137,8 @@ pub(super) fn claim_for(tid: u32) -> Option<&'static ThreadCell> {
     if FULL_AT.load(Relaxed) == seconds() + 1 {
         return None; // a hint
     }
-    // ORDERING: AcqRel: it comes before the marks that we set in the cell, see `grace`.
     let soon = thread::id() | SOON;
+    // ORDERING: AcqRel: it comes before the marks that we set in the cell, see `grace`.
     let take = |at: usize, from| OWNERS[at].compare_exchange(from, soon, AcqRel, Relaxed).is_ok();
     let is_left = |at: usize| {
         let owner = OWNERS[at].load(Relaxed); // the exchange decides
@@ -149,10 +149,10 @@ pub(super) fn claim_for(tid: u32) -> Option<&'static ThreadCell> {
         FULL_AT.store(seconds() + 1, Relaxed); // a hint
         return None;
     };
-    // What the one before has left. Nobody else writes it now.
+    // What the one before has left. (A waiter that still has its id may write `boost`, and finds that the word isn't its own.)
     ALL[at].inside.store(0, Relaxed);
     boost::is_left(&ALL[at]);
-    // ORDERING: Release: who finds the cell by its owner finds it so.
+    // ORDERING: Release, pairs with the Acquire in `of`: who finds the cell by its owner finds it so.
     OWNERS[at].store(tid, Release);
     Some(&ALL[at])
 }
@@ -178,8 +178,8 @@ fn set_own(cell: *const ThreadCell) {
 
 /// The cell of this thread, if it has one.
 pub(super) fn of(tid: u32) -> Option<&'static ThreadCell> {
-    // A hint: the cell may change hands at any moment.
-    places(tid).find(|&at| OWNERS[at].load(Relaxed) == tid).map(|at| &ALL[at])
+    // A hint: the cell may change hands at any moment. ORDERING: Acquire, pairs with the Release in `claim_for`.
+    places(tid).find(|&at| OWNERS[at].load(Acquire) == tid).map(|at| &ALL[at])
 }
 
 /// Does the kernel know no thread with this id? If we may not ask, there may be one.
