@@ -1,8 +1,8 @@
 // Threads share a lock, for `eval/policies.py`. policies SHAPE THREADS FILE: FILE gets the sections, the waiting time and the lock time of each
 // thread (64 bits each, ns), while it runs. It ends with its input.
 //
-// SHAPE is `flat`: sections of 10 us; `long-first`: the first thread's take 100 us; `nest`: half of the threads hold a lock of their own
-// meanwhile.
+// SHAPE is `flat`: sections of 10 us; `long-first`: the first thread's take 100 us; `nest`: half of the threads take it under another lock,
+// which they share.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

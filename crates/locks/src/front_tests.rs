@@ -15,20 +15,20 @@ use core::ptr::{null, null_mut};
 use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
 use std::vec::Vec;
 
-struct Memory {
-    word: <Threads as Platform>::Word,
+pub(crate) struct Memory {
+    pub(crate) word: <Threads as Platform>::Word,
     side: <Threads as Platform>::Word,
     mood: <Threads as Platform>::Word,
-    tail: <Threads as Platform>::Ptr<Waiter<Threads>>,
+    pub(crate) tail: <Threads as Platform>::Ptr<Waiter<Threads>>,
 }
 
 impl Memory {
-    fn new(word: u32, mood: u32) -> Self {
+    pub(crate) fn new(word: u32, mood: u32) -> Self {
         let new = <<Threads as Platform>::Word as Word>::new;
         Self { word: new(word), side: new(0), mood: new(mood), tail: Ptr::new(null_mut()) }
     }
 
-    fn parts(&self) -> Parts<'_, Threads> {
+    pub(crate) fn parts(&self) -> Parts<'_, Threads> {
         let Self { word, side, mood, tail } = self;
         Parts {
             word,

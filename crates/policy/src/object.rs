@@ -110,7 +110,7 @@ impl HookCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     /// Not ELF, or damaged.
-    #[error("this is no object file: {0}\nhint: {COMPILE}")]
+    #[error("this isn't an object file: {0}\nhint: {COMPILE}")]
     NoElf(String),
     /// Compiled for something else.
     #[error("the object was compiled for {0}, not for eBPF\nhint: {COMPILE}")]
@@ -126,7 +126,7 @@ pub enum ObjectError {
     )]
     NoHook,
     /// Code in another section.
-    #[error("section '{name}' is no hook{}", hint_hook(.nearest))]
+    #[error("section '{name}' isn't a hook{}", hint_hook(.nearest))]
     UnknownSection {
         /// The section.
         name: String,

@@ -93,8 +93,8 @@ fn complaints_name_line_register_range_and_remedy() {
 #[test]
 fn what_is_no_policy_is_refused_with_a_reason() {
     let no_elf = refused(b"int main(void) { return 0; }");
-    assert!(no_elf.starts_with("this is no object file: ") && no_elf.contains("\nhint: clang "));
-    assert!(refused(b"").starts_with("this is no object file"));
+    assert!(no_elf.starts_with("this isn't an object file: ") && no_elf.contains("\nhint: clang "));
+    assert!(refused(b"").starts_with("this isn't an object file"));
     let here = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let other = Object::read(&here[..here.len().min(8 << 20)]);
     assert!(matches!(other, Err(ObjectError::OtherMachine(_) | ObjectError::NoElf(_))));
@@ -104,13 +104,13 @@ fn what_is_no_policy_is_refused_with_a_reason() {
     let far = patched(GOOD, b"tp/lockwright/cmp_node", b"kprobe/do_sys_openat2x");
     assert_eq!(
         refused(&far).lines().next().unwrap(),
-        "section 'kprobe/do_sys_openat2x' is no hook"
+        "section 'kprobe/do_sys_openat2x' isn't a hook"
     );
     assert!(refused(&far).contains("\nhint: the hooks are cmp_node, skip_shuffle, "));
     let near = patched(GOOD, b"tp/lockwright/cmp_node", b"tp/lockwright/cmp_nade");
     assert_eq!(
         refused(&near),
-        "section 'tp/lockwright/cmp_nade' is no hook\nhint: is 'tp/lockwright/cmp_node' meant?"
+        "section 'tp/lockwright/cmp_nade' isn't a hook\nhint: is 'tp/lockwright/cmp_node' meant?"
     );
     let twice = patched(GOOD, b"tp/lockwright/lock_contended", b"tp/lockwright/lock_acquired\0");
     assert!(refused(&twice).starts_with("lock_acquired has 2 functions, and needs one\nhint: "));

@@ -76,7 +76,8 @@ struct ListArgs {
 // No doc comment: clap would show it instead of the command's.
 #[derive(clap::Args)]
 struct GuardArgs {
-    /// Measure old and new lock alternately, for this time each; go back if the new one is clearly worse (exit code 1)
+    /// Measure old and new lock alternately, for this time each (twice as long if noise may hide a loss); go back if the new one
+    /// is worse (exit code 1)
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     guard: Option<f64>,
     /// A command that prints how much work the program has done so far; --guard takes throughput from it

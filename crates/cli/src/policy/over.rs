@@ -21,7 +21,7 @@ pub(crate) fn lock(slot: u32, options: Option<&str>) -> String {
     format!("{LOCK}:{}", in_slot(slot, options))
 }
 
-/// The readers-writer lock that does; locks of processes ask without it.
+/// The readers-writer lock that does. (In a process, each private one asks by itself.)
 pub(super) fn rw_lock(slot: u32, options: Option<&str>) -> String {
     format!("{RW_LOCK}:{}", in_slot(slot, options))
 }

@@ -113,32 +113,20 @@ fn reorder<P: Platform>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{FREE, HELD, Parts, Waiter, acquire};
+    use crate::front::{FREE, HELD, acquire};
+    use crate::front_tests::Memory;
     use crate::testing::{Threads, run_on};
     use lockwright_platform::{Ordering::Relaxed, Ptr, Word};
 
     #[test]
     fn line_of_a_forks_parent_delays_nobody() {
-        type Line = <Threads as Platform>::Ptr<Waiter<Threads>>;
-        let new = <<Threads as Platform>::Word as Word>::new;
-        let (word, side, mood) = (new(FREE), new(0), new(0));
-        let tail = Line::new(core::ptr::without_provenance_mut(64)); // of era 0
-        let parts: Parts<'_, Threads> = Parts {
-            word: &word,
-            side: &side,
-            mood: &mood,
-            by: core::ptr::null(),
-            thread: 0,
-            kind: 0,
-            site: 0,
-            tail: &tail,
-            owner: None,
-        };
+        let memory = Memory::new(FREE, 0);
+        memory.tail.store(core::ptr::without_provenance_mut(64), Relaxed); // of era 0
         let tuning = <Lock as Rule<Threads>>::defaults(Tuning::for_cpus(2));
         run_on(1);
         let start = Threads::now();
-        acquire::<Threads, Lock>(parts, &Tuning { era: 1, ..tuning }, None);
-        assert_eq!(word.load(Relaxed), HELD);
+        acquire::<Threads, Lock>(memory.parts(), &Tuning { era: 1, ..tuning }, None);
+        assert_eq!(memory.word.load(Relaxed), HELD);
         assert_eq!(Threads::now(), start);
     }
 }

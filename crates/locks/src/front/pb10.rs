@@ -49,7 +49,7 @@ const NEXT: usize = 4;
 /// One thread on a big core in this many is counted.
 const SAMPLE: u64 = 16;
 
-/// If a count takes this many times as long as the one before, threads on big cores no longer ask.
+/// If a count takes this many times as long as usual, threads on big cores no longer ask.
 const STALE: u32 = 4;
 
 /// What the catalogue says.
@@ -153,28 +153,14 @@ fn book<P: Platform>(lock: &View<'_, P>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{FREE, Parts, Waiter};
+    use crate::front::FREE;
+    use crate::front_tests::Memory;
     use crate::testing::Threads;
-    use lockwright_platform::Ptr;
 
     /// Does something with a lock that gives little cores one turn for each `big` of big cores.
     fn with(big: u32, then: impl FnOnce(&View<'_, Threads>)) {
-        type Line = <Threads as Platform>::Ptr<Waiter<Threads>>;
-        let new = <<Threads as Platform>::Word as Word>::new;
-        let (word, side, mood) = (new(FREE), new(0), new(0));
-        let tail = Line::new(core::ptr::null_mut());
-        let parts = Parts {
-            word: &word,
-            side: &side,
-            mood: &mood,
-            by: core::ptr::null(),
-            thread: 0,
-            kind: 0,
-            site: 0,
-            tail: &tail,
-            owner: None,
-        };
-        then(&View::new(parts, &Tuning { big, ..Tuning::for_cpus(2) }));
+        let memory = Memory::new(FREE, 0);
+        then(&View::new(memory.parts(), &Tuning { big, ..Tuning::for_cpus(2) }));
     }
 
     /// Threads on big cores ask, each 64 ns after the last, until `times` are counted.

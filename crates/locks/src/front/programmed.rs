@@ -280,7 +280,7 @@ impl<P: Platform> View<'_, P> {
         hooks::Node { wait_ns, passed: node.passes(), ..self.own.copied().unwrap_or_default() }
     }
 
-    /// The holder gets the caller's priority, until it releases the lock.
+    /// The holder gets the caller's priority, until it releases the lock, or the caller's wait ends.
     fn boost(&self, node: &Waiter<P>) {
         let holder = match self.parts.holder() {
             0 => node.holder_before(self.parts.word),

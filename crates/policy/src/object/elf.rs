@@ -421,7 +421,7 @@ impl<'a, 'file> Maps<'a, 'file> {
 
 /// A map's definition, by its type.
 fn map(btf: &Btf, number: u32) -> Result<MapSpec, String> {
-    let members = btf.members(number).ok_or("its type is no structure")?;
+    let members = btf.members(number).ok_or("its type isn't a structure")?;
     let mut kind = None;
     let mut spec = MapSpec { kind: MapKind::Hash, key_size: 0, value_size: 0, max_entries: 0 };
     for (name, member) in members {

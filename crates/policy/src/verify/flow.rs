@@ -179,7 +179,7 @@ fn constant(op: &Op, maps: &[NamedMap]) -> Result<(), Wrong> {
         Op::Load64 { constant: Constant::Value(map, off), .. } => {
             let NamedMap { name, spec, .. } = found(map)?;
             if spec.kind != MapKind::Array {
-                let what = format!("takes the address of '{name}', which is no variable");
+                let what = format!("takes the address of '{name}', which isn't a variable");
                 return Err(Wrong::new(Fault::Map, what).hint("look it up: lw_lookup(&map, &key)"));
             }
             if off >= spec.value_size {

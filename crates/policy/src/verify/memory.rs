@@ -214,7 +214,7 @@ impl Walk<'_> {
         Ok(span)
     }
 
-    /// Does it point into its memory, or right behind it, wherever it may be? Then it is no address at which nothing can be.
+    /// Does it point into its memory, or right behind it, wherever it may be? Then it can't be NULL.
     pub(super) fn is_inside(&self, reg: &Reg) -> bool {
         match reg {
             Reg::Context(off) => (0..=CONTEXT).contains(off),

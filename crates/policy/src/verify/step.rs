@@ -192,7 +192,7 @@ impl Walk<'_> {
             }
             Reg::Map(_) => Err(wrong("computes with the address of a map").by(register)),
             Reg::Nothing | Reg::Number(_) => {
-                Err(wrong("computes with something that is no pointer").by(register))
+                Err(wrong("computes with something that isn't a pointer").by(register))
             }
         }
     }

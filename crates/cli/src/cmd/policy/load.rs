@@ -56,8 +56,8 @@ pub(super) struct Args {
     /// Options of the lock besides the policy, such as bypass=8: lockwright explain programmed
     #[arg(long = "option", value_name = "KEY=VALUE,...")]
     options: Option<String>,
-    /// Measure the process without the policy and with it alternately, for this time each; unload it if it is clearly worse
-    /// (exit code 1)
+    /// Measure the process without the policy and with it alternately, for this time each (twice as long if noise may hide a
+    /// loss); unload it if it is worse (exit code 1)
     #[arg(long, value_name = "TIME", value_parser = units::seconds, conflicts_with = "program")]
     guard: Option<f64>,
     /// How much worse counts, per cent

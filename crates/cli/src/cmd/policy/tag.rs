@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// Tag threads with numbers that policies see: who is important, whose tenant it is
 ///
-/// A policy reads them as `ctx->own.tag`, and by `lw_tag(tid)`. A tag of 0 is no tag. Threads that are started later have none; tag
+/// A policy reads them as `ctx->own.tag`, and by `lw_tag(tid)`. 0 means no tag. Threads that are started later have none; tag
 /// them, too.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
