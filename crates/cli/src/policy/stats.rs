@@ -93,17 +93,19 @@ impl Stats {
             let off = if seen.too_slow.is_some() { ", taken off" } else { "" };
             let _ = writeln!(text, "  slot {}: {}{off}: {whose}", seen.slot, shown(&title(seen)));
         }
-        for KnownPolicy { slot, title, .. } in &self.later {
-            let _ = writeln!(
-                text,
-                "  slot {slot}: {}, when a thread next waits for a mutex",
-                shown(title)
-            );
-        }
+        text += &self.waiting();
         match text.is_empty() {
             true => format!("{} ({}) has no policy\n", self.pid, self.name),
             false => format!("{} ({}):\n{text}", self.pid, self.name),
         }
+    }
+
+    /// A line for each policy that no thread has taken up.
+    fn waiting(&self) -> String {
+        let line = |KnownPolicy { slot, title, .. }: &KnownPolicy| {
+            format!("  slot {slot}: {}, when a thread next waits for a mutex\n", shown(title))
+        };
+        self.later.iter().map(line).collect()
     }
 
     pub(crate) fn text(&self) -> String {
@@ -112,6 +114,9 @@ impl Stats {
         }
         let policies: Vec<String> = self.policies.iter().map(Loaded::text).collect();
         let mut text = format!("{} ({})\n\n{}", self.pid, self.name, policies.join("\n"));
+        if !self.later.is_empty() {
+            let _ = write!(text, "\nnot taken up yet:\n{}", self.waiting());
+        }
         let Boosts { given, refused, now } = self.boosts;
         if given + refused > 0 {
             let _ = writeln!(
@@ -124,9 +129,11 @@ impl Stats {
 
     pub(crate) fn json(&self) -> Value {
         let policies: Value = self.policies.iter().map(Loaded::json).collect();
+        let one = |one: &KnownPolicy| json!({ "slot": one.slot, "policy": one.name });
+        let later: Value = self.later.iter().map(one).collect();
         let Boosts { given, refused, now } = self.boosts;
         json!({
-            "pid": self.pid, "name": self.name, "policies": policies,
+            "pid": self.pid, "name": self.name, "policies": policies, "later": later,
             "boosts": { "given": given, "refused": refused, "now": now },
         })
     }

@@ -132,12 +132,20 @@ fn an_idle_program_gets_its_policies_when_it_is_at_work() -> Result<()> {
     let later = "when a thread next waits for a mutex\n";
     ensure!(list.contains(&format!("  slot 1: big-first, {later}")), "{list}");
     ensure!(list.contains(&format!("  slot 2: cal, {later}")), "{list}");
+    let stats: Value = serde_json::from_str(&ok(&["stats", "--format", "json"])?)?;
+    let waits = |policy: &str| {
+        stats["later"].as_array().is_some_and(|all| all.iter().any(|one| one["policy"] == policy))
+    };
+    ensure!(waits("big-first") && waits("cal") && !waits("numa"), "{stats:#}");
     idle.round()?;
     let list = ok(&["list"])?;
     ensure!(list.contains("  slot 1: big-first: mutex g_lock (switch+"), "{list}");
     ensure!(list.contains("  slot 2: cal: all mutexes\n") && !list.contains(later), "{list}");
+    ok(&["load", "numa"])?;
+    let stats = ok(&["stats"])?;
+    ensure!(stats.contains("\nnot taken up yet:\n") && stats.contains(": numa, "), "{stats}");
     let said = ok(&["unload"])?;
-    ensure!(said.contains("unloaded: big-first, cal; that takes effect"), "{said}");
+    ensure!(said.contains("unloaded: big-first, numa; that takes effect"), "{said}");
     idle.round()?;
     let list = ok(&["list"])?;
     ensure!(list.contains("has no policy"), "{list}");
