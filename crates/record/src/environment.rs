@@ -90,7 +90,7 @@ pub const VARIABLES: &[Variable] = &[
         reader: Reader::Both(&["run"]),
         values: "the same with factors from x1 to x100, as in big:0,little:1x3.75",
         default: "nothing is emulated",
-        meaning: "Slows what the program computes on the CPUs of a class by its factor, and tells the locks that those cores are \
+        meaning: "Slows computation on the CPUs of a class by its factor, and tells the locks that those cores are \
                   little. Every figure of such a run is emulated.",
         when: "when the program starts, which takes 3 ms longer",
         set_by: "--emulate",
@@ -213,7 +213,7 @@ pub const VARIABLES: &[Variable] = &[
         reader: Reader::Tests,
         values: "a number",
         default: "300",
-        meaning: "About how many drawn and changed policies the kernel's verifier is asked.",
+        meaning: "About how many drawn and changed hooks of policies the kernel's verifier is asked about.",
         when: "cargo test -p lockwright-policy, as root",
         set_by: "cargo xtask soak",
     },
@@ -267,7 +267,7 @@ pub const VARIABLES: &[Variable] = &[
         reader: Reader::Tests,
         values: "a number",
         default: "100000",
-        meaning: "How many drawn policies the verifier's test looks at.",
+        meaning: "How many drawn hooks of policies the verifier's test looks at.",
         when: "cargo test -p lockwright-policy",
         set_by: "cargo xtask soak",
     },

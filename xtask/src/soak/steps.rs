@@ -59,10 +59,10 @@ const PROGRAMS: u32 = 10_000_000;
 /// Milliseconds of stress under each lock; the gate uses 2500.
 const STRESS_MS: u32 = 60_000;
 
-/// Drawn policies that are compiled and interpreted; the gate uses 10,000.
+/// Drawn hooks that are compiled and interpreted; the gate uses 10,000.
 const COMPILED: u32 = 1_000_000;
 
-/// Policies that the kernel's verifier is asked about, drawn and changed; the gate asks about 300.
+/// Hooks that the kernel's verifier is asked about, drawn and changed; the gate asks about 300.
 const KERNEL_PROGRAMS: u32 = 50_000;
 
 /// All steps.
@@ -125,14 +125,14 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
     steps.push(compiled);
     let mut compiled = test(
         "compiled",
-        "compiled policies do what the interpreter does, a million drawn",
+        "compiled hooks do what the interpreter does, a million drawn",
         "--release -p lockwright-policy --lib jit",
     );
     compiled.variables.push(("LOCKWRIGHT_PROGRAMS", COMPILED.to_string()));
     steps.push(compiled);
     let mut kernel = test(
         "kernel",
-        "the kernel's verifier accepts the policies that ours accepts; only as root",
+        "the kernel's verifier accepts the hooks that ours accepts; only as root",
         "--release -p lockwright-policy --lib kernel -- --show-output",
     );
     kernel.variables.push(("LOCKWRIGHT_KERNEL_PROGRAMS", KERNEL_PROGRAMS.to_string()));
