@@ -26,7 +26,8 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, compiler_fence};
 use lockwright_locks::front::{self, Seat, Tuning, View, Waiter};
 use lockwright_native::Native;
 
@@ -110,22 +111,67 @@ pub(crate) fn hold_back_cancellation() -> c_int {
 }
 
 /// What must be undone if a thread is torn out of [`undisturbed`].
-struct Undone(fn());
+struct Undone<U>(U);
 
-impl Wait for Undone {
+impl<U: Fn()> Wait for Undone<U> {
     fn leave(&self) {
         (self.0)();
     }
 }
 
-/// Runs something that only one thread may do at a time, if `claim` says that this is the thread. Cancellation is held
-/// back. If a signal handler doesn't return, `undo` is called.
-pub(crate) fn undisturbed(claim: impl FnOnce() -> bool, undo: fn(), run: impl FnOnce()) {
+/// Holds cancellation back while `run` runs. If a signal handler doesn't return, `undo` is called: at any point of `run`, also
+/// before it has done anything, and after it has done all.
+pub(crate) fn undisturbed(undo: impl Fn(), run: impl FnOnce()) {
     let kind = hold_back_cancellation();
-    if claim() {
-        guarded(&Undone(undo), run);
-    }
+    guarded(&Undone(undo), run);
     let_cancellation_in(kind);
+}
+
+/// What one thread at a time may do: the id of the thread that does it; 0: nobody does.
+pub(crate) struct Turn(AtomicU32);
+
+impl Turn {
+    /// Nobody's.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Runs `run`, unless it is another thread's turn. `errno` stays as it is, and cancellation is held back. If a signal handler
+    /// doesn't return, `undo` is called. So the turn says whose it is: a thread that is torn away ends no turn but its own.
+    pub(crate) fn take(&self, undo: fn(), run: impl FnOnce()) {
+        if self.is_own() {
+            return; // a signal handler; the thread that it interrupted has the turn
+        }
+        let leave = || {
+            if self.is_own() {
+                undo();
+                self.end();
+            }
+        };
+        undisturbed(leave, || {
+            // ORDERING: SeqCst, see `is_taken`. Acquire, pairs with the Release in `end`: what the last thread did is complete.
+            if self.0.compare_exchange(0, thread::id(), SeqCst, Relaxed).is_ok() {
+                thread::leaving_errno(run);
+                self.end();
+            }
+        });
+    }
+
+    /// The next thread may take it. For the thread whose turn it is, or a forked child, which doesn't have that thread.
+    pub(crate) fn end(&self) {
+        // ORDERING: Release, pairs with the Acquire in `take`.
+        self.0.store(0, Release);
+    }
+
+    /// Is it somebody's turn? (SeqCst: who announces something and finds nobody's turn here will be noticed by the next who takes it.)
+    pub(crate) fn is_taken(&self) -> bool {
+        // ORDERING: SeqCst, pairs with the exchange in `take`.
+        self.0.load(SeqCst) != 0
+    }
+
+    fn is_own(&self) -> bool {
+        self.0.load(Relaxed) == thread::id() // no other thread writes our id
+    }
 }
 
 /// Runs `rest`, a sleep in a [`guarded`] wait. A cancellation, even one already pending, tears the thread out of it. So
@@ -242,5 +288,64 @@ pub(crate) fn held_back(mutex: &Mutex, tuning: &Tuning, acquire: impl FnOnce()) 
     acquire();
     if kind != DEFERRED {
         guarded(&HeldMutex(mutex, tuning), || let_cancellation_in(kind));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `run` on a thread that may end by `pthread_exit`.
+    fn on_a_thread(run: fn()) {
+        extern "C-unwind" fn body(run: *mut c_void) -> *mut c_void {
+            // SAFETY: passed below.
+            unsafe { core::mem::transmute::<*mut c_void, fn()>(run)() };
+            ptr::null_mut()
+        }
+        let mut id = 0;
+        // SAFETY: a thread that we join; the same signature but for unwinding.
+        unsafe {
+            let body = core::mem::transmute::<
+                extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+                extern "C" fn(*mut c_void) -> *mut c_void,
+            >(body);
+            assert_eq!(libc::pthread_create(&mut id, ptr::null(), body, run as *mut c_void), 0);
+            assert_eq!(libc::pthread_join(id, ptr::null_mut()), 0);
+        }
+    }
+
+    fn exit() {
+        // SAFETY: the frames above hold nothing that must be dropped.
+        unsafe { libc::pthread_exit(ptr::null_mut()) };
+    }
+
+    #[test]
+    fn a_turn_ends_with_its_thread_and_no_other_turn_does() {
+        static TURN: Turn = Turn::new();
+        static UNDONE: AtomicU32 = AtomicU32::new(0);
+        fn undo() {
+            UNDONE.fetch_add(1, Relaxed); // joined
+        }
+        let undone = || UNDONE.load(Relaxed);
+        thread::learn();
+        on_a_thread(|| TURN.take(undo, exit));
+        assert_eq!((undone(), TURN.is_taken()), (1, false));
+        // It has ended its turn, and this thread has the next one.
+        static OWN: AtomicU32 = AtomicU32::new(0);
+        OWN.store(thread::id(), Relaxed);
+        on_a_thread(|| {
+            TURN.take(undo, || {
+                TURN.0.store(OWN.load(Relaxed), Relaxed);
+                exit();
+            });
+        });
+        assert_eq!((undone(), TURN.is_own()), (1, true));
+        // A thread whose turn it isn't, and a signal handler in a turn.
+        on_a_thread(|| TURN.take(undo, || panic!("it is another's turn")));
+        TURN.take(undo, || panic!("it is under way"));
+        TURN.end();
+        let mut runs = 0;
+        TURN.take(undo, || runs += 1);
+        assert_eq!((undone(), runs, TURN.is_taken()), (1, 1, false));
     }
 }

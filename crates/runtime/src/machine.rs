@@ -21,10 +21,11 @@
 use crate::access::{self, Access};
 use crate::env::{say, variable};
 use crate::fork::{self, When};
-use crate::{leave, thread};
+use crate::leave::Turn;
+use crate::thread;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_ulong};
-use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use lockwright_native::cpus::{Reach, Room};
 use lockwright_native::futex;
@@ -47,14 +48,14 @@ static READ: AtomicU32 = AtomicU32::new(0);
 /// The list of CPUs that are online, as a hash of the kernel's text; 0: not read yet.
 static ONLINE: AtomicU64 = AtomicU64::new(0);
 /// Some thread is looking.
-static LOOKING: AtomicBool = AtomicBool::new(false);
+static LOOKING: Turn = Turn::new();
 /// Nobody has looked yet.
 static IS_NEW: AtomicBool = AtomicBool::new(true);
 /// Memory to read into.
 static ROOM: RoomCell = RoomCell(UnsafeCell::new(Room::new()));
 
 struct RoomCell(UnsafeCell<Room>);
-// SAFETY: only the thread that has set LOOKING uses it.
+// SAFETY: only the thread whose turn LOOKING is uses it.
 unsafe impl Sync for RoomCell {}
 
 /// Called by the constructor.
@@ -161,7 +162,7 @@ pub(crate) fn look() {
             // SAFETY: LOOKING is ours.
             && unsafe { read_topology() }
         {
-            ONLINE.store(online, Relaxed); // the next thread to look sets LOOKING after us
+            ONLINE.store(online, Relaxed); // the next thread to look takes LOOKING after us
         }
         let reach = match access {
             Access::Files => Reach::by_files(room),
@@ -184,7 +185,7 @@ struct Classes {
 }
 
 struct SharedClasses(UnsafeCell<Classes>);
-// SAFETY: only the thread that has set LOOKING uses it.
+// SAFETY: only the thread whose turn LOOKING is uses it.
 unsafe impl Sync for SharedClasses {}
 static CLASSES: SharedClasses = SharedClasses(UnsafeCell::new(Classes {
     topology: Topology::new(),
@@ -275,24 +276,18 @@ unsafe fn read_topology() -> bool {
 
 /// A signal handler has torn away the thread that looked: the next one looks.
 fn give_up_looking() {
-    // ORDERING: Release, as in `alone`.
-    LOOKING.store(false, Release);
     IS_NEW.store(true, Relaxed); // a hint
 }
 
 /// Runs `look`, if nobody else looks and the process has not confined itself.
 fn alone(look: impl FnOnce(&mut Room)) {
-    // ORDERING: SeqCst, pairs with [confine]. Acquire, pairs with the Release below: the topology's memory has one
-    // writer at a time.
-    let claim = || !LOOKING.swap(true, SeqCst);
-    leave::undisturbed(claim, give_up_looking, || {
-        // ORDERING: SeqCst in there, pairs with [confine]: the confining thread sees us looking, or we see that it confines.
+    // The topology's memory has one writer at a time.
+    LOOKING.take(give_up_looking, || {
+        // ORDERING: SeqCst in there, and in `take`, pairs with [confine]: the confining thread sees us looking, or we see that it confines.
         if !access::is_confined_now() {
             // SAFETY: LOOKING is ours.
-            thread::leaving_errno(|| look(unsafe { &mut *ROOM.0.get() }));
+            look(unsafe { &mut *ROOM.0.get() });
         }
-        // ORDERING: Release, pairs with the Acquire above.
-        LOOKING.store(false, Release);
     });
 }
 
@@ -312,9 +307,9 @@ pub unsafe fn prctl(
         // [confine] ORDERING: SeqCst in there, pairs with `alone`.
         access::confine();
         for _ in 0..1000 {
-            // ORDERING: SeqCst, as above: we go on after a thread that looks now has finished, unless we are a signal
+            // ORDERING: SeqCst in there, as above: we go on after a thread that looks now has finished, unless we are a signal
             // handler that interrupted it.
-            if !LOOKING.load(SeqCst) {
+            if !LOOKING.is_taken() {
                 break;
             }
             futex::yield_cpu();
@@ -334,7 +329,7 @@ pub unsafe fn prctl(
 
 /// In the child of a fork: a thread that was looking does not exist here.
 fn in_child() {
-    LOOKING.store(false, Relaxed); // the child has one thread
+    LOOKING.end(); // the child has one thread
 }
 
 #[cfg(test)]
@@ -398,7 +393,7 @@ mod tests {
                     let refused = libc::setrlimit(libc::RLIMIT_NOFILE, &none) == 0;
                     look();
                     let kept = place::class_of(0).0 == 3 && cpus() == 77;
-                    let looks_again = ONLINE.load(Relaxed) == 1 && !LOOKING.load(Relaxed);
+                    let looks_again = ONLINE.load(Relaxed) == 1 && !LOOKING.is_taken();
                     libc::_exit(if refused && kept && looks_again { 7 } else { 1 })
                 }
                 child => assert_eq!(libc::waitpid(child, &mut status, 0), child),

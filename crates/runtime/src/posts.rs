@@ -3,26 +3,7 @@
 //! refuses something.
 
 use crate::access::{self, Access};
-use crate::{leave, thread};
 use core::ptr::null_mut;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Acquire, Release};
-
-/// Runs `run`, unless another thread has set `busy`. `undo` is called if a signal handler doesn't return.
-pub(crate) fn alone(busy: &'static AtomicBool, undo: fn(), run: fn()) {
-    // ORDERING: Acquire, pairs with the Release in `be_idle`: what that thread did is complete.
-    let claim = || !busy.swap(true, Acquire);
-    leave::undisturbed(claim, undo, || {
-        thread::leaving_errno(run);
-        be_idle(busy);
-    });
-}
-
-/// Lets the next thread take something up.
-pub(crate) fn be_idle(busy: &AtomicBool) {
-    // ORDERING: Release, pairs with the Acquire in `alone`.
-    busy.store(false, Release);
-}
 
 /// Why something is refused.
 pub(crate) struct Refusal {

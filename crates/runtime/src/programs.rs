@@ -22,12 +22,13 @@ mod scheduling;
 mod world;
 
 use crate::fork::{self, When};
-use crate::posts::{self, NO_MEMORY, Refusal};
+use crate::leave::Turn;
+use crate::posts::{NO_MEMORY, Refusal};
 use crate::thread;
 use core::mem::{offset_of, transmute};
 use core::ptr::null;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, fence};
+use core::sync::atomic::{AtomicU32, fence};
 use lockwright_locks::rw::biased::forget_all_but;
 use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
@@ -53,7 +54,7 @@ static TAGS: Tags = Tags::new();
 static ROOM: PostRoom = PostRoom::new();
 
 /// Some thread is loading or unloading. Unlike the mailbox's state, the command doesn't write this.
-static BUSY: AtomicBool = AtomicBool::new(false);
+static BUSY: Turn = Turn::new();
 /// How often a policy came or went.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// The slot of the policy that decides about readers of readers-writer locks; 0: none.
@@ -109,7 +110,7 @@ pub(crate) fn look() {
 fn take() {
     // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
-    posts::alone(&BUSY, give_up, take_alone);
+    BUSY.take(give_up, take_alone);
 }
 
 /// The thread that was taking something up doesn't go on. What it has mapped goes with the next post.
@@ -121,13 +122,13 @@ fn give_up() {
         let posted = state - TAKEN + POSTED;
         let _ = mailbox.state.compare_exchange(state, posted, Relaxed, Relaxed);
     }
-    posts::be_idle(&BUSY);
 }
 
 /// In a forked child, which has one thread.
 fn in_child() {
-    if BUSY.load(Relaxed) {
+    if BUSY.is_taken() {
         give_up();
+        BUSY.end();
     }
     // SAFETY: no preconditions.
     PID.store(unsafe { libc::getpid() } as u32, Relaxed); // one thread
@@ -140,7 +141,7 @@ fn in_child() {
     lockwright_programs.boosted.store(0, Relaxed); // as above
 }
 
-/// As [`take`], for the one thread that has set BUSY.
+/// As [`take`], for the one thread whose turn BUSY is.
 fn take_alone() {
     let mailbox = &lockwright_programs;
     let posted = mailbox.state.load(Relaxed); // the exchange decides

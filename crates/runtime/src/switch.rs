@@ -6,11 +6,11 @@
 
 use crate::config::{self, Bad};
 use crate::fork::{self, When};
+use crate::leave::Turn;
 use crate::policy::{self, TABLES, Table};
 use crate::posts::{self, NO_MEMORY, Refusal};
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
 use lockwright_record::mailbox::{DONE, Mailbox, POSTED, REFUSED, STATE, TAKEN, TEXT};
@@ -21,15 +21,15 @@ use lockwright_record::mailbox::{DONE, Mailbox, POSTED, REFUSED, STATE, TAKEN, T
 pub static lockwright_mailbox: Mailbox = Mailbox::new();
 
 /// Some thread is making a table. Unlike the mailbox's state, the command doesn't write this.
-static BUSY: AtomicBool = AtomicBool::new(false);
+static BUSY: Turn = Turn::new();
 
-/// The tables so far, and whether each can be put in force. Only the thread that has set BUSY looks here.
+/// The tables so far, and whether each can be put in force. Only the thread whose turn BUSY is looks here.
 struct Known([Cell<Option<(&'static Table, bool)>>; TABLES]);
 // SAFETY: as above.
 unsafe impl Sync for Known {}
 static KNOWN: Known = Known([const { Cell::new(None) }; TABLES]);
 
-/// Tells the command what is in force. Called by the constructor, and by the thread that has set BUSY.
+/// Tells the command what is in force. Called by the constructor, and by the thread whose turn BUSY is.
 pub(crate) fn tell(table: &'static Table) {
     let words = table.words();
     let mailbox = &lockwright_mailbox;
@@ -52,18 +52,19 @@ pub(crate) fn look() {
 fn take() {
     // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
-    posts::alone(&BUSY, || posts::be_idle(&BUSY), take_alone);
+    BUSY.take(|| (), take_alone);
 }
 
 /// In a forked child, which has one thread.
 fn in_child() {
-    if BUSY.swap(false, Relaxed) {
+    if BUSY.is_taken() {
+        BUSY.end();
         lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: the thread that was making it does not exist
         policy::choose_anew(); // that thread may have set the table, and done nothing after that
     }
 }
 
-/// As [`take`], for the one thread that has set BUSY.
+/// As [`take`], for the one thread whose turn BUSY is.
 fn take_alone() {
     let mailbox = &lockwright_mailbox;
     // ORDERING: Acquire, pairs with the command's write, which the kernel does: the text was written before.

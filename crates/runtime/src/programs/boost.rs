@@ -47,21 +47,16 @@ pub(super) fn boost(holder: u32) {
     if cell.boost.load(Relaxed) != 0 || holder == thread::id() {
         return; // it has another waiter's
     }
-    let claim = || {
-        // Before the word, so that who finds 0 here has nothing to take back. Relaxed: a hint.
-        mailbox.boosted.fetch_add(1, Relaxed);
-        // ORDERING: Acquire, pairs with the Release in `end`: the system calls of the one before are over.
-        let is_ours = cell.boost.compare_exchange(0, mine(), Acquire, Relaxed).is_ok();
-        if is_ours {
-            own.boosting.store(holder, Relaxed); // own thread only
-        } else {
-            mailbox.boosted.fetch_sub(1, Relaxed); // it has another waiter's
-        }
-        is_ours
-    };
     let ours = own.prio.load(Relaxed); // own thread only
-    leave::undisturbed(claim, torn, || {
-        if !give(cell, holder, ours) {
+    leave::undisturbed(torn, || {
+        own.boosting.store(holder, Relaxed); // own thread only; before the word, since `torn` looks here
+        // Likewise, so that who finds 0 here has nothing to take back. Relaxed: a hint.
+        mailbox.boosted.fetch_add(1, Relaxed);
+        // ORDERING: AcqRel, pairs with the Release in `end`: the system calls of the one before are over; and for `torn`.
+        if cell.boost.compare_exchange(0, mine(), AcqRel, Relaxed).is_err() {
+            mailbox.boosted.fetch_sub(1, Relaxed); // it has another waiter's
+            forget();
+        } else if !give(cell, holder, ours) {
             forget();
         }
     });
@@ -134,7 +129,7 @@ fn forget() {
 #[inline(never)]
 fn take_back() {
     if let Some((cell, holder)) = boosted() {
-        leave::undisturbed(|| true, torn, || restore(cell, holder));
+        leave::undisturbed(torn, || restore(cell, holder));
     }
     forget();
 }

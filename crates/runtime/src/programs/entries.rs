@@ -15,7 +15,7 @@ use lockwright_programs::maps::{Map, View};
 /// How many may be mapped at once: one in each slot, and those that a thread may still be in.
 const ENTRIES: usize = 32;
 
-/// A policy. Only the thread that has set BUSY writes it, while no slot leads here and no thread is inside.
+/// A policy. Only the thread whose turn BUSY is writes it, while no slot leads here and no thread is inside.
 pub(super) struct Mapped {
     /// Its number among all, as cells have it.
     mark: u32,

@@ -36,7 +36,7 @@ fn membarrier(command: i32) -> bool {
 
 /// Before the first policy is loaded.
 pub(super) fn prepare() {
-    // Relaxed: only threads that have set BUSY write it, here and in `barrier`.
+    // Relaxed: only the thread whose turn BUSY is writes it, here and in `barrier`.
     if !IS_KERNELS.load(Relaxed)
         && access::now() == Access::All
         && membarrier(REGISTER_PRIVATE_EXPEDITED)

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::thread;
+use core::sync::atomic::AtomicBool;
 use lockwright_locks::posix;
 use lockwright_native::Native;
 use lockwright_platform::Platform;
@@ -397,11 +398,16 @@ fn a_child_keeps_the_policy_and_waits_for_nobody() {
     let (said, heard) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         cells::own().unwrap().inside.store(mark, Relaxed);
-        said.send(()).unwrap();
-        let _ = receive.recv();
+        // As if it were loading something.
+        BUSY.take(
+            || (),
+            || {
+                said.send(()).unwrap();
+                let _ = receive.recv();
+            },
+        );
     });
     heard.recv().unwrap();
-    BUSY.store(true, Relaxed); // as if another thread were loading something
     // SAFETY: the child makes system calls, asks and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -413,7 +419,6 @@ fn a_child_keeps_the_policy_and_waits_for_nobody() {
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(if (answer, mine, left) == (1, true, 0) { 7 } else { 1 }) }
     }
-    BUSY.store(false, Relaxed);
     let mut status = 0;
     // SAFETY: our child.
     unsafe { libc::waitpid(child, &mut status, 0) };
