@@ -14,7 +14,9 @@
 //! pointer each, and only threads that have to wait anyway pay it.
 //!
 //! Not covered: exceptions thrown by a handler through our frames, and handlers that continue on another
-//! stack.
+//! stack. Nor is a `longjmp` out of a policy's hook outside a mutex's wait (`lock_acquire`, `lock_acquired`, `lock_release`, `rw_bias`):
+//! to push a buffer there would cost each operation more than the hook does. The thread stays marked as being in a hook. So it asks no
+//! policy any more, its locks do what they do without one, and that policy's memory stays mapped until the thread ends.
 //!
 //! A clean-up runs on the leaving thread, below the dead frames; their memory is as the interrupted instruction left
 //! it. It must not wait for what the thread was waiting for, with one exception: a condvar's waiter acquires the
