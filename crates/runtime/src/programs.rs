@@ -59,7 +59,7 @@ static BUSY: Turn = Turn::new();
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// The slot of the policy that decides about readers of readers-writer locks; 0: none.
 static FOR_READERS: AtomicU32 = AtomicU32::new(0);
-/// This process.
+/// This process; 0: no policy has been loaded yet.
 static PID: AtomicU32 = AtomicU32::new(0);
 
 static ANSWERS: Answers = Answers {
@@ -68,6 +68,15 @@ static ANSWERS: Answers = Answers {
     boost: boost::boost,
     unboost: boost::unboost,
 };
+
+/// This process's id. As a rule it isn't asked for: a child of `vfork` would get its own, and has none of the threads in our memory.
+fn pid() -> u32 {
+    match PID.load(Relaxed) {
+        // SAFETY: no preconditions.
+        0 => unsafe { libc::getpid() as u32 },
+        known => known, // changes only in a child, which has one thread
+    }
+}
 
 /// From now on policies know of epochs. `slo_now`: the SLO of the calling thread's innermost epoch, ns; 0: not known.
 pub(crate) fn knows_epochs(slo_now: fn() -> Option<u64>) {

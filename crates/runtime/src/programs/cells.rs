@@ -182,12 +182,12 @@ pub(super) fn of(tid: u32) -> Option<&'static ThreadCell> {
     places(tid).find(|&at| OWNERS[at].load(Acquire) == tid).map(|at| &ALL[at])
 }
 
-/// Does the kernel know no thread with this id? If we may not ask, there may be one.
+/// Has this process no thread with this id? If we may not ask, it may have one. (Another process may: ids are used again.)
 pub(super) fn is_gone(tid: u32) -> bool {
     match access::now() {
         Access::All => {
             // SAFETY: sends no signal.
-            let said = unsafe { system_call!(libc::SYS_tkill, tid, 0) };
+            let said = unsafe { system_call!(libc::SYS_tgkill, super::pid(), tid, 0) };
             said == -libc::c_long::from(libc::ESRCH)
         }
         Access::Files => is_listed(tid) == Some(false) && is_listed(thread::id()) == Some(true),
@@ -281,6 +281,28 @@ mod tests {
         }
         assert!(is_gone(last) && !is_gone(thread::id()));
         assert_eq!((is_listed(last), is_listed(thread::id())), (Some(false), Some(true)));
+    }
+
+    #[test]
+    fn another_processs_thread_is_gone() {
+        let _alone = super::super::tests::alone();
+        // SAFETY: the child makes system calls, and ends when it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: no preconditions.
+            unsafe {
+                libc::alarm(60);
+                libc::pause();
+                libc::_exit(0)
+            }
+        }
+        let is_gone = [child as u32, thread::id()].map(is_gone);
+        // SAFETY: our child.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, &mut 0, 0);
+        }
+        assert_eq!(is_gone, [true, false]);
     }
 
     #[test]
