@@ -44,8 +44,8 @@ pub(super) fn boost(holder: u32) {
     if own.boosting.load(Relaxed) != 0 {
         take_back(); // own thread only
     }
-    if cell.boost.load(Relaxed) != 0 || holder == thread::id() {
-        return; // it has another waiter's
+    if holder == thread::id() || is_boosted(holder) {
+        return;
     }
     let ours = own.prio.load(Relaxed); // own thread only
     leave::undisturbed(torn, || {
@@ -60,6 +60,11 @@ pub(super) fn boost(holder: u32) {
             forget();
         }
     });
+}
+
+/// Has this thread another one's priority, or is it about to get it? A hint.
+pub(super) fn is_boosted(tid: u32) -> bool {
+    cells::all_of(tid).any(|cell| cell.boost.load(Relaxed) != 0)
 }
 
 /// As [`boost`], for the waiter that owns the word. `false`: the holder has its own priority.
@@ -95,9 +100,10 @@ pub(super) fn unboost() {
     if lockwright_programs.boosted.load(Relaxed) == 0 {
         return;
     }
-    // Another thread may have made the cell.
-    if let Some(own) = cells::known().or_else(|| cells::of(thread::id())) {
-        restore(own, thread::id());
+    let tid = thread::id();
+    // Another thread may have made a cell for this one, too.
+    for own in cells::known().into_iter().chain(cells::all_of(tid)) {
+        restore(own, tid);
     }
 }
 
@@ -113,10 +119,13 @@ pub(crate) fn has_waited() {
 /// Whom the calling thread has given its priority, or is about to.
 fn boosted() -> Option<(&'static ThreadCell, u32)> {
     let holder = cells::known()?.boosting.load(Relaxed); // own thread only
-    let cell = if holder == 0 { None } else { cells::of(holder) }?;
+    if holder == 0 {
+        return None;
+    }
     // The holder may have released, and got another waiter's. Relaxed: nobody else writes the calling thread's id there.
-    let is_ours = cell.boost.load(Relaxed) >> WAITER == u64::from(thread::id());
-    is_ours.then_some((cell, holder))
+    let is_ours =
+        |cell: &&ThreadCell| cell.boost.load(Relaxed) >> WAITER == u64::from(thread::id());
+    cells::all_of(holder).find(is_ours).map(|cell| (cell, holder))
 }
 
 fn forget() {

@@ -154,7 +154,7 @@ pub(super) fn claim_for(tid: u32) -> Option<&'static ThreadCell> {
     boost::is_left(&ALL[at]);
     // ORDERING: Release, pairs with the Acquire in `of`: who finds the cell by its owner finds it so.
     OWNERS[at].store(tid, Release);
-    Some(&ALL[at])
+    of(tid) // another thread may have made one meanwhile, which others find first
 }
 
 /// Is the calling thread in a hook, or about to be?
@@ -171,15 +171,20 @@ pub(super) fn is_outside() {
     }
 }
 
-fn set_own(cell: *const ThreadCell) {
+pub(super) fn set_own(cell: *const ThreadCell) {
     // SAFETY: the calling thread's own memory.
     unsafe { (*thread::this()).cell.store(cell.cast_mut().cast(), Relaxed) }; // own thread only
 }
 
 /// The cell of this thread, if it has one.
 pub(super) fn of(tid: u32) -> Option<&'static ThreadCell> {
+    all_of(tid).next()
+}
+
+/// The cells of this thread: one, or none. Two, if two threads made one for it at the same moment.
+pub(super) fn all_of(tid: u32) -> impl Iterator<Item = &'static ThreadCell> {
     // A hint: the cell may change hands at any moment. ORDERING: Acquire, pairs with the Release in `claim_for`.
-    places(tid).find(|&at| OWNERS[at].load(Acquire) == tid).map(|at| &ALL[at])
+    places(tid).filter(move |&at| OWNERS[at].load(Acquire) == tid).map(|at| &ALL[at])
 }
 
 /// Has this process no thread with this id? If we may not ask, it may have one. (Another process may: ids are used again.)
@@ -251,6 +256,23 @@ pub(super) fn in_child() -> bool {
         owner.store(0, Relaxed);
     }
     was_inside
+}
+
+/// Gives the calling thread, which has a cell, another one, before it or behind it. Returns both.
+#[cfg(test)]
+pub(super) fn two() -> [&'static ThreadCell; 2] {
+    let tid = thread::id();
+    let free = |at: &usize| OWNERS[*at].compare_exchange(0, tid, AcqRel, Relaxed).is_ok();
+    places(tid).find(free).expect("a free place");
+    let mut all = all_of(tid);
+    [all.next(), all.next()].map(|cell| cell.expect("two cells"))
+}
+
+/// This thread has this cell now.
+#[cfg(test)]
+pub(super) fn lend(cell: &ThreadCell, tid: u32) {
+    let at = ALL.iter().position(|known| ptr::eq(known, cell)).expect("one of all");
+    OWNERS[at].store(tid, Release);
 }
 
 #[cfg(test)]

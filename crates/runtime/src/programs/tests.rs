@@ -459,7 +459,7 @@ fn a_thread_is_described_with_its_tag_and_the_locks_that_it_holds() {
 }
 
 /// A thread gives the calling thread a priority, and then runs `then`. Whether the kernel allows that depends on who runs this test.
-fn boosted(then: fn()) {
+fn boosted(then: impl FnOnce() + Send + 'static) {
     let (holder, own) = (thread::id(), scheduling::Scheduling::of(0).unwrap());
     std::thread::spawn(move || {
         let cell = cells::own().unwrap();
@@ -510,6 +510,39 @@ fn a_boost_ends_with_the_holders_release_or_with_the_wait() {
     });
     boost::unboost();
     assert!(is_as_before());
+}
+
+#[test]
+fn a_thread_with_two_cells_gets_its_priority_back() {
+    let _alone = alone();
+    let own = scheduling::Scheduling::of(0);
+    // As if another thread had made one at the same moment: the one that others find isn't the thread's own.
+    std::thread::spawn(move || {
+        assert!(cells::own().is_some());
+        let [first, second] = cells::two();
+        let tid = thread::id();
+        for (own_one, is_late, ends) in [
+            (first, false, || ()),
+            (second, false, || ()),
+            (first, true, || ()),
+            (second, false, has_waited),
+            (second, true, has_waited),
+        ] {
+            cells::set_own(own_one);
+            // Perhaps the one that others find comes only when the thread has another's priority already.
+            cells::lend(first, if is_late { 0 } else { tid });
+            boosted(move || {
+                cells::lend(first, tid);
+                ends();
+            });
+            boost::unboost();
+            assert_eq!(scheduling::Scheduling::of(0), own);
+            assert_eq!(lockwright_programs.boosted.load(Relaxed), 0);
+            assert!([first, second].iter().all(|cell| cell.boost.load(Relaxed) == 0));
+        }
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]

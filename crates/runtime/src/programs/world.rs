@@ -1,5 +1,6 @@
 //! What policies are told about the calling thread, and what their helpers ask of the machine.
 
+use super::boost;
 use super::cells::{self, ThreadCell};
 use super::scheduling::Scheduling;
 use super::{PID, lockwright_programs};
@@ -98,7 +99,7 @@ fn own_prio(cell: &ThreadCell) -> i32 {
     cell.until_prio.store(15, Relaxed);
     let now = cells::seconds() + 1;
     // With another's priority, its own is what it was.
-    if cell.prio_read.load(Relaxed) != now && cell.boost.load(Relaxed) == 0 {
+    if cell.prio_read.load(Relaxed) != now && !boost::is_boosted(thread::id()) {
         cell.prio_read.store(now, Relaxed);
         if let Some(own) = Scheduling::of(0) {
             cell.prio.store(own.prio(), Relaxed);
