@@ -229,16 +229,28 @@ fn retire(slot: u32, info: &SlotState) -> u32 {
     turn
 }
 
-/// A policy has come or gone: perhaps another one decides about readers.
+/// A policy has come or gone: perhaps another one decides about readers. One that is too slow goes while others come and go, so each
+/// thread that chooses looks again after it has written. Then the last one to write knows what all the others knew.
 fn choose_for_readers() {
-    let slots = lockwright_programs.slots.iter().zip(0..);
-    let decide = slots.filter(|(info, _)| {
-        // BUSY is ours, and only a policy that is too slow goes otherwise. It isn't asked any more.
-        info.state.load(Relaxed) & STATE == LOADED
-            && info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0
-    });
-    let last = decide.max_by_key(|(info, _)| info.since_ns.load(Relaxed)); // as above
-    FOR_READERS.store(last.map_or(0, |(_, slot)| slot), Relaxed); // as in `for_readers`
+    let choose = || {
+        let slots = lockwright_programs.slots.iter().zip(0..);
+        let decide = slots.filter(|(info, _)| {
+            info.state.load(Relaxed) & STATE == LOADED // see the exchange, here and below
+                && info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0
+        });
+        let last = decide.max_by_key(|(info, _)| info.since_ns.load(Relaxed));
+        last.map_or(0, |(_, slot)| slot)
+    };
+    let mut chosen = choose();
+    loop {
+        // ORDERING: AcqRel, pairs with itself: after it we see the states that those saw who wrote before.
+        FOR_READERS.swap(chosen, AcqRel);
+        let now = choose();
+        if now == chosen {
+            return;
+        }
+        chosen = now;
+    }
 }
 
 fn unload(slot: u32, info: &SlotState) {

@@ -2,7 +2,7 @@
 
 use super::cells::{self, ASKING, ThreadCell};
 use super::entries::{self, Mapped};
-use super::{CHANGES, grace, lockwright_programs};
+use super::{CHANGES, choose_for_readers, grace, lockwright_programs};
 use crate::env::say;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -134,6 +134,7 @@ fn take_off(entry: &Mapped, info: &SlotState, hook: Hook, mean_ns: u64) {
         let own = super::hooks_word(info.hooks.load(Relaxed), entry.turn.get());
         let _ = word.compare_exchange(own, 0, Relaxed, Relaxed); // a hint
     }
+    choose_for_readers();
     CHANGES.fetch_add(1, Relaxed); // a hint
     tell(info, hook, mean_ns);
 }

@@ -169,6 +169,16 @@ fn the_last_policy_that_decides_about_readers_does() {
     load(2, Hook::RwBias);
     unload_it(2);
     assert_eq!(for_readers(), 4);
+    // A policy that is taken off decides no more.
+    budget(1);
+    let slow = [(Hook::RwBias, says(1)), (Hook::SkipShuffle, takes(10_000))];
+    post(LOAD, 2, &image(&slow, 0, 0), &[]).unwrap();
+    assert_eq!(for_readers(), 2);
+    while lockwright_programs.slots[2].state.load(Relaxed) % POST == LOADED {
+        ask_it(2, Hook::SkipShuffle);
+    }
+    assert_eq!(for_readers(), 4);
+    unload_it(2);
     [3, 4].into_iter().for_each(unload_it);
     assert_eq!(for_readers(), 0);
 }
