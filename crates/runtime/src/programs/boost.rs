@@ -15,6 +15,7 @@
 use super::cells::{self, ThreadCell};
 use super::lockwright_programs;
 use super::scheduling::Scheduling;
+use super::world;
 use crate::{leave, thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -47,7 +48,11 @@ pub(super) fn boost(holder: u32) {
     if holder == thread::id() || is_boosted(holder) {
         return;
     }
-    let ours = own.prio.load(Relaxed); // own thread only
+    let (ours, now) = (world::own_prio(own), cells::seconds() + 1);
+    // What others know of its priority may be as old as what threads know of their own. (Hints.)
+    if cell.prio_read.load(Relaxed) == now && ours <= cell.prio.load(Relaxed) {
+        return;
+    }
     leave::undisturbed(torn, || {
         own.boosting.store(holder, Relaxed); // own thread only; before the word, since `torn` looks here
         // Likewise, so that who finds 0 here has nothing to take back. Relaxed: a hint.
@@ -56,7 +61,7 @@ pub(super) fn boost(holder: u32) {
         if cell.boost.compare_exchange(0, mine(), AcqRel, Relaxed).is_err() {
             mailbox.boosted.fetch_sub(1, Relaxed); // it has another waiter's
             forget();
-        } else if !give(cell, holder, ours) {
+        } else if !give(cell, holder, ours, now) {
             forget();
         }
     });
@@ -67,10 +72,15 @@ pub(super) fn is_boosted(tid: u32) -> bool {
     cells::all_of(tid).any(|cell| cell.boost.load(Relaxed) != 0)
 }
 
-/// As [`boost`], for the waiter that owns the word. `false`: the holder has its own priority.
-fn give(cell: &ThreadCell, holder: u32, ours: i32) -> bool {
+/// As [`boost`], for the waiter that owns the word. `now`: in seconds, + 1. `false`: the holder has its own priority.
+fn give(cell: &ThreadCell, holder: u32, ours: i32, now: u32) -> bool {
     let mailbox = &lockwright_programs;
     let theirs = Scheduling::of(holder);
+    if let Some(theirs) = theirs {
+        // Hints: the next waiters needn't ask the kernel.
+        cell.prio.store(theirs.prio(), Relaxed);
+        cell.prio_read.store(now, Relaxed);
+    }
     if theirs.is_some_and(|theirs| ours <= theirs.prio()) {
         end(cell);
         return false;

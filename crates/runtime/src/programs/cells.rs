@@ -22,14 +22,14 @@ pub(super) const ASKING: u32 = 0x100;
 /// In [`ThreadCell::inside`]: in a hook of the policy with this number.
 pub(super) const INSIDE: u32 = 0x200;
 
-/// A thread's cell. Only the thread writes it, except for `boost`.
+/// A thread's cell. Only the thread writes it, except for `boost`, and its priority, which a waiter may have read.
 #[repr(C, align(128))]
 pub(super) struct ThreadCell {
     /// 0, or [`ASKING`], or [`INSIDE`].
     pub(super) inside: AtomicU32,
     /// Questions until the next one is measured.
     pub(super) until_sample: AtomicU32,
-    /// Its priority, see `hooks::Node::prio`.
+    /// Its own priority, see `hooks::Node::prio`.
     pub(super) prio: AtomicI32,
     /// Descriptions until somebody looks whether that is old.
     pub(super) until_prio: AtomicU32,
@@ -262,8 +262,12 @@ pub(super) fn in_child() -> bool {
 #[cfg(test)]
 pub(super) fn two() -> [&'static ThreadCell; 2] {
     let tid = thread::id();
-    let free = |at: &usize| OWNERS[*at].compare_exchange(0, tid, AcqRel, Relaxed).is_ok();
-    places(tid).find(free).expect("a free place");
+    let is_free = |at: &usize| {
+        let owner = OWNERS[*at].load(Relaxed); // the exchange decides
+        (owner == 0 || is_gone(owner))
+            && OWNERS[*at].compare_exchange(owner, tid, AcqRel, Relaxed).is_ok()
+    };
+    places(tid).find(is_free).expect("a free place");
     let mut all = all_of(tid);
     [all.next(), all.next()].map(|cell| cell.expect("two cells"))
 }

@@ -468,12 +468,19 @@ fn a_thread_is_described_with_its_tag_and_the_locks_that_it_holds() {
     unload_it(10);
 }
 
+/// A thread's priority, as it has just been read.
+fn seems(cell: &cells::ThreadCell, prio: i32) {
+    cell.prio.store(prio, Relaxed);
+    cell.prio_read.store(cells::seconds() + 1, Relaxed);
+    cell.until_prio.store(100, Relaxed); // it isn't read again
+}
+
 /// A thread gives the calling thread a priority, and then runs `then`. Whether the kernel allows that depends on who runs this test.
 fn boosted(then: impl FnOnce() + Send + 'static) {
     let (holder, own) = (thread::id(), scheduling::Scheduling::of(0).unwrap());
     std::thread::spawn(move || {
         let cell = cells::own().unwrap();
-        cell.prio.store(own.prio() + 1, Relaxed); // as if it were more urgent
+        seems(cell, own.prio() + 1); // as if it were more urgent
         let refused = lockwright_programs.unboosted.load(Relaxed);
         boost::boost(holder);
         let was_refused = lockwright_programs.unboosted.load(Relaxed) != refused;
@@ -530,11 +537,11 @@ fn a_thread_with_two_cells_gets_its_priority_back() {
     std::thread::spawn(move || {
         assert!(cells::own().is_some());
         let [first, second] = cells::two();
-        let tid = thread::id();
+        let (tid, nothing): (_, fn()) = (thread::id(), || ());
         for (own_one, is_late, ends) in [
-            (first, false, || ()),
-            (second, false, || ()),
-            (first, true, || ()),
+            (first, false, nothing),
+            (second, false, nothing),
+            (first, true, nothing),
             (second, false, has_waited),
             (second, true, has_waited),
         ] {
@@ -553,6 +560,46 @@ fn a_thread_with_two_cells_gets_its_priority_back() {
     })
     .join()
     .unwrap();
+}
+
+#[test]
+fn a_holder_that_is_known_to_be_as_urgent_is_left_alone() {
+    let _alone = alone();
+    let (holder, own) = (thread::id(), scheduling::Scheduling::of(0).unwrap());
+    let cell = cells::own().unwrap();
+    std::thread::spawn(move || {
+        let waiter = cells::own().unwrap();
+        // It may be known by what a waiter has read.
+        seems(waiter, own.prio());
+        boost::boost(holder);
+        assert_eq!(cell.prio.load(Relaxed), own.prio());
+        // The kernel, if it were asked, would say that the holder is less urgent.
+        let tries = || {
+            let [boosts, refused] = [&lockwright_programs.boosts, &lockwright_programs.unboosted];
+            boosts.load(Relaxed) + refused.load(Relaxed)
+        };
+        let mut before;
+        loop {
+            before = tries();
+            seems(waiter, own.prio() + 1);
+            seems(cell, own.prio() + 1);
+            boost::boost(holder);
+            has_waited();
+            if cell.prio_read.load(Relaxed) == cells::seconds() + 1 {
+                break;
+            }
+            // Another second has begun meanwhile.
+        }
+        assert_eq!(tries() - before, 0);
+        // What is older doesn't count.
+        cell.prio_read.store(cells::seconds(), Relaxed);
+        boost::boost(holder);
+        has_waited();
+        assert_eq!(tries() - before, 1);
+    })
+    .join()
+    .unwrap();
+    cell.until_prio.store(0, Relaxed);
 }
 
 #[test]

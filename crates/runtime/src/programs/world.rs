@@ -89,7 +89,7 @@ pub(super) fn set_tag(tag: u64) -> bool {
 }
 
 /// The calling thread's priority, read again now and then.
-fn own_prio(cell: &ThreadCell) -> i32 {
+pub(super) fn own_prio(cell: &ThreadCell) -> i32 {
     // Own thread only, as is all of this. The clock takes longer than the rest of a description.
     let until = cell.until_prio.load(Relaxed);
     if until != 0 {
