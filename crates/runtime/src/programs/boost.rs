@@ -3,11 +3,12 @@
 //! The kernel decides whether we may: it needs CAP_SYS_NICE, or a limit (RLIMIT_NICE, RLIMIT_RTPRIO). A refusal is counted.
 //!
 //! ```text
-//!   cell.boost:  0 ──waiter──► MINE ──► MINE, the holder's own priority ──► SET ──whoever takes it back──► OVER ──► 0
+//!   cell.boost:  0 ──waiter──► its id ──► and the holder's own priority ──► SET ──whoever takes it back──► OVER ──► 0
 //!                                └──────────┴──the holder takes it back──► OVER: the waiter finds that, and undoes it
 //! ```
 //!
-//! Until the word is 0 again, one thread makes the system calls: nobody takes a priority for the holder's own which isn't.
+//! Until the word is 0 again, one thread makes the system calls: nobody takes a priority for the holder's own which isn't. A waiter that is
+//! torn away meanwhile leaves them to the holder if the holder is making them.
 //!
 //! The holder takes it back when it releases by a policy that boosts. The lock may have another policy by then, or none. So the waiter does
 //! it when its wait ends, however that ends. A process that confines itself meanwhile leaves the priority as it is.
@@ -19,8 +20,8 @@ use super::world;
 use crate::{leave, thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// In [`ThreadCell::boost`]: a waiter sees to it.
-const MINE: u64 = 1 << 32;
+/// In [`ThreadCell::boost`], with [`OVER`]: the waiter has taken it back, not the holder.
+const BACK: u64 = 1 << 32;
 /// In [`ThreadCell::boost`]: there is a [`Scheduling`] below.
 const KNOWN: u64 = 1 << 33;
 /// In [`ThreadCell::boost`]: the thread has another one now.
@@ -30,9 +31,9 @@ const OVER: u64 = 1 << 35;
 /// In [`ThreadCell::boost`], from this bit on: the waiter's thread id, which has 22 bits at most.
 const WAITER: u32 = 36;
 
-/// [`MINE`], of the calling thread.
+/// The word of a waiter that is about to give: of the calling thread.
 fn mine() -> u64 {
-    MINE | u64::from(thread::id()) << WAITER
+    u64::from(thread::id()) << WAITER
 }
 
 /// The thread `holder` gets the calling thread's priority.
@@ -113,7 +114,7 @@ pub(super) fn unboost() {
     let tid = thread::id();
     // Another thread may have made a cell for this one, too.
     for own in cells::known().into_iter().chain(cells::all_of(tid)) {
-        restore(own, tid);
+        restore(own, tid, OVER);
     }
 }
 
@@ -148,7 +149,7 @@ fn forget() {
 #[inline(never)]
 fn take_back() {
     if let Some((cell, holder)) = boosted() {
-        leave::undisturbed(torn, || restore(cell, holder));
+        leave::undisturbed(torn, || restore(cell, holder, OVER | BACK));
     }
     forget();
 }
@@ -164,8 +165,9 @@ pub(super) fn has_left() {
 /// The calling thread was giving or taking back, and a signal handler doesn't return there.
 fn torn() {
     if let Some((cell, holder)) = boosted() {
-        match cell.boost.load(Relaxed) & (SET | OVER) {
-            SET => restore(cell, holder),
+        match cell.boost.load(Relaxed) & (SET | OVER | BACK) {
+            SET => restore(cell, holder, OVER | BACK),
+            HOLDERS => {}
             _ => finish(cell, holder),
         }
     }
@@ -184,12 +186,15 @@ pub(super) fn is_left(cell: &ThreadCell) {
     end(cell);
 }
 
-/// Gives a thread its own priority back. If a waiter is just giving it another one, that waiter does.
-fn restore(cell: &ThreadCell, tid: u32) {
+/// The holder is giving itself its own priority back.
+const HOLDERS: u64 = SET | OVER;
+
+/// Gives a thread its own priority back, and says who does: [`OVER`], and [`BACK`] if the waiter does. If a waiter is just giving it another one, that waiter does.
+fn restore(cell: &ThreadCell, tid: u32, over: u64) {
     let mut word = cell.boost.load(Relaxed); // the exchange decides
     while word != 0 && word & OVER == 0 {
         // ORDERING: AcqRel, pairs with the Release in `give`, and goes before the Acquire in `finish`.
-        match cell.boost.compare_exchange_weak(word, word | OVER, AcqRel, Relaxed) {
+        match cell.boost.compare_exchange_weak(word, word | over, AcqRel, Relaxed) {
             Ok(_) if word & SET == 0 => return,
             Ok(_) => return finish(cell, tid),
             Err(now) => word = now,
@@ -212,5 +217,40 @@ fn end(cell: &ThreadCell) {
     // ORDERING: Release, pairs with the Acquire in `boost`: the system calls are over.
     if cell.boost.swap(0, Release) != 0 {
         lockwright_programs.boosted.fetch_sub(1, Relaxed); // a hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_waiter_leaves_to_the_holder_what_the_holder_does() {
+        let _alone = super::super::tests::alone();
+        let (holder, own) = (thread::id(), Scheduling::of(0).unwrap());
+        let (cell, boosted) = (cells::own().unwrap(), &lockwright_programs.boosted);
+        std::thread::spawn(move || {
+            let given = mine() | KNOWN | u64::from(own.pack());
+            for (word, is_left) in [
+                (mine(), false),
+                (mine() | OVER, false),
+                (given, false),
+                (given | OVER, false),
+                (given | SET, false),
+                (given | SET | OVER, true),
+                (given | SET | OVER | BACK, false),
+            ] {
+                cells::own().unwrap().boosting.store(holder, Relaxed);
+                cell.boost.store(word, Relaxed);
+                boosted.store(1, Relaxed);
+                has_left();
+                let left = (cell.boost.load(Relaxed), boosted.load(Relaxed));
+                assert_eq!(left, if is_left { (word, 1) } else { (0, 0) });
+            }
+            cell.boost.store(0, Relaxed);
+            boosted.store(0, Relaxed);
+        })
+        .join()
+        .unwrap();
     }
 }
