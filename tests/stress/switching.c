@@ -11,6 +11,8 @@
 #include "../../include/lockwright.h"
 
 enum { THREADS = 8, LOCKS = 3 };
+/* A child that hangs ends first, since a thread of its parent waits for it. */
+enum { CHILD_S = 40, THREAD_S = 60 };
 
 static _Atomic bool stop;
 static _Atomic uint64_t sections[THREADS], tries, timed, waits, children, cancelled;
@@ -97,7 +99,7 @@ static void child(void)
 {
     static pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
     pthread_t thread;
-    alarm(60);
+    alarm(CHILD_S);
     for (int i = 0; i < LOCKS; i++)
         if (pthread_mutex_trylock(&locks[i].mutex) == 0) {
             MUST(locks[i].a == locks[i].b);
@@ -120,7 +122,8 @@ static void forks(void)
         return; /* no resources for a child */
     MUST(waitpid(pid, &status, 0) == pid);
     if (status != 0) {
-        fprintf(stderr, "a child's status: %#x\n", status);
+        bool hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+        fprintf(stderr, "a child's status: %#x%s\n", status, hung ? ": it made no progress" : "");
         fail("a child");
     }
     children++;
@@ -230,8 +233,8 @@ static void *watch(void *data)
         for (int i = 0; i < THREADS; i++) {
             still[i] = sections[i] == seen[i] ? still[i] + 1 : 0;
             seen[i] = sections[i];
-            if (still[i] >= 600)
-                fail("a thread makes no progress for 60 s");
+            if (still[i] >= THREAD_S * 10)
+                fail("a thread makes no progress for a minute");
         }
     }
     return data;

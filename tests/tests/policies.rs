@@ -1,7 +1,7 @@
 //! Policies in a running program under stress (`stress/switching.c`): adversaries break nothing, and loads and unloads, also by
 //! commands that are killed, lose nothing.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use libtest_mimic::{Arguments, Trial};
 use lockwright_platform::hooks::{Context as Asked, Hook, Node};
 use lockwright_policy::control::{Answered, Control, Memory, Prepared};
@@ -40,7 +40,8 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Eight threads on few CPUs are stress enough.
     arguments.test_threads = Some(1);
-    let trial = |name: &str, run: fn() -> Result<()>| {
+    let trial = |name: &'static str, run: fn(Stress) -> Result<()>| {
+        let run = move || Stress::start(name).and_then(run).map_err(|error| explained(name, error));
         Trial::test(name, move || run().map_err(|error| format!("{error:#}").into()))
     };
     let trials = vec![
@@ -57,6 +58,23 @@ fn main() {
 /// How long each part takes: some tenths of a second, or much longer in a soak.
 fn spell(ms: u64) -> Duration {
     Duration::from_millis(if is_soak() { ms * 120 } else { ms })
+}
+
+/// Where the program under stress of this test lies, and what it writes.
+fn folder(test: &str) -> Result<PathBuf> {
+    scratch(&format!("policies/{test}"))
+}
+
+/// What the program says if it finds that something is wrong.
+const ERRORS: &str = "stderr";
+
+/// Why a test has failed: the program under stress may have said more.
+fn explained(test: &str, error: Error) -> Error {
+    let said = folder(test).and_then(|folder| Ok(fs::read_to_string(folder.join(ERRORS))?));
+    match said.unwrap_or_default().trim() {
+        "" => error,
+        said => error.context(format!("the program under stress said '{said}'")),
+    }
 }
 
 /// Another process's memory.
@@ -92,13 +110,15 @@ struct Stress {
 
 impl Stress {
     fn start(test: &str) -> Result<Self> {
-        let program = scratch(&format!("policies/{test}"))?.join("switching");
+        let folder = folder(test)?;
+        let (program, errors) = (folder.join("switching"), File::create(folder.join(ERRORS))?);
         compile(&source_dir().join("stress/switching.c"), &program, &[])?;
         let mut child = Command::new(program)
             .env("LD_PRELOAD", library()?)
             .env("LOCKWRIGHT_LOCK", format!("programmed:slot={SLOT},bypass={BYPASS}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(errors)
             .spawn()?;
         let mut output = BufReader::new(child.stdout.take().context("its output")?);
         let mut said = String::new();
@@ -259,8 +279,7 @@ fn policy(name: &str, answers: Answers, without: &[Hook]) -> Result<Image> {
     Ok(build(&verified, name, 0)?)
 }
 
-fn adversaries() -> Result<()> {
-    let mut stress = Stress::start("adversaries")?;
+fn adversaries(mut stress: Stress) -> Result<()> {
     for (name, answers, without) in ADVERSARIES {
         stress.load(&policy(name, *answers, without)?, NO_BUDGET)?;
         let before = stress.sections()?;
@@ -289,8 +308,7 @@ fn adversaries() -> Result<()> {
 }
 
 /// The locks' own count of how often a waiter was passed over reaches its bound, and not more. That the count is right: explorations.
-fn passed() -> Result<()> {
-    let stress = Stress::start("passed")?;
+fn passed(stress: Stress) -> Result<()> {
     stress.load(&policy("second first", second_first, &[])?, NO_BUDGET)?;
     let most = || -> Result<u64> {
         let control = stress.control()?;
@@ -310,8 +328,7 @@ fn passed() -> Result<()> {
     stress.end()
 }
 
-fn shipped_policies() -> Result<()> {
-    let mut stress = Stress::start("shipped")?;
+fn shipped_policies(mut stress: Stress) -> Result<()> {
     for policy in shipped() {
         let verified = verify(Object::read(policy.object)?)
             .map_err(|why| anyhow::anyhow!("{}: {why:?}", policy.name))?;
@@ -328,8 +345,7 @@ fn shipped_policies() -> Result<()> {
     stress.end()
 }
 
-fn loads_and_unloads() -> Result<()> {
-    let stress = Stress::start("loads")?;
+fn loads_and_unloads(stress: Stress) -> Result<()> {
     let mut images = Vec::new();
     for (name, answers, without) in ADVERSARIES.iter().filter(|(name, ..)| name.contains("line")) {
         images.push(Prepared::new(&policy(name, *answers, without)?, NO_BUDGET)?);
@@ -398,8 +414,7 @@ fn load_forever(pid: &str, at: &str) -> anyhow::Error {
     run().expect_err("it never ends by itself")
 }
 
-fn killed_loaders() -> Result<()> {
-    let mut stress = Stress::start("killed")?;
+fn killed_loaders(mut stress: Stress) -> Result<()> {
     let before = stress.holds()?;
     let rounds = if is_soak() { 1000 } else { 15 };
     for round in 0..rounds {
@@ -429,8 +444,7 @@ fn killed_loaders() -> Result<()> {
     stress.end()
 }
 
-fn slow() -> Result<()> {
-    let stress = Stress::start("slow")?;
+fn slow(stress: Stress) -> Result<()> {
     stress.load(&policy("late", late, &[Hook::LockContended])?, 1)?;
     let begun = Instant::now();
     let (hook, took_ns) = loop {
