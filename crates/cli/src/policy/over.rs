@@ -81,7 +81,8 @@ pub(crate) fn slots(table: &Table) -> Vec<u32> {
     slots
 }
 
-/// The slot of the policy for all mutexes whose rule comes before all rules of this slot's policy: nobody asks that one.
+/// The slot of a policy for all mutexes that hides the policy in slot `hidden`: the first rule that fits a mutex counts, and the
+/// rule for all comes before each of `hidden`'s. `None`: the policy in that slot is asked, or there is none.
 pub(crate) fn hidden_by(table: &Table, hidden: u32) -> Option<u32> {
     let all = table.rules.iter().position(|rule| rule.target == ALL)?;
     let is_before = table.rules[..=all].iter().any(|rule| slot(&rule.lock) == Some(hidden));

@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { WAITERS = 24, TAGGED = 12 };
@@ -36,8 +37,10 @@ static char state(int thread) {
     char path[64], state = '?';
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
     FILE *file = fopen(path, "r");
-    if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+    if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1) {
         perror(path);
+        exit(1);
+    }
     fclose(file);
     return state;
 }
