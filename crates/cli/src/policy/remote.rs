@@ -67,7 +67,7 @@ impl Remote<'_> {
             Answered::Nothing => Ok(false),
             Answered::Refused(why) => {
                 Err(Failure::new(format!("process {pid} refuses the policy: {why}"))
-                    .hint(format!("which it has: lockwright policy list --pid {pid}")))
+                    .hint(format!("to see which it has: lockwright policy list --pid {pid}")))
             }
             Answered::Full => Err(Failure::new(format!(
                 "process {pid} has no room for another policy: its queue is full, and no thread has waited for a mutex since"
@@ -91,6 +91,14 @@ impl Remote<'_> {
             }
         }
         Ok(known)
+    }
+
+    /// The policies that the process will have no more when a thread waits for a mutex.
+    pub(crate) fn leaving(&self) -> Result<Vec<KnownPolicy>, Failure> {
+        let pending = self.control.pending()?;
+        let goes = |slot: u32| pending.contains(&Pending::Unload(slot));
+        let has = self.control.slots()?.into_iter().filter(|seen| goes(seen.slot));
+        Ok(has.map(|seen| KnownPolicy::new(seen.slot, seen.name, seen.version)).collect())
     }
 }
 

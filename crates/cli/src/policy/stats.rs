@@ -22,6 +22,8 @@ pub(crate) struct Stats {
     policies: Vec<Loaded>,
     /// What the process will have when a thread waits for a mutex.
     later: Vec<KnownPolicy>,
+    /// What it has until then.
+    leaving: Vec<KnownPolicy>,
     boosts: Boosts,
 }
 
@@ -75,8 +77,9 @@ impl Stats {
             policies.iter().any(same)
         };
         let later = programs.known()?.into_iter().filter(|known| !has(known)).collect();
+        let leaving = programs.leaving()?.into_iter().filter(has).collect();
         let boosts = programs.control.boosts()?;
-        Ok(Self { pid: process.pid, name: process.name(), policies, later, boosts })
+        Ok(Self { pid: process.pid, name: process.name(), policies, later, leaving, boosts })
     }
 
     /// For `list`: a line for each policy.
@@ -100,12 +103,14 @@ impl Stats {
         }
     }
 
-    /// A line for each policy that no thread has taken up.
+    /// A line for each request that no thread has taken up.
     fn waiting(&self) -> String {
-        let line = |KnownPolicy { slot, title, .. }: &KnownPolicy| {
-            format!("  slot {slot}: {}, when a thread next waits for a mutex\n", shown(title))
+        let line = |KnownPolicy { slot, title, .. }: &KnownPolicy, what: &str| {
+            let title = shown(title);
+            format!("  slot {slot}: {title} will be {what} when a thread next waits for a mutex\n")
         };
-        self.later.iter().map(line).collect()
+        let leaving = self.leaving.iter().map(|one| line(one, "unloaded"));
+        leaving.chain(self.later.iter().map(|one| line(one, "loaded"))).collect()
     }
 
     pub(crate) fn text(&self) -> String {
@@ -114,8 +119,9 @@ impl Stats {
         }
         let policies: Vec<String> = self.policies.iter().map(Loaded::text).collect();
         let mut text = format!("{} ({})\n\n{}", self.pid, self.name, policies.join("\n"));
-        if !self.later.is_empty() {
-            let _ = write!(text, "\nnot taken up yet:\n{}", self.waiting());
+        let waiting = self.waiting();
+        if !waiting.is_empty() {
+            let _ = write!(text, "\nnot taken up yet:\n{waiting}");
         }
         let Boosts { given, refused, now } = self.boosts;
         if given + refused > 0 {
@@ -129,8 +135,13 @@ impl Stats {
 
     pub(crate) fn json(&self) -> Value {
         let policies: Value = self.policies.iter().map(Loaded::json).collect();
-        let one = |one: &KnownPolicy| json!({ "slot": one.slot, "policy": one.name });
-        let later: Value = self.later.iter().map(one).collect();
+        let one = |known: &KnownPolicy, change: &str| {
+            let KnownPolicy { slot, name, .. } = known;
+            json!({ "slot": slot, "policy": name, "change": change })
+        };
+        let leaving = self.leaving.iter().map(|policy| one(policy, "unload"));
+        let later = self.later.iter().map(|policy| one(policy, "load"));
+        let later: Value = leaving.chain(later).collect();
         let Boosts { given, refused, now } = self.boosts;
         json!({
             "pid": self.pid, "name": self.name, "policies": policies, "later": later,

@@ -129,23 +129,33 @@ fn an_idle_program_gets_its_policies_when_it_is_at_work() -> Result<()> {
     let said = ok(&["load", "big-first", "--lock", "g_lock"])?;
     ensure!(said.contains("slot 1; ") && !said.contains("replaces"), "{said}");
     let list = ok(&["list"])?;
-    let later = "when a thread next waits for a mutex\n";
-    ensure!(list.contains(&format!("  slot 1: big-first, {later}")), "{list}");
-    ensure!(list.contains(&format!("  slot 2: cal, {later}")), "{list}");
+    let later = "loaded when a thread next waits for a mutex\n";
+    ensure!(list.contains(&format!("  slot 1: big-first will be {later}")), "{list}");
+    ensure!(list.contains(&format!("  slot 2: cal will be {later}")), "{list}");
+    ensure!(!list.contains(" un"), "{list}");
     let stats: Value = serde_json::from_str(&ok(&["stats", "--format", "json"])?)?;
-    let waits = |policy: &str| {
-        stats["later"].as_array().is_some_and(|all| all.iter().any(|one| one["policy"] == policy))
+    let waits = |stats: &Value, policy: &str, change: &str| {
+        let is_it = |one: &Value| one["policy"] == policy && one["change"] == change;
+        stats["later"].as_array().is_some_and(|all| all.iter().any(is_it))
     };
-    ensure!(waits("big-first") && waits("cal") && !waits("numa"), "{stats:#}");
+    ensure!(waits(&stats, "big-first", "load") && waits(&stats, "cal", "load"), "{stats:#}");
+    ensure!(stats["later"].as_array().map(Vec::len) == Some(2), "{stats:#}");
     idle.round()?;
     let list = ok(&["list"])?;
     ensure!(list.contains("  slot 1: big-first: mutex g_lock (switch+"), "{list}");
     ensure!(list.contains("  slot 2: cal: all mutexes\n") && !list.contains(later), "{list}");
     ok(&["load", "numa"])?;
     let stats = ok(&["stats"])?;
-    ensure!(stats.contains("\nnot taken up yet:\n") && stats.contains(": numa, "), "{stats}");
+    // It takes the place of one that is still there.
+    ensure!(stats.contains(&format!(": numa will be {later}")), "{stats}");
+    ensure!(stats.contains("\nnot taken up yet:\n  slot 2: cal will be un"), "{stats}");
     let said = ok(&["unload"])?;
     ensure!(said.contains("unloaded: big-first, numa; that takes effect"), "{said}");
+    let list = ok(&["list"])?;
+    ensure!(list.contains(&format!("  slot 1: big-first will be un{later}")), "{list}");
+    let stats: Value = serde_json::from_str(&ok(&["stats", "--format", "json"])?)?;
+    ensure!(waits(&stats, "big-first", "unload") && waits(&stats, "cal", "unload"), "{stats:#}");
+    ensure!(!waits(&stats, "numa", "load"), "{stats:#}");
     idle.round()?;
     let list = ok(&["list"])?;
     ensure!(list.contains("has no policy"), "{list}");
