@@ -35,6 +35,11 @@ impl Failure {
         &self.message
     }
 
+    /// Its hint, or this one if it has none.
+    pub(crate) fn hint_or(&self, otherwise: impl Display) -> String {
+        self.hint.clone().unwrap_or_else(|| otherwise.to_string())
+    }
+
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
         self
@@ -81,4 +86,19 @@ impl Display for Failure {
 pub(crate) fn warn(message: impl Display, hint: impl Display) {
     let (message, hint) = (message.to_string(), hint.to_string());
     say(&format!("warning: {}\nhint: {}\n", shown(&message), shown(&hint)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_knows_its_own_hint_best() {
+        let failure = Failure::new("no lock 'g_lok'");
+        assert_eq!(failure.hint_or("policy list"), "policy list");
+        assert_eq!(
+            failure.hint("did you mean 'g_lock'?").hint_or("policy list"),
+            "did you mean 'g_lock'?"
+        );
+    }
 }

@@ -17,6 +17,9 @@ use lockwright_policy::image;
 use lockwright_programs::mailbox::SLOTS;
 use std::time::Duration;
 
+/// What is said of a load that no thread has taken up.
+pub(crate) const LATER: &str = "; it takes effect when a thread next waits for a mutex";
+
 /// The locks that a policy is for, as the user names them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Whose {
@@ -33,8 +36,6 @@ pub(crate) struct Whose {
 /// A policy that was verified and compiled.
 pub(crate) struct Compiled {
     pub(crate) title: String,
-    /// The word that names it on a command line.
-    pub(crate) word: String,
     pub(super) prepared: Prepared,
 }
 
@@ -49,7 +50,7 @@ impl Compiled {
         let image = image::build(&verified, &chosen.name, chosen.version);
         let image = image.map_err(|error| fail(&error))?;
         let prepared = Prepared::new(&image, budget_ns).map_err(|error| fail(&error))?;
-        Ok(Self { title: chosen.title(), word: chosen.word(), prepared })
+        Ok(Self { title: chosen.title(), prepared })
     }
 }
 

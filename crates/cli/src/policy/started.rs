@@ -1,6 +1,6 @@
 //! Programs that start with policies: they run as children of this command, which loads the policies as soon as our library is there.
 
-use super::loading::{Compiled, PolicyLoad};
+use super::loading::{Compiled, LATER, PolicyLoad};
 use super::remote::RemotePlace;
 use crate::cmd::run;
 use crate::hints::{Failure, warn};
@@ -60,8 +60,9 @@ fn when_ready(pid: libc::pid_t, start: &Start) {
     };
     loop {
         let failure = match Process::open(pid).and_then(|process| start.put(&process)) {
-            Ok(()) => {
-                say(&format!("lockwright: {} is loaded\n", policy.title));
+            Ok(is_in_force) => {
+                let later = if is_in_force { "" } else { LATER };
+                say(&format!("lockwright: {} is loaded{later}\n", policy.title));
                 return;
             }
             Err(failure) => failure,
@@ -70,7 +71,7 @@ fn when_ready(pid: libc::pid_t, start: &Start) {
         if begun.elapsed() > PATIENCE {
             warn(
                 format!("{} is not loaded: {}", policy.title, failure.message()),
-                format!("lockwright policy load {} --pid {pid}", policy.word),
+                failure.hint_or(format!("lockwright policy list --pid {pid}")),
             );
             return;
         }
@@ -79,13 +80,15 @@ fn when_ready(pid: libc::pid_t, start: &Start) {
 }
 
 impl Start {
-    fn put(&self, process: &Process) -> Result<(), Failure> {
+    /// Returns whether it is in force already.
+    fn put(&self, process: &Process) -> Result<bool, Failure> {
         match self {
-            Self::Load(load) => load.put_into(process).map(drop),
-            Self::Slot(slot, policy) => RemotePlace::find(process)?
-                .open(process)?
-                .load(*slot, policy, crate::mailbox::PATIENCE)
-                .map(drop),
+            Self::Load(load) => load.put_into(process).map(|loaded| loaded.is_in_force),
+            Self::Slot(slot, policy) => RemotePlace::find(process)?.open(process)?.load(
+                *slot,
+                policy,
+                crate::mailbox::PATIENCE,
+            ),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `lockwright policy`: policies come into a program that runs, and go again.
 
 use super::ctl::Program;
-use super::{FOLDER, compiled, lockwright, switch};
+use super::{FOLDER, LIBRARY, compiled, lockwright, switch};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{End, Outcome, source_dir};
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Nothing here takes that long.
@@ -250,6 +252,27 @@ fn a_program_starts_with_policies() -> Result<()> {
     {
         let outcome = lockwright().args(["run"]).args(words).args(["--", contend]).run()?;
         ensure!(outcome.text() == super::COUNT, "{words:?}: {}", outcome.describe());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_starts_and_is_idle_takes_its_policy_up_later() -> Result<()> {
+    let start = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
+        command.args(words).args(["--", "cat"]);
+        command.env("LOCKWRIGHT_LIBRARY", &*LIBRARY).env("XDG_CONFIG_HOME", FOLDER.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
+    };
+    for idle in [start(&["policy", "load", "numa"]), start(&["run", "--policy", "numa"])] {
+        let mut idle = idle?;
+        let mut said = String::new();
+        BufReader::new(idle.stderr.take().context("its messages")?).read_line(&mut said)?;
+        // It has waited for its input until now.
+        drop(idle.stdin.take());
+        ensure!(idle.wait()?.success());
+        let later = "it takes effect when a thread next waits for a mutex";
+        ensure!(said == format!("lockwright: numa is loaded; {later}\n"), "{said}");
     }
     Ok(())
 }

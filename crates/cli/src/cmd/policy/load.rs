@@ -7,9 +7,9 @@ use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::output;
 use crate::policy::chosen::Chosen;
-use crate::policy::loading::{Loaded, PolicyLoad, Whose};
+use crate::policy::loading::{LATER, Loaded, PolicyLoad, Whose};
 use crate::policy::settings::Setting;
-use crate::policy::started;
+use crate::policy::{slots, started};
 use crate::process::Process;
 use lockwright_numbers::units;
 use lockwright_record::mailbox::KINDS;
@@ -100,6 +100,7 @@ fn budget(text: &str) -> Result<u32, String> {
 
 pub(super) fn main(args: Args) -> Result<ExitCode, Failure> {
     let chosen = Chosen::with(&args.policies, &args.settings)?;
+    slots::split(&slots::joined(&chosen.word(), &[], args.options.as_deref()))?;
     let Args { locks, sites, libraries, kinds, .. } = args;
     let whose = Whose { locks, sites, libraries, kinds };
     let load = PolicyLoad::new(&chosen, whose, args.options, args.budget)?;
@@ -129,7 +130,7 @@ pub(super) fn main(args: Args) -> Result<ExitCode, Failure> {
 fn said(load: &PolicyLoad, loaded: &Loaded, pid: libc::pid_t, name: &str) -> String {
     let mut text = format!("{pid} ({name}): {} is loaded, slot {}", load.policy.title, loaded.slot);
     if !loaded.is_in_force {
-        text += "; it takes effect when a thread next waits for a mutex";
+        text += LATER;
     }
     text += "\n";
     if !loaded.replaced.is_empty() {
