@@ -60,7 +60,9 @@ fn page(entry: &Entry) -> String {
     }
     let asks = entry.options.iter().any(|option| option.key == "slot");
     let attempt = match entry.kind {
-        Kind::ReadWrite if asks => "policy run bravo --machine m1 --workload rwlock".to_owned(),
+        Kind::ReadWrite if asks => {
+            "policy run bravo --machine m1 --workload rwlock --lock rwlock".to_owned()
+        }
         Kind::ReadWrite => format!("bench --workload rwlock --lock in:{}", entry.id),
         _ if asks => "run --policy big-first -- PROGRAM".to_owned(),
         _ => format!("run --lock {} -- PROGRAM", entry.id),
@@ -97,4 +99,21 @@ fn in_its_unit(option: &OptionSpec, value: u32) -> String {
 /// `  label     text`, with the text's lines aligned.
 fn paragraph(page: &mut String, label: &str, text: &str) {
     page.push_str(&output::beside(&format!("  {label:<10}"), text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+
+    #[test]
+    fn a_lock_of_readers_and_writers_is_tried_with_them_and_all_fits() {
+        for entry in CATALOG.iter().chain(READ_WRITE) {
+            let page = page(entry);
+            let attempt = page.lines().last().unwrap();
+            let is_of_both = entry.kind == Kind::ReadWrite;
+            assert_eq!(attempt.contains("--workload rwlock --lock "), is_of_both, "{attempt}");
+            assert!(attempt.chars().count() <= 80, "{attempt}");
+        }
+    }
 }
