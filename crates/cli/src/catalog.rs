@@ -34,25 +34,25 @@ fn failure(bad: &Bad<'_>) -> Failure {
         return Failure::new(format!("'{name}' is a readers-writer lock; it can't serve mutexes"))
             .hint("lockwright list".to_owned());
     }
-    if let Some(policy) = policy(bad) {
+    if let Some((policy, words)) = policy(bad) {
         return Failure::new(format!("'{}' is a policy, not a lock", bad.text)).hint(format!(
-            "lockwright run --policy {policy} -- PROGRAM, or lockwright policy load {policy} --pid PID"
+            "lockwright run --policy {policy} -- PROGRAM, or lockwright policy load {words} --pid PID"
         ));
     }
     let (message, hint) = advice(bad, names());
     Failure::new(message).hint(hint)
 }
 
-/// The policy that is named where a lock should be.
-fn policy<'a>(bad: &Bad<'a>) -> Option<&'a str> {
-    let word = slots::word(bad.text).or_else(|| of_ours(bad.text).map(|_| bad.text));
-    word.filter(|_| bad.why == Why::Name)
+/// The policy that is named where a lock should be: for `run --policy`, and in the words of `lockwright policy`.
+fn policy<'a>(bad: &Bad<'a>) -> Option<(&'a str, String)> {
+    let ours = || of_ours(bad.text).map(|policy| (bad.text, policy.name.to_owned()));
+    slots::words(bad.text).or_else(ours).filter(|_| bad.why == Why::Name)
 }
 
 fn any_failure(bad: &Bad<'_>) -> Failure {
-    if let Some(policy) = policy(bad) {
+    if let Some((_, words)) = policy(bad) {
         return Failure::new(format!("'{}' is a policy, not a lock", bad.text))
-            .hint(format!("lockwright policy run {policy} --machine m1"));
+            .hint(format!("lockwright policy run {words} --machine m1"));
     }
     let (message, hint) = advice(bad, any_names());
     Failure::new(message).hint(hint)

@@ -248,7 +248,7 @@ pub(crate) fn other_version(process: &Process) -> Failure {
         "process {} runs with another version of lockwright than this command",
         process.pid
     ))
-    .hint("lockwright --version; or restart it")
+    .hint("restart it with this version's library; lockwright --version says which that is")
 }
 
 /// Is one of these a program that isn't ours to read, since it is built for other processors?

@@ -155,7 +155,7 @@ pub(crate) fn post_for(
         Said::Done => Ok(true),
         Said::Nothing => Ok(false),
         Said::Refused(why) => Err(Failure::new(format!("process {pid} keeps its locks: {why}"))
-            .hint(format!("which it has: lockwright switch {pid}"))),
+            .hint(format!("to see which it has: lockwright switch {pid}"))),
     }
 }
 

@@ -224,9 +224,9 @@ fn unknown(
     ));
     match nearest(text, names.iter().map(String::as_str)) {
         Some(near) => {
-            failure.hint(format!("did you mean '{near}'? its locks: lockwright ctl {pid}"))
+            failure.hint(format!("did you mean '{near}'? to see its locks: lockwright ctl {pid}"))
         }
-        None => failure.hint(format!("its locks: lockwright ctl {pid}")),
+        None => failure.hint(format!("to see its locks: lockwright ctl {pid}")),
     }
 }
 

@@ -52,7 +52,7 @@ impl Chosen {
         let object = compose(&pairs).map_err(|why| {
             let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
             Failure::new(format!("cannot compose {}: {why}", words.join(", ")))
-                .hint("lockwright policy compose numa big-first")
+                .hint("for example: lockwright policy compose numa big-first")
         })?;
         let (name, version) = match &parts[..] {
             [(one, _)] => (one.name.clone(), one.version),

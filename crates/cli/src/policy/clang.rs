@@ -19,7 +19,7 @@ pub(crate) fn compile(source: &Path) -> Result<Vec<u8>, Failure> {
     let shown = source.display();
     let clang = clang().ok_or_else(|| {
         Failure::new(format!("cannot compile '{shown}': clang is not installed"))
-            .hint("sudo apt-get install clang, or check an object file that was compiled elsewhere")
+            .hint("sudo apt-get install clang, or use an object file that was compiled elsewhere")
     })?;
     let fail = |error: &std::io::Error| {
         Failure::new(format!("cannot compile '{shown}': {}", cause(error)))
@@ -42,7 +42,7 @@ pub(crate) fn compile(source: &Path) -> Result<Vec<u8>, Failure> {
         let error = said.lines().find(|line| line.contains("error:"));
         let why = error.or(said.lines().next()).unwrap_or("clang says nothing").trim();
         return Err(Failure::new(format!("clang refuses '{shown}': {why}"))
-            .hint(format!("all that it says: clang {FLAGS} -c '{shown}' -o /dev/null")));
+            .hint(format!("to see all that it says: clang {FLAGS} -c '{shown}' -o /dev/null")));
     }
     fs::read(&object).map_err(|error| fail(&error))
 }

@@ -36,6 +36,11 @@ pub(crate) struct Named {
 impl Named {
     /// Finds the policy that this word names: `dir/mine.bpf.o`, `mine.bpf.c`, `numa_grouping`, `mine`, `mine@2`.
     pub(crate) fn find(word: &str) -> Result<Self, Failure> {
+        if word.contains(',') && !Path::new(word).is_file() {
+            return Err(Failure::new(format!("'{word}' is more than the name of a policy")).hint(
+                "constants are given by --set NAME=VALUE, options of the lock by --option KEY=VALUE",
+            ));
+        }
         if is_file(word) {
             return file(Path::new(word));
         }
@@ -70,7 +75,7 @@ impl Named {
             let said = error.to_string().replace("\n  at ", ", at ");
             let (why, hint) = said
                 .split_once("\nhint: ")
-                .unwrap_or((&said, "how one is written: lockwright policy new NAME"));
+                .unwrap_or((&said, "to see how one is written: lockwright policy new NAME"));
             Failure::no(format!("{} isn't a policy: {why}", self.shown())).hint(hint)
         })
     }
@@ -141,7 +146,7 @@ pub(super) fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
     let fail = |why: &str| {
         let failure = Failure::new(format!("cannot read '{shown}': {why}"));
         match source != path && source.is_file() {
-            true => failure.hint(format!("its source does, too: '{}'", source.display())),
+            true => failure.hint(format!("commands take its source, too: '{}'", source.display())),
             false => failure.hint("policies that are shipped or stored: lockwright policy list"),
         }
     };
@@ -172,7 +177,7 @@ pub(crate) fn unknown(word: &str) -> Failure {
     match nearest(word, known) {
         Some(near) => failure.hint(format!("did you mean '{near}'? lockwright policy list")),
         None => failure.hint(format!(
-            "lockwright policy list shows those with names; a file is named with its end: {word}.bpf.o"
+            "lockwright policy list shows all names; a file needs its ending, as in {word}.bpf.c"
         )),
     }
 }

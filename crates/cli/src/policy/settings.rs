@@ -96,14 +96,15 @@ fn unknown(setting: &Setting, policies: &[(&str, &mut Object)]) -> Failure {
     let Setting { policy, name, text, .. } = setting;
     if let Some(policy) = policy.as_deref().filter(|policy| !names.contains(policy)) {
         return Failure::new(format!("cannot set '{text}': '{policy}' isn't among the policies"))
-            .hint(format!("they are {}", names.join(", ")));
+            .hint(format!("the policies are {}", names.join(", ")));
     }
     let whose = policy.clone().unwrap_or_else(|| names.join("+"));
     let failure = Failure::new(format!("cannot set '{text}': {whose} has no constant '{name}'"));
     match (nearest(name, constants.iter().copied()), &constants[..]) {
         (Some(near), _) => failure.hint(format!("did you mean '{near}'?")),
-        (None, []) => failure
-            .hint(format!("it has none: const volatile __u64 {name} = 1; in its source makes one")),
+        (None, []) => failure.hint(format!(
+            "it has none; to make one, add to its source: const volatile __u64 {name} = 1;"
+        )),
         (None, some) => failure.hint(format!("it has {}", some.join(", "))),
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn write(name: &str, from: Option<&str>) -> Result<Written, Failure> 
             let policy = named::Named::find(from)?;
             policy.source.ok_or_else(|| {
                 Failure::new(format!("the source of '{from}' is not known")).hint(
-                    "it was stored as an object file; those with a source: lockwright policy list",
+                    "it was stored as an object file; each policy that is shipped has one: lockwright policy list",
                 )
             })?
         }
@@ -39,7 +39,7 @@ pub(crate) fn write(name: &str, from: Option<&str>) -> Result<Written, Failure> 
         Ok(_) => {
             crate::hints::warn(
                 format!("'{HEADER_FILE}' is another version's, and stays"),
-                format!("rm {HEADER_FILE}, and the same command under another name"),
+                format!("to get this version's: rm {HEADER_FILE}, and lockwright policy new OTHER"),
             );
             None
         }
@@ -56,7 +56,7 @@ fn create(path: &Path, text: &str) -> Result<(), Failure> {
     let fail = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Failure::new(format!("'{shown}' exists already: it is not overwritten"))
-                .hint(format!("another name, or mv '{shown}' elsewhere"))
+                .hint(format!("choose another name, or move it away: mv '{shown}' '{shown}.old'"))
         }
         _ => Failure::new(format!("cannot write '{shown}': {}", cause(&error))).hint("ls -ld ."),
     };

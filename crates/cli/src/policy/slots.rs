@@ -25,9 +25,19 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Slots(Vec<(Asked, String)>);
 
-/// The word of the policy that this lock asks.
-pub(crate) fn word(lock: &str) -> Option<&str> {
-    lock.strip_prefix(PREFIX)?.split(',').next()
+/// What this lock has behind `policy:`, and the same in the words of `lockwright policy`: `NAME --set CONSTANT=value --option key=value`.
+pub(crate) fn words(lock: &str) -> Option<(&str, String)> {
+    let policy = lock.strip_prefix(PREFIX)?;
+    let mut pieces = policy.split(',').filter(|piece| !piece.is_empty());
+    let word = pieces.next()?;
+    let (settings, options): (Vec<&str>, Vec<&str>) =
+        pieces.partition(|piece| piece.starts_with(SET));
+    let settings = settings.iter().map(|piece| format!(" --set {}", &piece[SET.len()..]));
+    let mut words = word.to_owned() + &settings.collect::<String>();
+    if !options.is_empty() {
+        words += &format!(" --option {}", options.join(","));
+    }
+    Some((policy, words))
 }
 
 /// `policy:NAME,key=value`: the policy, and the lock's other options. `None`: it asks no policy.
@@ -48,18 +58,19 @@ pub(crate) fn split(lock: &str) -> Result<Option<(Asked, Option<String>)>, Failu
     Ok(Some((Asked { word: word.to_owned(), settings }, options)))
 }
 
-/// An option of the lock, if there is one of that name.
+/// An option of the lock, if there is one of that name. The slot is ours to choose.
 fn known<'a>(lock: &str, piece: &'a str) -> Result<&'a str, Failure> {
     let key = piece.split('=').next().unwrap_or(piece);
     let options = find(over::LOCK).into_iter().chain(find_read_write(over::RW_LOCK));
-    let keys: Vec<&str> = options.flat_map(|entry| entry.options).map(|one| one.key).collect();
+    let keys = options.flat_map(|entry| entry.options).map(|one| one.key);
+    let keys: Vec<&str> = keys.filter(|key| *key != "slot").collect();
     if keys.contains(&key) {
         return Ok(piece);
     }
     let meant =
         nearest(key, keys).map_or_else(String::new, |key| format!(", did you mean '{key}'?"));
     Err(Failure::new(format!("lock '{lock}': no option '{key}'{meant}")).hint(format!(
-        "a constant of the policy is written {SET}{piece}; options: lockwright explain {}",
+        "constants: {SET}{piece} where a lock is named, --set {piece} as a flag; options: lockwright explain {}",
         over::LOCK
     )))
 }

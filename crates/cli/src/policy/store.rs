@@ -96,7 +96,7 @@ pub(crate) fn add(name: &str, policy: &Named) -> Result<u32, Failure> {
     named::check(name)?;
     if named::of_ours(name).is_some() {
         return Err(Failure::new(format!("'{name}' is the name of a policy that is shipped"))
-            .hint(format!("--name my_{name}")));
+            .hint(format!("give it another name: --name my_{name}")));
     }
     let folder = folder()?.join(name);
     fs::create_dir_all(&folder).map_err(|error| fail(&folder, "make", &error))?;

@@ -118,7 +118,9 @@ impl<'a> Two<'a> {
                 "process {} runs with another version of lockwright than this command",
                 process.pid
             ))
-            .hint("lockwright --version; or restart it"));
+            .hint(
+                "restart it with this version's library; lockwright --version says which that is",
+            ));
         }
         let mut two = Self { library, libc, state, functions: BTreeMap::new(), others };
         two.functions = two.functions(process)?;
