@@ -3,7 +3,7 @@
 #include "check.h"
 #include <sched.h>
 
-enum { WAITERS = 24, ROUNDS = 80, URGENT = 2 };
+enum { WAITERS = 24, ROUNDS = 800, URGENT = 2 };
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t start_round = PTHREAD_COND_INITIALIZER, end_round = PTHREAD_COND_INITIALIZER;
@@ -37,7 +37,8 @@ static void *urgent(void *data)
         inside++;
         inside--;
         OK(pthread_mutex_unlock(&m));
-        struct timespec pause = {0, 3000 * (1 + (intptr_t)data)};
+        /* Far longer than a call takes: else these two keep both CPUs, and the others wait for them alone. */
+        struct timespec pause = {0, 20000 * (1 + (intptr_t)data)};
         nanosleep(&pause, NULL);
     }
     return NULL;
