@@ -446,7 +446,11 @@ fn loom_threads_that_spin_once() {
 }
 
 #[test]
-fn shuttle() {
+fn shuttle_threads_that_sleep_at_once() {
     all::<Shuttle, 0>();
+}
+
+#[test]
+fn shuttle_threads_that_spin_once() {
     all::<Shuttle, 1>();
 }

@@ -173,8 +173,12 @@ fn loom_3_threads_that_spin_once() {
 }
 
 #[test]
-fn shuttle_4_threads() {
+fn shuttle_4_threads_that_sleep_at_once() {
     run::<Shuttle, 0>(4, TWO);
+}
+
+#[test]
+fn shuttle_4_threads_that_spin_once() {
     run::<Shuttle, 1>(4, TWO);
 }
 

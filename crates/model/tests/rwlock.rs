@@ -293,10 +293,22 @@ fn loom_3_threads_that_spin_once() {
 }
 
 #[test]
-fn shuttle_5_threads() {
+fn shuttle_5_threads_that_sleep_at_once() {
     for prefer in PREFERENCES {
         exclusion::<Shuttle, 0>(TWO, prefer, &[Read, Write, Read, Write, TimedWrite]);
+    }
+}
+
+#[test]
+fn shuttle_5_threads_that_spin_once() {
+    for prefer in PREFERENCES {
         exclusion::<Shuttle, 1>(TWO, prefer, &[Read, TimedRead, TryRead, Write, TryWrite]);
+    }
+}
+
+#[test]
+fn shuttle_the_last_destroys_and_a_reader_passes() {
+    for prefer in PREFERENCES {
         destruction::<Shuttle, 0>(TWO, prefer, &[Read, Read, Write, Write]);
     }
     a_reader_passes_a_woken_writer::<Shuttle, 0>(TWO);
