@@ -72,16 +72,17 @@ pub(crate) fn main(args: Args) -> Result<()> {
         "--only '{}': no lock file of that name has an ordering or a wake to weaken\nhint: cargo xtask weaken --only front",
         args.only.as_deref().unwrap_or_default()
     );
+    let files: BTreeSet<_> = mutants.iter().map(|mutant| models_of(&mutant.site.file)).collect();
+    let files: Vec<_> = files.into_iter().collect();
+    let tests = files.iter().flat_map(|(_, tests)| *tests).copied().collect();
     let models = Models {
-        tests: build(&copy, &target_dir(root))?,
+        tests: build(&copy, &target_dir(root), &tests)?,
         limit: Duration::from_secs_f64(args.limit),
         ms: (1e3 * if args.quick { args.model.min(0.3) } else { args.model }) as u64,
     };
     let patient = Models { ms: 10 * models.ms, ..models.clone() };
     let jobs = thread::available_parallelism().map_or(1, usize::from);
     // A failure without a mutation would count as catching every mutant.
-    let files: BTreeSet<_> = mutants.iter().map(|mutant| models_of(&mutant.site.file)).collect();
-    let files: Vec<_> = files.into_iter().collect();
     for (of, broken) in files.iter().zip(parallel(jobs, &files, |of| models.caught_by(None, of))) {
         if let Some(model) = broken? {
             bail!("without a mutation, a model of '{}' fails: {model}", of.0);
@@ -338,13 +339,13 @@ fn mutate_code(
     }
 }
 
-/// Builds the models in the copy. Returns their executables by name. The target directory is shared, so only our own
-/// crates are rebuilt.
-fn build(copy: &Path, target: &Path) -> Result<BTreeMap<String, PathBuf>> {
+/// Builds those files of models in the copy that are needed. Returns their executables by name. The target directory is
+/// shared, so only our own crates are rebuilt.
+fn build(copy: &Path, target: &Path, tests: &BTreeSet<&str>) -> Result<BTreeMap<String, PathBuf>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["test", "--no-run", "--message-format=json", "-q", "-p", "lockwright-model"])
-        .args(["--test", "*"])
+        .args(tests.iter().flat_map(|test| ["--test", test]))
         .current_dir(copy)
         .env("CARGO_TARGET_DIR", target)
         .output()
