@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 pub struct Budget {
     /// The most preemptions in one execution: first one, then two, up to this.
     pub preemptions: usize,
-    /// The time after which it stops, complete or not. `cargo xtask weaken` may allow less, by `LOCKWRIGHT_MODEL_MS`. In a soak that
-    /// variable alone counts, and without it nothing stops an exploration before its end.
+    /// The time after which it stops, complete or not. `cargo xtask weaken` sets another by `LOCKWRIGHT_MODEL_MS`. In a soak nothing
+    /// stops an exploration before its end without that variable.
     pub time: Duration,
     /// How many schedules to draw, where schedules are drawn.
     pub draws: usize,
@@ -23,8 +23,8 @@ impl Budget {
         let asked = std::env::var("LOCKWRIGHT_MODEL_MS").ok().and_then(|ms| ms.parse().ok());
         let asked = asked.map(Duration::from_millis);
         match asked {
-            _ if is_soak() => asked.unwrap_or(Duration::MAX),
-            Some(asked) => self.time.min(asked),
+            Some(asked) => asked,
+            None if is_soak() => Duration::MAX,
             None => self.time,
         }
     }

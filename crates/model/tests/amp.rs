@@ -54,7 +54,7 @@ fn variant<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>, V: Varian
     let own: Own<C, SPINS, R, V> = lock::<C, SPINS, Lock<C, SPINS, R, V>>;
     let timed: Own<C, SPINS, R, V> = lock_until::<C, SPINS, Lock<C, SPINS, R, V>>;
     let tries: Own<C, SPINS, R, V> = try_lock::<C, SPINS, Lock<C, SPINS, R, V>>;
-    let budget = Budget { preemptions: 2, time: Duration::from_millis(1000), draws: 300 };
+    let budget = Budget { preemptions: 2, time: Duration::from_millis(650), draws: 300 };
     for (name, ways, time_passes) in [
         ("lock, lock", vec![own, own], false),
         ("lock, lock, lock", vec![own, own, own], false),

@@ -216,7 +216,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
     }
 }
 
-const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_millis(1000), draws: 200 };
+const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_millis(650), draws: 200 };
 
 fn model<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>>(
     id: &str,
@@ -401,7 +401,7 @@ struct Others {
 impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Others {
     fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
         if entry.preset_of.is_none() {
-            let budget = Budget { time: Duration::from_millis(400), ..BUDGET };
+            let budget = Budget { time: Duration::from_millis(300), ..BUDGET };
             model_for::<C, SPINS, R>(budget, entry.id, 2, 0, self.broadcast, self.holding);
         }
     }

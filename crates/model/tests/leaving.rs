@@ -88,8 +88,8 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Chooser
 
 /// What all rules have in common is explored for a long time with one rule: the others differ only before and after it.
 fn all<C: Checker, const SPINS: usize>() {
-    let brief = Budget { preemptions: 2, time: Duration::from_millis(400), draws: 200 };
-    let long = Budget { time: Duration::from_millis(1_200), ..brief };
+    let brief = Budget { preemptions: 2, time: Duration::from_millis(300), draws: 200 };
+    let long = Budget { time: Duration::from_millis(800), ..brief };
     visit_front::<Machine<C, SPINS>>(&mut All(brief));
     model::<C, SPINS, Backwards>("backwards", long);
     for threads in [3, 4] {

@@ -34,8 +34,8 @@ fn run<C: Checker, const SPINS: usize>(threads: usize, budget: Budget) {
     visit_all::<Machine<C, SPINS>>(&mut All { budget, threads });
 }
 
-const TWO: Budget = Budget { preemptions: 4, time: Duration::from_millis(900), draws: 300 };
-const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(700), draws: 300 };
+const TWO: Budget = Budget { preemptions: 4, time: Duration::from_millis(600), draws: 300 };
+const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(450), draws: 300 };
 
 #[test]
 fn what_is_asked_for_is_there() {

@@ -146,7 +146,7 @@ unsafe fn as_glibc<C: Checker, const SPINS: usize, const SECOND: usize>(
 }
 
 fn model<C: Checker, const SPINS: usize, const SECOND: usize>() {
-    let budget = Budget { preemptions: 2, time: Duration::from_millis(800), draws: 200 };
+    let budget = Budget { preemptions: 2, time: Duration::from_millis(550), draws: 200 };
     let own: Way<Lock<C, SPINS, SECOND>, ()> = lock::<C, SPINS, Lock<C, SPINS, SECOND>>;
     let tries: Way<Lock<C, SPINS, SECOND>, ()> = try_lock::<C, SPINS, Lock<C, SPINS, SECOND>>;
     let timed: Way<Lock<C, SPINS, SECOND>, ()> = timed::<C, SPINS, SECOND>;

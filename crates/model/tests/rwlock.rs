@@ -221,9 +221,9 @@ fn a_reader_passes_a_woken_writer<C: Checker, const SPINS: usize>(budget: Budget
 }
 
 // Without a bound two threads take minutes; each printed line says whether it was explored to its bound.
-const TWO: Budget = Budget { preemptions: 3, time: Duration::from_millis(1000), draws: 2000 };
-const FOUR: Budget = Budget { preemptions: 1, time: Duration::from_millis(1700), draws: 2000 };
-const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(700), draws: 2000 };
+const TWO: Budget = Budget { preemptions: 3, time: Duration::from_millis(650), draws: 2000 };
+const FOUR: Budget = Budget { preemptions: 1, time: Duration::from_millis(1200), draws: 2000 };
+const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(450), draws: 2000 };
 
 fn two_threads<const SPINS: usize>() {
     for prefer in PREFERENCES {

@@ -193,9 +193,9 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
 }
 
 fn all<C: Checker, const SPINS: usize>() {
-    let budget = Budget { preemptions: 2, time: Duration::from_millis(1_200), draws: 200 };
+    let budget = Budget { preemptions: 2, time: Duration::from_millis(800), draws: 200 };
     visit_front::<Machine<C, SPINS>>(&mut All(budget));
-    let budget = Budget { time: Duration::from_millis(600), draws: 2_000, ..budget };
+    let budget = Budget { time: Duration::from_millis(400), draws: 2_000, ..budget };
     woken_heads_hold_back::<C, SPINS>(budget);
     dozers::<C, SPINS>(budget);
 }
