@@ -11,8 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Milliseconds under each lock, unless `LOCKWRIGHT_STRESS_MS` says otherwise.
+/// Milliseconds under glibc and each front lock, unless `LOCKWRIGHT_STRESS_MS` says otherwise.
 const MS: u64 = 2500;
+
+/// Under each whole lock, likewise: in a program, all of them stand in front of the word in the same way.
+const WHOLE_MS: u64 = 1000;
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -31,16 +34,17 @@ struct Stress {
     program: PathBuf,
     preload: OsString,
     seed: u64,
-    ms: u64,
+    /// What `LOCKWRIGHT_STRESS_MS` says.
+    ms: Option<u64>,
 }
 
 impl Stress {
-    fn run(&self, lock: Option<&str>) -> Result<(), Failed> {
-        let (seed, ms) = (self.seed.to_string(), self.ms.to_string());
+    fn run(&self, lock: Option<&str>, usual_ms: u64) -> Result<(), Failed> {
+        let (seed, ms) = (self.seed, self.ms.unwrap_or(usual_ms));
         let outcome = Child::new(&self.program)
-            .args(["--seed", &seed, "--ms", &ms])
+            .args(["--seed", &seed.to_string(), "--ms", &ms.to_string()])
             .lock(lock, &self.preload)
-            .limit(self.ms / 1000 + 60)
+            .limit(ms / 1000 + 60)
             .run_fairly()?;
         if outcome.end == End::Code(0) && outcome.stdout.is_empty() && outcome.stderr.is_empty() {
             return Ok(());
@@ -90,15 +94,16 @@ fn trials() -> Result<Vec<Trial>> {
         program,
         preload: preload_list(&[&library()?]),
         seed: number("LOCKWRIGHT_STRESS_SEED").unwrap_or(u64::from(now)),
-        ms: number("LOCKWRIGHT_STRESS_MS").unwrap_or(MS),
+        ms: number("LOCKWRIGHT_STRESS_MS"),
     });
     let plain = stress.clone();
-    let mut trials = vec![Trial::test("stress::glibc", move || plain.run(None))];
+    let mut trials = vec![Trial::test("stress::glibc", move || plain.run(None, MS))];
     let whole = CATALOG.iter().copied().filter(|entry| entry.kind == Kind::Whole);
-    for entry in front_rules().chain(whole) {
+    let whole = whole.map(|entry| (entry, WHOLE_MS));
+    for (entry, ms) in front_rules().map(|entry| (entry, MS)).chain(whole) {
         let stress = stress.clone();
         let name = format!("stress::{}", entry.id);
-        trials.push(Trial::test(name, move || stress.run(Some(entry.id))));
+        trials.push(Trial::test(name, move || stress.run(Some(entry.id), ms)));
     }
     trials.push(Trial::test("order::fifo", move || stress.order()));
     Ok(trials)

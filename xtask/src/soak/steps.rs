@@ -56,7 +56,7 @@ const CASES: u32 = 50_000;
 /// Drawn policies; the gate looks at 100,000.
 const PROGRAMS: u32 = 10_000_000;
 
-/// Milliseconds of stress under each lock; the gate uses 2500.
+/// Milliseconds of stress under each lock; the gate uses 2500, and 1000 under whole locks.
 const STRESS_MS: u32 = 60_000;
 
 /// Drawn hooks that are compiled and interpreted; the gate uses 10,000.
