@@ -34,7 +34,11 @@ pub(crate) fn tag(process: &Process, what: &Tagging) -> Result<BTreeMap<u64, usi
             all.push((known, *value));
         }
         Tagging::Named(pattern, value) => {
-            let wanted = compiled(pattern);
+            let Some(wanted) = compiled(pattern) else {
+                let bytes = pattern.len();
+                return Err(Failure::new(format!("a pattern of {bytes} bytes is too long"))
+                    .hint(format!("a thread's name has 15 bytes: ps -L -o tid,comm -p {pid}")));
+            };
             let matching = threads.into_iter().filter(|tid| wanted.is_match(&name(pid, *tid)));
             all.extend(matching.map(|tid| (tid, *value)));
             if all.is_empty() {
@@ -92,10 +96,10 @@ fn path_of(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// What matches a name: `*` stands for any number of characters, `?` for one.
-fn compiled(pattern: &str) -> Regex {
+/// What matches a name: `*` stands for any number of characters, `?` for one. `None`: the pattern is too long, far beyond any name.
+fn compiled(pattern: &str) -> Option<Regex> {
     let pattern = regex_lite::escape(pattern).replace(r"\*", ".*").replace(r"\?", ".");
-    Regex::new(&format!("(?s)^{pattern}$")).expect("all but dots and stars is escaped")
+    Regex::new(&format!("(?s)^{pattern}$")).ok()
 }
 
 #[cfg(test)]
@@ -107,13 +111,16 @@ mod tests {
         for (pattern, name) in
             [("work*", "worker/1"), ("*", ""), ("a?c*e", "abcdde"), ("x", "x"), ("*b*b", "abab")]
         {
-            assert!(compiled(pattern).is_match(name), "{pattern} {name}");
+            assert!(compiled(pattern).unwrap().is_match(name), "{pattern} {name}");
         }
         for (pattern, name) in
             [("work", "worker"), ("", "a"), ("a?c", "ac"), ("*b", "ba"), ("a.c", "abc")]
         {
-            assert!(!compiled(pattern).is_match(name), "{pattern} {name}");
+            assert!(!compiled(pattern).unwrap().is_match(name), "{pattern} {name}");
         }
+        // The longest argument of a command has 128 KiB.
+        assert!(compiled(&"?".repeat(127 << 10)).is_some());
+        assert!(compiled(&"?".repeat(1 << 20)).is_none());
     }
 
     #[test]
