@@ -334,12 +334,12 @@ fn load(
     show(info, header, request.budget_ns, entry.env(), at);
     ask::forget(slot as usize);
     policies::answer_by(&ANSWERS);
-    entries::set(slot, entry);
     if let Some(word) = policies::word(slot) {
         word.store(hooks_word(info.hooks.load(Relaxed), turn), Relaxed); // a hint
     }
-    // ORDERING: Release, for the command.
+    // Before threads ask it: they may find it too slow at once, and then these two change. ORDERING: Release, for the command.
     info.state.store((turn * POST) | LOADED, Release);
+    entries::set(slot, entry);
     choose_for_readers();
     Some(())
 }

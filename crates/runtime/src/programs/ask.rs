@@ -4,6 +4,7 @@ use super::cells::{self, ASKING, ThreadCell};
 use super::entries::{self, Mapped};
 use super::{CHANGES, choose_for_readers, grace, lockwright_programs};
 use crate::env::say;
+use core::ptr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
@@ -62,7 +63,7 @@ fn not_asked(slot: u32) -> u64 {
 
 /// Runs a hook.
 #[inline(always)]
-fn run(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) -> u64 {
+pub(super) fn run(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) -> u64 {
     let Some(code) = entry.code(hook as usize) else { return 0 };
     let until = cell.until_sample.load(Relaxed); // own thread only
     if until == 0 {
@@ -86,6 +87,9 @@ fn measure(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) -> 
     let took_ns = (now() - times[1]).saturating_sub(clock_ns);
     let number = entry.slot.get() as usize;
     let Some(info) = lockwright_programs.slots.get(number) else { return answer };
+    if !ptr::eq(entries::current(number as u32), entry) {
+        return answer; // the slot's account is another policy's by now
+    }
     // Counters.
     let hook_number = hook as usize;
     info.asked[hook_number].fetch_add(SAMPLE, Relaxed);

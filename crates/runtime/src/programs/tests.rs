@@ -399,6 +399,29 @@ fn threads_ask_while_policies_come_and_go() {
 }
 
 #[test]
+fn what_a_thread_measured_in_an_earlier_policy_does_not_count() {
+    let _alone = alone();
+    let ask = |hook| ask_it(5, hook);
+    load_it(5, &[(Hook::CmpNode, says(1))]).unwrap();
+    let entry = entries::current(5);
+    let cell = cells::own().unwrap();
+    // As if this thread were in it, and another one loaded the next one.
+    // SAFETY: loaded above; it stays mapped while a thread is in it.
+    let entry = unsafe { &*entry };
+    cell.inside.store(entry.mark(), Relaxed);
+    load_it(5, &[(Hook::CmpNode, says(2))]).unwrap();
+    cell.until_sample.store(0, Relaxed);
+    assert_eq!(ask::run(cell, entry, Hook::CmpNode, &Context::default()), 1);
+    cell.inside.store(0, Relaxed);
+    let counts = || lockwright_programs.slots[5].samples[Hook::CmpNode as usize].load(Relaxed);
+    assert_eq!(counts(), 0);
+    cell.until_sample.store(0, Relaxed);
+    assert_eq!((ask(Hook::CmpNode), counts()), (2, 1));
+    unload_it(5);
+    assert_eq!(lockwright_programs.retired.load(Relaxed), 0);
+}
+
+#[test]
 fn a_child_keeps_the_policy_and_waits_for_nobody() {
     let _alone = alone();
     load_it(8, &[(Hook::CmpNode, says(1))]).unwrap();
