@@ -50,7 +50,10 @@ pub(crate) fn era() -> usize {
 pub(crate) fn watch() {
     // SAFETY: the handler is removed with the object that we are part of: a program, the preloaded library, or a
     // library that may be unloaded some day.
-    unsafe { __register_atfork(None, None, Some(handler), (&raw const __dso_handle).cast_mut()) };
+    unsafe {
+        let this = (&raw const __dso_handle).cast_mut();
+        __register_atfork(Some(prepare), None, Some(handler), this)
+    };
 }
 
 /// From now on a child notices the fork even if no handler runs. A program that never asks for an era needs none of
@@ -91,6 +94,10 @@ fn make_witness() -> *mut AtomicU32 {
         (*witness).store(1, Relaxed); // published by our caller
         witness
     }
+}
+
+unsafe extern "C" fn prepare() {
+    thread::forks();
 }
 
 unsafe extern "C" fn handler() {

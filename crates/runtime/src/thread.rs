@@ -25,6 +25,8 @@ pub(crate) struct Thread {
     pub(crate) epochs: AtomicPtr<c_void>,
     /// Contended acquisitions so far, wrapping. Own thread only.
     pub(crate) waits: AtomicU32,
+    /// Kernel thread id when it last forked; 0: it hasn't. In the child that is the parent's. Own thread only.
+    forked_as: AtomicU32,
     /// The locks that it holds by nodes. Own thread only.
     pub(crate) held: Room<24>,
     /// The emulation's account. Own thread only.
@@ -300,6 +302,18 @@ fn cached_id() -> u32 {
         (*this()).tid.store(tid, Relaxed); // own thread only
         tid
     }
+}
+
+/// The calling thread is about to fork.
+pub(crate) fn forks() {
+    // SAFETY: the calling thread's own memory.
+    unsafe { (*this()).forked_as.store(id(), Relaxed) } // own thread only
+}
+
+/// In the child of a fork: the kernel id that its thread had in the parent; 0: not known.
+pub(crate) fn id_in_parent() -> u32 {
+    // SAFETY: the calling thread's own memory.
+    unsafe { (*this()).forked_as.load(Relaxed) } // own thread only
 }
 
 /// In the child of a fork: the thread has another kernel id. (glibc updates its own word.)

@@ -174,8 +174,8 @@ fn torn() {
     forget();
 }
 
-/// In a forked child, whose only thread had this cell: it has the parent's priorities. (Of a thread that had no cell itself, the kernel
-/// has reset those which are worth a privilege: SCHED_RESET_ON_FORK.)
+/// In a forked child, whose only thread had this cell: it has the parent's priorities. (Those which are worth a privilege the kernel has
+/// reset: SCHED_RESET_ON_FORK.)
 pub(super) fn in_child(cell: &ThreadCell) {
     finish(cell, thread::id());
     cell.boosting.store(0, Relaxed); // one thread

@@ -234,9 +234,11 @@ pub(super) fn is_anybody_in(slot: u32, mark: u32) -> bool {
 pub(super) fn in_child() -> bool {
     // SAFETY: the calling thread's own memory.
     let own = unsafe { (*thread::this()).cell.load(Relaxed) }.cast::<ThreadCell>().cast_const(); // one thread, as below
+    let id = thread::id_in_parent();
     let mut was_inside = false;
     for (owner, cell) in OWNERS.iter().zip(&ALL) {
-        if owner.load(Relaxed) == 0 {
+        let tid = owner.load(Relaxed);
+        if tid == 0 {
             continue;
         }
         let is_own = ptr::eq(own, cell);
@@ -247,8 +249,11 @@ pub(super) fn in_child() -> bool {
             continue;
         }
         was_inside |= cell.inside.swap(0, Relaxed) != 0;
-        if is_own {
+        // A waiter may have made it for the thread that forked.
+        if is_own || tid == id {
             boost::in_child(cell);
+        }
+        if is_own {
             set_own(ptr::null());
         }
         boost::is_left(cell);

@@ -628,23 +628,35 @@ fn a_holder_that_is_known_to_be_as_urgent_is_left_alone() {
 #[test]
 fn a_child_has_its_parents_own_priority() {
     let _alone = alone();
-    let own = scheduling::Scheduling::of(0);
-    assert!(cells::own().is_some());
-    boosted(|| ());
-    let in_child = || i32::from(scheduling::Scheduling::of(0) == own);
-    // SAFETY: the child makes system calls, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        super::in_child();
-        let is_idle = lockwright_programs.boosted.load(Relaxed) == 0;
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(if is_idle { 6 + in_child() } else { 1 }) }
+    fn forks() {
+        let own = scheduling::Scheduling::of(0);
+        boosted(|| ());
+        let in_child = || i32::from(scheduling::Scheduling::of(0) == own);
+        thread::forks(); // as the handler does
+        // SAFETY: the child makes system calls, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            super::in_child();
+            let is_idle = lockwright_programs.boosted.load(Relaxed) == 0;
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(if is_idle { 6 + in_child() } else { 1 }) }
+        }
+        boost::unboost();
+        let mut status = 0;
+        // SAFETY: our child.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
     }
-    boost::unboost();
-    let mut status = 0;
-    // SAFETY: our child.
-    unsafe { libc::waitpid(child, &mut status, 0) };
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
+    assert!(cells::own().is_some());
+    forks();
+    // A thread for which only the waiter has made a cell. A nice value isn't reset by the kernel.
+    std::thread::spawn(|| {
+        // SAFETY: no preconditions.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, thread::id(), 5) };
+        forks();
+    })
+    .join()
+    .unwrap();
 }
 
 #[test]
