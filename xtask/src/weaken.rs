@@ -80,7 +80,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
         limit: Duration::from_secs_f64(args.limit),
         ms: (1e3 * if args.quick { args.model.min(0.3) } else { args.model }) as u64,
     };
-    let patient = Models { ms: 10 * models.ms, ..models.clone() };
+    // Time for all models of the mutant, too: else the last of them would not have their turn.
+    let patient = Models { ms: 4 * models.ms, limit: 4 * models.limit, ..models.clone() };
     let jobs = thread::available_parallelism().map_or(1, usize::from);
     // A failure without a mutation would count as catching every mutant.
     for (of, broken) in files.iter().zip(parallel(jobs, &files, |of| models.caught_by(None, of))) {
