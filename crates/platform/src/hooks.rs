@@ -178,6 +178,10 @@ pub trait World {
     fn tag(&self, tid: u32) -> u64;
     /// This thread's priority, see [`Node::prio`].
     fn prio(&self, tid: u32) -> i32;
+    /// The policy reads, or writes, memory of its own at this address: its maps and variables. Simulated cores fetch the cache line.
+    fn touches(&self, address: usize, writes: bool) {
+        let _ = (address, writes);
+    }
 }
 
 /// A policy's answer.

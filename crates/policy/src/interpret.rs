@@ -57,6 +57,7 @@ impl Interpreter {
             maps: &self.maps,
             windows: &self.windows,
             context,
+            world,
             registers: [0; REGISTERS],
             written: 1 << 1 | 1 << FRAME,
             pointers: 1 << 1 | 1 << FRAME,
@@ -79,6 +80,7 @@ struct Question<'a> {
     maps: &'a Maps,
     windows: &'a Windows,
     context: &'a Context,
+    world: &'a dyn World,
     registers: [u64; REGISTERS],
     /// The registers that have been written, a bit each.
     written: u16,
@@ -220,7 +222,11 @@ impl Question<'_> {
     fn load(&mut self, place: Memory, size: u8) -> Result<Tainted, Deed> {
         let pointer = match place {
             Memory::Stack(at) => self.stack.readable(at, size.into())?,
-            Memory::Context(_) | Memory::Value(_) => false,
+            Memory::Context(_) => false,
+            Memory::Value(pointer) => {
+                self.world.touches(pointer.addr(), false);
+                false
+            }
         };
         let from = self.pointer(place);
         // SAFETY: `find` has found `size` bytes there, which live as long as this run; and all of the context's are initialised.
@@ -239,7 +245,7 @@ impl Question<'_> {
         match place {
             Memory::Context(_) => return Err(Deed::ReadOnly),
             Memory::Value(_) if pointer => return Err(Deed::Leak),
-            Memory::Value(_) => {}
+            Memory::Value(pointer) => self.world.touches(pointer.addr(), true),
             Memory::Stack(at) => self.stack.mark(at, size.into(), pointer),
         }
         let to = self.pointer(place);
@@ -323,6 +329,13 @@ impl Question<'_> {
             };
         }
         let answer = self.run(helper, given);
+        match (helper.returns, helper.args.first()) {
+            // It has compared the key, which lies beside the value.
+            (Returns::ValueOrNull, _) if answer != 0 => self.world.touches(answer as usize, false),
+            // It has moved the ring's end.
+            (_, Some(Arg::Ring)) => self.world.touches(given[0] as usize, true),
+            _ => {}
+        }
         self.written &= !0b11_1110;
         let answer = match (helper.returns, map) {
             (Returns::ValueOrNull, Some(number)) if answer != 0 => {

@@ -11,7 +11,7 @@ use crate::object::{HookCode, Insn, NamedMap, Object};
 use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand, STACK, decode};
 use lockwright_platform::hooks::{Context, Hook, Node, Policy, World};
 use lockwright_programs::maps::{MapKind, MapSpec, View};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// An instruction as the object file has it.
 pub(crate) fn encode(op: Op) -> Vec<Insn> {
@@ -325,12 +325,16 @@ pub(crate) fn programs(by_default: u64) -> u64 {
 
 /// A world whose answers depend on how often it was asked, so each run of a program gets the same.
 #[derive(Default)]
-pub(crate) struct Counting(Cell<u64>);
+pub(crate) struct Counting {
+    asked: Cell<u64>,
+    /// What it was told that the policy touches, and whether it wrote.
+    pub(crate) touched: RefCell<Vec<(usize, bool)>>,
+}
 
 impl Counting {
     fn count(&self) -> u64 {
-        self.0.set(self.0.get() + 1);
-        self.0.get()
+        self.asked.set(self.asked.get() + 1);
+        self.asked.get()
     }
 }
 
@@ -361,6 +365,10 @@ impl World for Counting {
 
     fn prio(&self, tid: u32) -> i32 {
         -((tid % 20) as i32)
+    }
+
+    fn touches(&self, address: usize, writes: bool) {
+        self.touched.borrow_mut().push((address, writes));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::timeline::Activity;
 use rustc_hash::FxHashMap;
 
 /// Bytes of a line: two of x86's 64-byte lines, which are fetched in pairs, or one of Apple's.
-const LINE: usize = 128;
+pub(crate) const LINE: usize = 128;
 
 const NOBODY: u32 = u32::MAX;
 

@@ -106,6 +106,37 @@ fn grouping_pays_on_two_sockets() {
     assert!(ours > 1.1 * fifo, "{ours} {fifo}");
 }
 
+/// Notes who asks, in memory that all cores write.
+#[repr(align(128))]
+#[derive(Default)]
+struct Notes(u8);
+
+impl Policy for Notes {
+    fn hooks(&self) -> u32 {
+        Hook::LockAcquire.bit()
+    }
+    fn ask(&self, _: Hook, _: &Context, world: &dyn World) -> Answer {
+        world.touches(std::ptr::from_ref(&self.0).addr(), true);
+        Answer { value: 0, insns: 10 }
+    }
+}
+
+#[test]
+fn a_policys_memory_moves_between_cores() {
+    let notes = || LockSpec::parse("programmed:slot=1").unwrap();
+    let notes = || notes().programmed(1, SlotPolicy::new("notes", || Box::<Notes>::default()));
+    let per_operation = |lock: LockSpec, threads: u32| {
+        // Sections so short, and so far apart, that the lock is hardly contended.
+        let outcome = run("m1", lock, "bench", threads, &[("lines", 0.0), ("gap", 20_000.0)]);
+        outcome.transfers as f64 / outcome.operations as f64
+    };
+    let asks = || programmed(Hook::LockAcquire, |_| 0);
+    let (without, with) = (per_operation(asks(), 4), per_operation(notes(), 4));
+    assert!(with > without + 0.5, "{with} {without}");
+    let (without, with) = (per_operation(asks(), 1), per_operation(notes(), 1));
+    assert!((with - without).abs() < 0.01, "one core keeps it: {with} {without}");
+}
+
 #[test]
 fn without_a_policy_it_is_fifo() {
     for (machine, threads) in [("m1", 2), ("m1", 8), ("m1", 16), ("xeon-2x10", 20)] {

@@ -7,6 +7,10 @@ use Operand::{Number, Register};
 use lockwright_programs::helpers::{LOOKUP, REPORT, STORAGE, TAG, UPDATE};
 
 fn ask(ops: &[Op]) -> Result<u64, Deed> {
+    ask_in(&Counting::default(), ops)
+}
+
+fn ask_in(world: &Counting, ops: &[Op]) -> Result<u64, Deed> {
     let maps = [
         named("array", MapKind::Array, 4, 16, 2),
         named("hash", MapKind::Hash, 8, 8, 4),
@@ -14,8 +18,7 @@ fn ask(ops: &[Op]) -> Result<u64, Deed> {
         named("cpus", MapKind::PerCpuArray, 4, 16, 2),
     ];
     let object = object(Hook::ScheduleWaiter, ops, &maps);
-    let answer =
-        interpreter(&object).ask(Hook::ScheduleWaiter, &Context::default(), &Counting::default());
+    let answer = interpreter(&object).ask(Hook::ScheduleWaiter, &Context::default(), world);
     answer.map(|answer| answer.value).map_err(|escape| escape.deed)
 }
 
@@ -184,6 +187,28 @@ fn helpers_get_what_they_take() {
     // Values may be what helpers read.
     let from_value = with(&[value(3, 0), map(1, 0), mov(4, 0), call(UPDATE), mov(0, 1), Op::Exit]);
     assert_eq!(ask(&from_value), Ok(1));
+}
+
+#[test]
+fn the_world_is_told_which_of_its_memory_a_policy_touches() {
+    let touched = |ops: &[Op]| {
+        let world = Counting::default();
+        ask_in(&world, ops).unwrap();
+        world.touched.into_inner()
+    };
+    let end = [mov(0, 0), Op::Exit];
+    assert_eq!(touched(&[&[put(8, 10, -8, 1), load(8, 3, 1, 8)], &end[..]].concat()), []);
+    let [looked, read, written] =
+        touched(&[&look_up(0, 1)[..], &[load(8, 3, 0, 8), put(8, 0, 8, 1)], &end].concat())[..]
+    else {
+        panic!("a look-up, a read, a write")
+    };
+    assert_eq!([read, written], [(looked.0 + 8, false), (looked.0 + 8, true)]);
+    assert!(!looked.1, "a look-up writes nothing");
+    assert_eq!(touched(&look_up(0, 2)), [], "there is no such entry");
+    let report = [put(8, 10, -8, 1), map(1, 2), copy(2, 10), alu(Alu::Add, 2, Number(-8))];
+    let report = [&report[..], &[mov(3, 8), mov(4, 0), call(REPORT)], &end].concat();
+    assert!(matches!(touched(&report)[..], [(_, true)]), "a report moves the ring's end");
 }
 
 #[test]
