@@ -1,4 +1,5 @@
-//! A policy moves a thread up in a line of waiters (line.c), natively: in an order that no machine's speed decides.
+//! What policies do to the threads of a program, natively, where no machine's speed decides: one moves a thread up in a line of waiters
+//! (line.c), another one raises the holder's priority (boost.c).
 
 use super::{LIBRARY, compiled, lockwright};
 use anyhow::{Context, Result, ensure};
@@ -18,7 +19,11 @@ struct Line {
 
 impl Line {
     fn start() -> Result<Self> {
-        let program = compiled("line", "line.c", &[]);
+        Self::start_as("line", "line.c")
+    }
+
+    fn start_as(name: &str, source: &str) -> Result<Self> {
+        let program = compiled(name, source, &[]);
         let mut command = Command::new(program);
         command.env("LD_PRELOAD", &*LIBRARY).env("LOCKWRIGHT_LOCK", "fifo");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -27,11 +32,16 @@ impl Line {
         Ok(Self { child, output })
     }
 
+    /// What it prints for a byte of input.
+    fn round(&mut self) -> Result<String> {
+        self.child.stdin.as_mut().context("its input")?.write_all(b"x")?;
+        Ok(self.output.next().context("it has ended")??)
+    }
+
     /// How many had the mutex before the thread with the tag, in a few rounds; sorted.
     fn before(&mut self) -> Result<Vec<u32>> {
         let round = |_| {
-            self.child.stdin.as_mut().context("its input")?.write_all(b"x")?;
-            let said = self.output.next().context("it has ended")??;
+            let said = self.round()?;
             said.parse::<u32>().with_context(|| format!("'{said}' instead of a number"))
         };
         let mut all = (0..ROUNDS).map(round).collect::<Result<Vec<u32>>>()?;
@@ -68,5 +78,24 @@ fn the_policy_priority_moves_a_thread_with_a_tag_up_the_line() -> Result<()> {
     line.before()?;
     let without = line.before()?;
     ensure!(without == in_order, "without the policy: {without:?}");
+    Ok(())
+}
+
+/// The waiter is alone in line (boost.c).
+#[test]
+fn the_policy_pi_gives_the_holder_the_waiters_priority() -> Result<()> {
+    let mut line = Line::start_as("boost", "boost.c")?;
+    line.policy(&["load", "pi", "--quiet"])?;
+    for _ in 0..2 {
+        let said = line.round()?;
+        if said == "refused" {
+            eprintln!("skipped: the kernel gives no real-time priority");
+            return Ok(());
+        }
+        ensure!(
+            said == "7 0",
+            "the holder's priority, while it is waited for and afterwards: {said}"
+        );
+    }
     Ok(())
 }

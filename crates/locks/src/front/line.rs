@@ -138,7 +138,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     seat.inspect(|seat| seat.sits(node));
     let (mut gate, mut slept) = (OPEN, false);
     if behind {
-        R::joined(&lock, node);
+        R::begins_to_wait(&lock, node);
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
     }
     if state(gate) != GRANTED {
@@ -285,6 +285,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         }
     }
     loop {
+        R::begins_to_wait(lock, node); // if it has slept, another thread may have taken the lock since
         batch::has_woken(parts);
         let left = lock.left_ns(&node.note);
         if left == Some(0) {

@@ -33,8 +33,8 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     fn describe(lock: &View<'_, P>, note: &mut Note) -> Option<hooks::Node> {
         R::describe(lock, note)
     }
-    fn joined(lock: &View<'_, P>, node: &Waiter<P>) {
-        R::joined(lock, node);
+    fn begins_to_wait(lock: &View<'_, P>, node: &Waiter<P>) {
+        R::begins_to_wait(lock, node);
     }
     fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
         R::awake_ns(lock, note)

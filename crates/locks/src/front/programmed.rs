@@ -151,7 +151,7 @@ impl<P: Platform> Rule<P> for Lock {
         own
     }
 
-    fn joined(lock: &View<'_, P>, node: &Waiter<P>) {
+    fn begins_to_wait(lock: &View<'_, P>, node: &Waiter<P>) {
         if u64::from(node.note.own) == BOOST && lock.has(Hook::ScheduleWaiter) {
             lock.boost(node);
         }

@@ -56,8 +56,9 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         None
     }
 
-    /// The caller has joined the line, behind others.
-    fn joined(lock: &View<'_, P>, node: &Waiter<P>) {
+    /// The caller waits from now on: it has joined the line behind others, or is head, or has been woken as head in vain. So each time
+    /// another thread may have the lock.
+    fn begins_to_wait(lock: &View<'_, P>, node: &Waiter<P>) {
         let _ = (lock, node);
     }
 
