@@ -172,7 +172,7 @@ pub struct SlotState {
     pub name: [AtomicU64; NAME / 8],
 }
 
-/// One question in this many is measured. A prime, so that hooks that are asked in turn are all measured.
+/// One question in this many is measured, on average.
 pub const SAMPLE: u64 = 251;
 
 /// Room for this many threads' tags.

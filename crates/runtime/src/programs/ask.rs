@@ -77,10 +77,10 @@ pub(super) fn run(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Conte
 /// Runs a hook between readings of the clock.
 #[inline(never)]
 fn measure(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) -> u64 {
-    cell.until_sample.store(SAMPLE as u32 - 1, Relaxed); // own thread only
-    let Some(code) = entry.code(hook as usize) else { return 0 };
     let now = || futex::now(Clock::Monotonic);
     let times = [now(), now()];
+    cell.until_sample.store(others(times[0]), Relaxed); // own thread only
+    let Some(code) = entry.code(hook as usize) else { return 0 };
     // SAFETY: as in `run`.
     let answer = unsafe { code(context, entry.env()) };
     let clock_ns = times[1] - times[0];
@@ -107,6 +107,13 @@ fn measure(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) -> 
         }
     }
     answer
+}
+
+/// How many questions of the thread are not measured from now on: [`SAMPLE`] - 1 on average, drawn, so that no hook can tell which one is
+/// measured next, and be quick in that one alone.
+fn others(now_ns: u64) -> u32 {
+    let drawn = now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (SAMPLE / 2 + drawn % SAMPLE) as u32 // below 2 * SAMPLE
 }
 
 /// The latest measured questions of each slot's hooks: their ns, and in the lowest 8 bits how many.

@@ -10,7 +10,7 @@ use lockwright_native::Native;
 use lockwright_platform::Platform;
 use lockwright_platform::hooks::{Context, LENGTHS, Node};
 use lockwright_programs::image::NAME;
-use lockwright_programs::mailbox::TOO_SLOW;
+use lockwright_programs::mailbox::{SAMPLE, TOO_SLOW};
 use lockwright_programs::maps::{Layout, MapKind, MapSpec};
 use std::string::String;
 use std::sync::{Mutex, MutexGuard};
@@ -459,6 +459,30 @@ fn a_child_keeps_the_policy_and_waits_for_nobody() {
     drop(send);
     thread.join().unwrap();
     unload_it(8);
+}
+
+#[test]
+fn no_hook_can_tell_which_question_is_measured() {
+    let _alone = alone();
+    load_it(14, &[(Hook::CmpNode, says(0))]).unwrap();
+    ask_it(14, Hook::CmpNode);
+    let until = || cells::own().unwrap().until_sample.load(Relaxed);
+    let mut gaps = Vec::new();
+    while gaps.len() < 256 {
+        // As many questions as another one is measured after.
+        let gap = until();
+        for _ in 0..=gap {
+            ask_it(14, Hook::CmpNode);
+        }
+        gaps.push(u64::from(gap) + 1);
+    }
+    unload_it(14);
+    let mean = gaps.iter().sum::<u64>() / gaps.len() as u64;
+    // Ten times the standard error of as many draws: 72 / 16.
+    assert!(mean.abs_diff(SAMPLE) < 45, "{mean}: {gaps:?}");
+    gaps.sort_unstable();
+    gaps.dedup();
+    assert!(gaps.len() > 64, "{gaps:?}");
 }
 
 #[test]
