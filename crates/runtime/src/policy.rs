@@ -92,6 +92,14 @@ pub(crate) fn at(place: u32) -> &'static Policy {
     &table.policies[place as usize]
 }
 
+/// Does a lock of the current table ask the policy in this slot? Before there is a table, all that are loaded count.
+pub(crate) fn asks(slot: u32) -> bool {
+    current().is_none_or(|table| {
+        let mut places = table.order.places().chain([DEFAULT_PLACE]);
+        places.any(|place| table.policies[place as usize].tuning.policy == slot)
+    })
+}
+
 /// The place for a mutex that is contended for the first time. `rule`: the place that a table's rules give it, if one applies.
 pub(crate) fn choose(rule: impl FnOnce(&'static Order) -> Option<u32>) -> u32 {
     match current() {

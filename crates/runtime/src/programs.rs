@@ -23,6 +23,7 @@ mod world;
 
 use crate::fork::{self, When};
 use crate::leave::Turn;
+use crate::policy;
 use crate::posts::{NO_MEMORY, Refusal};
 use crate::thread;
 use core::mem::{offset_of, transmute};
@@ -83,8 +84,8 @@ pub(crate) fn knows_epochs(slo_now: fn() -> Option<u64>) {
     world::knows_epochs(slo_now);
 }
 
-/// The slot of the policy that decides whether readers of readers-writer locks use the table: the last one that was loaded and has the
-/// hook; 0: none. Those who use it when it goes do so until their lock's next writer.
+/// The slot of the policy that decides whether readers of readers-writer locks use the table: the last one that was loaded, has the hook,
+/// and is asked by the table of locks; 0: none. Those who use it when it goes do so until their lock's next writer.
 #[inline(always)]
 pub(crate) fn for_readers() -> u32 {
     FOR_READERS.load(Relaxed) // a policy that comes or goes now is as good as one that comes or goes a moment later
@@ -229,14 +230,16 @@ fn retire(slot: u32, info: &SlotState) -> u32 {
     turn
 }
 
-/// A policy has come or gone: perhaps another one decides about readers. One that is too slow goes while others come and go, so each
-/// thread that chooses looks again after it has written. Then the last one to write knows what all the others knew.
-fn choose_for_readers() {
+/// A policy has come or gone, or another table says who is asked: perhaps another policy decides about readers. One that is too slow goes
+/// while others and tables come and go, so each thread that chooses looks again after it has written. Then the last one to write knows what
+/// all the others knew.
+pub(crate) fn choose_for_readers() {
     let choose = || {
         let slots = lockwright_programs.slots.iter().zip(0..);
-        let decide = slots.filter(|(info, _)| {
+        let decide = slots.filter(|(info, slot)| {
             info.state.load(Relaxed) & STATE == LOADED // see the exchange, here and below
                 && info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0
+                && policy::asks(*slot)
         });
         let last = decide.max_by_key(|(info, _)| info.since_ns.load(Relaxed));
         last.map_or(0, |(_, slot)| slot)

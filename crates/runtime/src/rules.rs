@@ -88,7 +88,8 @@ impl Order {
         Some(usize::from(self.places[at]))
     }
 
-    fn places(&self) -> impl Iterator<Item = u32> {
+    /// The places to which its rules lead.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
         self.places[..usize::from(self.len)].iter().map(|&place| u32::from(place))
     }
 

@@ -9,6 +9,7 @@ use crate::fork::{self, When};
 use crate::leave::Turn;
 use crate::policy::{self, TABLES, Table};
 use crate::posts::{self, NO_MEMORY, Refusal};
+use crate::programs;
 use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -52,7 +53,8 @@ pub(crate) fn look() {
 fn take() {
     // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
-    BUSY.take(|| (), take_alone);
+    // A thread that is torn away may have put its table in force.
+    BUSY.take(programs::choose_for_readers, take_alone);
 }
 
 /// In a forked child, which has one thread.
@@ -60,7 +62,9 @@ fn in_child() {
     if BUSY.is_taken() {
         BUSY.end();
         lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: the thread that was making it does not exist
-        policy::choose_anew(); // that thread may have set the table, and done nothing after that
+        // That thread may have put the table in force, and done nothing after that.
+        policy::choose_anew();
+        programs::choose_for_readers();
     }
 }
 
@@ -93,6 +97,7 @@ fn take_alone() {
     let end = match table {
         Some(table) => {
             policy::publish(table);
+            programs::choose_for_readers();
             mailbox.since_ns.store(futex::now(Clock::Monotonic), Relaxed); // before the state
             tell(table);
             DONE
