@@ -16,6 +16,7 @@ pub(crate) mod drawn;
 pub(crate) mod loading;
 pub(crate) mod named;
 pub(crate) mod over;
+mod readers;
 pub(crate) mod remote;
 pub(crate) mod settings;
 pub(crate) mod simulated;

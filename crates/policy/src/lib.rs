@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   object.rs   ELF and BTF ─► Object: hooks as instructions, maps, source lines
-//!   compose.rs  several Objects as one
+//!   compose.rs  several Objects as one     only.rs  a hook that is for some locks only
 //!   op.rs       instructions, decoded: what the next three agree on
 //!   verify      Object ─► Verified, or complaints that name line, register, range, and what would mend it
 //!   interpret   Verified ─► answers; counts instructions; checks each access: the oracle
@@ -25,6 +25,7 @@ pub mod kernel;
 pub mod loaded;
 pub mod maps;
 pub mod object;
+pub mod only;
 pub mod op;
 pub mod shipped;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::chosen::Chosen;
 use super::remote::{KnownPolicy, Remote, RemotePlace};
-use super::{over, stats};
+use super::{over, readers, stats};
 use crate::catalog;
 use crate::ctl::epochs;
 use crate::ctl::guard::{End, Guard, Guarded};
@@ -12,9 +12,13 @@ use crate::hints::Failure;
 use crate::mailbox::{self, MailboxPlace, PATIENCE};
 use crate::process::Process;
 use crate::table::{self, Table};
+use lockwright_platform::hooks::Hook;
 use lockwright_policy::control::Prepared;
 use lockwright_policy::image;
+use lockwright_policy::only::only_for;
+use lockwright_policy::verify::{Verified, verify};
 use lockwright_programs::mailbox::SLOTS;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// What is said of a load that no thread has taken up.
@@ -36,6 +40,11 @@ pub(crate) struct Whose {
 /// A policy that was verified and compiled.
 pub(crate) struct Compiled {
     pub(crate) title: String,
+    word: String,
+    name: String,
+    version: u32,
+    budget_ns: u32,
+    verified: Verified,
     pub(super) prepared: Prepared,
 }
 
@@ -43,15 +52,56 @@ impl Compiled {
     /// A hook may take `budget_ns` on average.
     pub(crate) fn new(chosen: &Chosen, budget_ns: u32) -> Result<Self, Failure> {
         let verified = chosen.verified()?;
-        let fail = |error: &dyn std::fmt::Display| {
-            Failure::new(format!("cannot compile {}: {error}", chosen.title()))
-                .hint(format!("lockwright policy check {}", chosen.word()))
-        };
-        let image = image::build(&verified, &chosen.name, chosen.version);
-        let image = image.map_err(|error| fail(&error))?;
-        let prepared = Prepared::new(&image, budget_ns).map_err(|error| fail(&error))?;
-        Ok(Self { title: chosen.title(), prepared })
+        let (name, version) = (chosen.name.clone(), chosen.version);
+        let prepared = prepared(&verified, &name, version, budget_ns)
+            .map_err(|why| cannot(&why, &chosen.title(), &chosen.word()))?;
+        let (title, word) = (chosen.title(), chosen.word());
+        Ok(Self { title, word, name, version, budget_ns, verified, prepared })
     }
+
+    /// As the slot needs it by this table: one for some locks is for some readers-writer locks, too. `None`: as it is.
+    pub(super) fn for_rules(
+        &self,
+        process: &Process,
+        table: &Table,
+        slot: u32,
+    ) -> Result<Option<Prepared>, Failure> {
+        let hooks = self.verified.object().hooks();
+        if hooks & Hook::RwBias.bit() == 0 {
+            return Ok(None);
+        }
+        let Some(locks) = readers::asked(process, table, slot)? else { return Ok(None) };
+        if locks.is_empty() && hooks == Hook::RwBias.bit() {
+            return Err(Failure::new(format!(
+                "{} is for readers-writer locks, and these rules select none",
+                self.title
+            ))
+            .hint(
+                "--lock NAME selects one; without --lock, --site, --library and --kind, all ask",
+            ));
+        }
+        let cannot = |why: &dyn Display| cannot(why, &self.title, &self.word);
+        let only = verify(only_for(self.verified.object(), Hook::RwBias, &locks));
+        let only = only.map_err(|_| cannot(&"its rw_bias has too many instructions"))?;
+        let prepared = prepared(&only, &self.name, self.version, self.budget_ns);
+        prepared.map(Some).map_err(|why| cannot(&why))
+    }
+}
+
+/// Compiles a policy.
+fn prepared(
+    verified: &Verified,
+    name: &str,
+    version: u32,
+    budget_ns: u32,
+) -> Result<Prepared, String> {
+    let image = image::build(verified, name, version).map_err(|why| why.to_string())?;
+    Prepared::new(&image, budget_ns).map_err(|why| why.to_string())
+}
+
+fn cannot(why: &dyn Display, title: &str, word: &str) -> Failure {
+    Failure::new(format!("cannot compile {title}: {why}"))
+        .hint(format!("lockwright policy check {word}"))
 }
 
 /// What is loaded, and for which locks.
@@ -90,7 +140,7 @@ impl PolicyLoad {
         let there = There::find(process)?;
         let prepared = self.prepared(process, &there)?;
         let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
-        let in_slot = programs.load(prepared.slot, &self.policy, PATIENCE)?;
+        let in_slot = programs.load(prepared.slot, self.image(&prepared), PATIENCE)?;
         let posted = table::post_for(process, &mailbox, &prepared.new, patience(in_slot));
         let in_table = posted.inspect_err(|_| {
             let _ = programs.unload(prepared.slot, PATIENCE);
@@ -114,7 +164,7 @@ impl PolicyLoad {
         let prepared = self.prepared(&process, &there)?;
         let epochs = epochs::Remote::find(&process)?;
         let programs = there.programs.open(&process)?;
-        let in_slot = programs.load(prepared.slot, &self.policy, PATIENCE)?;
+        let in_slot = programs.load(prepared.slot, self.image(&prepared), PATIENCE)?;
         process.unlock();
         let guard = Guard {
             pid,
@@ -176,7 +226,13 @@ impl PolicyLoad {
             true => Target::All,
             false => Target::Rules(targets),
         };
-        Ok(Change { old, new, slot, target, known })
+        let narrowed = self.policy.for_rules(process, &new, slot)?;
+        Ok(Change { old, new, slot, target, known, narrowed })
+    }
+
+    /// What goes into the slot.
+    fn image<'a>(&'a self, change: &'a Change) -> &'a Prepared {
+        change.narrowed.as_ref().unwrap_or(&self.policy.prepared)
     }
 }
 
@@ -202,6 +258,8 @@ struct Change {
     target: Target,
     /// What the slots had before.
     known: Vec<KnownPolicy>,
+    /// The policy as these locks need it, if that differs.
+    narrowed: Option<Prepared>,
 }
 
 impl Whose {

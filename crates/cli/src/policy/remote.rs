@@ -1,11 +1,10 @@
 //! The policies of a running process, by way of its memory.
 
-use super::loading::Compiled;
 use super::named;
 use crate::hints::Failure;
 use crate::mailbox::{other_version, symbol_in};
 use crate::process::Process;
-use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending};
+use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending, Prepared};
 use lockwright_programs::mailbox::SYMBOL;
 use std::time::Duration;
 
@@ -49,10 +48,10 @@ impl Remote<'_> {
     pub(crate) fn load(
         &self,
         slot: u32,
-        policy: &Compiled,
+        policy: &Prepared,
         patience: Duration,
     ) -> Result<bool, Failure> {
-        self.is_done(self.control.load(slot, &policy.prepared, patience)?)
+        self.is_done(self.control.load(slot, policy, patience)?)
     }
 
     /// Takes the slot's policy away. Waits, and returns, as [`load`](Self::load).

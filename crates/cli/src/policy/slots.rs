@@ -165,6 +165,7 @@ mod tests {
         assert_eq!(split(&lock).unwrap(), Some((asked, Some("bypass=8,spin=0".to_owned()))));
         assert_eq!(split("fifo:spin=1").unwrap(), None);
         assert!(split("policy:cal,set.classes=many").is_err());
+        assert!(split("policy:cal,slot=2").is_err(), "it would ask another policy");
         let failure = split("policy:cal,bypas=8").unwrap_err();
         assert!(failure.message().ends_with("no option 'bypas', did you mean 'bypass'?"));
     }

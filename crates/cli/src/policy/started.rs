@@ -1,12 +1,11 @@
 //! Programs that start with policies: they run as children of this command, which loads the policies as soon as our library is there.
 
-use super::loading::{Compiled, LATER, PolicyLoad};
-use super::remote::RemotePlace;
+use super::loading::{Compiled, LATER, PolicyLoad, There};
 use crate::cmd::run;
 use crate::hints::{Failure, warn};
 use crate::output::say;
 use crate::process::Process;
-use crate::{elf, find, launch, library, signals};
+use crate::{elf, find, launch, library, mailbox, signals, table};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -84,11 +83,13 @@ impl Start {
     fn put(&self, process: &Process) -> Result<bool, Failure> {
         match self {
             Self::Load(load) => load.put_into(process).map(|loaded| loaded.is_in_force),
-            Self::Slot(slot, policy) => RemotePlace::find(process)?.open(process)?.load(
-                *slot,
-                policy,
-                crate::mailbox::PATIENCE,
-            ),
+            Self::Slot(slot, policy) => {
+                let there = There::find(process)?;
+                let table = table::base(&there.mailbox.of(process))?;
+                let narrowed = policy.for_rules(process, &table, *slot)?;
+                let image = narrowed.as_ref().unwrap_or(&policy.prepared);
+                there.programs.open(process)?.load(*slot, image, mailbox::PATIENCE)
+            }
         }
     }
 }

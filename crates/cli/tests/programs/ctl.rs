@@ -48,6 +48,19 @@ impl Program {
         Self::start_file(&compiled("recursive", "ctl.c", &["-DHEAP_KIND=PTHREAD_MUTEX_RECURSIVE"]))
     }
 
+    /// A program with readers-writer locks, and no mutex.
+    pub(super) fn start_readers() -> Result<Self> {
+        Self::start_file(&compiled("readers", "readers.c", &["-g"]))
+    }
+
+    /// The number that it prints for a byte of input.
+    pub(super) fn count(&mut self) -> Result<u64> {
+        self.child.stdin.as_mut().context("its input")?.write_all(b"x")?;
+        let mut said = String::new();
+        self.output.read_line(&mut said)?;
+        said.trim().parse().with_context(|| format!("'{said}' instead of a number"))
+    }
+
     /// Starts it by `lockwright WORDS -- PROGRAM`, a command that stays.
     pub(super) fn start_by(words: &[&str]) -> Result<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
