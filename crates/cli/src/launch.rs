@@ -34,7 +34,7 @@ pub(crate) fn to_end_and(
     tick: Option<Duration>,
     each: impl FnMut(),
 ) -> Result<ExitStatus, Failure> {
-    let watch = signals::Watch::new();
+    let watch = signals::Watch::for_program();
     let mut child = watch.spawn(command).map_err(|error| unstartable(path, &error))?;
     watch.wait_and(&mut child, tick, each).map_err(|error| lost(path, &error))
 }

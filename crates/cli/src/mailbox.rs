@@ -51,12 +51,12 @@ impl<'a> Remote<'a> {
     pub(crate) fn find(process: &'a Process) -> Result<Self, Failure> {
         let at = symbol_in(process, SYMBOL)?;
         let remote = Self { process, at, attached: symbol_in(process, attached::SYMBOL).ok() };
-        if remote.word64(offset_of!(Mailbox, magic))? == MAGIC
-            && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>()
-        {
-            return Ok(remote);
-        }
-        Err(other_version(process))
+        settled(process, || {
+            let is_ours = remote.word64(offset_of!(Mailbox, magic))? == MAGIC
+                && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>();
+            Ok(is_ours.then_some(()))
+        })?;
+        Ok(remote)
     }
 
     /// Where it is, since finding it again takes long.
@@ -190,8 +190,26 @@ impl<'a> Remote<'a> {
     }
 }
 
+/// What a process has of ours. `None`: it is another version's, or the loader is just mapping it, which doesn't take long.
+pub(crate) fn settled<T>(
+    process: &Process,
+    look: impl Fn() -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
+    for _ in 0..10 {
+        if let Some(seen) = look()? {
+            return Ok(seen);
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Err(other_version(process))
+}
+
 /// The address of a symbol of ours in a process, in the preloaded library or in the program's own runtime.
 pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure> {
+    find_symbol(process, symbol).map_err(|failure| process.unless_ended(failure))
+}
+
+fn find_symbol(process: &Process, symbol: &str) -> Result<u64, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     if maps.is_empty() {
         return Err(process.ended());

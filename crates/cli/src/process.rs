@@ -30,16 +30,7 @@ impl Process {
                 cause(&error)
             ))
             .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
-            // The process has no memory.
-            _ if error.raw_os_error() == Some(libc::ESRCH) => {
-                let status = proc_text(format!("/proc/{pid}/status")).unwrap_or_default();
-                let why = match status.contains("\nState:\tZ") {
-                    true => "has ended, but its parent has not reaped it yet",
-                    false => "is a kernel thread",
-                };
-                Failure::new(format!("process {pid} {why}"))
-                    .hint(format!("ps -o pid,ppid,stat,cmd -p {pid}"))
-            }
+            _ if error.raw_os_error() == Some(libc::ESRCH) => without_memory(pid),
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };
         // A thread's id is accepted, too: threads share the process's memory.
@@ -138,6 +129,9 @@ impl Process {
 
     /// The error for a process that can no longer be read or written.
     pub(crate) fn gone(&self, error: &io::Error) -> Failure {
+        if error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) {
+            return self.ended();
+        }
         // Reading memory that no longer exists looks like the end of a file.
         let why = match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::WriteZero => {
@@ -148,6 +142,31 @@ impl Process {
         Failure::new(format!("cannot look into process {}: {why}", self.pid))
             .hint(format!("is it still there? ps -p {}", self.pid))
     }
+}
+
+/// The error for a process that has no memory.
+fn without_memory(pid: libc::pid_t) -> Failure {
+    let status = proc_text(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let is_zombie = field("State:").is_some_and(|state| state.starts_with('Z'));
+    // The kernel keeps a first thread that has ended as long as there are others.
+    let others = field("Threads:").and_then(|n| n.parse().ok()).unwrap_or(1_u32) > 1;
+    let why = match (is_zombie, others) {
+        (true, true) => "can't be reached: its first thread has ended, though others run",
+        (true, false) => "has ended, but its parent has not reaped it yet",
+        _ if is_kernel_thread(pid) => "is a kernel thread",
+        _ => "has ended meanwhile",
+    };
+    Failure::new(format!("process {pid} {why}")).hint(format!("ps -o pid,ppid,stat,cmd -p {pid}"))
+}
+
+fn is_kernel_thread(pid: libc::pid_t) -> bool {
+    /// The kernel's `PF_KTHREAD`.
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    let stat = proc_text(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in brackets, may have blanks and brackets itself. The flags are the seventh word after it.
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6));
+    flags.and_then(|flags| flags.parse::<u32>().ok()).is_some_and(|all| all & KERNEL_THREAD != 0)
 }
 
 #[cfg(test)]
@@ -171,7 +190,37 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         assert_eq!(symbol_in(&process, "lockwright_observe").unwrap_err().message(), ended);
+        let zombie = Process::open(process.pid).map(|process| process.pid).unwrap_err();
+        let not_reaped = "has ended, but its parent has not reaped it yet";
+        assert!(zombie.message().ends_with(not_reaped), "{zombie}");
         child.wait().unwrap();
         assert_eq!(process.unless_ended(other()).message(), ended);
+        // Files that are looked up only now are gone, too.
+        let maps = mappings(process.pid).unwrap_err();
+        assert_eq!(process.gone(&maps).message(), ended);
+        let none = Process::open(process.pid).map(|process| process.pid).unwrap_err();
+        assert_eq!(none.message(), format!("no process {}", process.pid));
+    }
+
+    #[test]
+    fn a_first_thread_that_has_ended_is_not_the_end_of_the_process() {
+        // Python's first thread ends as a C program's does that calls `pthread_exit`.
+        let program = "import ctypes, threading, time\n\
+                       threading.Thread(target=time.sleep, args=(600,)).start()\n\
+                       ctypes.CDLL(None).syscall(60, 0)";
+        let mut child = Command::new("/usr/bin/python3").args(["-c", program]).spawn().unwrap();
+        let pid = child.id() as libc::pid_t;
+        let why = loop {
+            match Process::open(pid) {
+                Ok(_) => sleep(Duration::from_millis(5)),
+                Err(why) => break why,
+            }
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let first = format!(
+            "process {pid} can't be reached: its first thread has ended, though others run"
+        );
+        assert_eq!(why.message(), first);
     }
 }

@@ -35,11 +35,13 @@ fn is_ignored(signal: i32) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// The inherited state: blocked signals, and two signals that may be ignored.
+/// The inherited state: blocked signals, and which signals are ignored.
 #[derive(Clone, Copy)]
 struct Inherited {
     mask: libc::sigset_t,
     child_ignored: bool,
+    /// For each of [`MEANT`].
+    ignored: [bool; MEANT.len()],
 }
 
 impl Inherited {
@@ -50,13 +52,18 @@ impl Inherited {
             libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr());
             mask.assume_init()
         };
-        Inherited { mask, child_ignored: is_ignored(libc::SIGCHLD) }
+        Inherited { mask, child_ignored: is_ignored(libc::SIGCHLD), ignored: MEANT.map(is_ignored) }
     }
 
     fn pass_on(self, command: &mut Command) {
         let restore = move || {
             let pipe = if PIPE_IGNORED.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
             let child = if self.child_ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+            let ignored = MEANT.into_iter().zip(self.ignored).filter(|(_, ignored)| *ignored);
+            for (signal, _) in ignored {
+                // SAFETY: legal between fork and exec; it can't fail for these signals.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+            }
             // SAFETY: legal between fork and exec; the mask is a valid one.
             let done = unsafe {
                 libc::signal(libc::SIGPIPE, pipe) != libc::SIG_ERR
@@ -130,6 +137,21 @@ impl Watch {
             set
         };
         Watch { inherited, set }
+    }
+
+    /// For [`wait_and`](Self::wait_and). A program may handle a signal that it inherits as ignored: shells start what runs in
+    /// the background with SIGINT ignored. So this fetches those signals, too. Call it as [`new`](Self::new).
+    pub(crate) fn for_program() -> Watch {
+        let mut watch = Watch::new();
+        for (signal, _) in MEANT.into_iter().zip(watch.inherited.ignored).filter(|(_, is)| *is) {
+            // SAFETY: `set` is a set, these are signals. Each is blocked before it is no longer ignored: it waits.
+            unsafe {
+                libc::sigaddset(&mut watch.set, signal);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &watch.set, std::ptr::null_mut());
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+        watch
     }
 
     /// Starts a program with the signal state that we inherited.

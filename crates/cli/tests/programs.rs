@@ -141,6 +141,29 @@ fn signals_are_passed_on_to_a_child() -> Result<()> {
     Ok(())
 }
 
+/// Scripts start programs in the background with SIGINT ignored, and end them with it if these handle it.
+#[test]
+fn a_signal_that_is_inherited_as_ignored_is_for_the_program_to_handle() -> Result<()> {
+    let python = "import os, signal, sys, threading\n\
+                  assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN\n\
+                  done = threading.Event()\n\
+                  os.kill(os.getppid(), signal.SIGHUP)\n\
+                  signal.signal(signal.SIGINT, lambda *_: done.set())\n\
+                  os.kill(os.getppid(), signal.SIGINT)\n\
+                  done.wait()\n\
+                  sys.exit(7)";
+    for words in [&["run", "--stats"][..], &["policy", "load", "histogram"]] {
+        let outcome = Child::new("env")
+            .env("LOCKWRIGHT_LIBRARY", &*LIBRARY)
+            .args(["--ignore-signal=INT", "--ignore-signal=HUP", env!("CARGO_BIN_EXE_lockwright")])
+            .args(words)
+            .args(["--", "/usr/bin/python3", "-c", python])
+            .run()?;
+        assert_eq!(outcome.end, End::Code(7), "{words:?}: {}", outcome.describe());
+    }
+    Ok(())
+}
+
 #[test]
 fn program_inherits_signals_as_from_our_parent() -> Result<()> {
     let states = |prefix: &[&str]| -> Result<Vec<String>> {

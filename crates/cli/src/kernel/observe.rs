@@ -20,7 +20,7 @@ pub(crate) fn program(
     observer: &Observer,
     names: &mut Names,
 ) -> Result<ExitStatus, Failure> {
-    let watch = Watch::new();
+    let watch = Watch::for_program();
     let mut child = watch.spawn(command).map_err(|error| launch::unstartable(path, &error))?;
     let status = watch.wait_and(&mut child, Some(TICK), || look(observer, names));
     status.map_err(|error| launch::lost(path, &error))

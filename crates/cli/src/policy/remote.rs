@@ -2,7 +2,7 @@
 
 use super::named;
 use crate::hints::Failure;
-use crate::mailbox::{other_version, symbol_in};
+use crate::mailbox::{settled, symbol_in};
 use crate::process::Process;
 use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending, Prepared};
 use lockwright_programs::mailbox::SYMBOL;
@@ -32,8 +32,8 @@ impl RemotePlace {
 
     /// Opens them.
     pub(crate) fn open(self, process: &Process) -> Result<Remote<'_>, Failure> {
-        let control = Control::open(process, self.0)?;
-        Ok(Remote { process, control: control.ok_or_else(|| other_version(process))? })
+        let control = settled(process, || Control::open(process, self.0))?;
+        Ok(Remote { process, control })
     }
 }
 

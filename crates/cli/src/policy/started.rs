@@ -2,7 +2,7 @@
 
 use super::loading::{Compiled, LATER, PolicyLoad, There};
 use crate::cmd::run;
-use crate::hints::{Failure, warn};
+use crate::hints::{Failure, cause, warn};
 use crate::output::say;
 use crate::process::Process;
 use crate::{elf, find, launch, library, mailbox, signals, table};
@@ -10,6 +10,8 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,22 +43,37 @@ pub(crate) fn to_end(
     path: &Path,
     starts: Vec<Start>,
 ) -> Result<ExitStatus, Failure> {
-    let watch = signals::Watch::new();
+    let watch = signals::Watch::for_program();
     let mut child = watch.spawn(command).map_err(|error| launch::unstartable(path, &error))?;
     let pid = child.id() as libc::pid_t;
-    if !starts.is_empty() {
-        thread::spawn(move || starts.iter().for_each(|start| when_ready(pid, start)));
+    if starts.is_empty() {
+        let status = watch.wait_and(&mut child, None, || ());
+        return status.map_err(|error| launch::lost(path, &error));
     }
-    watch.wait_and(&mut child, None, || ()).map_err(|error| launch::lost(path, &error))
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&has_ended);
+    let titles: Vec<_> = starts.iter().map(|start| start.policy().title.clone()).collect();
+    let load = move || starts.iter().for_each(|start| when_ready(pid, start, &seen));
+    let loader = thread::Builder::new().spawn(load);
+    if let Err(error) = &loader {
+        // The process has as many threads as it may have: the program keeps its own.
+        warn(
+            format!("{} isn't loaded: no thread for that: {}", titles.join(", "), cause(error)),
+            format!("lockwright policy load POLICY --pid {pid}"),
+        );
+    }
+    let status = watch.wait_and(&mut child, None, || ());
+    has_ended.store(true, Relaxed); // the loader only looks whether it should stop
+    if let Ok(loader) = loader {
+        let _ = loader.join(); // it panicked: that has been said
+    }
+    status.map_err(|error| launch::lost(path, &error))
 }
 
 /// Hands a policy over when the process can take it. The program goes on, whatever becomes of that.
-fn when_ready(pid: libc::pid_t, start: &Start) {
+fn when_ready(pid: libc::pid_t, start: &Start, has_ended: &AtomicBool) {
     let begun = Instant::now();
-    let policy = match start {
-        Start::Slot(_, policy) => policy,
-        Start::Load(load) => &load.policy,
-    };
+    let policy = start.policy();
     loop {
         let failure = match Process::open(pid).and_then(|process| start.put(&process)) {
             Ok(is_in_force) => {
@@ -66,6 +83,13 @@ fn when_ready(pid: libc::pid_t, start: &Start) {
             }
             Err(failure) => failure,
         };
+        if has_ended.load(Relaxed) {
+            say(&format!(
+                "lockwright: {} did not come into force before the program ended\n",
+                policy.title
+            ));
+            return;
+        }
         // At first it is another program, or has no table of locks.
         if begun.elapsed() > PATIENCE {
             warn(
@@ -79,6 +103,13 @@ fn when_ready(pid: libc::pid_t, start: &Start) {
 }
 
 impl Start {
+    fn policy(&self) -> &Compiled {
+        match self {
+            Self::Slot(_, policy) => policy,
+            Self::Load(load) => &load.policy,
+        }
+    }
+
     /// Returns whether it is in force already.
     fn put(&self, process: &Process) -> Result<bool, Failure> {
         match self {

@@ -3,7 +3,7 @@
 use super::ctl::Program;
 use super::{FOLDER, LIBRARY, compiled, lockwright, switch};
 use anyhow::{Context, Result, ensure};
-use lockwright_tests::{End, Outcome, source_dir};
+use lockwright_tests::{Child, End, Outcome, source_dir};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -306,6 +306,45 @@ fn a_program_starts_with_policies() -> Result<()> {
         let outcome = lockwright().args(["run"]).args(words).args(["--", contend]).run()?;
         ensure!(outcome.text() == super::COUNT, "{words:?}: {}", outcome.describe());
     }
+    Ok(())
+}
+
+/// Otherwise one would take it for the policy's doing that nothing is better.
+#[test]
+fn a_policy_that_comes_too_late_is_said_to() -> Result<()> {
+    // A single thread waits for nobody.
+    let alone = ["policy", "load", "histogram", "--", "sh", "-c", "sleep 0.1; echo it ran; exit 3"];
+    let outcome = lockwright().args(alone).run()?;
+    ensure!(outcome.end == End::Code(3), "{}", outcome.describe());
+    ensure!(outcome.text() == "it ran\n", "{}", outcome.describe());
+    let said = "lockwright: histogram did not come into force before the program ended\n";
+    // A machine that has other work may take so long that it is there after all, and waits for a thread that waits.
+    let errors = outcome.errors();
+    ensure!(errors == said || errors == "lockwright: histogram is loaded\n", "{errors}");
+    Ok(())
+}
+
+/// The program may have as many threads as the limit allows; so this command can't have another.
+#[test]
+fn without_a_thread_to_load_the_policy_the_program_runs() -> Result<()> {
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(()); // the limit is for all threads of a user: it takes a user who has no others
+    }
+    // Root's own threads have no limit, nor have those of whoever may change limits. Our files are root's alone.
+    let may = ["--inh-caps=-all,+dac_override", "--ambient-caps=+dac_override"];
+    let load = [env!("CARGO_BIN_EXE_lockwright"), "policy", "load", "histogram", "--", "true"];
+    let outcome = Child::new("setpriv")
+        .env("LOCKWRIGHT_LIBRARY", &*super::LIBRARY)
+        .env("XDG_CONFIG_HOME", FOLDER.path())
+        .args(["--reuid=61184", "--clear-groups"])
+        .args(may)
+        .args(["prlimit", "--nproc=2"])
+        .args(load)
+        .run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    let said = "warning: histogram isn't loaded: no thread for that: ";
+    ensure!(outcome.errors().starts_with(said), "{}", outcome.describe());
     Ok(())
 }
 

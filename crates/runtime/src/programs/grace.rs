@@ -29,7 +29,12 @@ static IS_KERNELS: AtomicBool = AtomicBool::new(false);
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
+/// Asks whether it may before each call, not once for several: where there are threads, the kernel takes tens of milliseconds to
+/// register a process, and the process may confine itself meanwhile.
 fn membarrier(command: i32) -> bool {
+    if access::now() != Access::All {
+        return false;
+    }
     // SAFETY: it changes no memory.
     unsafe { system_call!(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
@@ -38,7 +43,6 @@ fn membarrier(command: i32) -> bool {
 pub(super) fn prepare() {
     // Relaxed: only the thread whose turn BUSY is writes it, here and in `barrier`.
     if !IS_KERNELS.load(Relaxed)
-        && access::now() == Access::All
         && membarrier(REGISTER_PRIVATE_EXPEDITED)
         && membarrier(PRIVATE_EXPEDITED)
     {
@@ -70,5 +74,5 @@ pub(super) fn barrier() -> bool {
     }
     // A child may have to register anew.
     let again = || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
-    access::now() == Access::All && (membarrier(PRIVATE_EXPEDITED) || again())
+    membarrier(PRIVATE_EXPEDITED) || again()
 }
