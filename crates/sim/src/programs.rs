@@ -1,8 +1,9 @@
 //! Policies that program simulated locks: which there are, what asking one costs, and what a policy sees of the thread that asks.
 //!
 //! A call takes 2 ns, and an instruction of the policy 0.35 ns, both on the fastest class, and longer on others in proportion to their
-//! speed. (A compiled policy on a 3 GHz core: about one instruction a cycle.) Each cache line of its maps and variables that an answer
-//! touches is fetched, once, as the lock's own are; the answer itself doesn't wait for them. Boosts have no effect: simulated threads have no priorities.
+//! speed. (A compiled policy on a 3 GHz core: about one instruction a cycle.) Reading the clock takes as long as it takes the lock. Each
+//! cache line of its maps and variables that an answer touches is fetched, once, as the lock's own are; the answer itself doesn't wait for
+//! that. Boosts have no effect: simulated threads have no priorities.
 
 use crate::engine::{advance, engine, ps};
 use crate::lines::{Access, LINE, reach};
@@ -10,7 +11,7 @@ use crate::platform::Sim;
 use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node, Policy, World};
 use lockwright_platform::{Place, Platform};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
@@ -113,10 +114,13 @@ struct Asker {
     tid: u32,
     /// The cache lines of its memory that the policy has touched, in order, and whether it has written to them.
     lines: RefCell<Vec<(usize, bool)>>,
+    /// How often the policy has read the clock.
+    clocks: Cell<u64>,
 }
 
 impl World for Asker {
     fn now(&self) -> u64 {
+        self.clocks.update(|clocks| clocks + 1);
         self.now
     }
     fn cpu(&self) -> u32 {
@@ -166,13 +170,15 @@ pub(crate) fn ask(slot: u32, hook: Hook, context: &Context) -> u64 {
     let Some(policy) = e.policies.at(slot).filter(|policy| policy.hooks() & hook.bit() != 0) else {
         return 0;
     };
-    let asker = Asker { now, place, tid: me + 1, lines: RefCell::default() };
+    let (lines, clocks) = (RefCell::default(), Cell::default());
+    let asker = Asker { now, place, tid: me + 1, lines, clocks };
     let answer = policy.ask(hook, context, &asker);
-    for (line, written) in asker.lines.into_inner() {
+    for (line, written) in asker.lines.take() {
         let access = if written { Access::Store } else { Access::Load };
         advance(reach(line * LINE, access), Activity::Work);
     }
-    advance(ps((CALL_NS + INSN_NS * f64::from(answer.insns)) * compute), Activity::Work);
+    let clocks = asker.clocks.get() * engine().cpus[cpu as usize].clock;
+    advance(ps((CALL_NS + INSN_NS * f64::from(answer.insns)) * compute) + clocks, Activity::Work);
     answer.value
 }
 
