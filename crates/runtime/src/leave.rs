@@ -294,11 +294,11 @@ pub(crate) fn held_back(mutex: &Mutex, tuning: &Tuning, acquire: impl FnOnce()) 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Runs `run` on a thread that may end by `pthread_exit`.
-    fn on_a_thread(run: fn()) {
+    pub(crate) fn on_a_thread(run: fn()) {
         extern "C-unwind" fn body(run: *mut c_void) -> *mut c_void {
             // SAFETY: passed below.
             unsafe { core::mem::transmute::<*mut c_void, fn()>(run)() };
@@ -316,7 +316,8 @@ mod tests {
         }
     }
 
-    fn exit() {
+    /// Ends the thread.
+    pub(crate) fn exit() {
         // SAFETY: the frames above hold nothing that must be dropped.
         unsafe { libc::pthread_exit(ptr::null_mut()) };
     }

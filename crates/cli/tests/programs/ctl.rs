@@ -53,12 +53,13 @@ impl Program {
         Self::start_file(&compiled("readers", "readers.c", &["-g"]))
     }
 
-    /// The number that it prints for a byte of input.
-    pub(super) fn count(&mut self) -> Result<u64> {
+    /// Gives it a byte of input, and waits until it says that each of its threads has got on.
+    pub(super) fn gets_on(&mut self) -> Result<()> {
         self.child.stdin.as_mut().context("its input")?.write_all(b"x")?;
         let mut said = String::new();
         self.output.read_line(&mut said)?;
-        said.trim().parse().with_context(|| format!("'{said}' instead of a number"))
+        ensure!(said == "more\n", "'{said}'");
+        Ok(())
     }
 
     /// Starts it by `lockwright WORDS -- PROGRAM`, a command that stays.

@@ -103,16 +103,6 @@ fn a_policy_for_one_lock_is_hidden_by_a_later_one_for_all() -> Result<()> {
     program.end().map(drop)
 }
 
-/// Until it has done this many rounds more.
-fn advances(program: &mut Program, rounds: u64) -> Result<()> {
-    let (begun, until) = (Instant::now(), program.count()? + rounds);
-    while program.count()? < until {
-        ensure!(begun.elapsed() < PATIENCE, "it stands still");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
-}
-
 /// As for mutexes: so a guard that takes the rules away for a while measures the program without the policy.
 #[test]
 fn readers_ask_a_policy_only_while_the_rules_name_it() -> Result<()> {
@@ -120,11 +110,11 @@ fn readers_ask_a_policy_only_while_the_rules_name_it() -> Result<()> {
     ok(&program, &["load", "bravo"])?;
     comes_to(&program, "asked", |all| asked(&all[0], "rw_bias") > 0)?;
     program.ok(&["switch", "all", "fifo"])?;
-    // Who was about to ask has asked; and readers are not in the table any more.
-    advances(&mut program, 10_000)?;
+    // Each thread that was about to ask has asked; and readers are not in the table any more.
+    program.gets_on()?;
     let bias = |stats: &Value| asked(&stats["policies"][0], "rw_bias");
     let before = bias(&comes_to(&program, "loaded", |all| all[0]["policy"] == "bravo")?);
-    advances(&mut program, 100_000)?;
+    program.gets_on()?;
     let after = bias(&comes_to(&program, "loaded", |all| all[0]["policy"] == "bravo")?);
     ensure!(before == after, "asked {before} times, and later {after}");
     ok(&program, &["unload"])?;
@@ -142,7 +132,7 @@ fn one_readers_writer_lock_asks_a_policy_for_it() -> Result<()> {
     comes_to(&program, "asked about both", |all| known(&all[0]) == Some(2))?;
     ok(&program, &["load", "bravo", "--lock", "g_rw"])?;
     comes_to(&program, "asked about one", |all| known(&all[1]) == Some(1))?;
-    advances(&mut program, 100_000)?;
+    program.gets_on()?;
     let stats = comes_to(&program, "asked", |all| asked(&all[1], "rw_bias") > 0)?;
     ensure!(known(&stats["policies"][1]) == Some(1), "{stats:#}");
     let outcome = policy(&program, &["load", "bravo", "--kind", "recursive"])?;

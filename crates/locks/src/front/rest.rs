@@ -9,7 +9,8 @@
 //!
 //! Fewer than 16 would take a policy that sorts by two classes (CAL) for one that has nothing to say: its order is often right already.
 //! Without kinds, a rest would hide a rare thread that matters: the one with a high priority, or a tag, or another lock. What a thread
-//! only becomes while it waits (it has waited for long) doesn't count as a kind: then the policy's choice comes when the rest ends, at most 3.2 ms later.
+//! only becomes while it waits (it has waited for long) doesn't count as a kind: then the policy's choice comes when the rest ends, at most
+//! 3.2 ms later.
 //!
 //! While a lock rests, its waiters wait as fifo's do. The state lies in one of the machine's memos, as lengths of sections do (hold.rs), and
 //! is a hint, too: a machine without memos never rests.

@@ -189,7 +189,8 @@ pub(super) fn is_left(cell: &ThreadCell) {
 /// The holder is giving itself its own priority back.
 const HOLDERS: u64 = SET | OVER;
 
-/// Gives a thread its own priority back, and says who does: [`OVER`], and [`BACK`] if the waiter does. If a waiter is just giving it another one, that waiter does.
+/// Gives a thread its own priority back, and says who does: [`OVER`], and [`BACK`] if the waiter does. If a waiter is just giving it
+/// another one, that waiter does.
 fn restore(cell: &ThreadCell, tid: u32, over: u64) {
     let mut word = cell.boost.load(Relaxed); // the exchange decides
     while word != 0 && word & OVER == 0 {

@@ -686,8 +686,8 @@ fn a_child_has_its_parents_own_priority() {
 #[test]
 fn a_thread_that_leaves_a_wait_leaves_the_hook() {
     use crate::layout::Here;
+    use crate::leave::tests::{exit, on_a_thread};
     use crate::leave::{self, Wait};
-    use core::ffi::c_void;
     use lockwright_locks::front::Tuning;
     use lockwright_locks::posix::Static;
 
@@ -698,11 +698,11 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
             INSIDE[self.0].store(is_inside(), Relaxed); // joined
         }
     }
-    extern "C-unwind" fn leaves(which: *mut c_void) -> *mut c_void {
+    fn leaves(which: usize) {
         thread::learn();
         let enter = || cells::own().unwrap().inside.store(cells::ASKING | 1, Relaxed);
         let (mutex, tuning) = (Here::UNLOCKED, Tuning::for_any());
-        let outside = Outside(which.addr());
+        let outside = Outside(which);
         // The second one's wait begins in a hook: in a signal handler.
         if outside.0 == 1 {
             enter();
@@ -715,27 +715,14 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
                 || has_left(was_inside),
                 |_| {
                     enter();
-                    // SAFETY: the frames above hold nothing that must be dropped.
-                    unsafe { libc::pthread_exit(core::ptr::null_mut()) };
+                    exit();
                 },
             );
         });
-        core::ptr::null_mut()
     }
     let _alone = alone();
-    for which in 0..2 {
-        let mut id = 0;
-        // SAFETY: a thread that we join.
-        unsafe {
-            let leaves = core::mem::transmute::<
-                extern "C-unwind" fn(*mut c_void) -> *mut c_void,
-                extern "C" fn(*mut c_void) -> *mut c_void,
-            >(leaves);
-            let argument = core::ptr::without_provenance_mut(which);
-            assert_eq!(libc::pthread_create(&mut id, core::ptr::null(), leaves, argument), 0);
-            assert_eq!(libc::pthread_join(id, core::ptr::null_mut()), 0);
-        }
-    }
+    on_a_thread(|| leaves(0));
+    on_a_thread(|| leaves(1));
     assert_eq!([&INSIDE[0], &INSIDE[1]].map(|inside| inside.load(Relaxed)), [false, true]);
 }
 
