@@ -4,11 +4,11 @@
 //! `cargo bench -p lockwright-figures`. The ratios are eBPF's throughput to Rust's: their median, and the quartiles.
 
 use lockwright_figures::policies::native_and_in_rust;
-use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, programmed};
+use lockwright_locks::front::{Alone, By, Tune, Tuning, programmed};
 use lockwright_native::{Native, policies};
 use lockwright_numbers::quantile;
 use lockwright_platform::hooks::{Answer, Context, Hook, Node, Policy, World};
-use lockwright_platform::{Platform, RawLock};
+use lockwright_platform::{Platform, RawLock, Sections};
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -26,7 +26,8 @@ impl<const N: u32> Tune for Slot<N> {
     }
 }
 
-type Programmed<const N: u32> = Preset<programmed::Lock, Slot<N>>;
+/// A lock that such a policy programs.
+type Programmed<T> = Alone<Native, programmed::Lock, T>;
 
 thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
@@ -73,8 +74,8 @@ static ANSWERS: policies::Answers =
     policies::Answers { ask, describe: |_: &mut Node| (), boost: |_| (), unboost: || () };
 
 /// Sections and questions in a round, by all threads.
-fn round<R: Rule<Native>>(name: &'static str, threads: usize) -> [u64; 2] {
-    let lock = Alone::<Native, R>::tuned(R::defaults(Tuning::for_cpus(Native::cpus())));
+fn round<T: Tune>(name: &'static str, threads: usize) -> [u64; 2] {
+    let lock = Programmed::<T>::new();
     let (stop, count, asked) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -125,7 +126,7 @@ fn main() {
         }
         let (mut asked, mut ratios) = ([0; 2], Vec::new());
         for at in 0..ROUNDS {
-            let rounds = [round::<Programmed<1>>, round::<Programmed<2>>];
+            let rounds = [round::<Slot<1>>, round::<Slot<2>>];
             let mut sections = [0; 2];
             // Each comes first in half of the rounds.
             for which in [at % 2, 1 - at % 2] {

@@ -5,17 +5,42 @@
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
 use crate::amp::standby::WINDOW_MAX_NS;
-use crate::entry::{Entry, FrontVisitor, Kind, ReadWriteVisitor, Visitor, WholeVisitor};
-use crate::front::{self, Alone, Preset, Tune, Tuning, Window, tuning};
+use crate::entry::{Entry, Kind};
+use crate::front::{self, Alone, AsIs, Rule, Tune, Tuning, Window, tuning};
 use crate::numa::cohort::{self, Cohort};
 use crate::numa::shfllock;
+use crate::rw::ReadWrite;
 use crate::wide::Wide;
 use crate::{block, numa, queue, rw, spin};
-use lockwright_platform::Platform;
+use lockwright_platform::{InPlace, Platform, TryLock};
+
+/// Does something with the type of every lock: the way to run generic code over the catalogue.
+pub trait Visitor<P: Platform> {
+    /// Called once per lock, in the catalogue's order.
+    fn visit<L: TryLock<P> + 'static>(&mut self, entry: &'static Entry);
+}
+
+/// As [`Visitor`], for the whole locks, which can live in place.
+pub trait WholeVisitor<P: Platform> {
+    /// Called once per whole lock, in the catalogue's order.
+    fn visit<L: TryLock<P> + InPlace + 'static>(&mut self, entry: &'static Entry);
+}
+
+/// As [`Visitor`], for the front locks' rules.
+pub trait FrontVisitor<P: Platform> {
+    /// Called once per front lock, in the catalogue's order. `defaults`: the lock's defaults, on top of what suits the machine.
+    fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning);
+}
+
+/// As [`Visitor`], for the readers-writer locks.
+pub trait ReadWriteVisitor<P: Platform> {
+    /// Called once per readers-writer lock, in the catalogue's order.
+    fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry);
+}
 
 macro_rules! catalog {
     (
-        front { $($front:ident: $rule:ty = $front_entry:expr;)* }
+        front { $($front:ident: $rule:ty, $tune:ty = $front_entry:expr;)* }
         whole { $($whole:ident: $lock:ty = $whole_entry:expr;)* }
         wide { $($wide:ident: $large:ty = $wide_entry:expr;)* }
         readers { $($shared:ident: $rw:ty = $shared_entry:expr;)* }
@@ -41,7 +66,7 @@ macro_rules! catalog {
 
         /// Shows every lock's type to `visitor`.
         pub fn visit_all<P: Platform>(visitor: &mut impl Visitor<P>) {
-            $(visitor.visit::<Alone<P, $rule>>(&$front);)*
+            $(visitor.visit::<Alone<P, $rule, $tune>>(&$front);)*
             $({
                 type Lock<P> = $lock;
                 visitor.visit::<Lock<P>>(&$whole);
@@ -54,7 +79,9 @@ macro_rules! catalog {
 
         /// Shows every front lock's rule to `visitor`.
         pub fn visit_front<P: Platform>(visitor: &mut impl FrontVisitor<P>) {
-            $(visitor.visit::<$rule>(&$front);)*
+            $(visitor.visit::<$rule>(&$front, |tuning| {
+                <$tune as Tune>::tune(<$rule as Rule<P>>::defaults(tuning))
+            });)*
         }
 
         /// Shows every whole lock's type to `visitor`; wide locks as they live in place.
@@ -73,19 +100,19 @@ macro_rules! catalog {
 
 catalog! {
     front {
-        AUTO: front::auto::Lock = front::auto::ENTRY;
-        BARGING: front::barging::Lock = front::barging::ENTRY;
-        FIFO: front::fifo::Lock = front::fifo::ENTRY;
-        SLO: front::slo::Lock = front::slo::ENTRY;
-        ASL: front::asl::Lock = front::asl::ENTRY;
-        ASL_MAX: Preset<front::asl::Lock, Max> = ASL_MAX_ENTRY;
-        ASL_OPT: Preset<front::asl::Lock, Opt> = ASL_OPT_ENTRY;
-        ASL_PTHREAD: front::asl_pthread::Lock = front::asl_pthread::ENTRY;
-        PB10: front::pb10::Lock = front::pb10::ENTRY;
-        MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
-        CAL: front::cal::Lock = front::cal::ENTRY;
-        PROGRAMMED: front::programmed::Lock = front::programmed::ENTRY;
-        MUTEXEE: front::mutexee::Lock = front::mutexee::ENTRY;
+        AUTO: front::auto::Lock, AsIs = front::auto::ENTRY;
+        BARGING: front::barging::Lock, AsIs = front::barging::ENTRY;
+        FIFO: front::fifo::Lock, AsIs = front::fifo::ENTRY;
+        SLO: front::slo::Lock, AsIs = front::slo::ENTRY;
+        ASL: front::asl::Lock, AsIs = front::asl::ENTRY;
+        ASL_MAX: front::asl::Lock, Max = ASL_MAX_ENTRY;
+        ASL_OPT: front::asl::Lock, Opt = ASL_OPT_ENTRY;
+        ASL_PTHREAD: front::asl_pthread::Lock, AsIs = front::asl_pthread::ENTRY;
+        PB10: front::pb10::Lock, AsIs = front::pb10::ENTRY;
+        MALTHUSIAN: front::malthusian::Lock, AsIs = front::malthusian::ENTRY;
+        CAL: front::cal::Lock, AsIs = front::cal::ENTRY;
+        PROGRAMMED: front::programmed::Lock, AsIs = front::programmed::ENTRY;
+        MUTEXEE: front::mutexee::Lock, AsIs = front::mutexee::ENTRY;
     }
     whole {
         TAS: spin::tas::Lock<P> = spin::tas::ENTRY;

@@ -1,8 +1,4 @@
-//! What the catalogue says about a lock, and how generic code visits all locks.
-
-use crate::front::Rule;
-use crate::rw::ReadWrite;
-use lockwright_platform::{InPlace, Platform, TryLock};
+//! What the catalogue says about a lock.
 
 /// How a lock gets into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,28 +85,4 @@ pub struct Entry {
     pub advice: &'static str,
     /// Its options.
     pub options: &'static [OptionSpec],
-}
-
-/// Does something with the type of every lock: the way to run generic code over the catalogue.
-pub trait Visitor<P: Platform> {
-    /// Called once per lock, in the catalogue's order.
-    fn visit<L: TryLock<P> + 'static>(&mut self, entry: &'static Entry);
-}
-
-/// As [`Visitor`], for the whole locks, which can live in place.
-pub trait WholeVisitor<P: Platform> {
-    /// Called once per whole lock, in the catalogue's order.
-    fn visit<L: TryLock<P> + InPlace + 'static>(&mut self, entry: &'static Entry);
-}
-
-/// As [`Visitor`], for the front locks' rules.
-pub trait FrontVisitor<P: Platform> {
-    /// Called once per front lock, in the catalogue's order.
-    fn visit<R: Rule<P>>(&mut self, entry: &'static Entry);
-}
-
-/// As [`Visitor`], for the readers-writer locks.
-pub trait ReadWriteVisitor<P: Platform> {
-    /// Called once per readers-writer lock, in the catalogue's order.
-    fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry);
 }

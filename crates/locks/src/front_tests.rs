@@ -4,10 +4,10 @@ extern crate std;
 
 mod memos;
 
-use crate::front::{Arrived, barging, fifo, join, malthusian, mood, mutexee, side};
+use crate::front::{Arrived, barging, fifo, malthusian, mood, mutexee, side};
 use crate::front::{
-    CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Tuning, View,
-    WAITED, Waiter, acquire, release,
+    CHAINED, Choose, FREE, GRANTED, HELD, Line, Note, Observe, PROMISED, Parts, Rule, SOMEBODY,
+    Seat, Tuning, View, WAITED, Waiter, Word0, acquire, release,
 };
 use crate::testing::{Threads, torn};
 use core::cell::Cell;
@@ -16,7 +16,7 @@ use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
 use std::vec::Vec;
 
 pub(crate) struct Memory {
-    pub(crate) word: <Threads as Platform>::Word,
+    pub(crate) word: Word0<Threads>,
     side: <Threads as Platform>::Word,
     mood: <Threads as Platform>::Word,
     pub(crate) tail: <Threads as Platform>::Ptr<Waiter<Threads>>,
@@ -25,7 +25,12 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(word: u32, mood: u32) -> Self {
         let new = <<Threads as Platform>::Word as Word>::new;
-        Self { word: new(word), side: new(0), mood: new(mood), tail: Ptr::new(null_mut()) }
+        Self {
+            word: Word0::of(new(word)),
+            side: new(0),
+            mood: new(mood),
+            tail: Ptr::new(null_mut()),
+        }
     }
 
     pub(crate) fn parts(&self) -> Parts<'_, Threads> {
@@ -48,16 +53,24 @@ fn tuning<R: Rule<Threads>>() -> Tuning {
     R::defaults(Tuning::for_cpus(2))
 }
 
+fn node_of<'a>(parts: &Parts<'_, Threads>) -> &'a Waiter<Threads> {
+    Waiter::take(parts.word, parts.by, parts.thread, Note::default(), None)
+}
+
 /// Everybody joins the line, even if the lock is free.
 struct Joins;
 
 impl<P: Platform> Rule<P> for Joins {
-    const HOLDS_BACK: bool = true;
-
     fn arrive(_: &View<'_, P>) -> Arrived {
         Arrived::Joins(Note::default())
     }
 }
+
+impl<P: Platform> Choose<P> for Joins {
+    const HOLDS_BACK: bool = true;
+}
+
+impl<P: Platform> Observe<P> for Joins {}
 
 /// What a thread has said about itself, and the line's tail at that moment.
 struct Said<'a> {
@@ -97,7 +110,7 @@ fn hints_that_glibcs_code_has_spoilt_heal() {
     let hints = mood::NAPPING | mood::LENGTH;
     let memory = Memory::new(FREE, hints | mood::STEPS);
     acquire::<Threads, Joins>(memory.parts(), &tuning::<Joins>(), None);
-    assert_eq!(memory.word.load(Relaxed), HELD);
+    assert_eq!(memory.word.now(), HELD);
     assert_eq!(memory.mood.load(Relaxed) & hints, 0);
 }
 
@@ -106,7 +119,7 @@ fn who_joins_says_so_before_and_after() {
     let memory = Memory::new(FREE, 0);
     let said = Said::nothing(&memory);
     for at in 1.. {
-        memory.word.store(FREE, Relaxed);
+        memory.word.give_alone();
         memory.tail.store(null_mut(), Relaxed);
         said.is_joining.set(false);
         said.node.set(null());
@@ -115,7 +128,7 @@ fn who_joins_says_so_before_and_after() {
         let is_done = torn(at, acquires).is_some();
         let is_in_line = !memory.tail.load(Relaxed).is_null();
         let is_known = said.is_joining.get() || !said.node.get().is_null();
-        assert!(is_known || !is_in_line || memory.word.load(Relaxed) == HELD, "torn at {at}");
+        assert!(is_known || !is_in_line || memory.word.now() == HELD, "torn at {at}");
         if is_done {
             assert!(at > 10, "{at} steps: it did nothing");
             return;
@@ -134,10 +147,10 @@ fn who_is_torn_beside_the_line_can_be_counted_out() {
         let view = View::new(memory.parts(), &tuning);
         if said.is_beside.get() {
             beside += 1;
-            assert_eq!(view.beside(), 1, "torn at {at}");
+            assert_eq!(view.contenders(), 1, "torn at {at}");
             view.count_out();
         }
-        left_behind += view.beside();
+        left_behind += view.contenders();
     }
     assert!(beside > 0, "nobody waited beside the line");
     // Between the two steps of counting out: better one too many than another thread missing.
@@ -152,10 +165,10 @@ fn those_beside_the_line_stay_behind_at_a_fork() {
     let parent = View::<Threads>::new(memory.parts(), &parents);
     assert!(parent.count_in(2) && parent.count_in(2) && !parent.count_in(2));
     let child = View::<Threads>::new(memory.parts(), &childs);
-    assert_eq!((parent.beside(), child.beside()), (2, 0));
+    assert_eq!((parent.contenders(), child.contenders()), (2, 0));
     assert!(child.count_in(2) && child.count_in(2) && !child.count_in(2));
     parent.count_out(); // a thread that forked in a signal handler while it waited
-    assert_eq!(child.beside(), 2);
+    assert_eq!(child.contenders(), 2);
     child.count_out();
     child.count_out();
     assert_eq!(memory.side.load(Relaxed) & side::SPINNERS, 0);
@@ -166,11 +179,11 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
     let memory = Memory::new(CHAINED, 0);
     let owner = <<Threads as Platform>::Word as Word>::new(SOMEBODY);
     let parts = || Parts { owner: Some(&owner), ..memory.parts() };
-    let node = Waiter::take(&parts(), Note::default(), None);
+    let node = node_of(&parts());
     node.gate.store(GRANTED, Relaxed);
     // SAFETY: it says that it holds the lock, and is nobody else's.
     unsafe { release(parts(), &tuning::<fifo::Lock>(), node) };
-    assert_eq!((memory.word.load(Relaxed), owner.load(Relaxed)), (FREE, 0));
+    assert_eq!((memory.word.now(), owner.load(Relaxed)), (FREE, 0));
 }
 
 #[test]
@@ -179,13 +192,13 @@ fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
     let tuning = Tuning { bypass: 2, ..tuning::<barging::Lock>() };
     let view = View::<Threads>::new(memory.parts(), &tuning);
     let dozes = || {
-        memory.word.store(HELD, Relaxed);
+        memory.word.take_alone();
         assert!(view.doze(2, 1_000).is_none(), "held");
-        memory.word.load(Relaxed) == WAITED
+        memory.word.now() == WAITED
     };
     memory.side.store(side::CROWDED, Relaxed);
     assert!(!dozes(), "nobody is in line");
-    assert!(!join(&memory.parts(), Waiter::take(&memory.parts(), Note::default(), None), &tuning));
+    assert!(!Line::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
     assert!(dozes());
     memory.side.store(side::CROWDED | side::BYPASS, Relaxed);
     assert!(dozes());
@@ -202,17 +215,13 @@ fn words_of_one_that_waits_awake(side: u32) -> (Vec<u32>, u32) {
         let memory = Memory::new(WAITED, 0);
         memory.side.store(side, Relaxed);
         let tuning = Tuning { bypass: 2, ..tuning::<mutexee::Lock>() };
-        assert!(!join(
-            &memory.parts(),
-            Waiter::take(&memory.parts(), Note::default(), None),
-            &tuning
-        ));
+        assert!(!Line::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
         let view = View::<Threads>::new(memory.parts(), &tuning);
         let taken = torn(at, || view.spin_and_promise(1_000));
-        words.push(memory.word.load(Relaxed));
+        words.push(memory.word.now());
         if let Some(taken) = taken {
             assert!(taken.is_none(), "held");
-            return (words, memory.word.load(Relaxed));
+            return (words, memory.word.now());
         }
     }
     unreachable!("it ends")
@@ -261,7 +270,7 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let note = Note { asked_ns: u64::from(dice >> 4), ..Note::default() };
             let slept = (dice >> 16) % 7 < of_7;
-            <mutexee::Lock as Rule<Threads>>::acquired(&view, &note, slept);
+            <mutexee::Lock as Observe<Threads>>::acquired(&view, &note, slept);
             view.is_asleep()
         };
         (0..10_000).filter(|_| hand_over()).count()

@@ -1,7 +1,7 @@
 //! For checkers: a thread that is torn out of its wait in a front lock's line.
 
-use crate::front::{ASLEEP, Note, PROMOTED, Parts, Tuning, WAITED, WAITING, Waiter};
-use crate::front::{join, leave_line, mark, unlock_slow};
+use crate::front::{ASLEEP, Line, Note, PROMOTED, Parts, Tuning, WAITING, Waiter};
+use crate::front::{leave_line, unlock_slow};
 use lockwright_platform::Platform;
 
 /// Joins the line, is torn out of its wait, and leaves. `asleep`: it first makes sure that somebody would wake it, and sleeps
@@ -12,13 +12,12 @@ pub fn torn_wait<P: Platform>(
     asleep: bool,
     deadline: Option<P::Deadline>,
 ) {
-    let node = Waiter::<P>::take(&parts, Note::default(), None);
-    let behind = join(&parts, node, tuning);
+    let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, Note::default(), None);
+    let behind = Line::new(parts, tuning).join(node);
     let mut holds = false;
-    let (word, value) = if behind { (&node.gate, ASLEEP) } else { (parts.word, WAITED) };
     if asleep {
         let sleeps = if !behind {
-            holds = mark::<P>(parts.word);
+            holds = parts.word.mark();
             !holds
         } else {
             let may = node.turn(WAITING, ASLEEP).is_ok();
@@ -26,8 +25,12 @@ pub fn torn_wait<P: Platform>(
             may && !(is_first && node.turn(ASLEEP, PROMOTED).is_ok())
         };
         if sleeps && deadline.is_some() {
-            // SURVIVES: it is torn out of this sleep anyway.
-            P::park(word, value, deadline);
+            if behind {
+                // SURVIVES: it is torn out of this sleep anyway.
+                P::park(&node.gate, ASLEEP, deadline);
+            } else {
+                parts.word.sleep(deadline);
+            }
         }
     }
     // SAFETY: our own node, and in the line.

@@ -2,7 +2,7 @@
 //! has big and little cores, and a thread that moves from one to the other while it waits.
 
 use lockwright_locks::amp::standby::Waiting;
-use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, asl};
+use lockwright_locks::front::{Alone, By, Rule, Tune, Tuning, asl};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{
@@ -49,7 +49,7 @@ impl Tune for Crowded {
 }
 
 fn variant<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>, V: Variant>() {
-    type Lock<C, const SPINS: usize, R, V> = Alone<Machine<C, SPINS>, Preset<R, V>>;
+    type Lock<C, const SPINS: usize, R, V> = Alone<Machine<C, SPINS>, R, V>;
     type Own<C, const SPINS: usize, R, V> = Way<Lock<C, SPINS, R, V>, By<Machine<C, SPINS>>>;
     let own: Own<C, SPINS, R, V> = lock::<C, SPINS, Lock<C, SPINS, R, V>>;
     let timed: Own<C, SPINS, R, V> = lock_until::<C, SPINS, Lock<C, SPINS, R, V>>;

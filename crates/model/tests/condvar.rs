@@ -1,9 +1,9 @@
 //! The condition variable: no signal is lost, nobody who came later takes one, and a waiter that times out leaves the list.
 
-use lockwright_locks::catalog::visit_front;
+use lockwright_locks::catalog::{FrontVisitor, visit_front};
 use lockwright_locks::condvar::{Cond, Outcome, Sleeper};
-use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{self, Alone, By, Rule, barging};
+use lockwright_locks::entry::Entry;
+use lockwright_locks::front::{self, Alone, By, Rule, Tuning, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::{explore, only_known_models_are_asked_for};
@@ -399,7 +399,11 @@ struct Others {
 }
 
 impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Others {
-    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Machine<C, SPINS>>>(
+        &mut self,
+        entry: &'static Entry,
+        _: fn(Tuning) -> Tuning,
+    ) {
         if entry.preset_of.is_none() {
             let budget = Budget { time: Duration::from_millis(300), ..BUDGET };
             model_for::<C, SPINS, R>(budget, entry.id, 2, 0, self.broadcast, self.holding);

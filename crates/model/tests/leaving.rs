@@ -1,8 +1,10 @@
 //! Changes of the line that any rule may cause: waiters that are torn out of it, and rules that choose who is next.
 
-use lockwright_locks::catalog::visit_front;
-use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{Alone, Arrived, By, Note, Rule, Tuning, View, Waiters};
+use lockwright_locks::catalog::{FrontVisitor, visit_front};
+use lockwright_locks::entry::Entry;
+use lockwright_locks::front::{
+    Alone, Arrived, By, Choose, Note, Observe, Rule, Tuning, View, Waiters,
+};
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
@@ -44,8 +46,6 @@ fn model<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>>(id: &str, b
 struct Backwards;
 
 impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
-    const AHEAD: usize = 4;
-
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: 1, budget_ns: 0, ..tuning }
     }
@@ -53,6 +53,12 @@ impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
     fn arrive(_: &View<'_, P>) -> Arrived {
         Arrived::Joins(Note::default())
     }
+}
+
+impl<P: lockwright_platform::Platform> Observe<P> for Backwards {}
+
+impl<P: lockwright_platform::Platform> Choose<P> for Backwards {
+    const AHEAD: usize = 4;
 
     fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
         while waiters.look() {}
@@ -64,7 +70,11 @@ impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
 struct All(Budget);
 
 impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
-    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Machine<C, SPINS>>>(
+        &mut self,
+        entry: &'static Entry,
+        _: fn(Tuning) -> Tuning,
+    ) {
         if entry.preset_of.is_none() {
             model::<C, SPINS, R>(entry.id, self.0);
         }
@@ -76,7 +86,11 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
 struct Choosers;
 
 impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Choosers {
-    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Machine<C, SPINS>>>(
+        &mut self,
+        entry: &'static Entry,
+        _: fn(Tuning) -> Tuning,
+    ) {
         if entry.preset_of.is_none() && R::AHEAD > 0 {
             let own: Own<C, SPINS, R> = lock::<C, SPINS, Lock<C, SPINS, R>>;
             let budget = Budget { preemptions: 2, time: Duration::from_millis(1_000), draws: 300 };

@@ -1,7 +1,7 @@
 //! Every lock of the catalogue, with every way of acquiring it, under every checker.
 
-use lockwright_locks::catalog::visit_all;
-use lockwright_locks::entry::{Entry, Visitor};
+use lockwright_locks::catalog::{Visitor, visit_all};
+use lockwright_locks::entry::Entry;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{

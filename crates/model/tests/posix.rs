@@ -1,17 +1,16 @@
 //! A `pthread_mutex_t` that begins without a lock, and gets one of two: the first thread that finds it
 //! contended decides.
 
-use lockwright_locks::catalog::visit_front;
-use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{FREE, Rule, Tuning, WAITED};
+use lockwright_locks::catalog::{FrontVisitor, visit_front};
+use lockwright_locks::entry::Entry;
+use lockwright_locks::front::{Rule, Tuning, WAITED};
 use lockwright_locks::posix::{self, Environment, Front, Held, How, Mutex, Policy};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine};
 use lockwright_model::scenario::{
     Section, Way, exclusion, lock, only_known_models_are_asked_for, try_lock,
 };
-use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, RawLock, Sections, TryLock, Word, held_sections};
+use lockwright_platform::{Platform, RawLock, Sections, TryLock, held_sections};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -25,9 +24,9 @@ const PROGRAMMED: usize = 100;
 
 struct Rules<P: Platform>(Vec<(&'static str, Front<P>)>);
 impl<P: Platform> FrontVisitor<P> for Rules<P> {
-    fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
         if entry.preset_of.is_none() {
-            self.0.push((entry.id, Front::of::<R>()));
+            self.0.push((entry.id, Front::of::<R>(defaults)));
         }
     }
 }
@@ -133,14 +132,14 @@ unsafe fn as_glibc<C: Checker, const SPINS: usize, const SECOND: usize>(
     section: Section<'_>,
 ) -> bool {
     let word = &lock.0.word;
-    if word.compare_exchange(FREE, 1, Acquire, Relaxed).is_err() {
-        while word.swap(WAITED, Acquire) != FREE {
-            Machine::<C, SPINS>::park(word, WAITED, None);
+    if !word.take(false) {
+        while !word.mark() {
+            word.sleep(None);
         }
     }
     section();
-    if word.swap(FREE, Release) == WAITED {
-        Machine::<C, SPINS>::unpark(word, 1);
+    if word.release() == WAITED {
+        Machine::<C, SPINS>::unpark(word.address(), 1);
     }
     true
 }

@@ -1,7 +1,7 @@
 //! Locks that policies program, under policies that mean no good: whatever they answer, no section overlaps another, and nobody is lost.
 //! What each slot's policy answers stands in the machine.
 
-use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, programmed};
+use lockwright_locks::front::{Alone, By, Tune, Tuning, programmed};
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{ADVERSARIES, Machine};
@@ -19,8 +19,8 @@ impl<const N: u32> Tune for Slot<N> {
     }
 }
 
-type Programmed<const N: u32> = Preset<programmed::Lock, Slot<N>>;
-type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
+/// A lock that such a policy programs.
+type Lock<C, const SPINS: usize, T> = Alone<Machine<C, SPINS>, programmed::Lock, T>;
 type Own<C, const SPINS: usize, R> = Way<Lock<C, SPINS, R>, By<Machine<C, SPINS>>>;
 
 unsafe fn torn<C, const SPINS: usize, R>(
@@ -30,7 +30,7 @@ unsafe fn torn<C, const SPINS: usize, R>(
 ) -> bool
 where
     C: Checker,
-    R: Rule<Machine<C, SPINS>>,
+    R: Tune,
 {
     torn_wait(lock.parts(), lock.tuning(), true, None);
     false
@@ -38,9 +38,9 @@ where
 
 fn model<C: Checker, const SPINS: usize, const N: u32>(most: usize) {
     let budget = Budget { preemptions: 2, time: Duration::from_millis(130), draws: 60 };
-    let own: Own<C, SPINS, Programmed<N>> = lock::<C, SPINS, Lock<C, SPINS, Programmed<N>>>;
-    let timed: Own<C, SPINS, Programmed<N>> = lock_until::<C, SPINS, Lock<C, SPINS, Programmed<N>>>;
-    let torn: Own<C, SPINS, Programmed<N>> = torn::<C, SPINS, Programmed<N>>;
+    let own: Own<C, SPINS, Slot<N>> = lock::<C, SPINS, Lock<C, SPINS, Slot<N>>>;
+    let timed: Own<C, SPINS, Slot<N>> = lock_until::<C, SPINS, Lock<C, SPINS, Slot<N>>>;
+    let torn: Own<C, SPINS, Slot<N>> = torn::<C, SPINS, Slot<N>>;
     for (what, ways, time_passes) in [
         ("lock", vec![own; most], false),
         ("lock, lock, timed", vec![own, own, timed], true),
@@ -48,7 +48,7 @@ fn model<C: Checker, const SPINS: usize, const N: u32>(most: usize) {
     ] {
         let answers = ADVERSARIES[N as usize];
         let name = format!("programmed, answers {answers}, {what}, spins {SPINS}");
-        exclusion::<C, SPINS, Lock<C, SPINS, Programmed<N>>>(&name, budget, ways, time_passes);
+        exclusion::<C, SPINS, Lock<C, SPINS, Slot<N>>>(&name, budget, ways, time_passes);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Every readers-writer lock of the catalogue: every way in, under every checker. For what only `rwlock` has (preferences,
 //! timed waits, destruction by the last thread), see `rwlock.rs`.
 
-use lockwright_locks::catalog::visit_read_write;
-use lockwright_locks::entry::{Entry, ReadWriteVisitor};
+use lockwright_locks::catalog::{ReadWriteVisitor, visit_read_write};
+use lockwright_locks::entry::Entry;
 use lockwright_locks::rw::biased::Biased;
 use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
 use lockwright_locks::rw::{ReadWrite, Tuning};

@@ -1,15 +1,17 @@
 //! The front locks with deadlines: a thread that gives up leaves nothing behind, and takes no wake with it.
 
-use lockwright_locks::catalog::{front_rules, visit_front};
-use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{self, Alone, Arrived, By, Note, Rule, Tuning, View, barging, side};
+use lockwright_locks::catalog::{FrontVisitor, front_rules, visit_front};
+use lockwright_locks::entry::Entry;
+use lockwright_locks::front::{
+    self, Alone, Arrived, By, Choose, Note, Observe, Rule, Tuning, View, barging, side,
+};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{
     self, Section, Way, exclusion, explore, lock, lock_until, only_known_models_are_asked_for,
     try_lock,
 };
-use lockwright_platform::Ordering::{Relaxed, Release};
+use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,8 +96,8 @@ where
                     other.unlock(&raw mut node);
                 }
             });
-            if parts.word.swap(front::FREE, Release) == front::WAITED {
-                Machine::<C, SPINS>::unpark(parts.word, 1);
+            if parts.word.release() == front::WAITED {
+                Machine::<C, SPINS>::unpark(parts.word.address(), 1);
             }
             machine::join::<C>(vec![handle]);
         }
@@ -107,8 +109,6 @@ where
 struct Patient;
 
 impl<P: Platform> Rule<P> for Patient {
-    const HOLDS_BACK: bool = true;
-
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { budget_ns: 0, ..tuning }
     }
@@ -116,9 +116,15 @@ impl<P: Platform> Rule<P> for Patient {
     fn arrive(_: &View<'_, P>) -> Arrived {
         Arrived::Joins(Note::default())
     }
+}
+
+impl<P: Platform> Observe<P> for Patient {}
+
+impl<P: Platform> Choose<P> for Patient {
+    const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
-        while lock.beside() > 0 {
+        while lock.contenders() > 0 {
             lock.sleep_aside(1);
         }
     }
@@ -183,7 +189,11 @@ fn dozers<C: Checker, const SPINS: usize>(budget: Budget) {
 struct All(Budget);
 
 impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
-    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Machine<C, SPINS>>>(
+        &mut self,
+        entry: &'static Entry,
+        _: fn(Tuning) -> Tuning,
+    ) {
         if entry.preset_of.is_none() {
             foreign::<C, SPINS, R>(entry.id, self.0);
             glibc_unlocks::<C, SPINS, R>(entry.id, self.0);

@@ -3,8 +3,8 @@
 use crate::layout::{Here, Mutex, Room};
 use crate::mode::{GRANTING, SEVERAL, SINGLE, is_single_threaded};
 use crate::{fork, leave, machine, mode, observe, policy, programs, rules, switch, thread, watch};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window, try_take};
+use core::sync::atomic::Ordering::Relaxed;
+use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window};
 use lockwright_locks::posix::{Environment, Held, Policy};
 use lockwright_native::Native;
 use lockwright_platform::{Ptr, Word};
@@ -113,12 +113,12 @@ impl Environment for Here {
     #[inline(always)]
     fn try_take(m: &Mutex) -> bool {
         if !is_single_threaded() {
-            return try_take::<Native>(&m.word);
+            return m.word.try_take();
         }
         // Ignores the line, which may date from before a fork.
-        let free = m.word.load(Relaxed) == FREE;
+        let free = m.word.is_free();
         if free {
-            m.word.store(HELD, Relaxed); // nobody else is there to see it
+            m.word.take_alone();
         }
         free
     }
@@ -140,12 +140,11 @@ pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
 #[inline(always)]
 pub(crate) fn take_word(mutex: &Mutex, mode: u32) -> bool {
     if mode & !GRANTING == SEVERAL {
-        // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
-        return mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+        return mutex.word.take(false);
     }
-    let free = mutex.word.load(Relaxed) + mode == FREE + SINGLE;
+    let free = mutex.word.now() + mode == FREE + SINGLE;
     if free {
-        mutex.word.store(HELD, Relaxed); // nobody else is there to see it
+        mutex.word.take_alone();
     }
     free
 }
@@ -161,12 +160,11 @@ pub(crate) fn threads() -> u32 {
 #[inline(always)]
 pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {
     if mode == SEVERAL {
-        // ORDERING: Release, pairs with every Acquire that takes word 0.
-        return mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
+        return mutex.word.give();
     }
-    let held = mutex.word.load(Relaxed) + mode == HELD + SINGLE;
+    let held = mutex.word.now() + mode == HELD + SINGLE;
     if held {
-        mutex.word.store(FREE, Relaxed); // nobody else is there to see it
+        mutex.word.give_alone();
     }
     held
 }

@@ -7,7 +7,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_locks::condvar::{self, Sleeper};
-use lockwright_locks::front::Waiter;
+use lockwright_locks::front::{Waiter, Word0};
 use lockwright_locks::posix::{self, Static};
 use lockwright_native::{Atomic32, AtomicAddress, Native};
 use lockwright_platform::{Ordering, Ptr};
@@ -18,7 +18,7 @@ pub enum Here {}
 
 impl Static for Here {
     const UNLOCKED: Mutex = posix::Mutex {
-        word: Atomic32::of(0),
+        word: Word0::of(Atomic32::of(0)),
         count: Atomic32::of(0),
         owner: Atomic32::of(0),
         users: Atomic32::of(0),

@@ -241,7 +241,7 @@ impl<T: Fn()> Wait for InLine<'_, T> {
             // SAFETY: our own node, and its wait does not go on.
             unsafe { front::leave_line(parts, self.tuning, node) };
         }
-        front::pass_on::<Native>(parts.word);
+        parts.word.pass_on();
         let_cancellation_in(self.kind.get());
     }
 }
@@ -264,7 +264,7 @@ struct OnWord<'a>(&'a Mutex);
 
 impl Wait for OnWord<'_> {
     fn leave(&self) {
-        front::pass_on::<Native>(&self.0.word);
+        self.0.word.pass_on();
     }
 }
 

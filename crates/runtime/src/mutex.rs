@@ -21,7 +21,7 @@ use crate::{attached, observe, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use fast::{is_plain, nobody_queues_and_say, own_and_say, released};
-use lockwright_locks::front::{FREE, HELD};
+use lockwright_locks::front::HELD;
 use lockwright_locks::posix::{self, Environment as _, Held, MARKED, Refused, USERS, give_slow};
 use lockwright_native::{Clock, Deadline};
 use lockwright_platform::Word;
@@ -349,12 +349,12 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
                 // SAFETY: the caller's promise.
                 return unsafe { unlock_kind(mutex) };
             }
-            if m.word.load(Relaxed) != HELD {
+            if m.word.now() != HELD {
                 // SAFETY: what it expects.
                 return unsafe { unlock_contended(m) };
             }
             m.owner.store(0, Relaxed); // as above
-            m.word.store(FREE, Relaxed); // nobody else is there to see it
+            m.word.give_alone();
             released(mutex)
         },
         || {

@@ -27,7 +27,7 @@ pub(crate) type Policy = posix::Policy<Here>;
 
 /// The lock that runs before the process has a table.
 static EARLY: Policy = Policy::new(
-    How::Front(Front::of::<front::barging::Lock>()),
+    How::Front(Front::of::<front::barging::Lock>(|tuning| tuning)),
     Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, budget_ns: 0, ..Tuning::for_any() },
 );
 const EARLY_PLACE: u32 = PLACE_MAX;

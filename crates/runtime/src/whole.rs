@@ -2,8 +2,8 @@
 //! may compete for word 0. So trylock, timed locks and condvars need to know only word 0.
 
 use crate::layout::Mutex;
-use lockwright_locks::catalog::visit_whole;
-use lockwright_locks::entry::{Entry, WholeVisitor};
+use lockwright_locks::catalog::{WholeVisitor, visit_whole};
+use lockwright_locks::entry::Entry;
 use lockwright_locks::front::Tuning;
 use lockwright_locks::posix::queue_in_front;
 use lockwright_native::Native;

@@ -6,8 +6,8 @@ use crate::product;
 use crate::programs::{Policies, SLOTS, SlotPolicy};
 use crate::readers::{self, SharedSections};
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
-use lockwright_locks::catalog::{visit_all, visit_front};
-use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Visitor};
+use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
+use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_locks::front::tuning::SLOT;
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::rw;
@@ -158,9 +158,9 @@ impl LockSpec {
         varied
     }
 
-    /// The tuning of a front lock of rule `R`, on the current machine.
-    pub(crate) fn tuned_for<P: Platform, R: Rule<P>>(&self) -> Tuning {
-        let mut tuning = R::defaults(Tuning::for_cpus(P::cpus()));
+    /// The tuning of a front lock with these defaults, on the current machine.
+    pub(crate) fn tuned_for<P: Platform>(&self, defaults: fn(Tuning) -> Tuning) -> Tuning {
+        let mut tuning = defaults(Tuning::for_cpus(P::cpus()));
         for (option, value) in &self.options {
             tuning.set(option.key, *value);
         }
@@ -171,9 +171,9 @@ impl LockSpec {
     pub(crate) fn bypass<P: Platform>(&self) -> Option<u32> {
         struct Bypass<'a>(&'a LockSpec, Option<u32>);
         impl<P: Platform> FrontVisitor<P> for Bypass<'_> {
-            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
+            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
                 if self.0.entry.is_some_and(|own| std::ptr::eq(own, entry)) {
-                    self.1 = Some(self.0.tuned_for::<P, R>().bypass);
+                    self.1 = Some(self.0.tuned_for::<P>(defaults).bypass);
                 }
             }
         }
@@ -207,9 +207,9 @@ struct Making<'a> {
 }
 
 impl FrontVisitor<Sim> for Making<'_> {
-    fn visit<R: Rule<Sim>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Sim>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
         if std::ptr::eq(entry, self.entry) {
-            self.made = Some(product::front::<R>(self.spec.tuned_for::<Sim, R>()));
+            self.made = Some(product::front::<R>(self.spec.tuned_for::<Sim>(defaults)));
         }
     }
 }

@@ -5,9 +5,9 @@
 use crate::engine::{Tid, current, engine};
 use crate::lock::AnyLock;
 use crate::platform::Sim;
-use lockwright_locks::front::{FREE, HELD, Rule, Tuning, WAITED};
+use lockwright_locks::front::{HELD, Rule, Tuning, WAITED};
 use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy};
-use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Woken, Word};
 
 /// A process whose mutexes are simulated; a machine runs one.
@@ -63,7 +63,7 @@ pub(crate) fn front<R: Rule<Sim>>(tuning: Tuning) -> Box<dyn AnyLock> {
     let table = &mut current().expect("locks live on a machine").table;
     // All of a run's locks are alike.
     if table.is_empty() {
-        table.push(Policy::new(How::Front(Front::of::<R>()), tuning));
+        table.push(Policy::new(How::Front(Front::of::<R>(R::defaults)), tuning));
     }
     Box::new(Mutex::new(1))
 }
@@ -98,8 +98,7 @@ impl AnyLock for Glibc {
     fn try_lock(&self, _: Tid) -> bool {
         let m = &self.0.mutex;
         m.kind.load(Relaxed);
-        // ORDERING: Acquire, pairs with the release of `unlock_as_glibc`.
-        let got = m.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+        let got = m.word.take(false);
         if got {
             note_holder(m, count);
         }
@@ -124,14 +123,12 @@ pub(crate) fn lock_as_glibc<E: Environment>(
     count: impl FnOnce(&posix::Mutex<E>, u32),
 ) -> bool {
     m.kind.load(Relaxed);
-    // ORDERING: Acquire, pairs with the release of `unlock_as_glibc`, and those of front locks.
-    if m.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+    if !m.word.take(false) {
         // `__lll_lock_wait` looks before it swaps; with a deadline it does not.
-        let mut sleeps = deadline.is_none() && m.word.load(Relaxed) == WAITED;
-        // ORDERING: Acquire, as above.
-        while sleeps || m.word.swap(WAITED, Acquire) != FREE {
+        let mut sleeps = deadline.is_none() && m.word.now() == WAITED;
+        while sleeps || !m.word.mark() {
             sleeps = false;
-            if E::Platform::park(&m.word, WAITED, deadline) == Woken::TimedOut {
+            if m.word.sleep(deadline) == Woken::TimedOut {
                 return false;
             }
         }
@@ -158,9 +155,8 @@ pub(crate) fn unlock_as_glibc<E: Environment>(
     }
     m.owner.store(0, Relaxed);
     count(m, u32::MAX); // `--__nusers`
-    let word: *const _ = &raw const m.word;
-    // ORDERING: Release, pairs with every Acquire that takes the word.
-    if m.word.swap(FREE, Release) > HELD {
+    let word = m.word.address();
+    if m.word.release() > HELD {
         E::Platform::unpark(word, 1);
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::engine::Tid;
 use crate::lock::{AnyLock, LockSpec};
-use lockwright_locks::catalog::visit_read_write;
-use lockwright_locks::entry::{Entry, ReadWriteVisitor};
+use lockwright_locks::catalog::{ReadWriteVisitor, visit_read_write};
+use lockwright_locks::entry::Entry;
 use lockwright_locks::rw::{ReadWrite, Tuning};
 use lockwright_platform::Platform;
 use std::cell::RefCell;

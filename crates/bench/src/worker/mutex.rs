@@ -2,7 +2,8 @@
 //! same loop works for every lock, including those that run sections on another thread.
 
 use lockwright_locks::catalog;
-use lockwright_locks::entry::{Entry, Visitor};
+use lockwright_locks::catalog::Visitor;
+use lockwright_locks::entry::Entry;
 use lockwright_native::Native;
 use lockwright_platform::TryLock;
 use std::cell::UnsafeCell;

@@ -1,8 +1,8 @@
 //! Reader-writer locks for the worker.
 
 use crate::spec::{Answer, Spec};
-use lockwright_locks::catalog::visit_read_write;
-use lockwright_locks::entry::{Entry, ReadWriteVisitor};
+use lockwright_locks::catalog::{ReadWriteVisitor, visit_read_write};
+use lockwright_locks::entry::Entry;
 use lockwright_locks::rw::{ReadWrite, Tuning};
 use lockwright_native::Native;
 use std::cell::{Cell, UnsafeCell};

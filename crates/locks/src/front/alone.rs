@@ -1,27 +1,47 @@
 //! A front lock outside a `pthread_mutex_t`: for the bench, the models and the simulator.
 
-use super::{FREE, HELD, Parts, Rule, Tuning, View, Waiter};
-use super::{acquire, hand_on, lock_until, release, unlock_slow};
+use super::line::Parts;
+use super::rule::{Rule, View, acquire};
+use super::tuning::Tuning;
+use super::waiter::Waiter;
+use super::word::{FREE, Word0};
+use super::{hand_on, lock_until, release, unlock_slow};
 use core::marker::PhantomData;
-use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
+
+/// A lock's defaults, on top of its rule's: so the catalogue can have several locks with one rule.
+pub trait Tune: 'static {
+    /// Changes the rule's defaults.
+    fn tune(tuning: Tuning) -> Tuning;
+}
+
+/// The rule's own defaults.
+#[derive(Debug)]
+pub struct AsIs;
+
+impl Tune for AsIs {
+    fn tune(tuning: Tuning) -> Tuning {
+        tuning
+    }
+}
 
 /// Word, side word and line in one place, with the tuning that suits the machine.
 #[repr(align(128))]
-pub struct Alone<P: Platform, R> {
-    word: P::Word,
+pub struct Alone<P: Platform, R, T = AsIs> {
+    word: Word0<P>,
     side: P::Word,
     mood: P::Word,
     tail: P::Ptr<Waiter<P>>,
     tuning: Tuning,
-    rule: PhantomData<fn(R)>,
+    rule: PhantomData<fn(R, T)>,
 }
 
-impl<P: Platform, R: Rule<P>> Alone<P, R> {
+impl<P: Platform, R: Rule<P>, T: Tune> Alone<P, R, T> {
     /// An unlocked lock with a tuning of its own.
     pub fn tuned(tuning: Tuning) -> Self {
         Self {
-            word: P::Word::new(FREE),
+            word: Word0::of(P::Word::new(FREE)),
             side: P::Word::new(0),
             mood: P::Word::new(0),
             tail: P::Ptr::new(core::ptr::null_mut()),
@@ -62,8 +82,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     fn fast_lock(&self) -> bool {
         // Look at the line first: otherwise this arrival would overtake it.
         let nobody_queues = self.tail.load(Relaxed).is_null();
-        // ORDERING: Acquire, pairs with [release].
-        nobody_queues && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+        nobody_queues && self.word.take(false)
     }
 }
 
@@ -76,17 +95,17 @@ impl<P: Platform> Default for By<P> {
     }
 }
 
-impl<P: Platform, R: Rule<P>> Sections<P> for Alone<P, R> {
+impl<P: Platform, R: Rule<P>, T: Tune> Sections<P> for Alone<P, R, T> {
     type Node = By<P>;
 
     fn new() -> Self {
-        Self::tuned(R::defaults(Tuning::for_cpus(P::cpus())))
+        Self::tuned(T::tune(R::defaults(Tuning::for_cpus(P::cpus()))))
     }
 
     lockwright_platform::held_sections!(P);
 }
 
-impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
+impl<P: Platform, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
     #[inline]
     unsafe fn lock(&self, by: *mut By<P>) {
         // SAFETY: the caller's duty.
@@ -113,26 +132,25 @@ impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
             }
             return;
         }
-        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
-        if self.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+        if !self.word.give() {
             R::release(&View::new(self.parts(), &self.tuning));
             unlock_slow(self.parts(), &self.tuning);
         }
     }
 }
 
-impl<P: Platform, R: Rule<P>> TryLock<P> for Alone<P, R> {
+impl<P: Platform, R: Rule<P>, T: Tune> TryLock<P> for Alone<P, R, T> {
     unsafe fn try_lock(&self, by: *mut By<P>) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };
-        super::try_take::<P>(&self.word)
+        self.word.try_take()
     }
 }
 
-impl<P: Platform, R: Rule<P>> TimedLock<P> for Alone<P, R> {
+impl<P: Platform, R: Rule<P>, T: Tune> TimedLock<P> for Alone<P, R, T> {
     unsafe fn lock_until(&self, by: *mut By<P>, deadline: P::Deadline) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };
-        super::try_take::<P>(&self.word) || lock_until(self.parts(), &self.tuning, deadline)
+        self.word.try_take() || lock_until(self.parts(), &self.tuning, deadline)
     }
 }

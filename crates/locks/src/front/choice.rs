@@ -13,34 +13,30 @@
 //! Invariant: only a node's own thread changes the order behind the node. The threads behind it change nothing before that thread has let
 //! them ([`Waiter::pass_the_choice`]), or has the lock. A thread that has let another choose changes nothing any more.
 
-use super::waiter::{BEHIND, CHOOSING, GRANTED, OPEN, WAITING, Waiter, state};
-use super::{Note, Rule, View, description};
+use super::line::Line;
+use super::waiter::{BEHIND, CHOOSING, GRANTED, Note, OPEN, WAITING, Waiter, state};
 use core::iter;
-use core::ptr::from_ref;
-use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
+use core::ptr::{from_ref, null_mut};
+use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Platform, Word, hooks};
 
 /// The most waiters that a choice looks at, including the next in line.
 const CHOICE: usize = 16;
 
-/// At most this many waiters at the front may choose who follows them.
-pub(super) const MOST_CHOOSERS: u32 = 8;
-
-/// Does the rule choose who is next at this lock?
-pub(super) fn chooses<P: Platform, R: Rule<P>>(lock: &View<'_, P>) -> bool {
-    R::AHEAD > 0 && R::chooses(lock)
-}
-
-/// The caller is head, or first in line, or second with permission: it chooses who follows it. `None`: it had nothing to choose from.
-/// `Some(false)`: the rule chose nobody.
-pub(super) fn choose_behind<P: Platform, R: Rule<P>>(
-    lock: &View<'_, P>,
+/// The caller is head, or first in line, or second with permission: it chooses by `pick`, among `most` waiters at most, who follows it.
+/// `None`: it had nothing to choose from. `Some(false)`: `pick` chose nobody.
+pub(super) fn choose_behind<P: Platform>(
+    line: &Line<'_, P>,
     node: &Waiter<P>,
+    most: usize,
+    pick: impl FnOnce(&mut Waiters<'_, P>) -> Option<u32>,
 ) -> Option<bool> {
     if node.has_passed_the_choice() {
         return None;
     }
-    let choice = Choice::of::<R>(lock, node)?;
+    let mut waiters = Waiters::behind(node, most, line.tuning.bypass);
+    let chosen = pick(&mut waiters)?;
+    let choice = Choice::put_first(waiters.nodes, waiters.within_bounds(chosen));
     let is_head = state(node.gate.load(Relaxed)) == OPEN;
     if choice.count > 0 && (is_head || node.turn(WAITING, CHOOSING).is_ok()) {
         // SAFETY: it may choose, and says that it does, or is head.
@@ -50,17 +46,6 @@ pub(super) fn choose_behind<P: Platform, R: Rule<P>>(
         }
     }
     Some(choice.any)
-}
-
-/// As [`choose_behind`], by a waiter that may be torn out of its wait. In the middle of a choice that would lose a waiter behind it.
-pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(
-    lock: &View<'_, P>,
-    node: &Waiter<P>,
-) -> Option<bool> {
-    lock.seat.inspect(|seat| seat.joins());
-    let has_chosen = choose_behind::<P, R>(lock, node);
-    lock.seat.inspect(|seat| seat.sits(node));
-    has_chosen
 }
 
 /// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows two; it gets to know others by
@@ -79,7 +64,7 @@ pub struct Waiters<'a, P: Platform> {
 impl<'a, P: Platform> Waiters<'a, P> {
     /// The waiters behind the caller, which may choose: at most `most`. None of them is known yet.
     fn behind(chooser: &'a Waiter<P>, most: usize, bypass: u32) -> Self {
-        let nodes = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
+        let nodes = [null_mut::<Waiter<P>>(); CHOICE];
         // ORDERING: Acquire, pairs with [link].
         let at = chooser.next(Acquire);
         let notes = [Note::default(); CHOICE];
@@ -102,7 +87,7 @@ impl<'a, P: Platform> Waiters<'a, P> {
         self.count += 1;
         // Nobody may go past one that has been passed over so often.
         let is_last = waiter.passed.load(Relaxed) >= self.bypass;
-        self.at = if is_last { core::ptr::null_mut() } else { behind };
+        self.at = if is_last { null_mut() } else { behind };
         true
     }
 
@@ -146,7 +131,7 @@ impl<'a, P: Platform> Waiters<'a, P> {
     /// What policies learn about the known waiter at this place, at `now`.
     pub(super) fn describe(&self, place: usize, now: u64) -> hooks::Node {
         // SAFETY: as in `look`.
-        unsafe { description::seen(self.nodes[place], now) }
+        unsafe { (*self.nodes[place]).described(now) }
     }
 }
 
@@ -163,17 +148,6 @@ struct Choice<P: Platform> {
 }
 
 impl<P: Platform> Choice<P> {
-    /// Lets the rule choose among the waiters behind `node`, which is the caller's, and may choose. None: there are too few.
-    fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
-        let mut waiters = Waiters::behind(node, 1 + R::AHEAD, lock.tuning.bypass);
-        if !waiters.look() || R::is_enough(waiters.notes()) || !waiters.look() {
-            return None;
-        }
-        let chosen = R::next(lock, &mut waiters);
-        let chosen = waiters.within_bounds(chosen);
-        Some(Self::put_first(waiters.nodes, chosen))
-    }
-
     /// These waiters with the chosen ones first.
     fn put_first(before: [*mut Waiter<P>; CHOICE], chosen: u32) -> Self {
         let is_chosen = |place: &usize| chosen & 1 << place != 0;
@@ -258,15 +232,4 @@ fn check_line<P: Platform>(node: &Waiter<P>, order: &[*mut Waiter<P>], behind: *
         at = unsafe { (*at).next(Relaxed) };
     }
     assert_eq!(at, behind, "a choice lost the rest of the line");
-}
-
-impl<P: Platform> Waiter<P> {
-    /// Its `before` has just been changed. May it be asleep, and have told the node that was before it?
-    fn may_sleep(&self) -> bool {
-        // ORDERING: AcqRel. Acquire pairs with [turn], of a waiter that fell asleep: it has told the one that was before it. Release with its
-        // Acquire: a waiter that falls asleep after this tells the one that is before it now.
-        // SURVIVES: it matters only if code that knows nothing of chains unlocks for a waiter that was moved before a sleeper: five threads.
-        // SURVIVES no-store: likewise.
-        state(self.gate.fetch_or(0, AcqRel)) != WAITING
-    }
 }

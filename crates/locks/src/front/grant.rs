@@ -21,22 +21,16 @@
 //!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
-use super::SOMEBODY;
-use super::choice::{choose_behind, chooses};
-use super::line::{note_length, successor};
-use super::pace::{Pace, is_sliced, sliced};
-use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
-use super::waiter::{GRANT, Waiter, give_back, grants, state};
-use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
+use super::line::{Line, Parts, mood, side, wake_behind};
+use super::waiter::{BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
+use super::waiter::{GRANT, Pace, SOMEBODY, Waiter, give_back, grants, is_sliced, sliced, state};
+use super::word::CHAINED;
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs?
 pub(super) const LOOKS_EACH: u32 = 16;
-
-/// How many waiters behind a node are woken at a time.
-const WAKES: usize = 16;
 
 /// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns. (A holder may wait for it twice:
 /// to grant it the lock, and again after its look at the mutex.)
@@ -45,65 +39,91 @@ const CHOICE_NS: u32 = 1_000;
 /// A holder reads the clock at the first of this many grants, if the lock's rule cares.
 const ASKS_EACH: u32 = 4;
 
-/// There is no chain any more: makes word 0 say so, unless somebody sleeps there.
-fn end<P: Platform>(parts: &Parts<'_, P>) {
-    if parts.word.load(Relaxed) == CHAINED {
-        // STATE: (3, q, s) -> (1, q, s). Relaxed: we hold it. It may have become 2.
-        let _ = parts.word.compare_exchange(CHAINED, HELD, Relaxed, Relaxed);
+/// A slice begins once in this time, ns. In a slice all heads leave their locks and watch, so a thread that needs several
+/// locks in turn meets none that is being handed over.
+const SLICES_NS: u64 = 1 << 20;
+
+/// The length of a slice, ns.
+const SLICE_NS: u64 = 1 << 14;
+
+/// Heads that have waited for a slice come this much later, ns.
+const LATER_NS: u64 = 1 << 15;
+
+/// Is this a slice in which all heads leave their locks and watch?
+pub(super) fn is_slice(now: u64) -> bool {
+    now % SLICES_NS < SLICE_NS
+}
+
+/// Is this such a slice, or has one just ended?
+pub(super) fn is_in_slice(now: u64) -> bool {
+    now % SLICES_NS < SLICE_NS + LATER_NS
+}
+
+/// Is it, or may it be, better to leave the lock to the core that has it? Then it isn't granted to anybody. `now` reads the clock.
+fn keeps_core<P: Platform>(line: &Line<'_, P>, now: impl FnOnce() -> u64) -> bool {
+    line.tuning.budget_ns != 0 && (line.is_saturated() || is_slice(now()))
+}
+
+/// Threads were granted the lock since a holder last looked at the mutex, by this gate, and are no longer in line: counts them out.
+fn count_out_granted<P: Platform>(line: &Line<'_, P>, gate: u32) {
+    let count = grants(gate);
+    if count > 0 {
+        line.parts.mood.fetch_sub(mood::WAITER.wrapping_mul(count), Relaxed); // a hint
     }
 }
 
 /// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later;
-/// otherwise it leaves. `true`: it stays, and unlocks by its node.
-pub(super) fn settle<P: Platform, R: Rule<P>>(
-    lock: &View<'_, P>,
+/// otherwise it leaves. `true`: it stays, and unlocks by its node. `choose`: the caller may put others behind itself.
+pub(super) fn settle<P: Platform>(
+    line: &Line<'_, P>,
     node: &Waiter<P>,
     gate: u32,
+    choose: impl FnOnce(),
 ) -> bool {
-    let (parts, era) = (&lock.parts, lock.tuning.era);
-    debug_assert!(parts.word.load(Relaxed) != FREE, "only the holder comes here");
+    let Parts { word, mood, .. } = line.parts;
+    debug_assert!(!word.is_free(), "only the holder comes here");
     let me = from_ref(node).cast_mut();
     if state(gate) == GRANTED {
-        if gate & BEHIND == 0 || !lock.is_crowded() && wake_behind(node) {
+        if gate & BEHIND == 0 || !line.is_crowded() && wake_behind(node) {
             return true;
         }
-        forget_granted(parts, gate);
+        count_out_granted(line, gate);
     } else {
         if state(gate) == PROMOTED {
             let first = node.first_of_the_dead();
             if first != me {
                 // SAFETY: before us in the line.
-                forget_granted(parts, unsafe { (*first).gate.load(Relaxed) });
-                parts.mood.fetch_sub(mood::WAITER, Relaxed); // a hint: `first` did not count itself out
+                count_out_granted(line, unsafe { (*first).gate.load(Relaxed) });
+                mood.fetch_sub(mood::WAITER, Relaxed); // a hint: `first` did not count itself out
                 // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
                 unsafe { give_back(first, me) };
             }
         }
-        if R::grants(lock.tuning) && stay(lock, node) {
+        if stay(line, node) {
             return true;
         }
     }
-    note_length(lock);
+    line.count_out_of_line();
     // Others may have joined by now. (Behind a node that was granted the lock, the next waiter may make itself head at any moment.)
-    if chooses::<P, R>(lock) && state(gate) == OPEN && R::is_worth(lock, node) {
-        choose_behind::<P, R>(lock, node);
+    if state(gate) == OPEN {
+        choose();
     }
-    batch::leave_to_runner(lock);
-    if let Some(head) = open_next(parts, me, node, Pace::default(), era) {
-        move_to_word(lock, head);
+    line.leave_to_runner();
+    if let Some(head) = line.open_next(me, node, Pace::default()) {
+        line.move_to_word(head);
     }
-    end(parts);
+    word.end_chain();
     false
 }
 
 /// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time.
-fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
-    let parts = &lock.parts;
+fn stay<P: Platform>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
+    let Parts { word, side, by, owner, .. } = line.parts;
     // Relaxed: at the unlock we look again.
-    if parts.by.is_null() || node.next.load(Relaxed).is_null() || lock.is_crowded() {
+    if !line.tuning.grants() || by.is_null() || node.next.load(Relaxed).is_null() {
         return false;
     }
-    if batch::keeps_core(lock, P::now) {
+    if line.is_crowded() || keeps_core(line, P::now) {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
@@ -114,9 +134,9 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
             return false; // the next one stays asleep until it is head
         }
     }
-    // Before the gate says GRANTED: a thread that reads that (Acquire), and sleeps, writes our id here. See `tell_whose`.
-    parts.owner.inspect(|owner| owner.store(SOMEBODY, Relaxed));
-    let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
+    // Before the gate says GRANTED: a thread that reads that (Acquire), and sleeps, writes our id here. See `name_holder`.
+    owner.inspect(|owner| owner.store(SOMEBODY, Relaxed));
+    let granted = if line.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
     // The exchange succeeds only without BEHIND.
     // [stay] ORDERING: Release, pairs with `ask_before`: all that were chosen before us have gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
@@ -124,113 +144,21 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;
     }
-    let side = parts.side;
     if side.load(Relaxed) & side::BY_NODE == 0 {
         side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
     }
-    // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`:
-    // no dead node in the line appears to hold the lock.
-    // SURVIVES: needs code that knows nothing of chains, and a signal, under the same mutex.
-    // SURVIVES no-store: a chain that the word doesn't show ends like one that was left behind, by invariant 3.
-    let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
+    word.begin_chain();
     true
-}
-
-/// Wakes the waiters that sleep behind `node`, so that they are awake when the lock reaches them. `false`: the next one won't be.
-///
-/// It wakes them all at once. A wake takes longer than many sections; one by one, each would hold up the line for that long.
-pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
-    let mut next_is_awake = None;
-    // ORDERING: Acquire, here and below, pairs with [link].
-    let mut next = node.next(Acquire);
-    for _ in 0..WAKES {
-        if next.is_null() {
-            break;
-        }
-        // SAFETY: linked behind a node that is in the line, or was, and is readable.
-        let waiter = unsafe { &*next };
-        let now = if waiter.note.parks {
-            state(waiter.gate.load(Relaxed)) // a hint, like all of this
-        } else {
-            match waiter.turn(ASLEEP, WAITING) {
-                Ok(_) => {
-                    P::unpark(&raw const waiter.gate, 1);
-                    WAITING
-                }
-                Err(gate) => state(gate),
-            }
-        };
-        if now != LEFT {
-            next_is_awake = next_is_awake.or(Some([WAITING, CHOOSING].contains(&now)));
-        }
-        next = waiter.next(Acquire); // ORDERING: as above, pairs with [link].
-    }
-    next_is_awake == Some(true)
-}
-
-/// Makes the first waiter behind `node` that has not left the head, and gives back the nodes from `first` up to it. Returns
-/// that waiter if it sleeps at its gate.
-pub(super) fn open_next<'a, P: Platform>(
-    parts: &Parts<'_, P>,
-    first: *mut Waiter<P>,
-    mut node: &'a Waiter<P>,
-    pace: Pace,
-    era: usize,
-) -> Option<&'a Waiter<P>> {
-    let (until, opened) = loop {
-        let Some(next) = successor(parts, node, era) else {
-            break (null_mut(), None);
-        };
-        // SAFETY: linked behind a node that is ours to pass.
-        let waiter = unsafe { &*next };
-        waiter.set_pace(pace);
-        match waiter.open() {
-            LEFT => node = waiter,
-            was => {
-                if was == PROMOTED {
-                    batch::has_woken(parts); // it was head already, and has said so
-                }
-                break (next, (was == ASLEEP).then_some(waiter));
-            }
-        }
-    };
-    // SAFETY: the new head is behind them, or the line is empty.
-    unsafe { give_back(first, until) };
-    opened
-}
-
-/// Moves a head that sleeps at its gate to the word; the caller holds the lock.
-///
-/// A thread that has just acquired must not spend its critical section on a wake: our unlock will wake the head, or glibc's. A
-/// head that isn't asleep yet sees OPEN.
-fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
-    let (parts, gate) = (&lock.parts, &raw const head.gate);
-    if lock.left_ns(&head.note) == Some(0) {
-        return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
-    }
-    // Meanwhile somebody may fall asleep behind it and set BEHIND, once.
-    if P::requeue(gate, OPEN, parts.word, 1) == 0 {
-        P::requeue(gate, OPEN | BEHIND, parts.word, 1);
-    }
-    owe_wake(parts);
-}
-
-/// The threads that were granted the lock since a holder last looked at the mutex are no longer in line: counts them out.
-fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
-    let count = grants(gate);
-    if count > 0 {
-        parts.mood.fetch_sub(mood::WAITER.wrapping_mul(count), Relaxed); // a hint
-    }
 }
 
 /// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that waiter is awake and no look at
 /// the mutex is due. `true`: another thread has the lock, and the mutex may be gone.
 #[inline]
-pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
+pub(super) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // others change only BEHIND
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
     let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
-    if grants(gate) >= LOOKS_EACH || asks_the_clock && batch::is_slice(P::now()) {
+    if grants(gate) >= LOOKS_EACH || asks_the_clock && is_slice(P::now()) {
         return false;
     }
     // ORDERING: Acquire, pairs with [link].
@@ -264,34 +192,33 @@ fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
 }
 
 /// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.
-pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
-    let (parts, era) = (&lock.parts, lock.tuning.era);
+pub(super) fn hand_on_or_leave<P: Platform>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
+    let Parts { word, side, owner, .. } = line.parts;
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
-    forget_granted(parts, gate);
-    // For debuggers. (The holder that `tell_whose` named may have left since.)
+    count_out_granted(line, gate);
+    // For debuggers. (The holder that `name_holder` named may have left since.)
     let owned_by = |whom| {
-        parts
-            .owner
+        owner
             .filter(|owner| owner.load(Relaxed) != whom)
             .inspect(|owner| owner.store(whom, Relaxed));
     };
     owned_by(SOMEBODY);
-    let (now, pace, granted) = match lock.tuning.budget_ns {
+    let (now, pace, granted) = match line.tuning.budget_ns {
         0 => (0, Pace::default(), GRANTED),
         _ => {
             let now = P::now();
             (now, Pace::of(gate, now), sliced(now))
         }
     };
-    let grants = !note_length(lock) && !batch::keeps_core(lock, || now);
+    let grants = !line.count_out_of_line() && !keeps_core(line, || now);
     let mut last = node;
     // Relaxed: if a thread makes it 2 after this, a later look serves it.
-    while grants && parts.word.load(Relaxed) == CHAINED {
-        let Some(next) = successor(parts, last, era) else {
+    while grants && word.now() == CHAINED {
+        let Some(next) = line.successor(last) else {
             // SAFETY: the line is empty.
             unsafe { give_back(first, null_mut()) };
             owned_by(0);
-            parts.side.fetch_and(!side::BY_NODE, Relaxed); // nobody holds the lock by a node
+            side.fetch_and(!side::BY_NODE, Relaxed); // nobody holds the lock by a node
             return false;
         };
         // SAFETY: linked behind a node that is ours to pass.
@@ -308,9 +235,9 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         }
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
-    batch::leave_to_runner(lock);
-    if let Some(head) = open_next(parts, first, last, pace, era) {
-        move_to_word(lock, head);
+    line.leave_to_runner();
+    if let Some(head) = line.open_next(first, last, pace) {
+        line.move_to_word(head);
     }
     false
 }

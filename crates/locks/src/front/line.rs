@@ -1,28 +1,203 @@
-//! The line of waiters in front of word 0: all changes to it, whatever the rule.
+//! The line of waiters in front of word 0: who stands in it, who leaves it, and who may pass its head. It knows no rule.
 //!
-//! Mellor-Crummey & Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*,
-//! TOCS 1991. A waiter that acquired passes the headship on before `lock` returns (K42; Linux's qspinlock), or stays in the line
-//! to pass on the lock itself (grant.rs). Nodes (waiter.rs) lie on nobody's stack, so thread exit needs no clean-up. When the
-//! head sleeps, it sleeps on word 0 itself, where glibc's unlock finds it, too.
+//! Mellor-Crummey & Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*, TOCS 1991. A waiter that
+//! acquired passes the headship on before `lock` returns (K42; Linux's qspinlock), or stays in the line to pass on the lock itself
+//! (grant.rs). Nodes (waiter.rs) lie on nobody's stack, so thread exit needs no clean-up. When the head sleeps, it sleeps on word 0
+//! itself, where glibc's unlock finds it, too.
+//!
+//! ```text
+//!            ┌ contenders: outside the line, awake or standing by, for a bounded time
+//!   arrivals ┤
+//!            └► tail ─► waiter ─► waiter ─► head ─► word 0
+//!
+//!   side   31   30 29      28        26 25       21 20         19 18      10 9        7 6         5      4     0
+//!          │ fork │ by node│ preferences│ moved    │ generation  │ overtakers│contenders│ crowded│ turn │ place │
+//!   mood   31         23 22        21          20       19     18     16 15                                  0
+//!          │ length    │ stalled  │ saturated │ napping│ slow │ steps   │ condvar waiters (the runtime's)      │
+//! ```
+//!
+//! `turn`, `crowded`, `overtakers`, `contenders`, `fork`, `by node`, `napping` and `length` are the line's; `moved` and `preferences` are
+//! the unlock's (mod.rs); the rest of `mood` is what the lock has learnt (learn/saturation.rs); `place` and `generation` are posix's.
+//!
+//! Invariants:
+//! 1. A waiter that sleeps at its gate is never the next to get the lock. The thread that makes it head while it sleeps there
+//!    holds the lock, and moves it to the word. And a waiter does not fall asleep behind a thread that has the lock (grant.rs).
+//!    A head that is torn out of its wait holds nothing, so it wakes the next waiter instead.
+//! 2. Only the line's head, or a holder that stayed in the line, passes nodes (joining touches the tail). A line that consists
+//!    of dead nodes alone, or that a fork's parent left, is cleared as a whole: by a thread that took the word, or by the
+//!    first to see it.
+//! 3. Only the holder writes the count of overtakers, and only after it took the word. So the count is exact.
+//!
+//! Bounds on overtakers, here and in the locks' own files, count *arrivals*: threads that lock without a deadline. A thread that
+//! sleeps on the word without being the head (timed lockers, moved condvar waiters, glibc's code) takes the word whenever it finds
+//! it free, and isn't counted.
+//!
+//! **Leaving from anywhere.** A thread may be torn out of its wait (`pthread_exit` in a signal handler). Its node outlives its stack. So
+//! the node says LEFT, and a thread that reaches it steps over it and gives it back (after the abandoned nodes of Scott & Scherer,
+//! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind such a node, before it
+//! sleeps, asks the node before that one instead.
 
-use super::choice::{choose_and_sit, chooses};
-use super::chooser::Chooser;
-use super::grant::{LOOKS_EACH, settle, wake_behind};
-use super::leaving::Seat;
-use super::pace::Pace;
-use super::rule::{Arrived, Rule, View};
-use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
-use super::waiter::{give_back, grants, state};
-use super::{FREE, HELD, Parts, Tuning, WAITED};
-use super::{batch, mark, mood, pass_on, side, take_as};
+use super::tuning::Tuning;
+use super::waiter::{
+    ASLEEP, BEHIND, CHOOSING, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING,
+};
+use super::waiter::{Note, Pace, Waiter, give_back, state};
+use super::word::{CHAINED, FREE, HELD, WAITED, Word0};
+use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
 
-/// A waiter waits awake for this long, ns, before it checks whether it is first in a line to which nobody grants the lock any
-/// more. The time doubles after each check.
-pub(super) const LOOK_NS: u32 = 4_000;
+/// The side word's fields. The lowest five bits and two more belong to the runtime (which lock this mutex runs on).
+pub mod side {
+    /// Bits that the front locks leave alone: the runtime's.
+    pub const LOCK: u32 = 0x1f;
+    /// It is the turn of the line's head, which has napped: nobody overtakes it. While it naps: nobody has taken the lock since
+    /// the head looked. A hint, on two CPUs.
+    pub const TURN: u32 = 1 << 5;
+    /// When a thread last left the line, waiters and holder outnumbered the CPUs.
+    pub const CROWDED: u32 = 1 << 6;
+    /// One thread that waits beside the line (3 bits).
+    pub const SPINNER: u32 = 1 << 7;
+    /// The field of threads that wait beside the line.
+    pub const SPINNERS: u32 = 7 << 7;
+    /// One arrival that overtook the line since a thread last left it (9 bits). Only the holder writes it.
+    pub const BYPASS: u32 = 1 << 10;
+    /// The field of bypasses.
+    pub const BYPASSES: u32 = 0x1ff << 10;
+    /// One generation of the runtime's table (2 bits, which wrap): the runtime's, too.
+    pub const GENERATION: u32 = 1 << 19;
+    /// The field of generations.
+    pub const GENERATIONS: u32 = 3 << 19;
+    /// One thread that a signal moved to word 0 and no unlock has woken yet (5 bits). Only the holder writes it.
+    pub const MOVED: u32 = 1 << 21;
+    /// The field of moved threads.
+    pub const MOVEDS: u32 = 31 << 21;
+    /// One unlock that preferred moved threads to others asleep on word 0, since the last that did not (3 bits). Only the holder
+    /// writes it.
+    pub const PREFERENCE: u32 = 1 << 26;
+    /// The field of preferences.
+    pub const PREFERENCES: u32 = 7 << 26;
+    /// Somebody has held the lock by a node, and no unlock by a node has found the line empty since. Only the holder writes it.
+    pub const BY_NODE: u32 = 1 << 29;
+    /// The era in which the threads beside the line counted themselves: one fork (2 bits, the highest: they wrap).
+    pub const FORK: u32 = 1 << 30;
+    /// The field of forks.
+    pub const ERA: u32 = 3 << 30;
+}
 
-pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
+/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters). If glibc's own code works on the
+/// mutex, it counts holders in the whole word, and not atomically. So it may undo our writes, or change our half by a carry.
+///
+/// That costs time, but never a wake: word 0, gates and `next` alone decide who sleeps and who is woken. And it heals:
+/// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line
+/// becomes empty; the others by what waiters observe.
+pub mod mood {
+    /// One step towards "saturated" (3 bits).
+    pub const STEP: u32 = 1 << 16;
+    /// The field of steps.
+    pub const STEPS: u32 = 7 << 16;
+    /// The thread whose turn it is runs on a core of a slower class.
+    pub const SLOW: u32 = 1 << 19;
+    /// The lock counts as saturated; under mutexee.rs, most hand-overs go to threads that have slept.
+    pub const SATURATED: u32 = 1 << 21;
+    /// Steps at which it begins to count as saturated.
+    pub const SATURATED_AT: u32 = 6 << 16;
+    /// Steps below which it no longer does.
+    pub const IDLE_AT: u32 = 3 << 16;
+    /// Holders seem to lose their CPUs: a thread has waited awake for as long as that can pay, and the holder did not release.
+    pub const STALLED: u32 = 1 << 22;
+    /// One waiter in the line (9 bits, which wrap).
+    pub const WAITER: u32 = 1 << 23;
+    /// How many waiters the field can tell apart.
+    pub const WAITERS: u32 = 1 << 9;
+    /// The field of waiters.
+    pub const LENGTH: u32 = (WAITERS - 1) << 23;
+    /// Larger values say nothing: a waiter that is about to join may not be counted, and then the count falls below 0.
+    pub const MOST: u32 = WAITERS - 16;
+
+    /// How many waiters are in the line, by this mood word.
+    pub fn waiters(mood: u32) -> u32 {
+        let count = mood / WAITER; // the word's highest field
+        if count < MOST { count } else { 0 }
+    }
+
+    /// This many waiters are a crowd on any machine.
+    pub const MANY: u32 = WAITERS - 64;
+    /// The line's head naps or watches (batch.rs), or the lock is saturated and its head isn't awake yet. Any thread that finds
+    /// the word free may take it, uncounted.
+    pub const NAPPING: u32 = 1 << 20;
+}
+
+/// How many waiters behind a node are woken at a time.
+const WAKES: usize = 16;
+
+/// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
+pub struct Parts<'a, P: Platform> {
+    /// Word 0.
+    pub word: &'a Word0<P>,
+    /// Small fields, see [`side`].
+    pub side: &'a P::Word,
+    /// What the lock has learnt, see [`mood`]; the lower half belongs to the runtime.
+    pub mood: &'a P::Word,
+    /// Identifies the calling thread, while it holds a lock by a node (grant.rs). Null: it never does that.
+    pub by: *const (),
+    /// The calling thread's id, where the mutex has an owner field.
+    pub thread: u32,
+    /// The mutex's type, as policies count kinds: 1 recursive, 2 error-checking, otherwise 0.
+    pub kind: u32,
+    /// Identifies the critical section that the caller is about to enter: equal numbers mean the same section. 0: not known.
+    pub site: u32,
+    /// The last waiter of the line, with the era in its low bits; null: nobody queues.
+    pub tail: &'a P::Ptr<Waiter<P>>,
+    /// The holder's id, where the mutex has an owner field.
+    pub owner: Option<&'a P::Word>,
+}
+
+impl<P: Platform> Parts<'_, P> {
+    /// The holder's id, a hint; 0: nobody, or not known.
+    pub(super) fn holder(&self) -> u32 {
+        self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
+    }
+}
+
+impl<P: Platform> Clone for Parts<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P: Platform> Copy for Parts<'_, P> {}
+
+/// Where a waiting thread records its place, so that it can leave the line if it is torn out of its wait ([`leave_line`]).
+pub trait Seat<P: Platform> {
+    /// It is about to join the line, or to change its order. If it is torn away between this and [`sits`](Self::sits), it leaves a node
+    /// that nobody can pass, or loses one that it was moving.
+    fn joins(&self);
+    /// Its node in the line; null: it is in no line.
+    fn sits(&self, node: *const Waiter<P>);
+    /// Is it [counted](Line::count_in) among the contenders?
+    fn is_beside(&self, counted: bool);
+}
+
+/// A lock and its line, as the calling thread meets them.
+pub struct Line<'a, P: Platform> {
+    pub(super) parts: Parts<'a, P>,
+    /// The machine and the options.
+    pub tuning: &'a Tuning,
+    pub(super) seat: Option<&'a dyn Seat<P>>,
+}
+
+impl<P: Platform> Clone for Line<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P: Platform> Copy for Line<'_, P> {}
+
+/// Proof that the caller has the lock. Only a [`Line`] makes it.
+#[derive(Debug)]
+pub struct Taken(());
+
+fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
 }
 
@@ -31,60 +206,8 @@ fn untag<P: Platform>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     if tagged.addr() % ERAS == era {
         tagged.map_addr(|address| address / ERAS * ERAS)
     } else {
-        core::ptr::null_mut()
+        null_mut()
     }
-}
-
-/// Is nobody in the line? As seen by a thread that holds nothing.
-pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
-    let tail = parts.tail.load(Relaxed); // a hint: decides whether to queue, not whether to hold
-    if tail.is_null() {
-        return true;
-    }
-    if !untag(tail, era).is_null() {
-        // Left behind by code that knows nothing of the line? Then the word is free, and the next thread that takes it clears
-        // the line.
-        return parts.word.load(Relaxed) == FREE && is_left_behind(parts, era);
-    }
-    // Left over from before a fork. Relaxed: there is nobody to synchronize with.
-    let cleared =
-        parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed).is_ok();
-    if cleared {
-        forget(parts);
-    }
-    cleared
-}
-
-/// Does the line consist only of nodes that had the lock, or left? The word is free, or the caller holds it without being in
-/// the line.
-pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
-    // ORDERING: Acquire, pairs with [join]: the node is fully made.
-    let last = untag(parts.tail.load(Acquire), era);
-    // SAFETY: a node, or memory that was one and stays readable.
-    !last.is_null() && unsafe { (*last).had_the_lock() }
-}
-
-/// The caller has the word, and is not in the line. If all nodes in the line had the lock, or left, they belong to nobody:
-/// gives them back.
-pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
-    // ORDERING: Acquire, pairs with [join]: the node is fully made.
-    let tail = parts.tail.load(Acquire);
-    let last = untag(tail, era);
-    // SAFETY: a node of the line, which stays there: we have the lock.
-    if last.is_null() || !unsafe { (*last).had_the_lock() } {
-        return;
-    }
-    // Relaxed: as in `successor`. If somebody has joined, that thread takes care of it.
-    if parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed).is_ok() {
-        // SAFETY: the line has no other nodes, and nobody can reach these any more.
-        unsafe { give_back((*last).first_of_the_dead(), core::ptr::null_mut()) };
-        forget(parts);
-    }
-}
-
-/// Is this node, by which its thread seems to hold the lock, still in the line?
-pub(super) fn is_in_line<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
-    node.is_still_in(parts, untag(parts.tail.load(Relaxed), era)) // only compared, never followed
 }
 
 /// By this mood, does the line's head nap, and leave the lock to others?
@@ -106,245 +229,537 @@ pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
     passed
 }
 
-/// A forked child must not act on hints about its parent's line.
-fn forget<P: Platform>(parts: &Parts<'_, P>) {
-    parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
-}
+/// Who stands in the line.
+impl<'a, P: Platform> Line<'a, P> {
+    /// The line of the lock with this memory, for a caller that records its place nowhere.
+    pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
+        Self { parts, tuning, seat: None }
+    }
 
-/// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
-/// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`]).
-#[cold]
-pub fn acquire<P: Platform, R: Rule<P>>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    seat: Option<&dyn Seat<P>>,
-) -> *const Waiter<P> {
-    let mut lock = View { seat, hooks: R::hooks(tuning), ..View::new(parts, tuning) };
-    let may_grant = R::grants(tuning) && !parts.by.is_null() && !lock.is_crowded();
-    lock.pace = may_grant.then(Pace::default);
-    let mut note = match R::arrive(&lock) {
-        Arrived::Took(_) => return core::ptr::null(),
-        Arrived::Joins(note) => note,
-    };
-    if note.asked_ns == 0 && tuning.budget_ns != 0 {
-        note.asked_ns = P::now();
+    /// The node behind the tail; null: nobody of this process is in line.
+    fn last(&self, tail: *mut Waiter<P>) -> *mut Waiter<P> {
+        untag(tail, self.tuning.era)
     }
-    let described = R::describe(&lock, &mut note);
-    lock.own = described.as_ref();
-    let awake_ns = R::awake_ns(&lock, &note); // now, while the mutex's cache line is ours
-    seat.inspect(|seat| seat.joins());
-    let node = Waiter::<P>::take(&parts, note, lock.own);
-    let behind = join(&parts, node, tuning);
-    seat.inspect(|seat| seat.sits(node));
-    let (mut gate, mut slept) = (OPEN, false);
-    if behind {
-        R::begins_to_wait(&lock, node);
-        (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
-    }
-    if state(gate) != GRANTED {
-        if tuning.budget_ns != 0 || R::HOLDS_BACK {
-            batch::has_woken(&parts);
+
+    /// Is nobody in line? As seen by a thread that holds nothing. A line from before a fork is nobody's, and is cleared.
+    pub fn is_line_empty(&self) -> bool {
+        let Parts { tail, word, .. } = self.parts;
+        let now = tail.load(Relaxed); // a hint: decides whether to queue, not whether to hold
+        if now.is_null() {
+            return true;
         }
-        P::reached(Stage::Head);
-        if R::HOLDS_BACK {
-            if slept {
-                pass_on::<P>(parts.word); // maybe we were woken there, and others still sleep
+        if !self.last(now).is_null() {
+            // Left behind by code that knows nothing of the line? Then the word is free, and the next thread that takes the word clears
+            // the line.
+            return word.is_free() && self.is_left_behind();
+        }
+        // Left over from before a fork. Relaxed: there is nobody to synchronize with.
+        let cleared = tail.compare_exchange(now, null_mut(), Relaxed, Relaxed).is_ok();
+        if cleared {
+            self.forget();
+        }
+        cleared
+    }
+
+    /// A forked child must not act on hints about its parent's line.
+    fn forget(&self) {
+        self.parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
+    }
+
+    /// Does the line consist only of nodes that had the lock, or left? The word is free, or the caller holds it without being in
+    /// the line.
+    fn is_left_behind(&self) -> bool {
+        // ORDERING: Acquire, pairs with [join]: the node is fully made.
+        let last = self.last(self.parts.tail.load(Acquire));
+        // SAFETY: a node, or memory that was one and stays readable.
+        !last.is_null() && unsafe { (*last).had_the_lock() }
+    }
+
+    /// The caller has the word, and is not in the line. If all nodes in the line had the lock, or left, they belong to nobody:
+    /// gives them back.
+    pub(crate) fn clear_left_behind(&self) {
+        let tail = self.parts.tail;
+        // ORDERING: Acquire, pairs with [join]: the node is fully made.
+        let now = tail.load(Acquire);
+        let last = self.last(now);
+        // SAFETY: a node of the line, which stays there: we have the lock.
+        if last.is_null() || !unsafe { (*last).had_the_lock() } {
+            return;
+        }
+        // Relaxed: as in `successor`. If somebody has joined, that thread takes care of it.
+        if tail.compare_exchange(now, null_mut(), Relaxed, Relaxed).is_ok() {
+            // SAFETY: the line has no other nodes, and nobody can reach these any more.
+            unsafe { give_back((*last).first_of_the_dead(), null_mut()) };
+            self.forget();
+        }
+    }
+
+    /// Is this node, by which its thread seems to hold the lock, still in the line?
+    pub(super) fn is_in_line(&self, node: &Waiter<P>) -> bool {
+        let last = self.last(self.parts.tail.load(Relaxed)); // only compared, never followed
+        node.is_still_in(self.parts.word, last)
+    }
+
+    /// Joins the line; returns `true` if somebody is before the caller.
+    pub(crate) fn join(&self, node: &Waiter<P>) -> bool {
+        let me = from_ref(node).cast_mut();
+        // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
+        // our predecessor's node is fully made before we write its `next`.
+        let tail = self.parts.tail.swap(tag(me, self.tuning.era), AcqRel);
+        P::reached(Stage::Joined);
+        let last = self.last(tail);
+        if last.is_null() && !tail.is_null() {
+            self.forget();
+        }
+        self.parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and we have the mutex's cache line at the moment
+        if last.is_null() {
+            node.open(); // the waiter behind us may already have told us that it sleeps
+            return false;
+        }
+        // SAFETY: that node can't leave before it has seen its `next`, which only we write.
+        unsafe { (*last).link(me) };
+        true
+    }
+
+    /// The waiter behind `node`, which the caller may pass. `None`: the line is empty now.
+    pub(super) fn successor(&self, node: &Waiter<P>) -> Option<*mut Waiter<P>> {
+        let Parts { tail, mood, .. } = self.parts;
+        let me = from_ref(node).cast_mut();
+        // ORDERING: Acquire, pairs with [link].
+        let next = node.next(Acquire);
+        if !next.is_null() {
+            return Some(next);
+        }
+        // Relaxed: the next thread to join finds an empty line, and gets what we wrote by the word.
+        if tail.compare_exchange(tag(me, self.tuning.era), null_mut(), Relaxed, Relaxed).is_ok() {
+            if mood.load(Relaxed) & mood::LENGTH != 0 {
+                mood.fetch_and(!mood::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
             }
-            R::hold_back(&lock, &node.note);
+            return None;
         }
-        lock.pace = lock.pace.map(|_| node.pace());
-        slept = wait_as_head::<P, R>(&lock, node, slept);
-        gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
+        // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
+        P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
+        Some(node.next(Relaxed))
     }
-    if R::AHEAD > 0 {
-        P::reached(Stage::Chosen);
-    }
-    seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
-    if state(gate) != GRANTED {
-        batch::runs(&lock);
-    }
-    R::acquired(&lock, &node.note, slept);
-    let stays = settle::<P, R>(&lock, node, gate);
-    // Will the unlock look at the mutex anyway?
-    if (!stays || grants(gate) >= LOOKS_EACH) && R::measures(&lock) {
-        lock.may_measure_hold(P::now(), stays);
-    }
-    if stays { node } else { core::ptr::null() }
-}
 
-/// Joins the line; returns `true` if somebody is before it.
-pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
-    let me = core::ptr::from_ref(node).cast_mut();
-    // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
-    // our predecessor's node is fully made before we write its `next`.
-    let tail = parts.tail.swap(tag(me, tuning.era), AcqRel);
-    P::reached(Stage::Joined);
-    let last = untag(tail, tuning.era);
-    if last.is_null() && !tail.is_null() {
-        forget(parts);
-    }
-    parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and we have the mutex's cache line at the moment
-    if last.is_null() {
-        node.open(); // the one behind us may already have told us that it sleeps
-        return false;
-    }
-    // SAFETY: that node can't leave before it has seen its `next`, which only we write.
-    unsafe { (*last).link(me) };
-    true
-}
-
-/// Waits until we are head, or have the lock. Only our own gate matters, and the gate of the waiter before us. Returns what our
-/// gate says in the end, and whether we slept.
-fn wait_in_line<P: Platform, R: Rule<P>>(
-    lock: &View<'_, P>,
-    node: &Waiter<P>,
-    mut left: u32,
-) -> (u32, bool) {
-    let (mut look, mut slept) = (left.min(LOOK_NS), false);
-    let mut chooser = Chooser::of::<P, R>(lock, left);
-    loop {
-        if let Some(chooser) = chooser.as_mut().filter(|_| left > 0) {
-            look = chooser.step::<P, R>(lock, node).min(left);
-        }
-        // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
-        let gate = P::spin_for(&node.gate, Acquire, look, |gate| state(gate) != WAITING);
-        if state(gate) != WAITING {
-            return (gate, slept);
-        }
-        let is_due;
-        (left, is_due) =
-            chooser.as_mut().map_or((left - look, true), |chooser| chooser.left(lock, node));
-        look = left.min(2 * look.max(LOOK_NS / 2));
-        if chooser.is_none() && left > 0 {
-            chooser = Chooser::of::<P, R>(lock, left); // the lock may no longer rest
-        }
-        if left > 0 {
-            // Released by code that knows nothing of us? This is a hint; if so, we compete for the word, as anybody may.
-            if is_due && lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {
-                return (PROMOTED, slept);
-            }
-        } else if node.turn(WAITING, ASLEEP).is_ok() {
-            if node.tell_before() {
-                if node.turn(ASLEEP, PROMOTED).is_ok() {
-                    return (PROMOTED, slept);
-                }
-            } else {
-                slept = sleep_at_gate(lock, node) || slept;
-                // Woken early, so that we are awake when our turn comes? Then wake those behind us, too.
-                (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
-                if let Some(chooser) = &mut chooser {
-                    chooser.begin::<P>(left);
-                }
-                if node.gate.load(Relaxed) == WAITING | BEHIND && !lock.is_crowded() {
-                    wake_behind(node);
+    /// Makes the first waiter behind `node` that has not left the head, and gives back the nodes from `first` up to it. Returns
+    /// that waiter if it sleeps at its gate.
+    pub(super) fn open_next<'n>(
+        &self,
+        first: *mut Waiter<P>,
+        mut node: &'n Waiter<P>,
+        pace: Pace,
+    ) -> Option<&'n Waiter<P>> {
+        let (until, opened) = loop {
+            let Some(next) = self.successor(node) else {
+                break (null_mut(), None);
+            };
+            // SAFETY: linked behind a node that is ours to pass.
+            let waiter = unsafe { &*next };
+            waiter.set_pace(pace);
+            match waiter.open() {
+                LEFT => node = waiter,
+                was => {
+                    if was == PROMOTED {
+                        self.head_is_awake(); // it was head already, and has said so
+                    }
+                    break (next, (was == ASLEEP).then_some(waiter));
                 }
             }
+        };
+        // SAFETY: the new head is behind them, or the line is empty.
+        unsafe { give_back(first, until) };
+        opened
+    }
+
+    /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
+    ///
+    /// A thread that has just acquired must not spend its critical section on a wake: our unlock will wake the head, or glibc's. A
+    /// head that isn't asleep yet sees OPEN.
+    pub(super) fn move_to_word(&self, head: &Waiter<P>) {
+        let (word, gate) = (self.parts.word, &raw const head.gate);
+        if self.left_ns(&head.note) == Some(0) {
+            return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
         }
+        // Meanwhile somebody may fall asleep behind it and set BEHIND, once.
+        if P::requeue(gate, OPEN, word.address(), 1) == 0 {
+            P::requeue(gate, OPEN | BEHIND, word.address(), 1);
+        }
+        word.owe_wake();
+    }
+
+    /// The head is about to sleep on the word. Behind a holder by a node it writes that holder into the mutex, for debuggers.
+    pub(super) fn name_holder(&self, head: &Waiter<P>) {
+        if let Some(owner) = self.parts.owner
+            && state(head.gate.load(Relaxed)) == PROMOTED
+            && owner.load(Relaxed) == SOMEBODY
+        {
+            head.name_holder(owner);
+        }
+    }
+
+    /// A waiter leaves the line, or a holder that stayed: records whether the line is crowded, and that its new head has not been
+    /// overtaken yet. Returns whether it is crowded.
+    pub(super) fn count_out_of_line(&self) -> bool {
+        let Parts { side, mood, .. } = self.parts;
+        let left = mood.fetch_sub(mood::WAITER, Relaxed) / mood::WAITER; // a hint; the field is the word's highest
+        let now = side.load(Relaxed);
+        if now & side::BYPASSES != 0 {
+            side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 3
+        }
+        // Contenders wait, too.
+        let waiters = left.saturating_sub(1) + self.contenders_in(now);
+        let crowded = match (1..mood::MOST).contains(&left) {
+            true => waiters >= self.tuning.cpus.min(mood::MANY), // with the holder, more than the CPUs
+            false => now & side::CROWDED != 0,
+        };
+        if crowded && now & side::CROWDED == 0 {
+            side.fetch_or(side::CROWDED, Relaxed);
+        } else if !crowded && now & side::CROWDED != 0 {
+            side.fetch_and(!side::CROWDED, Relaxed);
+        }
+        crowded
+    }
+
+    /// The calling thread is torn out of its wait with this node; it doesn't wait for the lock. `false`: it has just been granted
+    /// the lock, and must release it.
+    pub(super) fn leave(&self, node: &Waiter<P>) -> bool {
+        let Parts { word, mood, .. } = self.parts;
+        loop {
+            // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
+            // EXPLORED: needs a waiter that is granted the lock when it is torn, and locks again.
+            let now = state(node.gate.load(Acquire));
+            if now == GRANTED {
+                return false;
+            }
+            if now == OPEN {
+                break;
+            }
+            // Read this now: after the turn the node may be another thread's.
+            // ORDERING: Acquire, pairs with [link].
+            let next = node.next(Acquire);
+            if let Ok(gate) = node.turn(now, LEFT) {
+                mood.fetch_sub(mood::WAITER, Relaxed); // hints, both
+                self.head_is_awake();
+                if gate & BEHIND != 0 {
+                    // ORDERING: as above, pairs with [link].
+                    wake(if next.is_null() { node.next(Acquire) } else { next });
+                }
+                word.pass_on(); // a wake there may have been meant for us
+                // Did glibc's code leave the line behind, with nobody in it to notice? Then we clear it away.
+                if word.try_take() {
+                    self.clear_left_behind();
+                    if !word.put_back() {
+                        self.release();
+                    }
+                }
+                return true;
+            }
+        }
+        mood.fetch_sub(mood::WAITER, Relaxed); // hints, both, as above
+        self.head_is_awake();
+        if let Some(head) = self.open_next(from_ref(node).cast_mut(), node, Pace::default()) {
+            // We don't hold the lock, so we can't move the new head to the word: it has to wake and look.
+            P::unpark(&raw const head.gate, 1);
+        }
+        word.pass_on(); // a wake there may have been meant for us
+        true
     }
 }
 
-/// Sleeps until the gate no longer says ASLEEP; returns whether it slept. It also wakes at its `timeout`: it may be the head by
-/// then, moved to the word (`move_to_word`).
-fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
-    let mut slept = false;
-    loop {
-        let gate = node.gate.load(Relaxed); // our caller looks again, with Acquire
-        if state(gate) != ASLEEP {
-            return slept;
+/// Wakes the waiter that sleeps behind one that has left, so that it tells the one before that instead.
+fn wake<P: Platform>(mut next: *mut Waiter<P>) {
+    while !next.is_null() {
+        // SAFETY: linked once, and still readable. If it is another thread's by now, that thread wakes in vain.
+        let waiter = unsafe { &*next };
+        if waiter.turn(ASLEEP, WAITING).is_ok() {
+            return P::unpark(&raw const waiter.gate, 1);
         }
-        slept = true;
-        let left = lock.left_ns(&node.note).filter(|&ns| ns > 0);
-        P::park(&node.gate, gate, left.map(P::after));
+        if state(waiter.gate.load(Relaxed)) != LEFT {
+            return;
+        }
+        // ORDERING: Acquire, pairs with [link].
+        next = waiter.next(Acquire);
     }
 }
 
-/// The head competes for the word: first awake, then asleep on the word. Returns whether it slept, here or at its gate.
-fn wait_as_head<P: Platform, R: Rule<P>>(
-    lock: &View<'_, P>,
-    node: &Waiter<P>,
-    mut slept: bool,
-) -> bool {
-    let View { parts, .. } = lock;
-    debug_assert!(
-        [OPEN, PROMOTED].contains(&state(node.gate.load(Relaxed))),
-        "only the head competes"
-    );
-    // While somebody holds the lock, choosing delays nobody. (Behind a chain the next waiter may make itself head at any moment.)
-    let may_choose = chooses::<P, R>(lock) && R::is_worth(lock, node);
-    if may_choose && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
-        choose_and_sit::<P, R>(lock, node);
+/// Wakes the waiters that sleep behind `node`, so that they are awake when the lock reaches them. `false`: the next one won't be.
+///
+/// It wakes them all at once. A wake takes longer than many sections; one by one, each would hold up the line for that long.
+pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
+    let mut next_is_awake = None;
+    // ORDERING: Acquire, here and below, pairs with [link].
+    let mut next = node.next(Acquire);
+    for _ in 0..WAKES {
+        if next.is_null() {
+            break;
+        }
+        // SAFETY: linked behind a node that is in the line, or was, and is readable.
+        let waiter = unsafe { &*next };
+        let now = if waiter.note.parks {
+            state(waiter.gate.load(Relaxed)) // a hint, like all of this
+        } else {
+            match waiter.turn(ASLEEP, WAITING) {
+                Ok(_) => {
+                    P::unpark(&raw const waiter.gate, 1);
+                    WAITING
+                }
+                Err(gate) => state(gate),
+            }
+        };
+        if now != LEFT {
+            next_is_awake = next_is_awake.or(Some([WAITING, CHOOSING].contains(&now)));
+        }
+        next = waiter.next(Acquire); // ORDERING: as above, pairs with [link].
     }
-    // By invariant 1.
-    let take = |slept| take_as::<P>(parts.word, if slept { WAITED } else { HELD });
-    if lock.is_saturated() {
-        if slept {
-            pass_on::<P>(parts.word); // maybe we were woken there, and others still sleep
+    next_is_awake == Some(true)
+}
+
+/// Who may pass the head.
+impl<P: Platform> Line<'_, P> {
+    /// The way past the line: takes a free word. With somebody in line this is counted, and fails once the head has been
+    /// overtaken `bypass` times. A head that naps leaves the lock to others for a bounded time; that isn't counted.
+    #[inline]
+    pub fn take(&self) -> Option<Taken> {
+        self.take_as(false)
+    }
+
+    /// As [`take`](Self::take). `slept`: the caller has slept on the word, so it makes the word 2.
+    pub(super) fn take_as(&self, slept: bool) -> Option<Taken> {
+        let word = self.parts.word;
+        if !word.is_free() || !self.may_overtake() || !word.take(slept) {
+            return None;
         }
-        if batch::nap(lock, node.note.asked_ns, || take(slept)) {
-            return slept;
+        self.overtakes(slept)
+    }
+
+    /// Is nobody in line, or may its head be overtaken?
+    pub(super) fn may_overtake(&self) -> bool {
+        self.is_line_empty()
+            || self.is_left()
+            || (self.overtaken() < self.tuning.bypass && !self.is_turn())
+    }
+
+    /// The caller has taken a free word. If it overtook the line, counts that, or frees the word again. `slept`: it made the word 2.
+    pub(super) fn overtakes(&self, slept: bool) -> Option<Taken> {
+        let Parts { word, side, mood, tail, .. } = self.parts;
+        // We have the word, so the headship stays where it is, and only we write the count (invariant 3).
+        if tail.load(Relaxed).is_null() {
+            return Some(Taken(()));
+        }
+        self.clear_left_behind();
+        if has_passed::<P>(mood, side) || self.is_left_behind() {
+            return Some(Taken(()));
+        }
+        if self.overtaken() < self.tuning.bypass {
+            side.fetch_add(side::BYPASS, Relaxed); // the field has room: `bypass` is at most its largest value
+            return Some(Taken(()));
+        }
+        // Meanwhile it has become the head's turn. Nothing was done under the lock.
+        if slept || !word.put_back() {
+            self.release();
+        }
+        None
+    }
+
+    /// As [`take`](Self::take), if nobody is in line.
+    pub fn take_if_free(&self) -> Option<Taken> {
+        if self.is_free() { self.take() } else { None }
+    }
+
+    /// Is the word free?
+    pub fn is_open(&self) -> bool {
+        self.parts.word.is_free()
+    }
+
+    /// Is the word free, and nobody in line?
+    pub fn is_free(&self) -> bool {
+        self.is_open() && self.is_line_empty()
+    }
+
+    /// Does the line's head nap, and leave the lock to others?
+    pub fn is_left(&self) -> bool {
+        is_left::<P>(self.parts.mood)
+    }
+
+    /// The head is awake: from now on nobody may pass it uncounted.
+    pub(super) fn head_is_awake(&self) {
+        if self.is_left() {
+            self.parts.mood.fetch_and(!mood::NAPPING, Relaxed); // (glibc's code may have set it, too, see `mood`)
         }
     }
-    loop {
-        R::begins_to_wait(lock, node); // if it has slept, another thread may have taken the lock since
-        batch::has_woken(parts);
-        let left = lock.left_ns(&node.note);
-        if left == Some(0) {
-            lock.begin_turn(); // if it sleeps, the next unlock wakes it, and nobody overtakes it until then
+
+    /// Should waiters leave the lock to a thread that comes back for it? (learn/saturation.rs finds out.)
+    pub fn is_saturated(&self) -> bool {
+        self.tuning.budget_ns != 0 && self.parts.mood.load(Relaxed) & mood::SATURATED != 0
+    }
+
+    /// The caller has the lock, and is about to make another waiter head. The new head may be asleep, and waking up may take longer than
+    /// many sections. Until the head is awake a saturated lock is left to its runner, as while the head naps.
+    pub(super) fn leave_to_runner(&self) {
+        if self.is_saturated() {
+            self.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: `head_is_awake` takes it back
         }
-        if R::spin(lock, slept, || take(slept)) || mark::<P>(parts.word) {
-            return slept;
+    }
+
+    /// Did waiters and holder outnumber the CPUs when a thread last left the line?
+    pub fn is_crowded(&self) -> bool {
+        self.parts.side.load(Relaxed) & side::CROWDED != 0
+    }
+
+    /// How many threads are in line: a hint.
+    pub fn waiters(&self) -> u32 {
+        mood::waiters(self.parts.mood.load(Relaxed))
+    }
+
+    /// Is it the turn of the line's head?
+    pub fn is_turn(&self) -> bool {
+        self.parts.side.load(Relaxed) & side::TURN != 0
+    }
+
+    /// The head's turn has come: nobody overtakes it until it has the lock. A hint.
+    pub fn begin_turn(&self) {
+        if !self.is_turn() {
+            self.parts.side.fetch_or(side::TURN, Relaxed);
         }
-        if state(node.gate.load(Relaxed)) == PROMOTED {
-            node.tell_whose(parts);
+    }
+
+    /// Ends the head's turn: it has the lock, or begins to nap.
+    pub(super) fn end_turn(&self) {
+        if self.is_turn() {
+            self.parts.side.fetch_and(!side::TURN, Relaxed); // a hint
         }
-        P::park(parts.word, WAITED, left.filter(|&ns| ns > 0).map(P::after));
-        slept = true;
+    }
+
+    /// How often the current head has been overtaken.
+    pub fn overtaken(&self) -> u32 {
+        (self.parts.side.load(Relaxed) & side::BYPASSES) / side::BYPASS
+    }
+
+    /// How long a waiter with this note has left until its `timeout`, ns; 0: it is over. None: the lock has no timeout.
+    pub fn left_ns(&self, note: &Note) -> Option<u32> {
+        let most = u64::from(self.tuning.timeout_ns);
+        (most != 0).then(|| most.saturating_sub(P::now().saturating_sub(note.asked_ns)) as u32)
+    }
+
+    /// The number of threads that wait outside the line and have [counted](Self::count_in) themselves.
+    pub fn contenders(&self) -> u32 {
+        self.contenders_in(self.parts.side.load(Relaxed))
+    }
+
+    /// As [`contenders`](Self::contenders), by this value of the side word. Threads from before a fork don't count.
+    fn contenders_in(&self, side: u32) -> u32 {
+        if side & side::ERA == self.era() { (side & side::SPINNERS) / side::SPINNER } else { 0 }
+    }
+
+    /// The era, as the side word holds it.
+    fn era(&self) -> u32 {
+        (self.tuning.era as u32).wrapping_mul(side::FORK)
+    }
+
+    /// Counts the calling thread as one that waits outside the line, if fewer than `most` do.
+    pub fn count_in(&self, most: u32) -> bool {
+        let side = self.parts.side;
+        let mut now = side.load(Relaxed); // the exchange checks it again
+        loop {
+            let contenders = self.contenders_in(now);
+            if contenders >= most.min(side::SPINNERS / side::SPINNER) {
+                return false;
+            }
+            let others = now & !(side::SPINNERS | side::ERA) | self.era();
+            let counted = others | ((contenders + 1) * side::SPINNER);
+            // Relaxed: a count, it publishes nothing. Not a fetch_add: that could carry into the next field.
+            match side.compare_exchange(now, counted, Relaxed, Relaxed) {
+                Ok(_) => break,
+                Err(seen) => now = seen,
+            }
+        }
+        self.seat.inspect(|seat| seat.is_beside(true));
+        true
+    }
+
+    /// The opposite of [`count_in`](Self::count_in).
+    pub fn count_out(&self) {
+        self.seat.inspect(|seat| seat.is_beside(false));
+        if self.contenders() > 0 {
+            self.parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
+        }
+    }
+
+    /// Waits as glibc's own code does: makes the word 2, and sleeps on it whenever it isn't free. `None`: it is the turn of a head
+    /// in line, behind which the caller should join.
+    pub fn sleep_on_word(&self) -> Option<Taken> {
+        let word = self.parts.word;
+        let mut sleeps = word.now() == WAITED; // glibc, too, looks before it swaps
+        loop {
+            if !sleeps && word.mark() {
+                return self.overtakes(true);
+            }
+            word.sleep(None);
+            sleeps = false;
+        }
+    }
+
+    /// Sleeps for `ns`; nobody will wake it.
+    pub fn sleep_aside(&self, ns: u32) {
+        let nobody_wakes = P::Word::new(0);
+        // SURVIVES: the word is our own, and never changes.
+        P::park(&nobody_wakes, 0, Some(P::after(ns)));
     }
 }
 
-/// The waiter behind `node`, which the caller may pass. `None`: the line is empty now.
-pub(super) fn successor<P: Platform>(
-    parts: &Parts<'_, P>,
-    node: &Waiter<P>,
-    era: usize,
-) -> Option<*mut Waiter<P>> {
-    let me = core::ptr::from_ref(node).cast_mut();
-    // ORDERING: Acquire, pairs with [link].
-    let next = node.next(Acquire);
-    if !next.is_null() {
-        return Some(next);
-    }
-    // Relaxed: the next thread to join finds an empty line, and gets what we wrote by the word.
-    let (mine, none) = (tag(me, era), core::ptr::null_mut());
-    if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
-        if parts.mood.load(Relaxed) & mood::LENGTH != 0 {
-            parts.mood.fetch_and(!mood::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
+/// Unlock by the word.
+impl<P: Platform> Line<'_, P> {
+    /// Releases a word that is not 1: somebody may need a wake.
+    ///
+    /// It works under any rule, and with or without a line: a thread that needs the wake sleeps on the word.
+    #[cold]
+    pub(super) fn release(&self) {
+        let Parts { word, side, .. } = self.parts;
+        match word.now() {
+            FREE => return, // nobody held it: undefined in POSIX, and as harmless as with glibc
+            HELD => {}
+            // The holder does not hold it by a node, or has forgotten that node: then the node is in the way.
+            now if now == CHAINED || side.load(Relaxed) & side::BY_NODE != 0 => {
+                self.clear_left_behind()
+            }
+            _ => {}
         }
-        return None;
+        let address = word.address();
+        // Signals moved these threads here. Only the holder writes the two fields. Moved threads come first, `herd` of them at
+        // most: each has its signal, and passes the duty on. After seven such unlocks it is another sleeper's turn.
+        let now = side.load(Relaxed);
+        let mut moved = ((now & side::MOVEDS) / side::MOVED).min(self.tuning.herd.max(1));
+        if now & side::PREFERENCES == side::PREFERENCES || moved == 0 {
+            moved = 0;
+            if now & side::PREFERENCES != 0 {
+                side.fetch_and(!side::PREFERENCES, Relaxed);
+            }
+        } else {
+            side.fetch_add(side::PREFERENCE.wrapping_sub(moved * side::MOVED), Relaxed);
+        }
+        let was = word.release(); // from here on only the address
+        debug_assert!(was != FREE || moved == 0, "released a lock that nobody holds");
+        // The count of moved threads is too high if one woke up by itself. Then the wake goes to another sleeper.
+        // SURVIVES: without it they are woken one by one, by the duty that each passes on.
+        let woken = if moved > 0 { P::unpark_moved(address, moved) } else { 0 };
+        if woken == 0 && was == WAITED {
+            P::unpark(address, 1);
+        }
     }
-    // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
-    P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
-    Some(node.next(Relaxed))
-}
 
-/// The caller leaves the line: records whether it is crowded, and that its new head has not been overtaken yet.
-pub(super) fn note_length<P: Platform>(lock: &View<'_, P>) -> bool {
-    let Parts { side, mood, .. } = lock.parts;
-    let left = mood.fetch_sub(mood::WAITER, Relaxed) / mood::WAITER; // a hint; the field is the word's highest
-    let now = side.load(Relaxed);
-    if now & side::BYPASSES != 0 {
-        side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 5
+    /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
+    /// it can get the lock. `false`: the claim failed.
+    pub(super) fn adopt(&self, claim: impl FnOnce() -> bool) -> bool {
+        if !claim() {
+            return false;
+        }
+        let Parts { word, side, .. } = self.parts;
+        // Relaxed, both: we hold the lock, and our own unlock reads them. Threads beyond the field's range are woken one by one.
+        if side.load(Relaxed) & side::MOVEDS != side::MOVEDS {
+            side.fetch_add(side::MOVED, Relaxed);
+        }
+        word.owe_wake();
+        true
     }
-    // Threads beside the line wait, too.
-    let waiters = left.saturating_sub(1) + lock.beside_in(now);
-    let crowded = match (1..mood::MOST).contains(&left) {
-        true => waiters >= lock.tuning.cpus.min(mood::MANY), // with the holder, more than the CPUs
-        false => now & side::CROWDED != 0,
-    };
-    if crowded && now & side::CROWDED == 0 {
-        side.fetch_or(side::CROWDED, Relaxed);
-    } else if !crowded && now & side::CROWDED != 0 {
-        side.fetch_and(!side::CROWDED, Relaxed);
-    }
-    crowded
 }

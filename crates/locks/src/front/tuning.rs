@@ -1,10 +1,7 @@
 //! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`, each declared once.
 
-use super::{Parts, barging, batch, mood, mutexee, pb10, side};
 use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
 use crate::entry::OptionSpec;
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
 
 /// What a front lock's behaviour depends on: options and machine together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +14,8 @@ pub struct Tuning {
     pub bypass: u32,
     /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: not at all.
     pub budget_ns: u32,
+    /// The lock is granted to the next in line (grant.rs) where the program may use more CPUs than this; [`NEVER`]: nowhere.
+    pub grants_above: u32,
     /// How many CPUs the program may use.
     pub cpus: u32,
     /// How many moved sleepers one unlock wakes at most.
@@ -51,14 +50,25 @@ pub enum Window {
 /// How long waiters of the front locks stay awake by default, ns: about the cost of a sleep and a wake.
 pub const SPIN_NS: u32 = 30_000;
 
+/// In place of a number of CPUs: the lock is granted on no machine.
+pub const NEVER: u32 = u32::MAX;
+
 /// Any number of spinners: they aren't counted.
 pub const ANY: u32 = 7;
 
-/// How long they stay awake at most while the line is crowded, ns.
-const CROWDED_SPIN_NS: u32 = 4_000;
+/// How many arrivals may overtake the line's head, by default. Their short critical sections take a fraction of a
+/// millisecond, compared with which a sleep and a wake cost little.
+pub const BYPASSES: u32 = 500;
 
-/// While holders seem to lose their CPUs, one waiter in this many stays awake, to find out whether they still do.
-const TRY_EACH: u64 = 16;
+/// The wait budget by default, ns.
+pub const BUDGET_NS: u32 = 10_000_000;
+
+/// If more than this share of contended hand-overs goes to sleepers, mutexee's waiters hardly stay awake, by default; per cent (M13).
+/// The authors' code says 6.
+pub const ASLEEP_PERCENT: u32 = 30;
+
+/// Turns of big cores for one of a little core's under pb10, by default.
+pub const BIG_TURNS: u32 = 10;
 
 /// In place of a number of spinners: as many as suit the machine, see [`Tuning::on`].
 const SUITED: u32 = 8;
@@ -70,13 +80,14 @@ impl Tuning {
         Self {
             spin_ns: SPIN_NS,
             spinners: SUITED,
-            bypass: barging::BYPASS,
-            budget_ns: batch::BUDGET_NS,
+            bypass: BYPASSES,
+            budget_ns: BUDGET_NS,
+            grants_above: NEVER,
             cpus: 2,
             herd: 8,
             timeout_ns: 0,
-            asleep: mutexee::ASLEEP,
-            big: pb10::BIG,
+            asleep: ASLEEP_PERCENT,
+            big: BIG_TURNS,
             window_ns: WINDOW_MAX_NS,
             window: Window::Fixed,
             waiting: Waiting::Auto,
@@ -109,6 +120,11 @@ impl Tuning {
         }
     }
 
+    /// May unlock grant the lock to the next in line, so that nobody else can take a free word (grant.rs)?
+    pub fn grants(&self) -> bool {
+        self.cpus > self.grants_above
+    }
+
     /// The same tuning in an epoch whose window is `window_ns`, if windows come from epochs.
     #[must_use]
     pub fn within(&self, window_ns: u32) -> Self {
@@ -116,17 +132,6 @@ impl Tuning {
             Window::Epoch => Self { window_ns, ..*self },
             Window::Fixed => *self,
         }
-    }
-
-    /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that doesn't release at once has
-    /// probably lost its CPU; then the waiter should give up its own.
-    pub(super) fn awake_ns<P: Platform>(&self, parts: &Parts<'_, P>) -> u32 {
-        // Hints, both: waiting awake and waiting asleep are both correct.
-        if parts.mood.load(Relaxed) & mood::STALLED != 0 && P::now() / 64 % TRY_EACH != 0 {
-            return 0;
-        }
-        let crowded = parts.side.load(Relaxed) & side::CROWDED != 0;
-        if crowded { self.spin_ns.min(CROWDED_SPIN_NS) } else { self.spin_ns }
     }
 }
 
@@ -169,7 +174,7 @@ options! {
     BYPASS "bypass" (0..=BYPASS_MAX), default None,
         "arrivals that may overtake the head of the line before it gets the lock",
         |tuning, count| tuning.bypass = count;
-    BUDGET "budget" (0..=1_000_000_000), default Some(batch::BUDGET_NS),
+    BUDGET "budget" (0..=1_000_000_000), default Some(BUDGET_NS),
         "ns that a waiter may be held back so that a saturated lock stays where its data is cached",
         |tuning, ns| tuning.budget_ns = ns;
     TIMEOUT "timeout" (0..=1_000_000_000), default None,

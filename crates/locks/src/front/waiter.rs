@@ -1,55 +1,58 @@
 //! A waiter's place in the line: a node, and what its gate says.
 //!
 //! ```text
-//!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: the one behind it sleeps, or is about to
+//!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: the next waiter sleeps, or is about to
 //!      │  ▲
-//!      ▼  │ ◄─► CHOOSING    first or second behind one that was granted the lock; changes who follows it (choice.rs)
-//!      └────┬────┴─► OPEN        competes for the word: opened by the one before it, which has left
-//!           ├──────► PROMOTED    competes for the word: by itself, since the one before it had the lock; then maybe OPEN
+//!      ▼  │ ◄─► CHOOSING    first or second behind a holder that was granted the lock; changes who follows it (choice.rs)
+//!      └────┬────┴─► OPEN        head: competes for the word; opened by its predecessor, which has left
+//!           ├──────► PROMOTED    head: competes for the word by itself, since its predecessor had the lock; then maybe OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
-//!           ├──────► LEFT        was torn out of its wait (leaving.rs)
+//!           ├──────► LEFT        was torn out of its wait ([`Line::leave`](super::Line))
 //!           └ GRANTED ─► ENDED   its node has been given back
+//!
+//!   a gate:  31           10 9      5   4    3   2   0          a node's line of 128 bytes:
+//!            │ tick         │ grants │ sliced │behind│ state │    Waiter (64 bytes) │ Description (56 bytes) │ 8 bytes of the pool's
 //! ```
 //!
-//! Nodes lie in memory that stays readable (`Platform::take_line`), so a late look at one that has ended does no harm. At worst it
-//! sets BEHIND where nobody sleeps, which slows down one hand-over. A waiter that looks at the one before it, to act on what it sees,
-//! then changes its own gate, from WAITING or ASLEEP. That succeeds only while the one before it is still there.
+//! Nodes lie in memory that stays readable (`Platform::take_line`), so a late look at a node that has ended does no harm. At worst it
+//! sets BEHIND where nobody sleeps, which slows down one hand-over. A waiter that looks at its predecessor, to act on what it sees,
+//! then changes its own gate, from WAITING or ASLEEP. That succeeds only while the predecessor is still there.
+//!
+//! The description is for policies; waiters under other rules never touch it. It is written before the waiter joins, as its note is.
+//! Afterwards the waiter's own thread writes nothing but the *beat*: the time, now and then, while the thread waits awake. A beat that
+//! stays behind shows a thread that has lost its CPU.
 
-use super::choice::MOST_CHOOSERS;
-use super::pace::{Pace, TICK};
-use super::{BYPASS_MAX, CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED, description};
+use super::tuning::BYPASS_MAX;
+use super::word::{CHAINED, PROMISED, WAITED, Word0};
+use core::cmp::min;
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Ordering, Platform, Ptr, Word, hooks};
+use lockwright_platform::hooks::{self, OFF_CPU};
+use lockwright_platform::{Class, Ordering, Platform, Ptr, Word};
 
 /// The number of eras that a tagged address can tell apart; nodes are aligned to this.
 pub(super) const ERAS: usize = 64;
 
 /// Awake, and not head.
 pub(crate) const WAITING: u32 = 0;
+
 /// About to sleep at its gate, or asleep there.
 pub(crate) const ASLEEP: u32 = 1;
+
 /// Head: nobody is before it.
 pub(super) const OPEN: u32 = 2;
+
 /// Head: those before it are still in the line, and have had the lock.
 pub(crate) const PROMOTED: u32 = 3;
+
 /// It has the lock, or had it until the lock was released by code that knows nothing of the line.
 pub(crate) const GRANTED: u32 = 4;
+
 /// It is no longer a waiter; a thread that passes it gives its node back.
 pub(super) const LEFT: u32 = 5;
 
-/// A thread that has joined behind another links the two nodes within this time, or has lost its CPU, ns.
-const LINK_NS: u64 = 1_000_000;
-
 /// Awake, not head, and about to change who follows it: nobody grants it the lock meanwhile. It may be made head.
 pub(super) const CHOOSING: u32 = 7;
-
-/// In `passed`, a value between this and [`PASSED`]: the waiter before it chooses no more, and lets it choose who follows it. The
-/// difference is the number of waiters, from this one on, that may choose.
-const MAY: u32 = PASSED - 16;
-
-/// In `passed`: it has let the one behind it choose.
-const PASSED: u32 = u32::MAX;
 
 /// It has left the line, and the node has no owner.
 const ENDED: u32 = 6;
@@ -60,6 +63,34 @@ pub(super) const BEHIND: u32 = 8;
 /// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
 
+/// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond (batch.rs).
+const SLICED: u32 = 16;
+
+/// In a GRANTED gate: one tick of the time at which the mutex was last looked at (22 bits, which wrap).
+pub(super) const TICK: u32 = 1 << 10;
+
+/// The length of a tick, ns.
+const TICK_NS: u64 = 16;
+
+/// A thread that has joined behind another links the two nodes within this time, or has lost its CPU, ns.
+const LINK_NS: u64 = 1_000_000;
+
+/// In `passed`, a value between this and [`PASSED`]: the waiter before it chooses no more, and lets it choose who follows it. The
+/// difference is the number of waiters, from this one on, that may choose.
+const MAY: u32 = PASSED - 16;
+
+/// In `passed`: it has let the one behind it choose.
+const PASSED: u32 = u32::MAX;
+
+/// At most this many waiters at the front may choose who follows them.
+pub(super) const MOST_CHOOSERS: u32 = 8;
+
+/// A waiter looks for the holder among this many before it.
+const FARTHEST: u32 = 64;
+
+/// A holder's owner field: some thread that was GRANTED the lock. Not a thread's id.
+pub const SOMEBODY: u32 = 1 << 30;
+
 /// The waiter's state, by its gate.
 pub(crate) fn state(gate: u32) -> u32 {
     gate & (BEHIND - 1)
@@ -69,6 +100,81 @@ pub(crate) fn state(gate: u32) -> u32 {
 pub(super) fn grants(gate: u32) -> u32 {
     gate % TICK / GRANT
 }
+
+/// A GRANTED gate written at `now`, for a lock whose rule leaves it to others now and then.
+pub(super) fn sliced(now: u64) -> u32 {
+    GRANTED | SLICED | ((now / TICK_NS) as u32).wrapping_mul(TICK)
+}
+
+/// Is [`SLICED`] set in this gate?
+pub(super) fn is_sliced(gate: u32) -> bool {
+    gate & SLICED != 0
+}
+
+/// What a waiter's node says about it, for rules that choose among waiters. Written before it joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The class of the core on which it asked.
+    pub class: Class,
+    /// When it asked, in nanoseconds of the machine's clock; 0: its rule did not look.
+    pub asked_ns: u64,
+    /// For the rule's own use.
+    pub own: u32,
+    /// The policy that must learn of a release by this node; 0: none.
+    pub tells: u8,
+    /// Its node describes it to policies.
+    pub described: bool,
+    /// It stays asleep until it is head.
+    pub parks: bool,
+}
+
+impl Default for Note {
+    fn default() -> Self {
+        Self { class: Class::BIG, asked_ns: 0, own: 0, tells: 0, described: false, parks: false }
+    }
+}
+
+/// How fast a lock changes hands: how long recent grants took. Told to the head that comes after them.
+///
+/// Under rules that leave the lock to others now and then (learn/saturation.rs), a holder that looks at the mutex notes the time in the
+/// gate that it grants. From that time the next holder that looks knows how long the grants in between took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// The time of one grant with its section, ns.
+    pub ns: u32,
+    /// The number of grants, less than [`PACE_GRANTS`]; 0: the pace isn't known.
+    pub grants: u32,
+}
+
+impl Pace {
+    /// Reads it from a [`sliced`] gate.
+    pub(super) fn of(gate: u32, now: u64) -> Self {
+        let ticks = (sliced(now) / TICK).wrapping_sub(gate / TICK) % (u32::MAX / TICK + 1);
+        let grants = if is_sliced(gate) { grants(gate) } else { 0 };
+        // Plus one: the section of the holder that looked at the mutex counts, too.
+        let ns = ticks * TICK_NS as u32 / (grants + 1);
+        Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(PACE_GRANTS - 1) }
+    }
+
+    /// Is the pace known?
+    pub(super) fn is_known(&self) -> bool {
+        self.grants > 0
+    }
+
+    pub(super) fn from_word(word: u32) -> Self {
+        Self { ns: word / PACE_GRANTS, grants: word % PACE_GRANTS }
+    }
+
+    pub(super) fn to_word(self) -> u32 {
+        self.ns * PACE_GRANTS + self.grants
+    }
+}
+
+/// A pace counts fewer grants than this.
+const PACE_GRANTS: u32 = 8;
+
+/// A slower pace counts as this one, ns.
+const PACE_MAX_NS: u32 = 1_000_000;
 
 /// One waiter's place in the line.
 #[repr(align(64))]
@@ -92,9 +198,11 @@ pub struct Waiter<P: Platform> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// A node, for a thread that waits for the lock in these parts.
+    /// A node, for the thread with this id that waits for the lock with this word. `by`: see [`Parts::by`](super::Parts::by).
     pub(crate) fn take<'a>(
-        parts: &Parts<'_, P>,
+        word: &Word0<P>,
+        by: *const (),
+        thread: u32,
         note: Note,
         own: Option<&hooks::Node>,
     ) -> &'a Self {
@@ -111,13 +219,13 @@ impl<P: Platform> Waiter<P> {
                 pace: new(0),
                 next: P::Ptr::new(none),
                 before: P::Ptr::new(none),
-                of: P::Ptr::new(from_ref(parts.word).cast_mut()),
-                by: P::Ptr::new(parts.by.cast_mut()),
-                thread: new(parts.thread),
+                of: P::Ptr::new(word.address().cast_mut()),
+                by: P::Ptr::new(by.cast_mut()),
+                thread: new(thread),
                 note,
             });
             if let Some(own) = own {
-                description::write(node, own);
+                Description::of(node).write(Description::new(own));
             }
             &*node
         }
@@ -185,8 +293,8 @@ impl<P: Platform> Waiter<P> {
     }
 
     /// Does `by` hold the lock with this word, by this node? No, if the node belongs to another thread by now.
-    pub(crate) fn is_held(&self, word: &P::Word, by: *const ()) -> bool {
-        self.is_by(by) && core::ptr::eq(self.of.load(Relaxed), word)
+    pub(crate) fn is_held(&self, word: &Word0<P>, by: *const ()) -> bool {
+        self.is_by(by) && core::ptr::eq(self.of.load(Relaxed), word.address())
     }
 
     /// Does `by` hold some lock by this node?
@@ -219,8 +327,8 @@ impl<P: Platform> Waiter<P> {
     /// Its gate says GRANTED: is it still in the line that ends with `last`? The program may have reused the memory for another
     /// mutex without releasing this one. Then the caller holds the new mutex by the word. If in doubt the answer is no: releasing
     /// by the word is right, too.
-    pub(super) fn is_still_in(&self, parts: &Parts<'_, P>, last: *mut Self) -> bool {
-        if last.is_null() || ![CHAINED, WAITED, PROMISED].contains(&parts.word.load(Relaxed)) {
+    pub(super) fn is_still_in(&self, word: &Word0<P>, last: *mut Self) -> bool {
+        if last.is_null() || ![CHAINED, WAITED, PROMISED].contains(&word.now()) {
             return false;
         }
         let start = P::now();
@@ -236,8 +344,7 @@ impl<P: Platform> Waiter<P> {
 
     /// It is about to sleep on the word, behind one that is GRANTED the lock. Writes the holder into the mutex, so that one can debug
     /// a program that hangs. (Nobody can be granted the lock past it. Unlock writes 0 after this, or finds what this wrote.)
-    pub(super) fn tell_whose(&self, parts: &Parts<'_, P>) {
-        let Some(owner) = parts.owner else { return };
+    pub(super) fn name_holder(&self, owner: &P::Word) {
         if owner.load(Relaxed) == SOMEBODY {
             // SAFETY: in the line, before us: it stays until we are OPEN, and readable.
             let holder = unsafe { &*self.first_of_the_dead() };
@@ -274,6 +381,167 @@ impl<P: Platform> Waiter<P> {
             }
         }
     }
+
+    /// The id of the thread that holds the lock with this word by a node before this one; 0: none, or too far away. A hint: lines move on,
+    /// and nodes are used again.
+    pub(super) fn holder_before(&self, word: &Word0<P>) -> u32 {
+        let mut at = self;
+        for _ in 0..FARTHEST {
+            // ORDERING: Acquire, pairs with [before].
+            // SURVIVES: the answer is a hint, and few schedules ask this.
+            let before = at.before.load(Acquire);
+            // SAFETY: it was in a line, and is still readable.
+            let Some(before) = (unsafe { before.as_ref() }) else { return 0 };
+            if !core::ptr::eq(before.of.load(Relaxed), word.address()) {
+                return 0;
+            }
+            // Relaxed: as above.
+            if state(before.gate.load(Relaxed)) == GRANTED {
+                return before.thread.load(Relaxed);
+            }
+            at = before;
+        }
+        0
+    }
+
+    /// The first of the nodes, up to this one, that are in the line and wait for nothing: they had the lock, or left behind a node
+    /// that had it.
+    pub(super) fn first_of_the_dead(&self) -> *mut Self {
+        let mut first = from_ref(self).cast_mut();
+        loop {
+            // SAFETY: in the line, as this one; or it has ended, and is still readable.
+            // Relaxed: the caller has already looked with Acquire.
+            let (now, before) =
+                unsafe { ((*first).gate.load(Relaxed), (*first).before.load(Relaxed)) };
+            if state(now) == GRANTED || before.is_null() {
+                return first;
+            }
+            // SAFETY: as above.
+            match state(unsafe { (*before).gate.load(Relaxed) }) {
+                LEFT | GRANTED => first = before,
+                _ => return first,
+            }
+        }
+    }
+
+    /// Has the one before it got the lock, now or earlier? Then this one is first.
+    pub(super) fn is_first(&self) -> bool {
+        // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is visible.
+        // SURVIVES: as in `had_the_lock`, or needs a node that is used again, and explorations use each once.
+        self.ask_before(|gate| gate.load(Acquire))
+    }
+
+    /// Has it had the lock, and is it still in the line? If it has left, the question goes to those before it.
+    pub(super) fn had_the_lock(&self) -> bool {
+        // ORDERING: Acquire, as above: if it has left, its `before` is visible.
+        // SURVIVES: few schedules read a link that old, of one torn out of a line that glibc's code left behind.
+        match state(self.gate.load(Acquire)) {
+            LEFT => self.is_first(),
+            now => now == GRANTED,
+        }
+    }
+
+    /// Tells the one before it that it sleeps (its own gate says so already). `true`: it need not sleep, since it is first.
+    pub(crate) fn tell_before(&self) -> bool {
+        // [tell] ORDERING: AcqRel: Release pairs with [turn], of a waiter that leaves: it sees that we are ASLEEP. Acquire, as above.
+        // SURVIVES: as above, both.
+        self.ask_before(|gate| gate.fetch_or(BEHIND, AcqRel))
+    }
+
+    fn ask_before(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
+        // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
+        let mut before = self.before.load(Acquire);
+        while !before.is_null() {
+            // SAFETY: it is in the line as long as our own gate does not change, and after that it is still readable.
+            let waiter = unsafe { &*before };
+            match state(ask(&waiter.gate)) {
+                // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
+                LEFT => before = waiter.before.load(Acquire),
+                // Meanwhile a choice may have put somebody else before us, or before one that left. So we check again.
+                now => return now == GRANTED && self.is_behind(waiter),
+            }
+        }
+        false // the one before us has ended, and our gate has changed
+    }
+
+    /// Does `first`, whose gate the caller has read with Acquire, still come right before this one, not counting nodes that left?
+    fn is_behind(&self, first: &Self) -> bool {
+        // Relaxed, all: a holder's choices were written before its gate said GRANTED, and a thread that chooses later isn't before us.
+        let mut before = self.before.load(Relaxed);
+        while !before.is_null() && !core::ptr::eq(before, first) {
+            // SAFETY: as in `ask_before`.
+            let waiter = unsafe { &*before };
+            if state(waiter.gate.load(Relaxed)) != LEFT {
+                return false;
+            }
+            before = waiter.before.load(Relaxed);
+        }
+        !before.is_null()
+    }
+
+    /// Its `before` has just been changed. May it be asleep, and have told the node that was before it?
+    pub(super) fn may_sleep(&self) -> bool {
+        // ORDERING: AcqRel. Acquire pairs with [turn], of a waiter that fell asleep: it has told the one that was before it. Release with its
+        // Acquire: a waiter that falls asleep after this tells the one that is before it now.
+        // SURVIVES: it matters only if code that knows nothing of chains unlocks for a waiter that was moved before a sleeper: five threads.
+        // SURVIVES no-store: likewise.
+        state(self.gate.fetch_or(0, AcqRel)) != WAITING
+    }
+
+    /// The calling thread waits awake, at `now`, with this node, which describes it.
+    pub(super) fn beat(&self, now: u64) {
+        // SAFETY: in the line behind the waiter, written before it joined.
+        let word = unsafe { &(*Description::of(from_ref(self).cast_mut())).beat };
+        let beat = ((now / BEAT_NS) as u32).max(1);
+        if word.load(Relaxed) != beat {
+            word.store(beat, Relaxed); // a hint; only its own thread writes it
+        }
+    }
+
+    /// What policies learn about this waiter, at `now`.
+    pub(super) fn described(&self, now: u64) -> hooks::Node {
+        let note = self.note;
+        let wait_ns = if note.asked_ns == 0 { 0 } else { now.saturating_sub(note.asked_ns) };
+        let asleep = state(self.gate.load(Relaxed)) == ASLEEP; // a hint
+        let known = hooks::Node {
+            core_class: note.class.0.into(),
+            flags: if asleep { hooks::ASLEEP } else { 0 },
+            speed: P::speed(note.class),
+            passed: self.passes(),
+            wait_ns,
+            ..hooks::Node::default()
+        };
+        if !note.described {
+            return known; // it joined under another rule
+        }
+        // SAFETY: in the line behind the waiter, which is readable; written before it was linked.
+        let its = unsafe { &*Description::of(from_ref(self).cast_mut()) };
+        let lost = self.is_lost(its.beat.load(Relaxed), now);
+        hooks::Node {
+            tid: its.tid,
+            cpu: its.cpu,
+            numa: its.numa.into(),
+            prio: its.prio.into(),
+            flags: known.flags | u32::from(its.flags) | if lost { OFF_CPU } else { 0 },
+            speed: its.speed.into(),
+            cs_ns: its.cs_ns.into(),
+            cs_total_ns: its.cs_total_ns,
+            held_locks: its.held_locks.into(),
+            window_ns: its.window_ns,
+            slo_ns: its.slo_ns,
+            tag: its.tag,
+            ..known
+        }
+    }
+
+    /// With this beat: does the waiter wait awake, and seem to have lost its CPU?
+    fn is_lost(&self, beat: u32, now: u64) -> bool {
+        let late = ((now / BEAT_NS) as u32).wrapping_sub(beat);
+        // The highest ages are beats from just after `now`.
+        beat != 0
+            && state(self.gate.load(Relaxed)) == WAITING
+            && (LOST..u32::MAX / 2).contains(&late)
+    }
 }
 
 /// Gives nodes back, from `first` up to, but without, `until`.
@@ -290,6 +558,60 @@ pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *m
             (*first).gate.store(ENDED, Relaxed);
             P::give_line(first.cast());
             first = next;
+        }
+    }
+}
+
+/// A beat counts these units of the clock, ns.
+const BEAT_NS: u64 = 4_096;
+
+/// A thread whose beat is this many units old seems to have lost its CPU. (It looks once in 4 us, and its clock read may be late.)
+const LOST: u32 = 16;
+
+/// The second part of a waiter's line.
+#[repr(C)]
+struct Description<P: Platform> {
+    slo_ns: u64,
+    tag: u64,
+    cs_total_ns: u64,
+    tid: u32,
+    cpu: u32,
+    window_ns: u32,
+    cs_ns: u32,
+    numa: u16,
+    held_locks: u16,
+    speed: u16,
+    prio: i8,
+    flags: u8,
+    /// The clock's [`BEAT_NS`]; 0: it has not waited awake yet.
+    beat: P::Word,
+}
+
+impl<P: Platform> Description<P> {
+    /// Where a node's description is.
+    fn of(node: *mut Waiter<P>) -> *mut Self {
+        const { assert!(size_of::<Waiter<P>>() + size_of::<Self>() <= P::LINE) }
+        const { assert!(align_of::<Waiter<P>>() >= align_of::<Self>()) }
+        node.wrapping_add(1).cast()
+    }
+
+    /// The description of a thread that has not joined yet.
+    fn new(own: &hooks::Node) -> Self {
+        let small = |value: u32| min(value, u16::MAX.into()) as u16;
+        Self {
+            slo_ns: own.slo_ns,
+            tag: own.tag,
+            cs_total_ns: own.cs_total_ns,
+            tid: own.tid,
+            cpu: own.cpu,
+            window_ns: own.window_ns,
+            cs_ns: min(own.cs_ns, u32::MAX.into()) as u32,
+            numa: small(own.numa),
+            held_locks: small(own.held_locks),
+            speed: small(own.speed),
+            prio: own.prio.clamp(i8::MIN.into(), i8::MAX.into()) as i8,
+            flags: own.flags as u8,
+            beat: P::Word::new(0),
         }
     }
 }

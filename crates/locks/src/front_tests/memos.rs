@@ -1,10 +1,10 @@
 //! What front locks note about themselves in the machine's memos: how long they are held, and rests from choices.
 
 use super::{Memory, Vec, tuning};
-use crate::front::rest::kind;
-use crate::front::{HELD, Note, PROMISED, Parts, Rule, View, Waiter, cal, fifo, programmed};
+use crate::front::{Choose, HELD, Note, PROMISED, Parts, View, Waiter};
+use crate::front::{cal, fifo, memos, programmed};
 use crate::testing::{Threads, run_on};
-use lockwright_platform::{Class, Ordering::Relaxed, Platform, Word, hooks};
+use lockwright_platform::{Class, Platform, hooks};
 
 #[test]
 fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
@@ -16,11 +16,7 @@ fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
     assert_eq!(unknown, 1_000, "a guess");
     let hold = |class, ns| {
         view.may_measure_hold(Threads::now(), true);
-        assert_eq!(
-            memory.word.swap(HELD, Relaxed),
-            PROMISED,
-            "its unlock must come by the slow path"
-        );
+        assert_eq!(memory.word.set(HELD), PROMISED, "its unlock must come by the slow path");
         Threads::pause(ns);
         run_on(class);
         view.end_of_hold();
@@ -45,7 +41,7 @@ fn sections_of_one_lock_are_told_apart_by_where_they_begin() {
     let at = |site| View::<Threads>::new(Parts { site, ..memory.parts() }, &tuning);
     let hold = |site, ns| {
         at(site).may_measure_hold(Threads::now(), true);
-        memory.word.swap(HELD, Relaxed);
+        memory.word.set(HELD);
         Threads::pause(ns);
         at(0).end_of_hold(); // whose unlock does not know where it began
     };
@@ -68,12 +64,12 @@ fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
         for _ in 0..times {
             let begun = Threads::now();
             Threads::pause(ns);
-            view.chose_in_vain(begun, kind(&usual));
+            memos::chose_in_vain(&view, begun, memos::kind(&usual));
         }
     };
     let rest = || {
         let begun = Threads::now();
-        while view.rests() {
+        while memos::backs_off(&view) {
             Threads::pause(100);
         }
         Threads::now() - begun
@@ -92,13 +88,13 @@ fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
         assert_eq!(rest(), 0, "at {} ns", Threads::now());
     }
     choose(1, 400);
-    view.chose();
+    memos::chose(&view);
     assert_eq!(rest(), 0);
     choose(15, 400);
     assert_eq!(rest(), 0, "it begins anew");
     // What was in vain among its like may not be so for a thread of another kind.
     choose(1, 400);
-    view.meets(&hooks::Node { tid: 7, wait_ns: 9, ..usual });
+    memos::meets(&view, &hooks::Node { tid: 7, wait_ns: 9, ..usual });
     assert_eq!(rest(), 400);
     for other in [
         hooks::Node { prio: 1, ..usual },
@@ -110,7 +106,7 @@ fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
         hooks::Node { flags: hooks::IN_EPOCH, ..usual },
     ] {
         choose(16, 400);
-        view.meets(&other);
+        memos::meets(&view, &other);
         assert_eq!(rest(), 0, "{other:?}");
     }
 }
@@ -122,10 +118,11 @@ fn among_short_sections_hardly_anybody_chooses() {
     let tuning = tuning::<cal::Lock>();
     let view = View::<Threads>::new(memory.parts(), &tuning);
     let note = |asked: u64| Note { asked_ns: 64 * asked, ..Note::default() };
-    let node = |asked| Waiter::take(&memory.parts(), note(asked), None);
+    let node = |asked| Waiter::take(memory.parts().word, core::ptr::null(), 0, note(asked), None);
     let nodes: Vec<_> = (0..3_200).map(node).collect();
-    let choosers =
-        || nodes.iter().filter(|node| <cal::Lock as Rule<Threads>>::is_worth(&view, node)).count();
+    let choosers = || {
+        nodes.iter().filter(|node| <cal::Lock as Choose<Threads>>::is_worth(&view, node)).count()
+    };
     assert_eq!(choosers(), 3_200, "how long they are isn't known");
     for (ns, expected) in [(100, 100), (10_000, 3_200)] {
         Threads::pause(1); // 0 means that nothing is measured

@@ -4,11 +4,10 @@
 //! itself. A thread may also remember a lock that it no longer holds, because another thread unlocked it, or code that knows
 //! nothing of us; then the node says so.
 
-use crate::front::{CHAINED, Waiter};
+use crate::front::{Waiter, Word0};
 use core::cell::Cell;
 use core::ptr::{from_ref, null};
-use lockwright_platform::Ordering::Acquire;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::Platform;
 
 /// How many mutexes held by nodes a thread remembers at a time.
 const MOST: usize = 2;
@@ -39,7 +38,7 @@ impl<P: Platform> Held<P> {
     }
 
     /// Notes that the thread has the lock with this word, by this node.
-    pub(super) fn note(&self, word: &P::Word, node: *const Waiter<P>, era: usize) {
+    pub(super) fn note(&self, word: &Word0<P>, node: *const Waiter<P>, era: usize) {
         if self.era.replace(era) != era {
             self.nodes.iter().for_each(|node| node.set(null())); // from before a fork
         }
@@ -62,19 +61,17 @@ impl<P: Platform> Held<P> {
 
     /// Does the thread certainly hold it by a node? No, if code that knows nothing of us may have unlocked it, or if somebody
     /// sleeps on the word.
-    pub(super) fn is_surely_held(&self, word: &P::Word, era: usize) -> bool {
-        // ORDERING: Acquire, pairs with the Release with which a chain begins (front/grant.rs): a
-        // thread that began a chain after ours has ended our node.
-        self.is_any() && word.load(Acquire) == CHAINED && self.slot(word, era).is_some()
+    pub(super) fn is_surely_held(&self, word: &Word0<P>, era: usize) -> bool {
+        self.is_any() && word.is_chained() && self.slot(word, era).is_some()
     }
 
     /// Does the thread hold it by a node, or seem to?
-    pub fn has(&self, word: &P::Word, era: usize) -> bool {
+    pub fn has(&self, word: &Word0<P>, era: usize) -> bool {
         self.is_any() && self.slot(word, era).is_some()
     }
 
     /// The thread is about to unlock: by which node does it hold the lock, or seem to? Null: by the word.
-    pub(super) fn take(&self, word: &P::Word, era: usize) -> *const Waiter<P> {
+    pub(super) fn take(&self, word: &Word0<P>, era: usize) -> *const Waiter<P> {
         match self.slot(word, era) {
             Some(slot) => slot.replace(null()),
             None => null(),
@@ -82,13 +79,13 @@ impl<P: Platform> Held<P> {
     }
 
     #[inline(always)]
-    fn slot(&self, word: &P::Word, era: usize) -> Option<&Cell<*const Waiter<P>>> {
+    fn slot(&self, word: &Word0<P>, era: usize) -> Option<&Cell<*const Waiter<P>>> {
         let is_this = |node: *const Waiter<P>| !node.is_null() && is_held(word, node, self.by());
         self.nodes.iter().find(|slot| is_this(slot.get())).filter(|_| self.era.get() == era)
     }
 }
 
-fn is_held<P: Platform>(word: &P::Word, node: *const Waiter<P>, by: *const ()) -> bool {
+fn is_held<P: Platform>(word: &Word0<P>, node: *const Waiter<P>, by: *const ()) -> bool {
     // SAFETY: nodes stay readable.
     unsafe { (*node).is_held(word, by) }
 }

@@ -26,8 +26,8 @@ pub use mutex::{lock, lock_again, lock_until, try_lock, unlock};
 pub use places::{Front, GENERATIONS, How, PLACE_MAX, Policy, UNDECIDED};
 pub use places::{acquire, ask, forget, hand_on, queue_in_front, waiters};
 
-use crate::front::{self, FREE, HELD, Parts, Seat, Tuning, Waiter};
-use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use crate::front::{FREE, Parts, Seat, Tuning, Waiter, Word0};
+use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};
 
 /// What mutexes depend on in their process.
@@ -132,21 +132,19 @@ pub trait Environment: Sized + 'static {
     fn take(mutex: &Mutex<Self>) -> bool {
         // An arrival must not overtake a line without noticing.
         let nobody_queues = mutex.tail.load(Relaxed).is_null();
-        // ORDERING: Acquire, pairs with `give` and the front locks' [release].
-        nobody_queues && mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+        nobody_queues && mutex.word.take(false)
     }
 
     /// Takes word 0 if it is free.
     #[inline(always)]
     fn try_take(mutex: &Mutex<Self>) -> bool {
-        front::try_take::<Self::Platform>(&mutex.word)
+        mutex.word.try_take()
     }
 
     /// Releases word 0 if nobody needs a wake. After the write that releases, the mutex may be gone.
     #[inline(always)]
     fn give(mutex: &Mutex<Self>) -> bool {
-        // ORDERING: Release, pairs with every Acquire that takes word 0.
-        mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+        mutex.word.give()
     }
 }
 
@@ -164,7 +162,7 @@ type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
 pub struct Mutex<E: Environment> {
     /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake; 3 held within a chain
     /// of grants, which glibc's code treats like 2.
-    pub word: WordOf<E>,
+    pub word: Word0<E::Platform>,
     /// `__count`: how often its holder has locked a recursive mutex. The holder's.
     pub count: WordOf<E>,
     /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of grants, the first holder writes
@@ -216,7 +214,7 @@ impl<E: Environment> Mutex<E> {
     /// An unlocked mutex of this kind, with this room.
     pub fn of_kind(kind: u32, room: E::Room) -> Self {
         Self {
-            word: Word::new(FREE),
+            word: Word0::of(Word::new(FREE)),
             count: Word::new(0),
             owner: Word::new(0),
             users: Word::new(0),
@@ -229,7 +227,7 @@ impl<E: Environment> Mutex<E> {
 
     /// Does somebody hold it? As stale as any such answer.
     pub fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) != FREE // a hint
+        !self.word.is_free() // a hint
     }
 
     /// The parts that the front locks use.

@@ -3,7 +3,7 @@
 use super::places::{acquire, forget, hand_on, policy, release};
 use super::told::{self, Marked};
 use super::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
-use crate::front::{self, FREE, side};
+use crate::front::{self, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};
 
@@ -140,7 +140,7 @@ pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
     let kind = marked & TYPE;
     if kind == RECURSIVE || kind == ERRORCHECK {
         // Relaxed: by invariant 2.
-        if m.owner.load(Relaxed) != E::thread() || m.word.load(Relaxed) == FREE {
+        if m.owner.load(Relaxed) != E::thread() || m.word.is_free() {
             return Err(Refused::NotHolder);
         }
         if kind == RECURSIVE {
@@ -174,7 +174,7 @@ pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
     let users = m.users.load(Relaxed) & USERS;
     // A program that ignores the answer may use this memory for another mutex.
     forget(m);
-    if m.word.load(Relaxed) != FREE || (1..=USERS / 2).contains(&users) {
+    if !m.word.is_free() || (1..=USERS / 2).contains(&users) {
         return Err(Refused::Busy);
     }
     m.kind.store(u32::MAX, Relaxed); // as glibc does: later use is an error, not a lock
@@ -197,7 +197,7 @@ pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> A
 /// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes,
 /// and code that knows nothing of nodes may have unlocked it.
 pub fn holds<E: Environment>(m: &Mutex<E>) -> Option<bool> {
-    if !is_ours(m) || m.word.load(Relaxed) == FREE {
+    if !is_ours(m) || m.word.is_free() {
         return Some(false);
     }
     let is_owner = m.owner.load(Relaxed) == E::thread(); // by invariant 2

@@ -9,10 +9,10 @@
 //! ```
 
 use super::{Environment, MARKED, Mutex, told};
-use crate::catalog::visit_front;
-use crate::entry::{Entry, FrontVisitor};
-use crate::front::{self, FREE, HELD, PROMISED, Parts, Rule, Seat, Tuning, View};
-use crate::front::{Waiter, mood, side, try_take};
+use crate::catalog::{FrontVisitor, visit_front};
+use crate::entry::Entry;
+use crate::front::{self, FREE, Line, Parts, Rule, Seat, Tuning, View};
+use crate::front::{Waiter, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
 
@@ -44,18 +44,18 @@ impl<P: Platform> Clone for Front<P> {
 impl<P: Platform> Copy for Front<P> {}
 
 impl<P: Platform> Front<P> {
-    /// The rule `R`.
-    pub const fn of<R: Rule<P>>() -> Self {
-        Self { acquire: front::acquire::<P, R>, release: R::release, defaults: R::defaults }
+    /// The rule `R` with these defaults.
+    pub const fn of<R: Rule<P>>(defaults: fn(Tuning) -> Tuning) -> Self {
+        Self { acquire: front::acquire::<P, R>, release: R::release, defaults }
     }
 
     /// The front lock called `id`.
     pub fn find(id: &'static str) -> Option<Self> {
         struct FindFront<P: Platform>(&'static str, Option<Front<P>>);
         impl<P: Platform> FrontVisitor<P> for FindFront<P> {
-            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
+            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
                 if entry.id == self.0 {
-                    self.1 = Some(Front::of::<R>());
+                    self.1 = Some(Front::of::<R>(defaults));
                 }
             }
         }
@@ -149,7 +149,8 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     // A thread comes this way each time during its turn, so this is the shortest path.
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
-            front::meet_left_behind(&mutex.parts_of(kind), E::era());
+            let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
+            Line::new(mutex.parts_of(kind), &tuning).clear_left_behind();
             if kind & MARKED != 0 {
                 told::slot(mutex).acquired(mutex, kind);
             }
@@ -267,9 +268,7 @@ pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
 /// Asks the mutex's holder to release it by the slow path, which calls [`Environment::releases`]. It costs the holder
 /// no wake: with [`PROMISED`] in the word, unlock wakes nobody.
 pub fn ask<E: Environment>(mutex: &Mutex<E>) {
-    // STATE: (1, q, s) -> (4, q, s). Relaxed: it changes what an unlock does, and publishes nothing. Nobody sleeps on a word that
-    // says 1, except threads that an unlock has woken; and a thread that falls asleep makes it 2.
-    let _ = mutex.word.compare_exchange(HELD, PROMISED, Relaxed, Relaxed);
+    mutex.word.divert();
 }
 
 /// How many threads wait in the mutex's line: a hint, for the holder.
@@ -288,13 +287,11 @@ pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     // SAFETY: the node stays here until `unlock` returns.
     unsafe {
         // A hint, for locks that reorder: the lock is free if the word is free.
-        let is_free = || mutex.word.load(Relaxed) == FREE;
+        let is_free = || mutex.word.is_free();
         lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
     }
-    E::Platform::spin_until(&mutex.word, Relaxed, |value| {
-        value == FREE && try_take::<E::Platform>(&mutex.word)
-    });
-    front::meet_left_behind(&mutex.parts(), tuning.era);
+    mutex.word.spin_until(|value| value == FREE && mutex.word.take(false));
+    Line::new(mutex.parts(), tuning).clear_left_behind();
     // SAFETY: held since above, with this node.
     unsafe { lock.unlock(&raw mut node) };
 }

@@ -749,7 +749,7 @@ fn a_mutex_is_as_fast_as_before_when_its_policy_is_gone() {
         }
         fn policy(_: u32) -> Policy<Self> {
             let tuning = Tuning { policy: 13, ..Tuning::for_cpus(2) };
-            Policy::new(How::Front(Front::of::<programmed::Lock>()), tuning)
+            Policy::new(How::Front(Front::of::<programmed::Lock>(|tuning| tuning)), tuning)
         }
     }
     let _alone = alone();

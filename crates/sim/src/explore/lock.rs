@@ -3,13 +3,12 @@
 use super::machine::Explored;
 use crate::engine::Tid;
 use crate::lock::{AnyLock, Carried, LockSpec};
-use lockwright_locks::catalog::{visit_all, visit_front};
-use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Visitor};
-use lockwright_locks::front::{Alone, FREE, HELD, Rule, Tuning, fifo};
-use lockwright_locks::front::{lock_as_glibc, try_take, unlock_slow};
+use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
+use lockwright_locks::entry::{Entry, Kind};
+use lockwright_locks::front::{Alone, HELD, Rule, Tuning, fifo};
+use lockwright_locks::front::{lock_as_glibc, unlock_slow};
 use lockwright_locks::torn::torn_wait;
-use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
+use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
@@ -124,9 +123,9 @@ struct Making<'a> {
 }
 
 impl FrontVisitor<Explored> for Making<'_> {
-    fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
         if std::ptr::eq(entry, self.entry) {
-            let tuning = self.spec.tuned_for::<Explored, R>();
+            let tuning = self.spec.tuned_for::<Explored>(defaults);
             self.made = Some(front::<R>(tuning, self.threads));
         }
     }
@@ -144,7 +143,7 @@ impl Visitor<Explored> for Making<'_> {
 pub(super) fn chooses(spec: &LockSpec) -> bool {
     struct Asked(Option<&'static Entry>, bool);
     impl FrontVisitor<Explored> for Asked {
-        fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
+        fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry, _: fn(Tuning) -> Tuning) {
             self.1 |= R::AHEAD > 0 && self.0.is_some_and(|asked| std::ptr::eq(asked, entry));
         }
     }
@@ -166,8 +165,8 @@ pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
         },
         unlock: |lock| {
             let parts = lock.parts();
-            if parts.word.swap(FREE, Release) > HELD {
-                Explored::unpark(parts.word, 1);
+            if parts.word.release() > HELD {
+                Explored::unpark(parts.word.address(), 1);
             }
         },
         torn_wait: |lock, asleep, deadline| {
@@ -208,15 +207,14 @@ impl<P: Platform> Sections<P> for Glibc<P> {
 impl<P: Platform> RawLock<P> for Glibc<P> {
     unsafe fn lock(&self, _: *mut ()) {
         let parts = self.0.parts();
-        if !try_take::<P>(parts.word) {
+        if !parts.word.try_take() {
             lock_as_glibc(parts);
         }
     }
 
     unsafe fn unlock(&self, _: *mut ()) {
-        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
         let (parts, tuning) = (self.0.parts(), self.0.tuning());
-        if parts.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+        if !parts.word.give() {
             unlock_slow(parts, tuning);
         }
     }
@@ -224,6 +222,6 @@ impl<P: Platform> RawLock<P> for Glibc<P> {
 
 impl<P: Platform> TryLock<P> for Glibc<P> {
     unsafe fn try_lock(&self, _: *mut ()) -> bool {
-        try_take::<P>(self.0.parts().word)
+        self.0.parts().word.try_take()
     }
 }

@@ -8,7 +8,9 @@ use super::{Exploration, Hit, Mutant, Mutation, Op, Search, Subject};
 use crate::engine::engine;
 use crate::lock::LockSpec;
 use lockwright_locks::entry::{Entry, Promise};
-use lockwright_locks::front::{Arrived, FREE, Rule, Tuning, View, WAITED, Waiters, fifo, side};
+use lockwright_locks::front::{
+    Arrived, Choose, Observe, Rule, Tuning, View, WAITED, Waiters, fifo, side,
+};
 use lockwright_locks::posix::{self, Environment, Refused, UNDECIDED};
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Platform, Word};
@@ -38,10 +40,10 @@ fn unlock_that_looks_first(m: &Mutex) -> Result<(), Refused> {
     if Process::give(m) {
         return Ok(());
     }
-    let word = &raw const m.word;
+    let word = m.word.address();
     let has_line = m.side.load(Relaxed) & side::LOCK != UNDECIDED;
     let has_sleepers = explorer(engine()).asleep_on(word.addr()) > 0;
-    if m.word.swap(FREE, Release) == WAITED && (has_line || has_sleepers) {
+    if m.word.release() == WAITED && (has_line || has_sleepers) {
         Explored::unpark(word, 1);
     }
     Ok(())
@@ -70,8 +72,6 @@ static BACKWARDS: Entry = Entry {
 static PASSES: AtomicU32 = AtomicU32::new(0);
 
 impl Rule<Explored> for Backwards {
-    const AHEAD: usize = 8;
-
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: 2, budget_ns: 0, ..tuning }
     }
@@ -79,6 +79,12 @@ impl Rule<Explored> for Backwards {
     fn arrive(_: &View<'_, Explored>) -> Arrived {
         Arrived::or_joins(None)
     }
+}
+
+impl Observe<Explored> for Backwards {}
+
+impl Choose<Explored> for Backwards {
+    const AHEAD: usize = 8;
 
     fn next(_: &View<'_, Explored>, waiters: &mut Waiters<'_, Explored>) -> u32 {
         while waiters.look() {}
@@ -90,7 +96,7 @@ impl Rule<Explored> for Backwards {
 
 fn backwards() -> Subject {
     Subject::made(LockSpec::of(&BACKWARDS), |spec, threads| {
-        front::<Backwards>(spec.tuned_for::<Explored, Backwards>(), threads)
+        front::<Backwards>(spec.tuned_for::<Explored>(Backwards::defaults), threads)
     })
 }
 

@@ -5,8 +5,8 @@ use super::explorer::explorer;
 use super::machine::Explored;
 use crate::engine::engine;
 use crate::lock::LockSpec;
-use lockwright_locks::catalog::{CATALOG, visit_front, visit_whole};
-use lockwright_locks::entry::{Entry, FrontVisitor, Kind, WholeVisitor};
+use lockwright_locks::catalog::{CATALOG, FrontVisitor, WholeVisitor, visit_front, visit_whole};
+use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Rule, Tuning, Window};
 use lockwright_locks::posix::queue_in_front;
 use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy, Refused};
@@ -186,10 +186,14 @@ impl ProcessLocks {
 fn policy(spec: &LockSpec) -> Policy<Process> {
     struct Find<'a>(&'a LockSpec, &'static Entry, Option<Policy<Process>>);
     impl FrontVisitor<Explored> for Find<'_> {
-        fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
+        fn visit<R: Rule<Explored>>(
+            &mut self,
+            entry: &'static Entry,
+            defaults: fn(Tuning) -> Tuning,
+        ) {
             if std::ptr::eq(entry, self.1) {
-                let tuning = self.0.tuned_for::<Explored, R>();
-                self.2 = Some(Policy::new(How::Front(Front::of::<R>()), tuning));
+                let tuning = self.0.tuned_for::<Explored>(defaults);
+                self.2 = Some(Policy::new(How::Front(Front::of::<R>(defaults)), tuning));
             }
         }
     }

@@ -4,8 +4,8 @@
 
 use super::machine::Explored;
 use super::mutant::{Mutation, Op, Site};
-use lockwright_locks::catalog::{find, visit_front};
-use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Promise};
+use lockwright_locks::catalog::{FrontVisitor, find, visit_front};
+use lockwright_locks::entry::{Entry, Kind, Promise};
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::sources::SOURCES;
 use lockwright_locks::spec::GLIBC;
@@ -62,9 +62,13 @@ const FOR_GRANTS: [&str; 3] = ["if we are GRANTED", "[before] ORDERING", "[tell]
 fn grants(lock: &str) -> bool {
     struct Asked<'a>(&'a str, bool);
     impl FrontVisitor<Explored> for Asked<'_> {
-        fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
+        fn visit<R: Rule<Explored>>(
+            &mut self,
+            entry: &'static Entry,
+            defaults: fn(Tuning) -> Tuning,
+        ) {
             if self.0.split(':').next() == Some(entry.id) {
-                self.1 = R::grants(&R::defaults(Tuning::for_cpus(64)));
+                self.1 = defaults(Tuning::for_cpus(64)).grants();
             }
         }
     }

@@ -20,9 +20,10 @@
 //! 2. After its window, 100 ms at most, it asks like every other thread. From there on, glibc's algorithm promises nothing.
 //! 3. Nobody joins the line, unless waiters under another rule stand in it and its head must not be overtaken any more.
 
-use super::{Arrived, Rule, Tuning, View, Window};
+use super::{Arrived, Choose, Observe, Rule, View};
 use crate::amp::standby::{Waiting, at_once, stand_by};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::tuning::{Tuning, Window};
 use lockwright_platform::Platform;
 
 /// What the catalogue says.
@@ -65,3 +66,6 @@ impl<P: Platform> Rule<P> for Lock {
         Arrived::or_joins(taken.or_else(|| lock.sleep_on_word()))
     }
 }
+
+impl<P: Platform> Choose<P> for Lock {}
+impl<P: Platform> Observe<P> for Lock {}

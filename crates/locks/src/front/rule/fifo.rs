@@ -18,8 +18,10 @@
 //!    locks and sleepers on the word, which don't queue).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{Arrived, Rule, Taken, Tuning, View, tuning};
+use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::line::Taken;
+use crate::front::tuning::{self, Tuning};
 use lockwright_platform::Platform;
 
 /// How many arrivals may overtake the head of a crowded line, by default.
@@ -48,18 +50,17 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    fn grants(_: &Tuning) -> bool {
-        true
-    }
-
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { bypass: BYPASS, budget_ns: 0, ..tuning }
+        Tuning { bypass: BYPASS, budget_ns: 0, grants_above: 0, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
         Arrived::or_joins(overtake(lock))
     }
 }
+
+impl<P: Platform> Choose<P> for Lock {}
+impl<P: Platform> Observe<P> for Lock {}
 
 /// Takes a free lock; if the line is crowded, past its head. From a quarter of the bound on, one arrival in 32 joins the
 /// line instead: the head, woken long ago, may be waiting for a CPU, and gets one when that arrival goes to sleep.

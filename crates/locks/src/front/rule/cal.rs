@@ -12,7 +12,7 @@
 //!   2      the larger PW = (waited + the other's section) / own section is next:      b1 goes past l1 and l2
 //! ```
 //!
-//! The lengths of sections are measured, for each lock and each place in the code that locks it (hold.rs). Until then they count as
+//! The lengths of sections are measured, for each lock and each place in the code that locks it (learn/memos.rs). Until then they count as
 //! 1 us on the fastest cores. Where they are short (below 0.45 us), a choice costs more than it gains, and hardly anybody chooses:
 //! waiters are served by arrival.
 //!
@@ -24,8 +24,11 @@
 //! 1. A waiter is passed over at most `bypass` times, and then it is next.
 //! 2. Between two headships at most `bypass` arrivals overtake the head, and none unless the line is crowded.
 
-use super::{Arrived, Note, Rule, Tuning, View, Waiter, Waiters, fifo, tuning};
+use super::{Arrived, Choose, Observe, Rule, View, fifo};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::choice::Waiters;
+use crate::front::tuning::{self, Tuning};
+use crate::front::waiter::{Note, Waiter};
 use lockwright_platform::{Class, FULL_SPEED, Platform};
 
 /// A waiter may be passed over this often, by default.
@@ -71,12 +74,6 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    const AHEAD: usize = WINDOW;
-
-    fn grants(_: &Tuning) -> bool {
-        true
-    }
-
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BYPASS, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
@@ -91,7 +88,9 @@ impl<P: Platform> Rule<P> for Lock {
             took => took,
         }
     }
+}
 
+impl<P: Platform> Observe<P> for Lock {
     fn measures(_: &View<'_, P>) -> bool {
         true
     }
@@ -99,6 +98,10 @@ impl<P: Platform> Rule<P> for Lock {
     fn release(lock: &View<'_, P>) {
         lock.end_of_hold();
     }
+}
+
+impl<P: Platform> Choose<P> for Lock {
+    const AHEAD: usize = WINDOW;
 
     fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         lock.usual_hold_ns(Class::BIG) >= WORTH_NS
@@ -114,7 +117,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
-        while !<Self as Rule<P>>::is_enough(waiters.notes()) && waiters.look() {}
+        while !<Self as Choose<P>>::is_enough(waiters.notes()) && waiters.look() {}
         1 << next(P::now(), waiters.notes())
     }
 }

@@ -25,13 +25,12 @@
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. While the lock is
 //!    saturated, a head that gets no CPU (say, because of a real-time thread) is overtaken without a bound.
 
-use super::{ANY, Arrived, Note, Rule, Taken, View, tuning};
+use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::line::Taken;
+use crate::front::tuning::{self, ANY};
+use crate::front::waiter::Note;
 use lockwright_platform::Platform;
-
-/// How many arrivals may overtake the line's head, by default. Their short critical sections take a fraction of a
-/// millisecond, compared with which a sleep and a wake cost little.
-pub const BYPASS: u32 = 500;
 
 /// An arrival dozes at most this often before it joins the line ...
 const DOZES: u32 = 4;
@@ -57,7 +56,7 @@ pub const ENTRY: Entry = Entry {
     wakes: "unlock wakes the head of the line or, in a crowd, the next thread that sleeps on the word",
     delay: "a waiter dozes for up to 10 ms, then waits for those ahead of it and `bypass` overtakers for each; while saturated, `budget` plus 0.1 ms per waiter",
     advice: "the fastest when throughput matters; when fairness matters, use fifo",
-    options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BUDGET],
+    options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(tuning::BYPASSES), tuning::BUDGET],
 };
 
 /// The rule.
@@ -80,6 +79,9 @@ impl<P: Platform> Rule<P> for Lock {
         lock.doze(DOZES, DOZE_NS).map_or(Arrived::Joins(note), Arrived::Took)
     }
 }
+
+impl<P: Platform> Choose<P> for Lock {}
+impl<P: Platform> Observe<P> for Lock {}
 
 /// Gives way four times before the head's turn comes: the head may be waiting for this very CPU. (If all runners stopped only
 /// at the bound, the other CPUs would be idle until the head had woken the next one.)

@@ -19,22 +19,20 @@
 //! that stands by takes the lock if it finds it free, so a lock doesn't stay idle for the proportion's sake. With more waiters
 //! than CPUs, the line is barging's, as asl's.
 //!
-//! The count, the usual length of a round and the next turn lie in one of the machine's memos (hold.rs), and are hints. A machine without
+//! The count, the usual length of a round and the next turn lie in one of the machine's memos (learn/memos.rs), and are hints. A machine without
 //! memos has no turns: there it is fifo.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
 //! 2. After 100 ms at the most, a thread on a little core is in the line.
 
-use super::hold::{OWNER, USUAL, claim, learn};
-use super::{Arrived, Rule, Tuning, View, asl, barging, fifo, tuning};
+use super::{Arrived, Choose, Observe, Rule, View, asl, barging, fifo};
 use crate::amp::standby::{WINDOW_MAX_NS, confirmed};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::learn::memos::{OWNER, USUAL, claim, learn, memo};
+use crate::front::tuning::{self, Tuning};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
-
-/// Turns of big cores for one of a little core's, by default.
-pub(super) const BIG: u32 = 10;
 
 /// In place of a section's number: the turns at the lock.
 const TURNS: u32 = u32::MAX - 1;
@@ -66,7 +64,12 @@ pub const ENTRY: Entry = Entry {
     wakes: "as asl",
     delay: "a thread on a little core, by the turns booked before its own, 100 ms at the most; then as fifo",
     advice: "to compare with asl; a fixed proportion suits only one load",
-    options: &[tuning::BIG.or(BIG), tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(fifo::BYPASS)],
+    options: &[
+        tuning::BIG.or(tuning::BIG_TURNS),
+        tuning::WAIT,
+        tuning::SPIN,
+        tuning::BYPASS.or(fifo::BYPASS),
+    ],
 };
 
 /// The rule.
@@ -74,10 +77,6 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    fn grants(_: &Tuning) -> bool {
-        true
-    }
-
     fn defaults(tuning: Tuning) -> Tuning {
         <fifo::Lock as Rule<P>>::defaults(tuning)
     }
@@ -101,6 +100,9 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
+impl<P: Platform> Choose<P> for Lock {}
+impl<P: Platform> Observe<P> for Lock {}
+
 /// The caller, on a big core, found the lock taken.
 fn count<P: Platform>(lock: &View<'_, P>) {
     let now = P::now();
@@ -108,7 +110,7 @@ fn count<P: Platform>(lock: &View<'_, P>) {
         return;
     }
     let now = (now as u32).max(1);
-    lock.memo(TURNS, |memo, owner| {
+    memo(lock, TURNS, |memo, owner| {
         claim::<P>(memo, owner, &[COUNT, SINCE, USUAL, NEXT]);
         let (since, count) = (memo[SINCE].load(Relaxed), memo[COUNT].load(Relaxed) + 1); // hints, all
         if since != 0 && count < lock.tuning.big {
@@ -131,7 +133,7 @@ fn count<P: Platform>(lock: &View<'_, P>) {
 
 /// Books a turn for the caller, on a little core; in how many ns is it? 0: now.
 fn book<P: Platform>(lock: &View<'_, P>) -> u32 {
-    let ahead = lock.memo(TURNS, |memo, owner| {
+    let ahead = memo(lock, TURNS, |memo, owner| {
         let round = memo[USUAL].load(Relaxed); // hints, all
         if lock.tuning.big == 0 || round == 0 || memo[OWNER].load(Relaxed) != owner {
             return 0;

@@ -5,7 +5,7 @@
 //! passive set. One of them is let back now and then, for fairness, or when the lock falls idle.
 //!
 //! ```text
-//!   circulating   holder, and `spinners` beside the line, awake
+//!   circulating   holder, and `spinners` contend, awake
 //!   passive       the line: its head competes once it has been overtaken `bypass` times, or finds the lock idle
 //! ```
 //!
@@ -17,8 +17,10 @@
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
 //! 2. A head holds back for 100 ms at most, and withholds no wake from others meanwhile.
 
-use super::{Arrived, Note, Rule, Tuning, View, tuning};
+use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::tuning::{self, Tuning};
+use crate::front::waiter::Note;
 use lockwright_platform::Platform;
 
 /// Threads beside the holder that circulate, by default.
@@ -55,8 +57,6 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    const HOLDS_BACK: bool = true;
-
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, budget_ns: 0, ..tuning }
     }
@@ -74,11 +74,15 @@ impl<P: Platform> Rule<P> for Lock {
     fn awake_ns(_: &View<'_, P>, _: &Note) -> u32 {
         0
     }
+}
+
+impl<P: Platform> Choose<P> for Lock {
+    const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
         for look in 0..LOOKS {
             // Hints: the threads that overtake it check how often they may.
-            if lock.beside() == 0 || lock.overtaken() >= lock.tuning.bypass || is_idle(lock) {
+            if lock.contenders() == 0 || lock.overtaken() >= lock.tuning.bypass || is_idle(lock) {
                 break;
             }
             lock.sleep_aside(FIRST_LOOK_NS << look.min(3));
@@ -86,7 +90,9 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-/// Is the lock free, now and a moment later? Then the threads beside the line don't circulate: they wait by another rule, which
+impl<P: Platform> Observe<P> for Lock {}
+
+/// Is the lock free, now and a moment later? Then the contenders don't circulate: they wait by another rule, which
 /// leaves a lock with a line to the line's head.
 fn is_idle<P: Platform>(lock: &View<'_, P>) -> bool {
     lock.is_open() && {

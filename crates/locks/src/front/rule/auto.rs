@@ -17,8 +17,9 @@
 //!
 //! Invariants: those of barging and slo.
 
-use super::{Arrived, Rule, Tuning, View, Window, barging, slo, tuning};
+use super::{Arrived, Choose, Observe, Rule, View, barging, slo};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::tuning::{self, Tuning, Window};
 use lockwright_platform::Platform;
 
 /// What the catalogue says.
@@ -39,7 +40,7 @@ pub const ENTRY: Entry = Entry {
         tuning::BUDGET,
         tuning::SPIN,
         tuning::SPINNERS,
-        tuning::BYPASS.or(barging::BYPASS),
+        tuning::BYPASS.or(tuning::BYPASSES),
         tuning::WAIT,
     ],
 };
@@ -53,11 +54,7 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { window: Window::Epoch, ..tuning }
-    }
-
-    fn grants(tuning: &Tuning) -> bool {
-        tuning.cpus > FEW
+        Tuning { window: Window::Epoch, grants_above: FEW, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
@@ -68,3 +65,6 @@ impl<P: Platform> Rule<P> for Lock {
         if barges { barging::Lock::arrive(lock) } else { slo::Lock::arrive(lock) }
     }
 }
+
+impl<P: Platform> Choose<P> for Lock {}
+impl<P: Platform> Observe<P> for Lock {}

@@ -25,13 +25,16 @@
 //! 3. A thread stands by for at most 100 ms before it is in the line. Meanwhile it holds nothing, and nobody waits for it.
 //! 4. An answer out of range counts as 0.
 
-use super::{Arrived, HELD, Note, PROMISED, Rule, Tuning, View, Waiter, Waiters};
-use super::{asl, barging, fifo, mood, rest, tuning};
+use super::{Arrived, Choose, Observe, Rule, View, asl, barging, fifo};
 use crate::amp::standby::confirmed;
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::Ordering::Relaxed;
+use crate::front::choice::Waiters;
+use crate::front::learn::memos;
+use crate::front::tuning::{self, Tuning};
+use crate::front::waiter::{Note, Waiter};
+use core::ops::Deref;
 use lockwright_platform::hooks::{self, CLOCK, Context, Hook, LENGTHS, THREADS, WAITERS};
-use lockwright_platform::{Class, Platform, Word};
+use lockwright_platform::{Class, Platform};
 
 /// A waiter may be passed over this often, and a head overtaken, by default.
 const BYPASS: u32 = 250;
@@ -78,30 +81,18 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    const AHEAD: usize = WINDOW;
-
-    /// A question may take long, and there may be 16 of them.
-    const CHOOSERS: u32 = 8;
-
-    fn grants(_: &Tuning) -> bool {
-        true
-    }
-
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BYPASS, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
 
-    fn hooks(tuning: &Tuning) -> u32 {
-        if tuning.policy == 0 { 0 } else { P::hooks(tuning.policy) }
-    }
-
     fn arrive(lock: &View<'_, P>) -> Arrived {
+        let lock = Program(lock);
         if !lock.has(Hook::LockContended) {
-            return fifo::Lock::arrive(lock);
+            return fifo::Lock::arrive(&lock);
         }
         // All looks at the mutex come first, while its cache line is ours.
         let (crowded, lock_now) = (lock.is_crowded(), lock.context(0));
-        if !crowded && let Arrived::Took(taken) = fifo::Lock::arrive(lock) {
+        if !crowded && let Arrived::Took(taken) = fifo::Lock::arrive(&lock) {
             return Arrived::Took(taken);
         }
         let own = if lock.reads(THREADS) { P::describe() } else { hooks::Node::default() };
@@ -116,14 +107,93 @@ impl<P: Platform> Rule<P> for Lock {
             let looks_for = |class: Class| {
                 if u32::from(class.0) < asked_on { 0 } else { confirmed(class).max(1) }
             };
-            if let Some(taken) = asl::stand_by_for(lock, window_ns, looks_for) {
+            if let Some(taken) = asl::stand_by_for(&lock, window_ns, looks_for) {
                 return Arrived::Took(taken);
             }
         }
-        if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
+        if lock.is_crowded() { barging::Lock::arrive(&lock) } else { fifo::Lock::arrive(&lock) }
+    }
+
+    fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
+        let lock = Program(lock);
+        match u64::from(note.own) {
+            PARK | WAKE_EARLY if lock.has(Hook::ScheduleWaiter) => 0,
+            _ => fifo::Lock::awake_ns(&lock, note),
+        }
+    }
+}
+
+impl<P: Platform> Choose<P> for Lock {
+    const AHEAD: usize = WINDOW;
+
+    /// A question may take long, and there may be 16 of them.
+    const CHOOSERS: u32 = 8;
+
+    fn chooses(lock: &View<'_, P>) -> bool {
+        let lock = Program(lock);
+        lock.has(Hook::CmpNode) && !memos::backs_off(&lock)
+    }
+
+    fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+        let lock = Program(lock);
+        if !lock.has(Hook::SkipShuffle) {
+            return true;
+        }
+        let now = lock.clock();
+        let context = Context { own: lock.own(node, now), ..lock.context(now) };
+        lock.ask(Hook::SkipShuffle, &context) == 0
+    }
+
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
+        let lock = Program(lock);
+        let now = P::now();
+        let mut context = Context { own: lock.own(waiters.chooser(), now), ..lock.context(now) };
+        let describe = |waiters: &Waiters<'_, P>, place| match lock.reads(THREADS) {
+            true => waiters.describe(place, now),
+            false => hooks::Node::default(),
+        };
+        context.best = describe(waiters, 0);
+        context.batch = waiters.passes(0);
+        let (mut best, mut group, mut place) = (0, 0, 0); // `best` and `group` are sets of places
+        let mut kinds = 0;
+        while place < waiters.notes().len() || waiters.look() {
+            if waiters.is_late() {
+                memos::chose_in_vain(&lock, now, kinds);
+                return 0;
+            }
+            context.round = place as u32; // at most 15
+            context.curr = describe(waiters, place);
+            kinds |= memos::kind(&context.curr);
+            match lock.ask(Hook::CmpNode, &context) {
+                NEXT => {
+                    if place > 0 {
+                        memos::chose(&lock);
+                    }
+                    return group | 1 << place;
+                }
+                BETTER => (best, context.best) = (1 << place, context.curr),
+                GROUP => group |= 1 << place,
+                _ => {}
+            }
+            place += 1;
+        }
+        let chosen = if group == 0 { best } else { group };
+        if chosen == 0 {
+            memos::chose_in_vain(&lock, now, kinds)
+        } else {
+            memos::chose(&lock)
+        }
+        chosen
+    }
+}
+
+impl<P: Platform> Observe<P> for Lock {
+    fn hooks(tuning: &Tuning) -> u32 {
+        if tuning.policy == 0 { 0 } else { P::hooks(tuning.policy) }
     }
 
     fn describe(lock: &View<'_, P>, note: &mut Note) -> Option<hooks::Node> {
+        let lock = Program(lock);
         if lock.hooks & TOLD != 0 {
             note.tells = lock.tuning.policy as u8; // 1 to 15
         }
@@ -139,7 +209,7 @@ impl<P: Platform> Rule<P> for Lock {
                 own.cs_ns = lock.cs_ns(note.class);
             }
             if lock.has(Hook::CmpNode) {
-                lock.meets(&own);
+                memos::meets(&lock, &own);
             }
             own
         });
@@ -152,85 +222,37 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn begins_to_wait(lock: &View<'_, P>, node: &Waiter<P>) {
+        let lock = Program(lock);
         if u64::from(node.note.own) == BOOST && lock.has(Hook::ScheduleWaiter) {
             lock.boost(node);
         }
     }
 
-    fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
-        match u64::from(note.own) {
-            PARK | WAKE_EARLY if lock.has(Hook::ScheduleWaiter) => 0,
-            _ => fifo::Lock::awake_ns(lock, note),
-        }
-    }
-
     fn measures(lock: &View<'_, P>) -> bool {
+        let lock = Program(lock);
         lock.reads(LENGTHS)
     }
 
     fn release(lock: &View<'_, P>) {
-        let hooks = <Self as Rule<P>>::hooks(lock.tuning);
+        let hooks = <Self as Observe<P>>::hooks(lock.tuning);
         if hooks & LENGTHS != 0 {
             lock.end_of_hold();
         }
     }
+}
 
-    fn chooses(lock: &View<'_, P>) -> bool {
-        lock.has(Hook::CmpNode) && !lock.rests()
-    }
+/// A lock and its policy.
+struct Program<'l, 'a, P: Platform>(&'l View<'a, P>);
 
-    fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
-        if !lock.has(Hook::SkipShuffle) {
-            return true;
-        }
-        let now = lock.clock();
-        let context = Context { own: lock.own(node, now), ..lock.context(now) };
-        lock.ask(Hook::SkipShuffle, &context) == 0
-    }
+impl<'a, P: Platform> Deref for Program<'_, 'a, P> {
+    type Target = View<'a, P>;
 
-    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
-        let now = P::now();
-        let mut context = Context { own: lock.own(waiters.chooser(), now), ..lock.context(now) };
-        let describe = |waiters: &Waiters<'_, P>, place| match lock.reads(THREADS) {
-            true => waiters.describe(place, now),
-            false => hooks::Node::default(),
-        };
-        context.best = describe(waiters, 0);
-        context.batch = waiters.passes(0);
-        let (mut best, mut group, mut place) = (0, 0, 0); // `best` and `group` are sets of places
-        let mut kinds = 0;
-        while place < waiters.notes().len() || waiters.look() {
-            if waiters.is_late() {
-                lock.chose_in_vain(now, kinds);
-                return 0;
-            }
-            context.round = place as u32; // at most 15
-            context.curr = describe(waiters, place);
-            kinds |= rest::kind(&context.curr);
-            match lock.ask(Hook::CmpNode, &context) {
-                NEXT => {
-                    if place > 0 {
-                        lock.chose();
-                    }
-                    return group | 1 << place;
-                }
-                BETTER => (best, context.best) = (1 << place, context.curr),
-                GROUP => group |= 1 << place,
-                _ => {}
-            }
-            place += 1;
-        }
-        let chosen = if group == 0 { best } else { group };
-        if chosen == 0 {
-            lock.chose_in_vain(now, kinds)
-        } else {
-            lock.chose()
-        }
-        chosen
+    fn deref(&self) -> &View<'a, P> {
+        self.0
     }
 }
 
-impl<P: Platform> View<'_, P> {
+impl<P: Platform> Program<'_, '_, P> {
     /// Does its policy have this hook?
     fn has(&self, hook: Hook) -> bool {
         self.hooks & hook.bit() != 0
@@ -255,22 +277,18 @@ impl<P: Platform> View<'_, P> {
     /// What a policy learns about the lock.
     fn context(&self, now_ns: u64) -> Context {
         Context {
-            lock_id: core::ptr::from_ref(self.parts.word).addr() as u64,
+            lock_id: self.parts.word.address().addr() as u64,
             lock_kind: self.parts.kind,
-            nwaiters: if self.reads(WAITERS) {
-                mood::waiters(self.parts.mood.load(Relaxed))
-            } else {
-                0
-            },
+            nwaiters: if self.reads(WAITERS) { self.waiters() } else { 0 },
             now_ns,
-            avg_cs_ns: if self.reads(LENGTHS) { self.known_hold_ns().into() } else { 0 },
+            avg_cs_ns: if self.reads(LENGTHS) { memos::known_hold_ns(self).into() } else { 0 },
             ..Context::default()
         }
     }
 
     /// How long the caller's section usually lasts on a core of this class, ns; 0: not known.
     fn cs_ns(&self, class: Class) -> u64 {
-        if self.known_hold_ns() == 0 { 0 } else { self.usual_hold_ns(class).into() }
+        if memos::known_hold_ns(self) == 0 { 0 } else { self.usual_hold_ns(class).into() }
     }
 
     /// What a policy learns about the caller, which waits with this node.
@@ -287,9 +305,8 @@ impl<P: Platform> View<'_, P> {
             known => known,
         };
         if holder != 0 {
-            // Its unlock must come by the slow path, where it is told; see `posix::ask`.
-            // STATE: (1, q, s) -> (4, q, s). Relaxed: it changes what an unlock does, and publishes nothing.
-            let _ = self.parts.word.compare_exchange(HELD, PROMISED, Relaxed, Relaxed);
+            // Its unlock must come by the slow path, where it is told; see `posix`.
+            self.parts.word.divert();
             P::boost(holder);
         }
     }

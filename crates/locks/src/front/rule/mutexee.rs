@@ -14,7 +14,7 @@
 //! not pay. Then waiters stay awake for only 1/32 of the time. In one of eight time slices they try again.
 //!
 //! Our deviations. The paper's unlock frees the lock, and watches for 384 cycles whether another thread takes it. Ours asks
-//! beforehand (promise.rs says why). The paper chooses the mode once in N unlocks, by two counters. Ours is a counter of three bits,
+//! beforehand ([`View::spin_and_promise`] says why). The paper chooses the mode once in N unlocks, by two counters. Ours is a counter of three bits,
 //! which goes up at a sleeper's acquisition, and down at three in seven of the others. The authors' code (lockin, mutexee_in.h) draws
 //! the line at 128 of 2048, which is `asleep=6`. In the paper, a waiter that has timed out spins until it has the lock: for as long as
 //! that is held, and forever if the holder needs this CPU. Here it waits until it is head, stays awake for `spin`, then sleeps until
@@ -25,8 +25,10 @@
 //! 2. A head that has waited for `timeout` is woken, and from then on no arrival overtakes it. (A hint says so; timed lockers and
 //!    glibc's code do not heed it.)
 
-use super::{Arrived, BYPASS_MAX, Note, Rule, Tuning, View, tuning};
+use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::tuning::{self, ASLEEP_PERCENT, BYPASS_MAX, Tuning};
+use crate::front::waiter::Note;
 use lockwright_platform::Platform;
 
 /// In spin mode a waiter stays awake for this long by default, ns. The paper says 8000 cycles, 2.9 us on its Xeon (M10). On our simulated
@@ -49,10 +51,6 @@ const SLICE_NS: u64 = 1 << 16;
 /// One hand-over in this many counts.
 const SAMPLE: u64 = 4;
 
-/// If more than this share of contended hand-overs goes to sleepers, it is mutex mode, by default; per cent (M13). The authors' code
-/// says 6.
-pub(super) const ASLEEP: u32 = 30;
-
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
     id: "mutexee",
@@ -71,7 +69,7 @@ pub const ENTRY: Entry = Entry {
         tuning::SPIN.or(SPIN_NS),
         tuning::BYPASS.or(BYPASS_MAX),
         tuning::TIMEOUT.or(TIMEOUT_NS),
-        tuning::ASLEEP.or(ASLEEP),
+        tuning::ASLEEP.or(ASLEEP_PERCENT),
     ],
 };
 
@@ -121,12 +119,14 @@ impl<P: Platform> Rule<P> for Lock {
         0
     }
 
-    fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
-        let spin_ns = if lock.is_turn() { lock.tuning.spin_ns } else { awake_ns(lock, P::now()) };
-        let tuning = Tuning { spin_ns, ..*lock.tuning };
-        lock.with(&tuning).spin_as_head(slept, take)
+    fn spin_ns(lock: &View<'_, P>) -> u32 {
+        if lock.is_turn() { lock.tuning.spin_ns } else { awake_ns(lock, P::now()) }
     }
+}
 
+impl<P: Platform> Choose<P> for Lock {}
+
+impl<P: Platform> Observe<P> for Lock {
     fn acquired(lock: &View<'_, P>, asked: &Note, slept: bool) {
         note(lock, asked.asked_ns, slept);
     }

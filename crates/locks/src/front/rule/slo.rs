@@ -25,8 +25,11 @@
 //!    wakes up depends on the scheduler, and is not part of the budget.
 //! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
 
-use super::{Arrived, Note, Rule, Tuning, View, Window, asl, barging, tuning};
+use super::{Arrived, Choose, Observe, Rule, View, asl};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::line::Taken;
+use crate::front::tuning::{self, Tuning, Window};
+use crate::front::waiter::Note;
 use lockwright_platform::Platform;
 
 /// A waiter on a little core stands by for at most its budget divided by this.
@@ -49,7 +52,7 @@ pub const ENTRY: Entry = Entry {
     wakes: "while saturated, the head of the line wakes itself every 50 to 200 µs; else as asl",
     delay: "while saturated, each waiter, by `budget` plus 0.1 ms per other waiter; else by those ahead of it, and on a little core by its window",
     advice: "machines with unequal cores, if throughput and P99 matter and a rare wait of milliseconds does not",
-    options: &[tuning::BUDGET, tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(barging::BYPASS)],
+    options: &[tuning::BUDGET, tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(tuning::BYPASSES)],
 };
 
 /// The rule.
@@ -57,12 +60,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    fn grants(_: &Tuning) -> bool {
-        true
-    }
-
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { window: Window::Epoch, ..tuning }
+        Tuning { window: Window::Epoch, grants_above: 0, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
@@ -82,8 +81,11 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
+impl<P: Platform> Choose<P> for Lock {}
+impl<P: Platform> Observe<P> for Lock {}
+
 /// Takes a word that the head leaves to others, or is too slow to take.
-fn come_back<P: Platform>(lock: &View<'_, P>, saturated: bool) -> Option<super::Taken> {
+fn come_back<P: Platform>(lock: &View<'_, P>, saturated: bool) -> Option<Taken> {
     if saturated || lock.is_left() {
         return lock.take();
     }

@@ -21,9 +21,11 @@
 //! 2. After `window` ns, 100 ms at the most, the thread is in the line: so it waits for a bounded number of others.
 //! 3. A window of 0 is fifo.
 
-use super::{Arrived, Rule, Taken, Tuning, View, Window, barging, fifo, tuning};
+use super::{Arrived, Choose, Observe, Rule, View, barging, fifo};
 use crate::amp::standby::{self, confirmed};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::line::Taken;
+use crate::front::tuning::{self, Tuning, Window};
 use lockwright_platform::{Class, Platform};
 
 /// What the catalogue says.
@@ -49,10 +51,6 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    fn grants(_: &Tuning) -> bool {
-        true
-    }
-
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
@@ -64,6 +62,9 @@ impl<P: Platform> Rule<P> for Lock {
         if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
     }
 }
+
+impl<P: Platform> Choose<P> for Lock {}
+impl<P: Platform> Observe<P> for Lock {}
 
 /// Lets others go first, on a core that is not of the fastest class, for the window.
 pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
@@ -84,7 +85,7 @@ pub(super) fn stand_by_for<P: Platform>(
     lock.take_if_free().or_else(|| reorder(lock, window_ns, looks_for))
 }
 
-/// Stands by, counted as waiting beside the line.
+/// Stands by, counted among the contenders.
 fn reorder<P: Platform>(
     lock: &View<'_, P>,
     window_ns: u32,
@@ -98,7 +99,7 @@ fn reorder<P: Platform>(
         looks_for,
         || lock.is_free(),
         // The threads that stand by, this one included, and the holder.
-        || lock.is_crowded() || lock.beside() + 1 > lock.tuning.cpus,
+        || lock.is_crowded() || lock.contenders() + 1 > lock.tuning.cpus,
         || {
             taken = lock.take_if_free();
             taken.is_some()
@@ -116,7 +117,7 @@ mod tests {
     use crate::front::{FREE, HELD, acquire};
     use crate::front_tests::Memory;
     use crate::testing::{Threads, run_on};
-    use lockwright_platform::{Ordering::Relaxed, Ptr, Word};
+    use lockwright_platform::{Ordering::Relaxed, Ptr};
 
     #[test]
     fn line_of_a_forks_parent_delays_nobody() {
@@ -126,7 +127,7 @@ mod tests {
         run_on(1);
         let start = Threads::now();
         acquire::<Threads, Lock>(memory.parts(), &Tuning { era: 1, ..tuning }, None);
-        assert_eq!(memory.word.load(Relaxed), HELD);
+        assert_eq!(memory.word.now(), HELD);
         assert_eq!(Threads::now(), start);
     }
 }

@@ -1,0 +1,617 @@
+//! What a front lock decides. The floors below do the rest: word 0 (word.rs), the line (line.rs, grant.rs, choice.rs), and what a lock
+//! learns (learn/).
+//!
+//! ```text
+//!   arrive ─► Took, or Joins(note) ─► awake_ns ─► next ─────────► hold_back ─► spin_ns ─► acquired ─► release
+//!   arrival                            in line     first in line   head         head       holder      holder
+//!
+//!   Rule      arrive, awake_ns, spin_ns, defaults       what each lock decides
+//!   Choose    next, hold_back, ...                      for locks that choose who goes first
+//!   Observe   acquired, release, ...                    for locks that learn from what happens, or tell a policy
+//! ```
+//!
+//! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
+//! advice. It can't break exclusion or lose a waiter. Nor can it let arrivals overtake a head more often than the
+//! tuning's `bypass` says, unless that head leaves the lock to others (learn/saturation.rs). The proof of an acquisition is a
+//! [`Taken`], which only the line makes.
+//!
+//! [`acquire`] is the one way through the line, for any rule.
+
+pub mod asl;
+pub mod asl_pthread;
+pub mod auto;
+pub mod barging;
+pub mod cal;
+pub mod fifo;
+pub mod malthusian;
+pub mod mutexee;
+pub mod pb10;
+pub mod programmed;
+pub mod slo;
+
+use super::choice::{Waiters, choose_behind};
+use super::grant::{LOOKS_EACH, settle};
+use super::learn::{memos, saturation};
+use super::line::{Line, Parts, Seat, Taken, wake_behind};
+use super::tuning::Tuning;
+use super::waiter::{ASLEEP, BEHIND, GRANTED, MOST_CHOOSERS, Note, OPEN, PROMOTED, Pace, WAITING};
+use super::waiter::{Waiter, grants, state};
+use super::word::{FREE, WAITED};
+use core::ops::Deref;
+use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::{Class, Platform, Stage, Woken, Word, hooks};
+
+/// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
+const LONG_LINE: u32 = 8;
+
+/// A waiter waits awake for this long, ns, before it checks whether it is first in a line to which nobody grants the lock any
+/// more. The time doubles after each check.
+const LOOK_NS: u32 = 4_000;
+
+/// How often they check whether they may, ns.
+const FIRST_NS: u32 = 50;
+
+/// Where many may choose: how often a waiter that nobody has let choose asks the one before it whether it is first, ns. That moves the
+/// cache line on which that one waits to be granted the lock.
+const ASK_NS: u64 = 400;
+
+/// A front lock's decisions. The defaults are fifo's, except [`defaults`](Self::defaults): fifo has its own.
+pub trait Rule<P: Platform>: Choose<P> + Observe<P> + Send + Sync + 'static {
+    /// The lock's own defaults, on top of what suits the machine.
+    fn defaults(tuning: Tuning) -> Tuning {
+        tuning
+    }
+
+    /// A thread found the word taken, or somebody in line: it overtakes them and takes the lock, or joins the line.
+    fn arrive(lock: &View<'_, P>) -> Arrived;
+
+    /// How long a waiter that is not head stays awake, ns.
+    fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
+        let _ = note;
+        // Behind others in a crowded line, nobody gains by staying awake.
+        if lock.is_crowded() || lock.is_stalled() {
+            return 0;
+        }
+        // A sleeper in a long line delays everybody behind it.
+        let waiters = lock.waiters().min(lock.tuning.cpus);
+        lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
+    }
+
+    /// How long the head stays awake at a time, ns.
+    fn spin_ns(lock: &View<'_, P>) -> u32 {
+        lock.tuning.spin_ns
+    }
+}
+
+/// Who goes first, for rules that have a say in that.
+pub trait Choose<P: Platform> {
+    /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
+    const AHEAD: usize = 0;
+
+    /// How many waiters at the front may choose who follows them: more than 2 if a choice takes longer than a hand-over (at most 8).
+    const CHOOSERS: u32 = 2;
+
+    /// Does a rule that can choose ([`AHEAD`](Self::AHEAD)) do so at this lock, now?
+    fn chooses(lock: &View<'_, P>) -> bool {
+        let _ = lock;
+        true
+    }
+
+    /// The caller, with this node, may choose who follows it: is the choice worth its time?
+    fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+        let _ = (lock, node);
+        true
+    }
+
+    /// Are these waiters, the next in line and some behind it, enough to choose from?
+    fn is_enough(waiters: &[Note]) -> bool {
+        let _ = waiters;
+        false
+    }
+
+    /// Which of these waiters follow the caller, who is first in line: the set of their places (bit 0: the one behind it; none: they
+    /// stay, and looking again soon would be in vain), of up to
+    /// [`AHEAD`](Self::AHEAD) more. They keep their order, and the others theirs. A waiter that has been passed over `bypass` times
+    /// is next, whatever a rule says.
+    fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
+        let _ = (lock, waiters);
+        0
+    }
+
+    /// Does its head hold back? If so, a head that was woken at the word first passes that wake on.
+    const HOLDS_BACK: bool = false;
+
+    /// The caller has become head, and may let others go first, within the bound.
+    fn hold_back(lock: &View<'_, P>, note: &Note) {
+        let _ = (lock, note);
+    }
+}
+
+/// What happens at the lock, for rules that learn from it or tell a policy.
+pub trait Observe<P: Platform> {
+    /// Which hooks the policy has that this lock asks ([`hooks::Hook::bit`]).
+    fn hooks(tuning: &Tuning) -> u32 {
+        let _ = tuning;
+        0
+    }
+
+    /// The caller is about to join the line with this note. What do policies learn about it? `None`: the rule has no policy.
+    fn describe(lock: &View<'_, P>, note: &mut Note) -> Option<hooks::Node> {
+        let _ = (lock, note);
+        None
+    }
+
+    /// The caller waits from now on: it has joined the line behind others, or is head, or has been woken as head in vain. So each time
+    /// another thread may have the lock.
+    fn begins_to_wait(lock: &View<'_, P>, node: &Waiter<P>) {
+        let _ = (lock, node);
+    }
+
+    /// Does the rule measure how long the lock is held (hold.rs)?
+    fn measures(lock: &View<'_, P>) -> bool {
+        let _ = lock;
+        false
+    }
+
+    /// The head has the lock, and leaves the line; `slept`: it has slept before.
+    fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
+        let _ = (lock, note, slept);
+    }
+
+    /// The holder is about to free a word that says 2.
+    fn release(lock: &View<'_, P>) {
+        let _ = lock;
+    }
+}
+
+/// What an arrival does.
+#[derive(Debug)]
+pub enum Arrived {
+    /// It has the lock.
+    Took(Taken),
+    /// It joins the line, with this note on its node.
+    Joins(Note),
+}
+
+impl Arrived {
+    /// It has the lock, or joins the line with nothing to note.
+    pub fn or_joins(taken: Option<Taken>) -> Self {
+        taken.map_or(Self::Joins(Note::default()), Self::Took)
+    }
+}
+
+/// A lock, as a rule sees it: its [`Line`], and how to wait.
+pub struct View<'a, P: Platform> {
+    line: Line<'a, P>,
+    /// How long recent grants took. None: the lock isn't granted to anybody.
+    pace: Option<Pace>,
+    /// Which hooks its policy has.
+    pub(super) hooks: u32,
+    /// What the policy learns about the caller, from when it is about to join the line.
+    pub(super) own: Option<&'a hooks::Node>,
+}
+
+impl<'a, P: Platform> Deref for View<'a, P> {
+    type Target = Line<'a, P>;
+
+    fn deref(&self) -> &Line<'a, P> {
+        &self.line
+    }
+}
+
+impl<'a, P: Platform> View<'a, P> {
+    /// The lock in these parts.
+    pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
+        Self { line: Line::new(parts, tuning), pace: None, hooks: 0, own: None }
+    }
+
+    /// The same lock with another tuning.
+    pub fn with<'b>(&'b self, tuning: &'b Tuning) -> View<'b, P> {
+        View { line: Line { tuning, ..self.line }, ..*self }
+    }
+
+    /// Does the holder seem to have lost its CPU?
+    pub fn is_stalled(&self) -> bool {
+        saturation::is_stalled(self)
+    }
+
+    /// Do most hand-overs go to waiters that have slept, as [noted](Self::note_asleep)?
+    pub fn is_asleep(&self) -> bool {
+        saturation::is_asleep(self)
+    }
+
+    /// Notes a hand-over: 1 for a waiter that has slept, -1 for one that was awake.
+    pub fn note_asleep(&self, by: i32) {
+        saturation::note_asleep(self, by);
+    }
+
+    /// How long threads on cores of this class usually hold the lock in the caller's section, ns; a guess until it is known.
+    pub fn usual_hold_ns(&self, class: Class) -> u32 {
+        memos::usual_hold_ns(self, class)
+    }
+
+    /// The caller has just acquired the lock, at `now`, and may measure how long it holds it. `surely`: it must.
+    pub fn may_measure_hold(&self, now: u64, surely: bool) {
+        memos::may_measure_hold(self, now, surely);
+    }
+
+    /// The holder is about to release the lock: notes how long it has held it, if that is being measured.
+    pub fn end_of_hold(&self) {
+        memos::end_of_hold(self);
+    }
+
+    /// A contender waits awake, and takes the lock if that works.
+    pub fn spin(&self) -> Option<Taken> {
+        let mut taken = None;
+        saturation::spin(self, self.pace, self.tuning.spin_ns, None, || {
+            taken = self.take();
+            taken.is_some()
+        });
+        taken
+    }
+
+    /// A contender waits awake for `ns`, and takes the lock if that works. Meanwhile unlock wakes nobody, since the contender *promises* to
+    /// take care of those who sleep on the word.
+    ///
+    /// A wake takes a system call, and the woken thread takes microseconds to arrive. If another thread is awake anyway, and
+    /// takes the lock, all that was for nothing. MUTEXEE's unlock therefore watches the word for a moment before it wakes anybody
+    /// (Falsafi et al., *Unlocking Energy*, USENIX ATC 2016, section 5). POSIX doesn't allow that: the next holder may free the
+    /// mutex. So here the waiter announces itself beforehand:
+    ///
+    /// ```text
+    ///   waiter   sees 2, makes it 4 ─┬─ takes the free word, as 2
+    ///                                └─ gives up: makes it 2 again, or wakes a sleeper if it is free
+    ///   unlock   word 4 ─► 0, and wakes nobody
+    /// ```
+    ///
+    /// Invariants:
+    /// 1. A thread that has made the word 4 takes it as 2, or passes a wake on when it gives up, whatever the word says by then. All
+    ///    steps act on this one word. So an unlock comes either before the second step, which then finds the word free or held again,
+    ///    or after it, and then the unlock finds 2.
+    /// 2. A thread that falls asleep makes the word 2, so a promise covers only the threads that slept before it.
+    /// 3. Nobody promises once it is the head's turn. So after at most `bypass` overtakers some unlock wakes a thread that sleeps on
+    ///    the word, even if another one always waits awake. (Timed lockers and glibc's code may sleep there for long.)
+    pub fn spin_and_promise(&self, ns: u32) -> Option<Taken> {
+        let word = self.parts.word;
+        let (mut taken, mut promised) = (None, false);
+        word.spin_for(ns, |value| {
+            match value {
+                FREE => taken = self.take_as(promised),
+                // With nobody in line, hardly anybody sleeps on the word: after one wake in vain it is 1 again. (By invariant 3.)
+                WAITED if !self.is_line_empty() && self.may_overtake() => {
+                    promised |= word.promise()
+                }
+                _ => {}
+            }
+            // Is it the head's turn? Then the head may be asleep, and we owe it a wake now.
+            taken.is_some() || promised && value == FREE && !self.may_overtake()
+        });
+        if promised && taken.is_none() {
+            word.pass_on();
+        }
+        taken
+    }
+
+    /// A contender sleeps on the word, at most `times` times and for at most `ns` in all, while threads outnumber the CPUs and the line's
+    /// head may be overtaken. An unlock that finds 2 wakes one of the threads that sleep there: real-time threads first, otherwise by
+    /// arrival.
+    ///
+    /// *Dozing* keeps the number of runners constant where threads outnumber the CPUs. A thread that falls asleep in the line wakes
+    /// nobody. The line's head has been woken, but often it waits for a CPU that a runner keeps, while another CPU falls
+    /// idle: Linux moves the head there only milliseconds later. So a thread that must sleep first dozes on the word, as glibc's
+    /// waiters do:
+    ///
+    /// ```text
+    ///   line     head, woken, waits for CPU 0 ◄─ next ◄─ next ...
+    ///   CPU 0    R: [cs] gap [cs] gap [cs] ...  each unlock that finds the word 2 wakes a thread that sleeps there
+    ///   CPU 1    T: finds it held, makes the word 2, dozes ─ woken, takes it [cs] gap ...
+    /// ```
+    ///
+    /// (Real, 2 CPUs, 32 threads, 2 us in and 10 us out: 0.64 of glibc's throughput with one CPU idle, 1.01 with dozing.)
+    ///
+    /// A thread that dozed takes the word like any arrival: it is counted, up to `bypass`. It takes the word as 2, or passes on the wake
+    /// that it may have got. If it is the head's turn, it passes the wake on at once.
+    pub fn doze(&self, times: u32, ns: u32) -> Option<Taken> {
+        let word = self.parts.word;
+        let may = || {
+            let in_crowd = self.is_crowded() && !self.is_line_empty();
+            in_crowd && !self.is_saturated() && !self.is_left() && self.may_overtake()
+        };
+        let deadline = P::after(ns);
+        for _ in 0..times {
+            if !may() {
+                break;
+            }
+            if word.mark() {
+                return self.overtakes(true);
+            }
+            // SURVIVES no-compare: it sleeps for `ns` at most.
+            if word.sleep(Some(deadline)) == Woken::TimedOut {
+                break; // only because the kernel says so: had it woken us, we would owe a wake
+            }
+            let mut taken = None;
+            if may() {
+                saturation::watch(self, self.tuning.spin_ns, |_| {
+                    taken = self.take_as(true);
+                    taken.is_some()
+                });
+            }
+            if taken.is_some() {
+                return taken;
+            }
+            word.pass_on();
+        }
+        None
+    }
+}
+
+/// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
+/// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`](super::release)).
+#[cold]
+pub fn acquire<P: Platform, R: Rule<P>>(
+    parts: Parts<'_, P>,
+    tuning: &Tuning,
+    seat: Option<&dyn Seat<P>>,
+) -> *const Waiter<P> {
+    let line = Line { parts, tuning, seat };
+    let may_grant = tuning.grants() && !parts.by.is_null() && !line.is_crowded();
+    let pace = may_grant.then(Pace::default);
+    let mut lock = View { line, pace, hooks: R::hooks(tuning), own: None };
+    let mut note = match R::arrive(&lock) {
+        Arrived::Took(_) => return core::ptr::null(),
+        Arrived::Joins(note) => note,
+    };
+    if note.asked_ns == 0 && tuning.budget_ns != 0 {
+        note.asked_ns = P::now();
+    }
+    let described = R::describe(&lock, &mut note);
+    lock.own = described.as_ref();
+    let awake_ns = R::awake_ns(&lock, &note); // now, while the mutex's cache line is ours
+    seat.inspect(|seat| seat.joins());
+    let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, note, lock.own);
+    let behind = line.join(node);
+    seat.inspect(|seat| seat.sits(node));
+    let (mut gate, mut slept) = (OPEN, false);
+    if behind {
+        R::begins_to_wait(&lock, node);
+        (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
+    }
+    if state(gate) != GRANTED {
+        if tuning.budget_ns != 0 || R::HOLDS_BACK {
+            line.head_is_awake();
+        }
+        P::reached(Stage::Head);
+        if R::HOLDS_BACK {
+            if slept {
+                parts.word.pass_on(); // maybe we were woken there, and others still sleep
+            }
+            R::hold_back(&lock, &node.note);
+        }
+        lock.pace = lock.pace.map(|_| node.pace());
+        slept = wait_as_head::<P, R>(&lock, node, slept);
+        gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
+    }
+    if R::AHEAD > 0 {
+        P::reached(Stage::Chosen);
+    }
+    seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
+    if state(gate) != GRANTED {
+        saturation::runs(&line);
+    }
+    R::acquired(&lock, &node.note, slept);
+    let stays = settle(&line, node, gate, || {
+        if chooses::<P, R>(&lock) && R::is_worth(&lock, node) {
+            choose::<P, R>(&lock, node);
+        }
+    });
+    // Will the unlock look at the mutex anyway?
+    if (!stays || grants(gate) >= LOOKS_EACH) && R::measures(&lock) {
+        lock.may_measure_hold(P::now(), stays);
+    }
+    if stays { node } else { core::ptr::null() }
+}
+
+/// Waits until we are head, or have the lock. Only our own gate matters, and the gate of the waiter before us. Returns what our
+/// gate says in the end, and whether we slept.
+fn wait_in_line<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+    mut left: u32,
+) -> (u32, bool) {
+    let (mut look, mut slept) = (left.min(LOOK_NS), false);
+    let mut chooser = Chooser::of::<P, R>(lock, left);
+    loop {
+        if let Some(chooser) = chooser.as_mut().filter(|_| left > 0) {
+            look = chooser.step::<P, R>(lock, node).min(left);
+        }
+        // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
+        let gate = P::spin_for(&node.gate, Acquire, look, |gate| state(gate) != WAITING);
+        if state(gate) != WAITING {
+            return (gate, slept);
+        }
+        let is_due;
+        (left, is_due) =
+            chooser.as_mut().map_or((left - look, true), |chooser| chooser.left(lock, node));
+        look = left.min(2 * look.max(LOOK_NS / 2));
+        if chooser.is_none() && left > 0 {
+            chooser = Chooser::of::<P, R>(lock, left); // the lock may no longer rest
+        }
+        if left > 0 {
+            // Released by code that knows nothing of us? This is a hint; if so, we compete for the word, as anybody may.
+            if is_due && lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {
+                return (PROMOTED, slept);
+            }
+        } else if node.turn(WAITING, ASLEEP).is_ok() {
+            if node.tell_before() {
+                if node.turn(ASLEEP, PROMOTED).is_ok() {
+                    return (PROMOTED, slept);
+                }
+            } else {
+                slept = sleep_at_gate(lock, node) || slept;
+                // Woken early, so that we are awake when our turn comes? Then wake those behind us, too.
+                (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
+                if let Some(chooser) = &mut chooser {
+                    chooser.begin::<P>(left);
+                }
+                if node.gate.load(Relaxed) == WAITING | BEHIND && !lock.is_crowded() {
+                    wake_behind(node);
+                }
+            }
+        }
+    }
+}
+
+/// Sleeps until the gate no longer says ASLEEP; returns whether it slept. It also wakes at its `timeout`: it may be the head by
+/// then, moved to the word (`move_to_word`).
+fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+    let mut slept = false;
+    loop {
+        let gate = node.gate.load(Relaxed); // our caller looks again, with Acquire
+        if state(gate) != ASLEEP {
+            return slept;
+        }
+        slept = true;
+        let left = lock.left_ns(&node.note).filter(|&ns| ns > 0);
+        P::park(&node.gate, gate, left.map(P::after));
+    }
+}
+
+/// The head competes for the word: first awake, then asleep on the word. Returns whether it slept, here or at its gate.
+fn wait_as_head<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+    mut slept: bool,
+) -> bool {
+    let word = lock.parts.word;
+    debug_assert!(
+        [OPEN, PROMOTED].contains(&state(node.gate.load(Relaxed))),
+        "only the head competes"
+    );
+    // While somebody holds the lock, choosing delays nobody. (Behind a chain the next waiter may make itself head at any moment.)
+    let may_choose = chooses::<P, R>(lock) && R::is_worth(lock, node);
+    if may_choose && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
+        choose_and_sit::<P, R>(lock, node);
+    }
+    // By invariant 1.
+    let take = |slept| word.take(slept);
+    if lock.is_saturated() {
+        if slept {
+            word.pass_on(); // maybe we were woken there, and others still sleep
+        }
+        if saturation::nap(lock, lock.pace, node.note.asked_ns, || take(slept)) {
+            return slept;
+        }
+    }
+    loop {
+        R::begins_to_wait(lock, node); // if it has slept, another thread may have taken the lock since
+        lock.head_is_awake();
+        let left = lock.left_ns(&node.note);
+        if left == Some(0) {
+            lock.begin_turn(); // if it sleeps, the next unlock wakes it, and nobody overtakes it until then
+        }
+        let spin_ns = R::spin_ns(lock);
+        if saturation::spin(lock, lock.pace, spin_ns, Some(slept), || take(slept)) || word.mark() {
+            return slept;
+        }
+        lock.name_holder(node);
+        word.sleep(left.filter(|&ns| ns > 0).map(P::after));
+        slept = true;
+    }
+}
+
+/// Does the rule choose who is next at this lock?
+fn chooses<P: Platform, R: Rule<P>>(lock: &View<'_, P>) -> bool {
+    R::AHEAD > 0 && R::chooses(lock)
+}
+
+/// The caller may choose who follows it: lets the rule choose. See [`choose_behind`].
+fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
+    choose_behind(lock, node, 1 + R::AHEAD, |waiters| {
+        let few = !waiters.look() || R::is_enough(waiters.notes()) || !waiters.look();
+        (!few).then(|| R::next(lock, waiters))
+    })
+}
+
+/// As [`choose`], by a waiter that may be torn out of its wait. In the middle of a choice that would lose a waiter behind it.
+fn choose_and_sit<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
+    lock.seat.inspect(|seat| seat.joins());
+    let has_chosen = choose::<P, R>(lock, node);
+    lock.seat.inspect(|seat| seat.sits(node));
+    has_chosen
+}
+
+/// What a waiter that is not head has done about those behind it.
+struct Chooser {
+    /// 0: it has not chosen yet. N: it has chosen, and has let N - 1 waiters behind it choose.
+    chose: u32,
+    /// Until when it stays awake. Looking takes longer than the looks' nominal time, so the clock says how long it has waited.
+    end: u64,
+    /// When it looks at the mutex.
+    due: u64,
+    /// What the clock said last.
+    now: u64,
+    /// When it asks the one before it whether it is first, or tries again to choose.
+    ask: u64,
+}
+
+impl Chooser {
+    /// It stays awake for `left` ns. None: the rule does not choose.
+    fn of<P: Platform, R: Rule<P>>(lock: &View<'_, P>, left: u32) -> Option<Self> {
+        let mut new = Self { chose: 0, end: 0, due: 0, now: 0, ask: 0 };
+        chooses::<P, R>(lock).then(|| new.begin::<P>(left)).map(|()| new)
+    }
+
+    /// It stays awake for `left` ns from now on.
+    fn begin<P: Platform>(&mut self, left: u32) {
+        self.now = P::now();
+        (self.end, self.due) = (self.now + u64::from(left), self.now + u64::from(LOOK_NS));
+    }
+
+    /// Chooses if it may, and then lets the next one choose; returns how long it may look at its gate alone, ns.
+    fn step<P: Platform, R: Rule<P>>(&mut self, lock: &View<'_, P>, node: &Waiter<P>) -> u32 {
+        if self.chose > 1 {
+            return LOOK_NS;
+        }
+        let is_due = self.now >= self.ask;
+        if is_due && self.chose == 0 && !chooses::<P, R>(lock) {
+            return LOOK_NS; // the lock has begun to rest
+        }
+        let mut may = node.may_choose();
+        if may <= self.chose && (is_due || self.chose == 1) && node.is_first() {
+            may = R::CHOOSERS.min(MOST_CHOOSERS);
+        }
+        if is_due {
+            self.ask = self.now + if R::CHOOSERS > 2 { ASK_NS } else { 0 };
+        }
+        if may > 0 && self.chose == 0 && !R::is_worth(lock, node) {
+            self.chose = MOST_CHOOSERS; // it doesn't let others choose either
+            return LOOK_NS;
+        }
+        if may > 0 && self.chose == 0 {
+            match choose_and_sit::<P, R>(lock, node) {
+                None => {}
+                Some(true) => self.chose = 1,
+                // All looks were for nothing. The next choice comes when somebody finds that it is first.
+                Some(false) => self.chose = MOST_CHOOSERS,
+            }
+        }
+        if self.chose > 0 && may > self.chose && node.pass_the_choice(may - 1) {
+            self.chose = may;
+        }
+        FIRST_NS
+    }
+
+    /// How long it stays awake now, ns; and is a look at the mutex due?
+    fn left<P: Platform>(&mut self, lock: &View<'_, P>, node: &Waiter<P>) -> (u32, bool) {
+        let now = P::now();
+        self.now = now;
+        if lock.own.is_some() {
+            node.beat(now);
+        }
+        let is_due = now >= self.due;
+        if is_due {
+            self.due = now + u64::from(LOOK_NS);
+        }
+        (self.end.saturating_sub(now) as u32, is_due)
+    }
+}
