@@ -11,7 +11,7 @@ use crate::numa::cohort::{self, Cohort};
 use crate::numa::shfllock;
 use crate::wide::Wide;
 use crate::{block, numa, queue, rw, spin};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 macro_rules! catalog {
     (
@@ -32,7 +32,7 @@ macro_rules! catalog {
         pub static READ_WRITE: &[&Entry] = &[$(&$shared,)*];
 
         /// Shows every readers-writer lock's type to `visitor`.
-        pub fn visit_read_write<P: Platform>(visitor: &mut impl ReadWriteVisitor<P>) {
+        pub fn visit_read_write<P: Machine>(visitor: &mut impl ReadWriteVisitor<P>) {
             $({
                 type Lock<P> = $rw;
                 visitor.visit::<Lock<P>>(&$shared);
@@ -40,7 +40,7 @@ macro_rules! catalog {
         }
 
         /// Shows every lock's type to `visitor`.
-        pub fn visit_all<P: Platform>(visitor: &mut impl Visitor<P>) {
+        pub fn visit_all<P: Machine>(visitor: &mut impl Visitor<P>) {
             $(visitor.visit::<Alone<P, $rule>>(&$front);)*
             $({
                 type Lock<P> = $lock;
@@ -53,12 +53,12 @@ macro_rules! catalog {
         }
 
         /// Shows every front lock's rule to `visitor`.
-        pub fn visit_front<P: Platform>(visitor: &mut impl FrontVisitor<P>) {
+        pub fn visit_front<P: Machine>(visitor: &mut impl FrontVisitor<P>) {
             $(visitor.visit::<$rule>(&$front);)*
         }
 
         /// Shows every whole lock's type to `visitor`; wide locks as they live in place.
-        pub fn visit_whole<P: Platform>(visitor: &mut impl WholeVisitor<P>) {
+        pub fn visit_whole<P: Machine>(visitor: &mut impl WholeVisitor<P>) {
             $({
                 type Lock<P> = $lock;
                 visitor.visit::<Lock<P>>(&$whole);

@@ -2,7 +2,7 @@
 
 use crate::front::Rule;
 use crate::rw::ReadWrite;
-use lockwright_platform::{InPlace, Platform, TryLock};
+use lockwright_platform::{InPlace, Machine, TryLock};
 
 /// How a lock gets into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,25 +92,25 @@ pub struct Entry {
 }
 
 /// Does something with the type of every lock: the way to run generic code over the catalogue.
-pub trait Visitor<P: Platform> {
+pub trait Visitor<P: Machine> {
     /// Called once per lock, in the catalogue's order.
     fn visit<L: TryLock<P> + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the whole locks, which can live in place.
-pub trait WholeVisitor<P: Platform> {
+pub trait WholeVisitor<P: Machine> {
     /// Called once per whole lock, in the catalogue's order.
     fn visit<L: TryLock<P> + InPlace + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the front locks' rules.
-pub trait FrontVisitor<P: Platform> {
+pub trait FrontVisitor<P: Machine> {
     /// Called once per front lock, in the catalogue's order.
     fn visit<R: Rule<P>>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the readers-writer locks.
-pub trait ReadWriteVisitor<P: Platform> {
+pub trait ReadWriteVisitor<P: Machine> {
     /// Called once per readers-writer lock, in the catalogue's order.
     fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry);
 }

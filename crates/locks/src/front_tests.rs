@@ -12,7 +12,7 @@ use crate::front::{
 use crate::testing::{Threads, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
-use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
+use lockwright_platform::{Machine, Ordering::Relaxed, Platform, Ptr, Word};
 use std::vec::Vec;
 
 pub(crate) struct Memory {
@@ -51,7 +51,7 @@ fn tuning<R: Rule<Threads>>() -> Tuning {
 /// Everybody joins the line, even if the lock is free.
 struct Joins;
 
-impl<P: Platform> Rule<P> for Joins {
+impl<P: Machine> Rule<P> for Joins {
     const HOLDS_BACK: bool = true;
 
     fn arrive(_: &View<'_, P>) -> Arrived {

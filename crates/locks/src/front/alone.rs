@@ -4,11 +4,11 @@ use super::{FREE, HELD, Parts, Rule, Tuning, View, Waiter};
 use super::{acquire, hand_on, lock_until, release, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
+use lockwright_platform::{Machine, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
 
 /// Word, side word and line in one place, with the tuning that suits the machine.
 #[repr(align(128))]
-pub struct Alone<P: Platform, R> {
+pub struct Alone<P: Machine, R> {
     word: P::Word,
     side: P::Word,
     mood: P::Word,
@@ -17,7 +17,7 @@ pub struct Alone<P: Platform, R> {
     rule: PhantomData<fn(R)>,
 }
 
-impl<P: Platform, R: Rule<P>> Alone<P, R> {
+impl<P: Machine, R: Rule<P>> Alone<P, R> {
     /// An unlocked lock with a tuning of its own.
     pub fn tuned(tuning: Tuning) -> Self {
         Self {
@@ -68,15 +68,15 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
 }
 
 /// How a caller holds the lock: by this node of the line, or, if null, by the word.
-pub struct By<P: Platform>(*const Waiter<P>);
+pub struct By<P: Machine>(*const Waiter<P>);
 
-impl<P: Platform> Default for By<P> {
+impl<P: Machine> Default for By<P> {
     fn default() -> Self {
         Self(core::ptr::null())
     }
 }
 
-impl<P: Platform, R: Rule<P>> Sections<P> for Alone<P, R> {
+impl<P: Machine, R: Rule<P>> Sections<P> for Alone<P, R> {
     type Node = By<P>;
 
     fn new() -> Self {
@@ -86,7 +86,7 @@ impl<P: Platform, R: Rule<P>> Sections<P> for Alone<P, R> {
     lockwright_platform::held_sections!(P);
 }
 
-impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
+impl<P: Machine, R: Rule<P>> RawLock<P> for Alone<P, R> {
     #[inline]
     unsafe fn lock(&self, by: *mut By<P>) {
         // SAFETY: the caller's duty.
@@ -121,7 +121,7 @@ impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
     }
 }
 
-impl<P: Platform, R: Rule<P>> TryLock<P> for Alone<P, R> {
+impl<P: Machine, R: Rule<P>> TryLock<P> for Alone<P, R> {
     unsafe fn try_lock(&self, by: *mut By<P>) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };
@@ -129,7 +129,7 @@ impl<P: Platform, R: Rule<P>> TryLock<P> for Alone<P, R> {
     }
 }
 
-impl<P: Platform, R: Rule<P>> TimedLock<P> for Alone<P, R> {
+impl<P: Machine, R: Rule<P>> TimedLock<P> for Alone<P, R> {
     unsafe fn lock_until(&self, by: *mut By<P>, deadline: P::Deadline) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };

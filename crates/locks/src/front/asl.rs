@@ -24,7 +24,7 @@
 use super::{Arrived, Rule, Taken, Tuning, View, Window, barging, fifo, tuning};
 use crate::amp::standby::{self, confirmed};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::{Class, Platform};
+use lockwright_platform::{Class, Machine};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -48,7 +48,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn grants(_: &Tuning) -> bool {
         true
     }
@@ -66,7 +66,7 @@ impl<P: Platform> Rule<P> for Lock {
 }
 
 /// Lets others go first, on a core that is not of the fastest class, for the window.
-pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+pub(super) fn stand_by<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
     if lock.tuning.window_ns == 0 || P::place().class.is_big() {
         return None;
     }
@@ -74,7 +74,7 @@ pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
 }
 
 /// Lets others go first for `window_ns`. `looks_for`: see [`standby::stand_by`].
-pub(super) fn stand_by_for<P: Platform>(
+pub(super) fn stand_by_for<P: Machine>(
     lock: &View<'_, P>,
     window_ns: u32,
     looks_for: impl Fn(Class) -> u8,
@@ -85,7 +85,7 @@ pub(super) fn stand_by_for<P: Platform>(
 }
 
 /// Stands by, counted as waiting beside the line.
-fn reorder<P: Platform>(
+fn reorder<P: Machine>(
     lock: &View<'_, P>,
     window_ns: u32,
     looks_for: impl Fn(Class) -> u8,
@@ -116,6 +116,7 @@ mod tests {
     use crate::front::{FREE, HELD, acquire};
     use crate::front_tests::Memory;
     use crate::testing::{Threads, run_on};
+    use lockwright_platform::Platform;
     use lockwright_platform::{Ordering::Relaxed, Ptr, Word};
 
     #[test]

@@ -23,7 +23,7 @@
 use super::{Arrived, Rule, Tuning, View, Window};
 use crate::amp::standby::{Waiting, at_once, stand_by};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -46,7 +46,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, waiting: Waiting::Asleep, budget_ns: 0, ..tuning }
     }

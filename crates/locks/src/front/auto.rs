@@ -19,7 +19,7 @@
 
 use super::{Arrived, Rule, Tuning, View, Window, barging, slo, tuning};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -51,7 +51,7 @@ const FEW: u32 = 4;
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, ..tuning }
     }

@@ -35,7 +35,7 @@ use super::busy::{BUSY, MOVED_NS, STILL_BUSY, few, is_busy, until};
 use super::rounds::{self, ALL, GONE_NS};
 use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Stage, Word};
+use lockwright_platform::{Machine, Stage, Word};
 
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
@@ -73,12 +73,12 @@ const FIRST_LOOK_NS: u32 = 20_000;
 const LONGEST_LOOK_NS: u32 = 200_000;
 
 /// Should waiters leave the lock to threads that come back for it?
-pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
+pub(super) fn is_saturated<P: Machine>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
     tuning.budget_ns != 0 && parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
 /// Is it, or may it be, better to leave the lock to the core that has it? Then it isn't granted to anybody.
-pub(super) fn keeps_core<P: Platform>(lock: &View<'_, P>, now: impl FnOnce() -> u64) -> bool {
+pub(super) fn keeps_core<P: Machine>(lock: &View<'_, P>, now: impl FnOnce() -> u64) -> bool {
     lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now()))
 }
 
@@ -94,7 +94,7 @@ pub(super) fn is_in_slice(now: u64) -> bool {
 
 /// Waits awake until `take` has taken the word; `false` if that took too long. `head`: `Some` if the line's head calls, with
 /// whether it has slept; `None` if a thread beside the line calls.
-pub(super) fn spin<P: Platform>(
+pub(super) fn spin<P: Machine>(
     lock: &View<'_, P>,
     head: Option<bool>,
     mut take: impl FnMut() -> bool,
@@ -154,7 +154,7 @@ pub(super) fn spin<P: Platform>(
 
 /// The word is free: does its last holder come back soon? Notes the answer. `false`: nobody came, and the word is still free.
 /// `last`, `guess`: see [`rounds::watch`].
-fn is_back<P: Platform>(lock: &View<'_, P>, last: u32, guess: Option<u64>) -> bool {
+fn is_back<P: Machine>(lock: &View<'_, P>, last: u32, guess: Option<u64>) -> bool {
     if few(lock) {
         let busy = is_busy(&lock.parts, BUSY);
         if let Some(busy) = busy {
@@ -169,7 +169,7 @@ fn is_back<P: Platform>(lock: &View<'_, P>, last: u32, guess: Option<u64>) -> bo
 
 /// The head of a saturated lock leaves it to its runner until the head's turn has come, and asks nobody for a wake. It `take`s
 /// the lock early if the runner doesn't come back. `asked_ns`: when it asked; 0 if it didn't read the clock.
-pub(super) fn nap<P: Platform>(
+pub(super) fn nap<P: Machine>(
     lock: &View<'_, P>,
     asked_ns: u64,
     take: impl FnOnce() -> bool,
@@ -219,14 +219,14 @@ pub(super) fn nap<P: Platform>(
 }
 
 /// Ends the head's turn: it has the lock, or begins to nap.
-fn end_turn<P: Platform>(lock: &View<'_, P>) {
+fn end_turn<P: Machine>(lock: &View<'_, P>) {
     if lock.is_turn() {
         lock.parts.side.fetch_and(!side::TURN, Relaxed); // a hint
     }
 }
 
 /// The caller has the lock, and leaves the line. If the lock is saturated, this begins its turn.
-pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
+pub(super) fn runs<P: Machine>(lock: &View<'_, P>) {
     end_turn(lock);
     let now = lock.parts.mood.load(Relaxed);
     if now & (mood::SATURATED | mood::SLOW) != 0 {
@@ -241,21 +241,21 @@ pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
 
 /// The caller has the lock, and is about to make another waiter head. That one may be asleep, and waking up may take longer than
 /// many sections. Until it is awake a saturated lock is left to its runner, as while the head naps.
-pub(super) fn leave_to_runner<P: Platform>(lock: &View<'_, P>) {
+pub(super) fn leave_to_runner<P: Machine>(lock: &View<'_, P>) {
     if lock.is_saturated() {
         lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: `has_woken` takes it back
     }
 }
 
 /// The head is awake: from now on nobody may pass it uncounted.
-pub(super) fn has_woken<P: Platform>(parts: &Parts<'_, P>) {
+pub(super) fn has_woken<P: Machine>(parts: &Parts<'_, P>) {
     if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
         parts.mood.fetch_and(!mood::NAPPING, Relaxed); // (glibc's code may have set it, too, see `mood`)
     }
 }
 
 /// The line's head leaves the lock to others while `looks` runs.
-fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
+fn leave<P: Machine, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     P::reached(Stage::Naps);
     parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
     let answer = looks();
@@ -266,7 +266,7 @@ fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
 
 /// Waits awake for at most `ns`; `done` sees each new value of the word. Notes whether the holder seems to have lost
 /// its CPU: if so, others need not wait awake for it.
-pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl FnMut(u32) -> bool) {
+pub(super) fn watch<P: Machine>(parts: &Parts<'_, P>, ns: u32, mut done: impl FnMut(u32) -> bool) {
     let (holder, mut over, mut free) = (parts.holder(), false, false);
     P::spin_for(parts.word, Relaxed, ns, |value| {
         free |= value == FREE;
@@ -283,7 +283,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
 }
 
 /// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
-fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
+fn is_gone<P: Machine>(lock: &View<'_, P>, first: bool) -> bool {
     let (parts, grants) = (&lock.parts, lock.pace.is_some());
     if few(lock) {
         // The next thread that takes the lock clears this: a hint.
@@ -309,14 +309,14 @@ fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
 }
 
 /// From now on a saturated lock counts only as probably saturated.
-fn doubt<P: Platform>(parts: &Parts<'_, P>) {
+fn doubt<P: Machine>(parts: &Parts<'_, P>) {
     let now = parts.mood.load(Relaxed);
     let next = now & !(mood::STEPS | mood::SATURATED) | (mood::SATURATED_AT - mood::STEP);
     let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed); // a hint, as in `note`
 }
 
 /// Moves `by` steps towards saturated, or away from it.
-pub(super) fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
+pub(super) fn note<P: Machine>(parts: &Parts<'_, P>, by: i32) {
     let now = parts.mood.load(Relaxed);
     let so_far = ((now & mood::STEPS) / mood::STEP) as i32;
     let steps = (so_far + by).clamp(0, ALL) as u32 * mood::STEP;

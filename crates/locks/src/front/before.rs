@@ -3,12 +3,12 @@
 use super::waiter::{BEHIND, GRANTED, LEFT, Waiter, state};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Machine, Ptr, Word};
 
 /// A waiter looks for the holder among this many before it.
 const FARTHEST: u32 = 64;
 
-impl<P: Platform> Waiter<P> {
+impl<P: Machine> Waiter<P> {
     /// The id of the thread that holds the lock with this word by a node before this one; 0: none, or too far away. A hint: lines move on,
     /// and nodes are used again.
     pub(super) fn holder_before(&self, word: &P::Word) -> u32 {

@@ -19,9 +19,9 @@
 
 use super::{Taken, View, WAITED, mark, pass_on, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Woken, Word};
+use lockwright_platform::{Machine, Woken, Word};
 
-impl<P: Platform> View<'_, P> {
+impl<P: Machine> View<'_, P> {
     /// The number of threads that wait beside the line and have [counted](Self::count_in) themselves.
     pub fn beside(&self) -> u32 {
         self.beside_in(self.parts.side.load(Relaxed))

@@ -14,8 +14,8 @@
 //! be seen.
 
 use super::{FREE, Parts, View};
+use lockwright_platform::Machine;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::Platform;
 
 /// Nobody waits for a runner that isn't back after this long, ns.
 pub(super) const GRACE_MAX_NS: u64 = 2_000;
@@ -42,18 +42,18 @@ pub(super) const STILL_BUSY: u64 = 8;
 const SLACK_NS: u64 = 500;
 
 /// Is there at most one visible runner?
-pub(super) fn few<P: Platform>(lock: &View<'_, P>) -> bool {
+pub(super) fn few<P: Machine>(lock: &View<'_, P>) -> bool {
     lock.tuning.cpus <= 2 && lock.pace.is_none()
 }
 
 /// Waits awake, for `ns` at most, until the word is free (or, without `is_free`, is held); returns when that was.
-pub(super) fn until<P: Platform>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
+pub(super) fn until<P: Machine>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
     let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
     ((seen == FREE) == is_free).then(P::now)
 }
 
 /// The thread that has just taken the word; 0: not known. The owner is written after the word.
-pub(super) fn who<P: Platform>(parts: &Parts<'_, P>) -> u32 {
+pub(super) fn who<P: Machine>(parts: &Parts<'_, P>) -> u32 {
     if let Some(owner) = parts.owner {
         P::spin_for(owner, Relaxed, OWNER_NS, |owner| owner != 0);
     }
@@ -62,7 +62,7 @@ pub(super) fn who<P: Platform>(parts: &Parts<'_, P>) -> u32 {
 
 /// Watches a runner. Busy means: the lock is free for at most `most` quarters of the time for which it is held. `None`: its last
 /// holder doesn't come back; perhaps the watcher occupies its CPU.
-pub(super) fn is_busy<P: Platform>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
+pub(super) fn is_busy<P: Machine>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
     let (mut free, mut held, mut holder, mut count) = (0, 0, 0, 0);
     let Some(mut released) = until(parts, true, 2 * WATCH_NS) else { return Some(true) };
     while count < ROUNDS && free + held < 2 * WATCH_NS && free <= held * most / 4 + SLACK_NS {

@@ -26,7 +26,7 @@
 
 use super::{Arrived, Note, Rule, Tuning, View, Waiter, Waiters, fifo, tuning};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::{Class, FULL_SPEED, Platform};
+use lockwright_platform::{Class, FULL_SPEED, Machine};
 
 /// A waiter may be passed over this often, by default.
 const BYPASS: u32 = 250;
@@ -70,7 +70,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     fn grants(_: &Tuning) -> bool {

@@ -18,7 +18,7 @@ use super::{Note, Rule, View, description};
 use core::iter;
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
-use lockwright_platform::{Platform, Word, hooks};
+use lockwright_platform::{Machine, Word, hooks};
 
 /// The most waiters that a choice looks at, including the next in line.
 const CHOICE: usize = 16;
@@ -27,13 +27,13 @@ const CHOICE: usize = 16;
 pub(super) const MOST_CHOOSERS: u32 = 8;
 
 /// Does the rule choose who is next at this lock?
-pub(super) fn chooses<P: Platform, R: Rule<P>>(lock: &View<'_, P>) -> bool {
+pub(super) fn chooses<P: Machine, R: Rule<P>>(lock: &View<'_, P>) -> bool {
     R::AHEAD > 0 && R::chooses(lock)
 }
 
 /// The caller is head, or first in line, or second with permission: it chooses who follows it. `None`: it had nothing to choose from.
 /// `Some(false)`: the rule chose nobody.
-pub(super) fn choose_behind<P: Platform, R: Rule<P>>(
+pub(super) fn choose_behind<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
 ) -> Option<bool> {
@@ -53,7 +53,7 @@ pub(super) fn choose_behind<P: Platform, R: Rule<P>>(
 }
 
 /// As [`choose_behind`], by a waiter that may be torn out of its wait. In the middle of a choice that would lose a waiter behind it.
-pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(
+pub(super) fn choose_and_sit<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
 ) -> Option<bool> {
@@ -65,7 +65,7 @@ pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(
 
 /// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows two; it gets to know others by
 /// [`look`](Self::look), since each look may move a cache line.
-pub struct Waiters<'a, P: Platform> {
+pub struct Waiters<'a, P: Machine> {
     chooser: &'a Waiter<P>,
     nodes: [*mut Waiter<P>; CHOICE],
     notes: [Note; CHOICE],
@@ -76,7 +76,7 @@ pub struct Waiters<'a, P: Platform> {
     bypass: u32,
 }
 
-impl<'a, P: Platform> Waiters<'a, P> {
+impl<'a, P: Machine> Waiters<'a, P> {
     /// The waiters behind the caller, which may choose: at most `most`. None of them is known yet.
     fn behind(chooser: &'a Waiter<P>, most: usize, bypass: u32) -> Self {
         let nodes = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
@@ -151,7 +151,7 @@ impl<'a, P: Platform> Waiters<'a, P> {
 }
 
 /// The waiters behind one, up to the last that a rule chose, and their new order.
-struct Choice<P: Platform> {
+struct Choice<P: Machine> {
     before: [*mut Waiter<P>; CHOICE],
     after: [*mut Waiter<P>; CHOICE],
     /// How many that are; 0: the order stays.
@@ -162,7 +162,7 @@ struct Choice<P: Platform> {
     passed_by: [u32; CHOICE],
 }
 
-impl<P: Platform> Choice<P> {
+impl<P: Machine> Choice<P> {
     /// Lets the rule choose among the waiters behind `node`, which is the caller's, and may choose. None: there are too few.
     fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
         let mut waiters = Waiters::behind(node, 1 + R::AHEAD, lock.tuning.bypass);
@@ -250,7 +250,7 @@ impl<P: Platform> Choice<P> {
 }
 
 /// Panics unless exactly these waiters are between `node` and `behind`, in this order.
-fn check_line<P: Platform>(node: &Waiter<P>, order: &[*mut Waiter<P>], behind: *mut Waiter<P>) {
+fn check_line<P: Machine>(node: &Waiter<P>, order: &[*mut Waiter<P>], behind: *mut Waiter<P>) {
     let mut at = node.next(Relaxed);
     for &expected in order {
         assert_eq!(at, expected, "a choice lost a waiter");
@@ -260,7 +260,7 @@ fn check_line<P: Platform>(node: &Waiter<P>, order: &[*mut Waiter<P>], behind: *
     assert_eq!(at, behind, "a choice lost the rest of the line");
 }
 
-impl<P: Platform> Waiter<P> {
+impl<P: Machine> Waiter<P> {
     /// Its `before` has just been changed. May it be asleep, and have told the node that was before it?
     fn may_sleep(&self) -> bool {
         // ORDERING: AcqRel. Acquire pairs with [turn], of a waiter that fell asleep: it has told the one that was before it. Release with its

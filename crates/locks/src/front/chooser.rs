@@ -3,7 +3,7 @@
 use super::choice::{MOST_CHOOSERS, choose_and_sit, chooses};
 use super::line::LOOK_NS;
 use super::{Rule, View, Waiter, description};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// How often they check whether they may, ns.
 const FIRST_NS: u32 = 50;
@@ -28,19 +28,19 @@ pub(super) struct Chooser {
 
 impl Chooser {
     /// It stays awake for `left` ns. None: the rule does not choose.
-    pub(super) fn of<P: Platform, R: Rule<P>>(lock: &View<'_, P>, left: u32) -> Option<Self> {
+    pub(super) fn of<P: Machine, R: Rule<P>>(lock: &View<'_, P>, left: u32) -> Option<Self> {
         let mut new = Self { chose: 0, end: 0, due: 0, now: 0, ask: 0 };
         chooses::<P, R>(lock).then(|| new.begin::<P>(left)).map(|()| new)
     }
 
     /// It stays awake for `left` ns from now on.
-    pub(super) fn begin<P: Platform>(&mut self, left: u32) {
+    pub(super) fn begin<P: Machine>(&mut self, left: u32) {
         self.now = P::now();
         (self.end, self.due) = (self.now + u64::from(left), self.now + u64::from(LOOK_NS));
     }
 
     /// Chooses if it may, and then lets the next one choose; returns how long it may look at its gate alone, ns.
-    pub(super) fn step<P: Platform, R: Rule<P>>(
+    pub(super) fn step<P: Machine, R: Rule<P>>(
         &mut self,
         lock: &View<'_, P>,
         node: &Waiter<P>,
@@ -78,11 +78,7 @@ impl Chooser {
     }
 
     /// How long it stays awake now, ns; and is a look at the mutex due?
-    pub(super) fn left<P: Platform>(
-        &mut self,
-        lock: &View<'_, P>,
-        node: &Waiter<P>,
-    ) -> (u32, bool) {
+    pub(super) fn left<P: Machine>(&mut self, lock: &View<'_, P>, node: &Waiter<P>) -> (u32, bool) {
         let now = P::now();
         self.now = now;
         if lock.own.is_some() {

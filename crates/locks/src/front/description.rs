@@ -11,7 +11,7 @@ use super::waiter::{WAITING, Waiter, state};
 use core::cmp::min;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{self, ASLEEP, OFF_CPU};
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Word};
 
 /// A beat counts these units of the clock, ns.
 const BEAT_NS: u64 = 4_096;
@@ -21,7 +21,7 @@ const LOST: u32 = 16;
 
 /// The second part of a waiter's line.
 #[repr(C)]
-struct Description<P: Platform> {
+struct Description<P: Machine> {
     slo_ns: u64,
     tag: u64,
     cs_total_ns: u64,
@@ -39,7 +39,7 @@ struct Description<P: Platform> {
 }
 
 /// Where it is.
-fn of<P: Platform>(node: *mut Waiter<P>) -> *mut Description<P> {
+fn of<P: Machine>(node: *mut Waiter<P>) -> *mut Description<P> {
     const { assert!(size_of::<Waiter<P>>() + size_of::<Description<P>>() <= P::LINE) }
     const { assert!(align_of::<Waiter<P>>() >= align_of::<Description<P>>()) }
     node.wrapping_add(1).cast()
@@ -49,7 +49,7 @@ fn of<P: Platform>(node: *mut Waiter<P>) -> *mut Description<P> {
 ///
 /// # Safety
 /// `node` is the start of a line that is the caller's alone.
-pub(super) unsafe fn write<P: Platform>(node: *mut Waiter<P>, own: &hooks::Node) {
+pub(super) unsafe fn write<P: Machine>(node: *mut Waiter<P>, own: &hooks::Node) {
     let small = |value: u32| min(value, u16::MAX.into()) as u16;
     let description = Description {
         slo_ns: own.slo_ns,
@@ -71,7 +71,7 @@ pub(super) unsafe fn write<P: Platform>(node: *mut Waiter<P>, own: &hooks::Node)
 }
 
 /// The calling thread waits awake, at `now`, with this node, which describes it.
-pub(super) fn beat<P: Platform>(node: &Waiter<P>, now: u64) {
+pub(super) fn beat<P: Machine>(node: &Waiter<P>, now: u64) {
     // SAFETY: in the line behind the waiter, written before it joined.
     let word = unsafe { &(*of(core::ptr::from_ref(node).cast_mut())).beat };
     let beat = ((now / BEAT_NS) as u32).max(1);
@@ -84,7 +84,7 @@ pub(super) fn beat<P: Platform>(node: &Waiter<P>, now: u64) {
 ///
 /// # Safety
 /// It is linked, or readable.
-pub(super) unsafe fn seen<P: Platform>(node: *mut Waiter<P>, now: u64) -> hooks::Node {
+pub(super) unsafe fn seen<P: Machine>(node: *mut Waiter<P>, now: u64) -> hooks::Node {
     // SAFETY: the caller's promise.
     let waiter = unsafe { &*node };
     let note = waiter.note;
@@ -123,7 +123,7 @@ pub(super) unsafe fn seen<P: Platform>(node: *mut Waiter<P>, now: u64) -> hooks:
 }
 
 /// Does a waiter with this beat wait awake, and seem to have lost its CPU?
-fn is_lost<P: Platform>(waiter: &Waiter<P>, beat: u32, now: u64) -> bool {
+fn is_lost<P: Machine>(waiter: &Waiter<P>, beat: u32, now: u64) -> bool {
     let late = ((now / BEAT_NS) as u32).wrapping_sub(beat);
     // The highest ages are beats from just after `now`.
     beat != 0 && state(waiter.gate.load(Relaxed)) == WAITING && (LOST..u32::MAX / 2).contains(&late)

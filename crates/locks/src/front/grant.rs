@@ -30,7 +30,7 @@ use super::waiter::{GRANT, Waiter, give_back, grants, state};
 use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Machine, Ptr, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs?
 pub(super) const LOOKS_EACH: u32 = 16;
@@ -46,7 +46,7 @@ const CHOICE_NS: u32 = 1_000;
 const ASKS_EACH: u32 = 4;
 
 /// There is no chain any more: makes word 0 say so, unless somebody sleeps there.
-fn end<P: Platform>(parts: &Parts<'_, P>) {
+fn end<P: Machine>(parts: &Parts<'_, P>) {
     if parts.word.load(Relaxed) == CHAINED {
         // STATE: (3, q, s) -> (1, q, s). Relaxed: we hold it. It may have become 2.
         let _ = parts.word.compare_exchange(CHAINED, HELD, Relaxed, Relaxed);
@@ -55,7 +55,7 @@ fn end<P: Platform>(parts: &Parts<'_, P>) {
 
 /// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later;
 /// otherwise it leaves. `true`: it stays, and unlocks by its node.
-pub(super) fn settle<P: Platform, R: Rule<P>>(
+pub(super) fn settle<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
     gate: u32,
@@ -97,7 +97,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
 }
 
 /// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time.
-fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+fn stay<P: Machine>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let parts = &lock.parts;
     // Relaxed: at the unlock we look again.
     if parts.by.is_null() || node.next.load(Relaxed).is_null() || lock.is_crowded() {
@@ -139,7 +139,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
 /// Wakes the waiters that sleep behind `node`, so that they are awake when the lock reaches them. `false`: the next one won't be.
 ///
 /// It wakes them all at once. A wake takes longer than many sections; one by one, each would hold up the line for that long.
-pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
+pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
     let mut next_is_awake = None;
     // ORDERING: Acquire, here and below, pairs with [link].
     let mut next = node.next(Acquire);
@@ -170,7 +170,7 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
 
 /// Makes the first waiter behind `node` that has not left the head, and gives back the nodes from `first` up to it. Returns
 /// that waiter if it sleeps at its gate.
-pub(super) fn open_next<'a, P: Platform>(
+pub(super) fn open_next<'a, P: Machine>(
     parts: &Parts<'_, P>,
     first: *mut Waiter<P>,
     mut node: &'a Waiter<P>,
@@ -203,7 +203,7 @@ pub(super) fn open_next<'a, P: Platform>(
 ///
 /// A thread that has just acquired must not spend its critical section on a wake: our unlock will wake the head, or glibc's. A
 /// head that isn't asleep yet sees OPEN.
-fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
+fn move_to_word<P: Machine>(lock: &View<'_, P>, head: &Waiter<P>) {
     let (parts, gate) = (&lock.parts, &raw const head.gate);
     if lock.left_ns(&head.note) == Some(0) {
         return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
@@ -216,7 +216,7 @@ fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
 }
 
 /// The threads that were granted the lock since a holder last looked at the mutex are no longer in line: counts them out.
-fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
+fn forget_granted<P: Machine>(parts: &Parts<'_, P>, gate: u32) {
     let count = grants(gate);
     if count > 0 {
         parts.mood.fetch_sub(mood::WAITER.wrapping_mul(count), Relaxed); // a hint
@@ -226,7 +226,7 @@ fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
 /// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that waiter is awake and no look at
 /// the mutex is due. `true`: another thread has the lock, and the mutex may be gone.
 #[inline]
-pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
+pub(crate) fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // others change only BEHIND
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
     let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
@@ -251,7 +251,7 @@ pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
 
 /// Grants the lock to a waiter that is awake. `Err`: it isn't; this is its gate.
 #[inline]
-fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
+fn grant<P: Machine>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
     let answer = waiter.turn(WAITING, granted);
     match answer {
         Err(gate) if state(gate) == CHOOSING => {
@@ -264,7 +264,7 @@ fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
 }
 
 /// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.
-pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+pub(super) fn hand_on_or_leave<P: Machine>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let (parts, era) = (&lock.parts, lock.tuning.era);
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
     forget_granted(parts, gate);

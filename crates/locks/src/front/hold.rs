@@ -15,7 +15,7 @@
 
 use super::{HELD, PROMISED, View};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Class, FULL_SPEED, MEMOS, Memo, Platform, Word};
+use lockwright_platform::{Class, FULL_SPEED, MEMOS, Machine, Memo, Word};
 
 /// The memo's owner: a hash of the lock's address and the section's number.
 pub(super) const OWNER: usize = 0;
@@ -43,7 +43,7 @@ const LONGEST_NS: u32 = 4_000_000;
 /// A hold that isn't known yet counts as this long, ns.
 const UNKNOWN_NS: u32 = 1_000;
 
-impl<P: Platform> View<'_, P> {
+impl<P: Machine> View<'_, P> {
     /// Looks at the memo of a section, or of the lock ([`ALL`]), with the owner that it should have.
     pub(super) fn memo<R>(
         &self,
@@ -120,7 +120,7 @@ impl<P: Platform> View<'_, P> {
 }
 
 /// Makes this owner the memo's owner. These of its words begin at 0.
-pub(super) fn claim<P: Platform>(memo: &[P::Word; 8], owner: u32, words: &[usize]) {
+pub(super) fn claim<P: Machine>(memo: &[P::Word; 8], owner: u32, words: &[usize]) {
     if memo[OWNER].load(Relaxed) != owner {
         memo[OWNER].store(owner, Relaxed);
         words.iter().for_each(|&word| memo[word].store(0, Relaxed));
@@ -128,7 +128,7 @@ pub(super) fn claim<P: Platform>(memo: &[P::Word; 8], owner: u32, words: &[usize
 }
 
 /// Notes a hold, or another time whose usual length matters, ns.
-pub(super) fn learn<P: Platform>(memo: &[P::Word; 8], hold: u32) {
+pub(super) fn learn<P: Machine>(memo: &[P::Word; 8], hold: u32) {
     let next = match memo[USUAL].load(Relaxed) {
         0 => hold,
         so_far => so_far - so_far / PART + hold / PART,

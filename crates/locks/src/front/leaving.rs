@@ -12,10 +12,10 @@ use super::{
 };
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Word};
 
 /// Where a waiting thread records its place, so that it can leave the line if it is torn out of its wait ([`leave_line`]).
-pub trait Seat<P: Platform> {
+pub trait Seat<P: Machine> {
     /// It is about to join the line, or to change its order. If it is torn away between this and [`sits`](Self::sits), it leaves a node
     /// that nobody can pass, or loses one that it was moving.
     fn joins(&self);
@@ -30,11 +30,7 @@ pub trait Seat<P: Platform> {
 /// # Safety
 /// `node` is the calling thread's own, as a [`Seat`] has it, and its wait does not go on.
 #[cold]
-pub unsafe fn leave_line<P: Platform>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    node: *const Waiter<P>,
-) {
+pub unsafe fn leave_line<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.
     let node = unsafe { &*node };
     loop {
@@ -85,7 +81,7 @@ pub unsafe fn leave_line<P: Platform>(
 }
 
 /// Wakes the waiter that sleeps behind one that has left, so that it tells the one before that instead.
-fn wake<P: Platform>(mut next: *mut Waiter<P>) {
+fn wake<P: Machine>(mut next: *mut Waiter<P>) {
     while !next.is_null() {
         // SAFETY: linked once, and still readable. If it is another thread's by now, that thread wakes in vain.
         let waiter = unsafe { &*next };

@@ -16,18 +16,18 @@ use super::waiter::{give_back, grants, state};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
-use lockwright_platform::{Platform, Ptr, Stage, Word};
+use lockwright_platform::{Machine, Ptr, Stage, Word};
 
 /// A waiter waits awake for this long, ns, before it checks whether it is first in a line to which nobody grants the lock any
 /// more. The time doubles after each check.
 pub(super) const LOOK_NS: u32 = 4_000;
 
-pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
+pub(super) fn tag<P: Machine>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
 }
 
 /// The node behind a tagged pointer; null if the pointer is from before a fork (that thread doesn't exist here).
-fn untag<P: Platform>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
+fn untag<P: Machine>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     if tagged.addr() % ERAS == era {
         tagged.map_addr(|address| address / ERAS * ERAS)
     } else {
@@ -36,7 +36,7 @@ fn untag<P: Platform>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
 }
 
 /// Is nobody in the line? As seen by a thread that holds nothing.
-pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
+pub(super) fn is_empty<P: Machine>(parts: &Parts<'_, P>, era: usize) -> bool {
     let tail = parts.tail.load(Relaxed); // a hint: decides whether to queue, not whether to hold
     if tail.is_null() {
         return true;
@@ -57,7 +57,7 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
 
 /// Does the line consist only of nodes that had the lock, or left? The word is free, or the caller holds it without being in
 /// the line.
-pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
+pub(super) fn is_left_behind<P: Machine>(parts: &Parts<'_, P>, era: usize) -> bool {
     // ORDERING: Acquire, pairs with [join]: the node is fully made.
     let last = untag(parts.tail.load(Acquire), era);
     // SAFETY: a node, or memory that was one and stays readable.
@@ -66,7 +66,7 @@ pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> b
 
 /// The caller has the word, and is not in the line. If all nodes in the line had the lock, or left, they belong to nobody:
 /// gives them back.
-pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
+pub(crate) fn meet_left_behind<P: Machine>(parts: &Parts<'_, P>, era: usize) {
     // ORDERING: Acquire, pairs with [join]: the node is fully made.
     let tail = parts.tail.load(Acquire);
     let last = untag(tail, era);
@@ -83,19 +83,19 @@ pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
 }
 
 /// Is this node, by which its thread seems to hold the lock, still in the line?
-pub(super) fn is_in_line<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
+pub(super) fn is_in_line<P: Machine>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
     node.is_still_in(parts, untag(parts.tail.load(Relaxed), era)) // only compared, never followed
 }
 
 /// By this mood, does the line's head nap, and leave the lock to others?
 #[inline]
-pub(crate) fn is_left<P: Platform>(mood: &P::Word) -> bool {
+pub(crate) fn is_left<P: Machine>(mood: &P::Word) -> bool {
     mood.load(Relaxed) & mood::NAPPING != 0
 }
 
 /// The caller has taken the word: did it pass a head that naps? Such overtaking is not counted.
 #[inline]
-pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
+pub(crate) fn has_passed<P: Machine>(mood: &P::Word, side: &P::Word) -> bool {
     let passed = is_left::<P>(mood);
     if passed {
         P::reached(Stage::Passed);
@@ -107,14 +107,14 @@ pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
 }
 
 /// A forked child must not act on hints about its parent's line.
-fn forget<P: Platform>(parts: &Parts<'_, P>) {
+fn forget<P: Machine>(parts: &Parts<'_, P>) {
     parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
 }
 
 /// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
 /// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`]).
 #[cold]
-pub fn acquire<P: Platform, R: Rule<P>>(
+pub fn acquire<P: Machine, R: Rule<P>>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
     seat: Option<&dyn Seat<P>>,
@@ -173,7 +173,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
 }
 
 /// Joins the line; returns `true` if somebody is before it.
-pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
+pub(crate) fn join<P: Machine>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
     let me = core::ptr::from_ref(node).cast_mut();
     // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
     // our predecessor's node is fully made before we write its `next`.
@@ -195,7 +195,7 @@ pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: 
 
 /// Waits until we are head, or have the lock. Only our own gate matters, and the gate of the waiter before us. Returns what our
 /// gate says in the end, and whether we slept.
-fn wait_in_line<P: Platform, R: Rule<P>>(
+fn wait_in_line<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
     mut left: u32,
@@ -245,7 +245,7 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
 
 /// Sleeps until the gate no longer says ASLEEP; returns whether it slept. It also wakes at its `timeout`: it may be the head by
 /// then, moved to the word (`move_to_word`).
-fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+fn sleep_at_gate<P: Machine>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let mut slept = false;
     loop {
         let gate = node.gate.load(Relaxed); // our caller looks again, with Acquire
@@ -259,7 +259,7 @@ fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
 }
 
 /// The head competes for the word: first awake, then asleep on the word. Returns whether it slept, here or at its gate.
-fn wait_as_head<P: Platform, R: Rule<P>>(
+fn wait_as_head<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
     mut slept: bool,
@@ -303,7 +303,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
 }
 
 /// The waiter behind `node`, which the caller may pass. `None`: the line is empty now.
-pub(super) fn successor<P: Platform>(
+pub(super) fn successor<P: Machine>(
     parts: &Parts<'_, P>,
     node: &Waiter<P>,
     era: usize,
@@ -328,7 +328,7 @@ pub(super) fn successor<P: Platform>(
 }
 
 /// The caller leaves the line: records whether it is crowded, and that its new head has not been overtaken yet.
-pub(super) fn note_length<P: Platform>(lock: &View<'_, P>) -> bool {
+pub(super) fn note_length<P: Machine>(lock: &View<'_, P>) -> bool {
     let Parts { side, mood, .. } = lock.parts;
     let left = mood.fetch_sub(mood::WAITER, Relaxed) / mood::WAITER; // a hint; the field is the word's highest
     let now = side.load(Relaxed);

@@ -19,7 +19,7 @@
 
 use super::{Arrived, Note, Rule, Tuning, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// Threads beside the holder that circulate, by default.
 const SPINNERS: u32 = 1;
@@ -54,7 +54,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     const HOLDS_BACK: bool = true;
 
     fn defaults(tuning: Tuning) -> Tuning {
@@ -88,7 +88,7 @@ impl<P: Platform> Rule<P> for Lock {
 
 /// Is the lock free, now and a moment later? Then the threads beside the line don't circulate: they wait by another rule, which
 /// leaves a lock with a line to the line's head.
-fn is_idle<P: Platform>(lock: &View<'_, P>) -> bool {
+fn is_idle<P: Machine>(lock: &View<'_, P>) -> bool {
     lock.is_open() && {
         P::pause(GRACE_NS);
         lock.is_open()

@@ -102,7 +102,7 @@ pub(crate) use waiter::{ASLEEP, PROMOTED, WAITING};
 pub use words::{mood, side};
 
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Woken, Word};
+use lockwright_platform::{Machine, Woken, Word};
 
 /// Word 0: nobody holds the lock.
 pub const FREE: u32 = 0;
@@ -121,7 +121,7 @@ pub const PROMISED: u32 = 4;
 pub const SOMEBODY: u32 = 1 << 30;
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
-pub struct Parts<'a, P: Platform> {
+pub struct Parts<'a, P: Machine> {
     /// Word 0.
     pub word: &'a P::Word,
     /// Small fields, see [`side`].
@@ -142,29 +142,29 @@ pub struct Parts<'a, P: Platform> {
     pub owner: Option<&'a P::Word>,
 }
 
-impl<P: Platform> Parts<'_, P> {
+impl<P: Machine> Parts<'_, P> {
     /// The holder's id, a hint; 0: nobody, or not known.
     fn holder(&self) -> u32 {
         self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
     }
 }
 
-impl<P: Platform> Clone for Parts<'_, P> {
+impl<P: Machine> Clone for Parts<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<P: Platform> Copy for Parts<'_, P> {}
+impl<P: Machine> Copy for Parts<'_, P> {}
 
 /// Takes a free word; the first try of every slow path.
 #[inline]
-pub fn try_take<P: Platform>(word: &P::Word) -> bool {
+pub fn try_take<P: Machine>(word: &P::Word) -> bool {
     word.load(Relaxed) == FREE && take_as::<P>(word, HELD)
 }
 
 /// Takes a free word by writing [`HELD`], or [`WAITED`] if the caller has slept (invariant 1).
 #[inline]
-fn take_as<P: Platform>(word: &P::Word, value: u32) -> bool {
+fn take_as<P: Machine>(word: &P::Word, value: u32) -> bool {
     // ORDERING: Acquire, pairs with [release]: what the last holder wrote is ours to see.
     // STATE: (0, q, s) -> (1 or 2, q, s).
     word.compare_exchange(FREE, value, Acquire, Relaxed).is_ok()
@@ -174,28 +174,24 @@ fn take_as<P: Platform>(word: &P::Word, value: u32) -> bool {
 ///
 /// Timed lockers never join the line, so they can give up at any time.
 #[cold]
-pub fn lock_until<P: Platform>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    deadline: P::Deadline,
-) -> bool {
+pub fn lock_until<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, deadline: P::Deadline) -> bool {
     sleep_on_word(parts, tuning, false, Some(deadline))
 }
 
 /// Acquires by glibc's own algorithm: make the word 2, sleep on it.
 #[cold]
-pub fn lock_as_glibc<P: Platform>(parts: Parts<'_, P>) {
+pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>) {
     sleep_on_word(parts, &Tuning { spin_ns: 0, ..Tuning::for_any() }, false, None);
 }
 
 /// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]) and that is awake now.
 #[cold]
-pub fn lock_moved<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+pub fn lock_moved<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
     sleep_on_word(parts, tuning, true, None);
 }
 
 /// Waits for the word, awake for a while before each sleep. `slept`: the caller has already been woken at the word.
-fn sleep_on_word<P: Platform>(
+fn sleep_on_word<P: Machine>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
     mut slept: bool,
@@ -220,7 +216,7 @@ fn sleep_on_word<P: Platform>(
 }
 
 /// Makes the word 2, before the caller sleeps on it. `true`: it was free, and the caller has it now.
-pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
+pub(crate) fn mark<P: Machine>(word: &P::Word) -> bool {
     // ORDERING: Acquire, pairs with [release] if it was free. Release is not needed: the unlock that finds this 2
     // looks at nothing but the word.
     // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2|3, q, s) -> (2, q, s) and we sleep.
@@ -229,7 +225,7 @@ pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
 
 /// The caller may have been woken at the word, and does not acquire. Passes the wake on to another sleeper there, now or
 /// by the holder's unlock.
-pub fn pass_on<P: Platform>(word: &P::Word) {
+pub fn pass_on<P: Machine>(word: &P::Word) {
     let mut now = HELD;
     // STATE: (1|3, q, s) -> (2, q, s). Relaxed: it only says "look", and the holder reads it by an RMW. Ours is an RMW, too:
     // a load might read an old 2.
@@ -246,7 +242,7 @@ pub fn pass_on<P: Platform>(word: &P::Word) {
 
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
 /// it can get the lock. That thread must go on with [`lock_moved`]. `false`: the claim failed.
-pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
+pub fn adopt<P: Machine>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
     if !claim() {
         return false;
     }
@@ -259,7 +255,7 @@ pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> 
 }
 
 /// The holder has moved a sleeper to the word, or is about to: its unlock owes a wake.
-fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
+fn owe_wake<P: Machine>(parts: &Parts<'_, P>) {
     // STATE: (1|2|3, q, s) -> (2, q, s + 1). Relaxed: we hold it, and only our own unlock has to see it.
     parts.word.swap(WAITED, Relaxed);
 }
@@ -269,7 +265,7 @@ fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
 /// # Safety
 /// [`acquire`] returned the node to the calling thread, and [`Waiter::is_held`] says that it holds the lock by it.
 #[inline]
-pub unsafe fn hand_on<P: Platform>(node: *const Waiter<P>) -> bool {
+pub unsafe fn hand_on<P: Machine>(node: *const Waiter<P>) -> bool {
     // SAFETY: the caller's promise.
     grant::hand_on(unsafe { &*node })
 }
@@ -279,7 +275,7 @@ pub unsafe fn hand_on<P: Platform>(node: *const Waiter<P>) -> bool {
 /// # Safety
 /// As [`hand_on`].
 #[cold]
-pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
+pub unsafe fn release<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
     // SAFETY: the caller's promise.
     let node = unsafe { &*node };
     let in_line = line::is_in_line(&parts, node, tuning.era);
@@ -295,7 +291,7 @@ pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *
 ///
 /// It works under any rule, and with or without a line: a thread that needs the wake sleeps on the word.
 #[cold]
-pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
     match parts.word.load(Relaxed) {
         FREE => return, // nobody held it: undefined in POSIX, and as harmless as with glibc
         HELD => {}

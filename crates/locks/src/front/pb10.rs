@@ -31,7 +31,7 @@ use super::{Arrived, Rule, Tuning, View, asl, barging, fifo, tuning};
 use crate::amp::standby::{WINDOW_MAX_NS, confirmed};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Word};
 
 /// Turns of big cores for one of a little core's, by default.
 pub(super) const BIG: u32 = 10;
@@ -73,7 +73,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn grants(_: &Tuning) -> bool {
         true
     }
@@ -102,7 +102,7 @@ impl<P: Platform> Rule<P> for Lock {
 }
 
 /// The caller, on a big core, found the lock taken.
-fn count<P: Platform>(lock: &View<'_, P>) {
+fn count<P: Machine>(lock: &View<'_, P>) {
     let now = P::now();
     if !(now / 64).is_multiple_of(SAMPLE) {
         return;
@@ -130,7 +130,7 @@ fn count<P: Platform>(lock: &View<'_, P>) {
 }
 
 /// Books a turn for the caller, on a little core; in how many ns is it? 0: now.
-fn book<P: Platform>(lock: &View<'_, P>) -> u32 {
+fn book<P: Machine>(lock: &View<'_, P>) -> u32 {
     let ahead = lock.memo(TURNS, |memo, owner| {
         let round = memo[USUAL].load(Relaxed); // hints, all
         if lock.tuning.big == 0 || round == 0 || memo[OWNER].load(Relaxed) != owner {
@@ -156,6 +156,7 @@ mod tests {
     use crate::front::FREE;
     use crate::front_tests::Memory;
     use crate::testing::Threads;
+    use lockwright_platform::Platform;
 
     /// Does something with a lock that gives little cores one turn for each `big` of big cores.
     fn with(big: u32, then: impl FnOnce(&View<'_, Threads>)) {

@@ -2,7 +2,7 @@
 
 use super::{Arrived, Note, Rule, Tuning, View, Waiter, Waiters};
 use core::marker::PhantomData;
-use lockwright_platform::{Platform, hooks};
+use lockwright_platform::{Machine, hooks};
 
 /// A rule with other defaults, so that the catalogue can have several locks with one rule.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub trait Tune: 'static {
     fn tune(tuning: Tuning) -> Tuning;
 }
 
-impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
+impl<P: Machine, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
     const CHOOSERS: u32 = R::CHOOSERS;
     const HOLDS_BACK: bool = R::HOLDS_BACK;

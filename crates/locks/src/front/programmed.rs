@@ -31,7 +31,7 @@ use crate::amp::standby::confirmed;
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{self, CLOCK, Context, Hook, LENGTHS, THREADS, WAITERS};
-use lockwright_platform::{Class, Platform, Word};
+use lockwright_platform::{Class, Machine, Word};
 
 /// A waiter may be passed over this often, and a head overtaken, by default.
 const BYPASS: u32 = 250;
@@ -77,7 +77,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     /// A question may take long, and there may be 16 of them.
@@ -230,7 +230,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> View<'_, P> {
+impl<P: Machine> View<'_, P> {
     /// Does its policy have this hook?
     fn has(&self, hook: Hook) -> bool {
         self.hooks & hook.bit() != 0

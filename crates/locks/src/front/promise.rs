@@ -21,9 +21,9 @@
 
 use super::{FREE, PROMISED, Taken, View, WAITED, pass_on};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Word};
 
-impl<P: Platform> View<'_, P> {
+impl<P: Machine> View<'_, P> {
     /// Waits awake for `ns`, and takes the lock if that works. Meanwhile unlock wakes nobody.
     pub fn spin_and_promise(&self, ns: u32) -> Option<Taken> {
         let word = self.parts.word;

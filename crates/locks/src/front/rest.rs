@@ -19,7 +19,7 @@ use super::View;
 use super::hold::{OWNER, claim};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{IN_EPOCH, Node};
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Word};
 
 /// In place of a section's number: the rests of the lock.
 const RESTS: u32 = u32::MAX;
@@ -60,7 +60,7 @@ pub(crate) fn kind(thread: &Node) -> u32 {
     1 << (parts.iter().fold(0, mix) >> 59)
 }
 
-impl<P: Platform> View<'_, P> {
+impl<P: Machine> View<'_, P> {
     /// Does the lock rest from choices?
     pub(crate) fn rests(&self) -> bool {
         let until = self.memo(RESTS, |memo, owner| {

@@ -20,7 +20,7 @@
 use super::batch::is_in_slice;
 use super::busy::{GRACE_MAX_NS, MOVED_NS, WATCH_NS, until, who};
 use super::{View, mood, pace::Pace};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// A runner that has not been back for this long is gone, ns.
 pub(super) const GONE_NS: u64 = 1_000;
@@ -50,7 +50,7 @@ pub(super) struct Seen {
 
 /// The word is free: watches who comes back. `last`: its last holder, 0 if that isn't known. `guess`: the time of a section on
 /// a core that has just got the data, including the move, ns; used where no pace is known.
-pub(super) fn watch<P: Platform>(lock: &View<'_, P>, mut last: u32, guess: Option<u64>) -> Seen {
+pub(super) fn watch<P: Machine>(lock: &View<'_, P>, mut last: u32, guess: Option<u64>) -> Seen {
     let (parts, pace) = (&lock.parts, lock.pace.filter(Pace::is_known));
     let moved = pace.map_or(guess.unwrap_or(0), |pace| pace.ns.into()).min(GRACE_MAX_NS);
     let (least, others, enough) = match pace {

@@ -17,13 +17,13 @@ use super::{
     FREE, HELD, Note, Parts, Seat, Tuning, Waiter, batch, line, mood, side, take_as, unlock_slow,
 };
 use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, Word, hooks};
+use lockwright_platform::{Machine, Ptr, Word, hooks};
 
 /// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
 const LONG_LINE: u32 = 8;
 
 /// A front lock's decisions. The defaults are fifo's, except [`grants`](Self::grants) and [`defaults`](Self::defaults): fifo has its own.
-pub trait Rule<P: Platform>: Send + Sync + 'static {
+pub trait Rule<P: Machine>: Send + Sync + 'static {
     /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
     const AHEAD: usize = 0;
 
@@ -153,7 +153,7 @@ impl Arrived {
 pub struct Taken(());
 
 /// A lock, as a rule sees it.
-pub struct View<'a, P: Platform> {
+pub struct View<'a, P: Machine> {
     pub(super) parts: Parts<'a, P>,
     pub(super) seat: Option<&'a dyn Seat<P>>,
     /// How long recent grants took. None: the lock isn't granted to anybody.
@@ -166,7 +166,7 @@ pub struct View<'a, P: Platform> {
     pub tuning: &'a Tuning,
 }
 
-impl<'a, P: Platform> View<'a, P> {
+impl<'a, P: Machine> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
         Self { parts, seat: None, pace: None, hooks: 0, own: None, tuning }

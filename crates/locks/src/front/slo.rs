@@ -27,7 +27,7 @@
 
 use super::{Arrived, Note, Rule, Tuning, View, Window, asl, barging, tuning};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// A waiter on a little core stands by for at most its budget divided by this.
 const STANDBY_SHARE: u32 = 4;
@@ -56,7 +56,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn grants(_: &Tuning) -> bool {
         true
     }
@@ -83,7 +83,7 @@ impl<P: Platform> Rule<P> for Lock {
 }
 
 /// Takes a word that the head leaves to others, or is too slow to take.
-fn come_back<P: Platform>(lock: &View<'_, P>, saturated: bool) -> Option<super::Taken> {
+fn come_back<P: Machine>(lock: &View<'_, P>, saturated: bool) -> Option<super::Taken> {
     if saturated || lock.is_left() {
         return lock.take();
     }

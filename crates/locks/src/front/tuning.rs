@@ -4,7 +4,7 @@ use super::{Parts, barging, batch, mood, mutexee, pb10, side};
 use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
 use crate::entry::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Word};
 
 /// What a front lock's behaviour depends on: options and machine together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Tuning {
 
     /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that doesn't release at once has
     /// probably lost its CPU; then the waiter should give up its own.
-    pub(super) fn awake_ns<P: Platform>(&self, parts: &Parts<'_, P>) -> u32 {
+    pub(super) fn awake_ns<P: Machine>(&self, parts: &Parts<'_, P>) -> u32 {
         // Hints, both: waiting awake and waiting asleep are both correct.
         if parts.mood.load(Relaxed) & mood::STALLED != 0 && P::now() / 64 % TRY_EACH != 0 {
             return 0;

@@ -20,7 +20,7 @@ use super::pace::{Pace, TICK};
 use super::{BYPASS_MAX, CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED, description};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Ordering, Platform, Ptr, Word, hooks};
+use lockwright_platform::{Machine, Ordering, Ptr, Word, hooks};
 
 /// The number of eras that a tagged address can tell apart; nodes are aligned to this.
 pub(super) const ERAS: usize = 64;
@@ -72,7 +72,7 @@ pub(super) fn grants(gate: u32) -> u32 {
 
 /// One waiter's place in the line.
 #[repr(align(64))]
-pub struct Waiter<P: Platform> {
+pub struct Waiter<P: Machine> {
     pub(crate) gate: P::Word,
     /// How often a choice let others past it; or a value above [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
     pub(super) passed: P::Word,
@@ -91,7 +91,7 @@ pub struct Waiter<P: Platform> {
     pub(super) note: Note,
 }
 
-impl<P: Platform> Waiter<P> {
+impl<P: Machine> Waiter<P> {
     /// A node, for a thread that waits for the lock in these parts.
     pub(crate) fn take<'a>(
         parts: &Parts<'_, P>,
@@ -280,7 +280,7 @@ impl<P: Platform> Waiter<P> {
 ///
 /// # Safety
 /// Nobody can reach them through the line any more.
-pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
+pub(super) unsafe fn give_back<P: Machine>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
     while first != until {
         // SAFETY: the caller's promise. The nodes' other fields stay as they are, for late looks.
         unsafe {
