@@ -18,11 +18,11 @@ use std::time::Duration;
 type Node<C, const SPINS: usize> = Sleeper<Machine<C, SPINS>>;
 
 /// How the mutex's holder holds it; only the holder reads and writes this.
-struct Holder<P: Platform>(UnsafeCell<By<P>>);
+struct Holder<P: lockwright_platform::Machine>(UnsafeCell<By<P>>);
 // SAFETY: only the mutex's holder looks at it.
-unsafe impl<P: Platform> Send for Holder<P> {}
+unsafe impl<P: lockwright_platform::Machine> Send for Holder<P> {}
 // SAFETY: as above.
-unsafe impl<P: Platform> Sync for Holder<P> {}
+unsafe impl<P: lockwright_platform::Machine> Sync for Holder<P> {}
 
 /// A mutex, a condvar, and the number of waiters that may go on.
 struct Queue<C: Checker, const SPINS: usize, A = barging::Lock> {

@@ -43,7 +43,7 @@ fn model<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>>(id: &str, b
 /// A rule under which the last to join is the next head, as far as the bound allows.
 struct Backwards;
 
-impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
+impl<P: lockwright_platform::Machine> Rule<P> for Backwards {
     const AHEAD: usize = 4;
 
     fn defaults(tuning: Tuning) -> Tuning {

@@ -106,7 +106,7 @@ where
 /// The head holds back as long as somebody waits beside the line, however long that is.
 struct Patient;
 
-impl<P: Platform> Rule<P> for Patient {
+impl<P: lockwright_platform::Machine> Rule<P> for Patient {
     const HOLDS_BACK: bool = true;
 
     fn defaults(tuning: Tuning) -> Tuning {
