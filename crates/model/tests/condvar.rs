@@ -7,7 +7,7 @@ use lockwright_locks::front::{self, Alone, By, Rule, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::{explore, only_known_models_are_asked_for};
-use lockwright_platform::{Platform, Ptr, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{Ptr, RawLock, Sections, TryLock, Word};
 use std::cell::Cell;
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
