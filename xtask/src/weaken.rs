@@ -213,7 +213,7 @@ fn instrument(root: &Path, copy: &Path) -> Result<Vec<Site>> {
 
 /// The function that instrumented sites call. It returns the stated ordering, except at the site under test.
 const SITE: &str = r#"extern crate std;
-use crate::{Ordering, Platform};
+use crate::{Ordering, Platform, Requeue};
 use std::sync::OnceLock;
 
 fn active() -> (usize, usize) {
@@ -235,7 +235,7 @@ pub fn unpark<P: Platform>(site: usize, word: *const P::Word, count: u32) {
     }
 }
 
-pub fn unpark_moved<P: Platform>(site: usize, word: *const P::Word, count: u32) -> u32 {
+pub fn unpark_moved<P: Requeue>(site: usize, word: *const P::Word, count: u32) -> u32 {
     if site != active().0 { P::unpark_moved(word, count) } else { 0 }
 }
 "#;

@@ -12,28 +12,28 @@ use crate::numa::shfllock;
 use crate::rw::ReadWrite;
 use crate::wide::Wide;
 use crate::{block, numa, queue, rw, spin};
-use lockwright_platform::{InPlace, Platform, TryLock};
+use lockwright_platform::{InPlace, Machine, TryLock};
 
 /// Does something with the type of every lock: the way to run generic code over the catalogue.
-pub trait Visitor<P: Platform> {
+pub trait Visitor<P: Machine> {
     /// Called once per lock, in the catalogue's order.
     fn visit<L: TryLock<P> + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the whole locks, which can live in place.
-pub trait WholeVisitor<P: Platform> {
+pub trait WholeVisitor<P: Machine> {
     /// Called once per whole lock, in the catalogue's order.
     fn visit<L: TryLock<P> + InPlace + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the front locks' rules.
-pub trait FrontVisitor<P: Platform> {
+pub trait FrontVisitor<P: Machine> {
     /// Called once per front lock, in the catalogue's order. `defaults`: the lock's defaults, on top of what suits the machine.
     fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning);
 }
 
 /// As [`Visitor`], for the readers-writer locks.
-pub trait ReadWriteVisitor<P: Platform> {
+pub trait ReadWriteVisitor<P: Machine> {
     /// Called once per readers-writer lock, in the catalogue's order.
     fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry);
 }
@@ -57,7 +57,7 @@ macro_rules! catalog {
         pub static READ_WRITE: &[&Entry] = &[$(&$shared,)*];
 
         /// Shows every readers-writer lock's type to `visitor`.
-        pub fn visit_read_write<P: Platform>(visitor: &mut impl ReadWriteVisitor<P>) {
+        pub fn visit_read_write<P: Machine>(visitor: &mut impl ReadWriteVisitor<P>) {
             $({
                 type Lock<P> = $rw;
                 visitor.visit::<Lock<P>>(&$shared);
@@ -65,7 +65,7 @@ macro_rules! catalog {
         }
 
         /// Shows every lock's type to `visitor`.
-        pub fn visit_all<P: Platform>(visitor: &mut impl Visitor<P>) {
+        pub fn visit_all<P: Machine>(visitor: &mut impl Visitor<P>) {
             $(visitor.visit::<Alone<P, $rule, $tune>>(&$front);)*
             $({
                 type Lock<P> = $lock;
@@ -78,14 +78,14 @@ macro_rules! catalog {
         }
 
         /// Shows every front lock's rule to `visitor`.
-        pub fn visit_front<P: Platform>(visitor: &mut impl FrontVisitor<P>) {
+        pub fn visit_front<P: Machine>(visitor: &mut impl FrontVisitor<P>) {
             $(visitor.visit::<$rule>(&$front, |tuning| {
                 <$tune as Tune>::tune(<$rule as Rule<P>>::defaults(tuning))
             });)*
         }
 
         /// Shows every whole lock's type to `visitor`; wide locks as they live in place.
-        pub fn visit_whole<P: Platform>(visitor: &mut impl WholeVisitor<P>) {
+        pub fn visit_whole<P: Machine>(visitor: &mut impl WholeVisitor<P>) {
             $({
                 type Lock<P> = $lock;
                 visitor.visit::<Lock<P>>(&$whole);

@@ -12,7 +12,7 @@ use crate::front::{
 use crate::testing::{Threads, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
-use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
+use lockwright_platform::{Machine, Ordering::Relaxed, Platform, Ptr, Word};
 use std::vec::Vec;
 
 pub(crate) struct Memory {
@@ -60,17 +60,17 @@ fn node_of<'a>(parts: &Parts<'_, Threads>) -> &'a Waiter<Threads> {
 /// Everybody joins the line, even if the lock is free.
 struct Joins;
 
-impl<P: Platform> Rule<P> for Joins {
+impl<P: Machine> Rule<P> for Joins {
     fn arrive(_: &View<'_, P>) -> Arrived {
         Arrived::Joins(Note::default())
     }
 }
 
-impl<P: Platform> Choose<P> for Joins {
+impl<P: Machine> Choose<P> for Joins {
     const HOLDS_BACK: bool = true;
 }
 
-impl<P: Platform> Observe<P> for Joins {}
+impl<P: Machine> Observe<P> for Joins {}
 
 /// What a thread has said about itself, and the line's tail at that moment.
 struct Said<'a> {

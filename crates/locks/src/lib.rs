@@ -18,7 +18,7 @@
 //! ```
 //!
 //! [`catalog`] is the only list of locks, and [`spec`] the only parser of `NAME[:key=value,...]`. All locks are generic over
-//! [`lockwright_platform::Platform`].
+//! [`lockwright_platform::Platform`]; those that need more of the machine say so in their bounds.
 #![no_std]
 
 pub mod amp;

@@ -11,7 +11,8 @@ extern crate std;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{
-    Class, InPlace, MEMOS, Memo, Ordering, Place, Platform, Ptr, Sections, TryLock, Woken, Word,
+    Class, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable, Ptr,
+    ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -189,18 +190,6 @@ impl Platform for Threads {
 
     fn unpark(_word: *const Word32, _count: u32) {}
 
-    fn park_movable(word: &Word32, seen: u32, deadline: Option<Self::Deadline>) -> Woken {
-        Self::park(word, seen, deadline)
-    }
-
-    fn unpark_moved(_word: *const Word32, _count: u32) -> u32 {
-        0
-    }
-
-    fn requeue(_from: *const Word32, _seen: u32, _to: *const Word32, _count: u32) -> u32 {
-        0
-    }
-
     fn now() -> u64 {
         CLOCK.get()
     }
@@ -223,12 +212,34 @@ impl Platform for Threads {
     }
 
     unsafe fn give_line(_line: *mut u8) {} // never freed: lines must stay readable
+}
 
+impl Requeue for Threads {
+    fn park_movable(word: &Word32, seen: u32, deadline: Option<Self::Deadline>) -> Woken {
+        Self::park(word, seen, deadline)
+    }
+
+    fn unpark_moved(_word: *const Word32, _count: u32) -> u32 {
+        0
+    }
+
+    fn requeue(_from: *const Word32, _seen: u32, _to: *const Word32, _count: u32) -> u32 {
+        0
+    }
+}
+
+impl Learning for Threads {
     /// Each thread has memos of its own: tests run side by side.
     fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
         MEMO.with(|memos| memos.get(index).map(look))
     }
 }
+
+impl ReaderTable for Threads {}
+
+impl Programmable for Threads {}
+
+impl Stages for Threads {}
 
 std::thread_local! {
     static MEMO: std::vec::Vec<Memo<Threads>> =

@@ -2,11 +2,11 @@
 
 use crate::front::{ASLEEP, Line, Note, PROMOTED, Parts, Tuning, WAITING, Waiter};
 use crate::front::{leave_line, unlock_slow};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// Joins the line, is torn out of its wait, and leaves. `asleep`: it first makes sure that somebody would wake it, and sleeps
 /// until the deadline if it has one.
-pub fn torn_wait<P: Platform>(
+pub fn torn_wait<P: Machine>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
     asleep: bool,

@@ -31,7 +31,9 @@ pub use world::{begin, end, join, lay_table, number, print_log, spawn, tick};
 use crate::checker::Checker;
 use cell::from_address;
 use lockwright_platform::hooks::{Context, Hook};
-use lockwright_platform::{Class, Ordering, Place, Platform, Woken};
+use lockwright_platform::{
+    Class, Learning, Ordering, Place, Platform, Programmable, ReaderTable, Requeue, Stages, Woken,
+};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 use world::{Reason, enter_kernel, log, sleep, time_passed, wait, world};
@@ -135,6 +137,42 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         world(|w| w.wake(word.addr(), count, |_| true));
     }
 
+    fn now() -> u64 {
+        world(|w| w.changes + w.looked_ns)
+    }
+
+    fn after(_: u32) -> Deadline {
+        Deadline::Nap
+    }
+
+    fn place() -> Place {
+        let me = C::thread();
+        let class = world(|w| {
+            let (number, asked) = w.places.entry(me).or_default(); // the first thread is number 0
+            *asked += 1;
+            class_of(*number, *asked)
+        });
+        Place { cpu: 0, class, domain: class.0.into() }
+    }
+
+    fn cpus() -> u32 {
+        2
+    }
+
+    const LINE: usize = 1024;
+
+    fn take_line() -> *mut u8 {
+        world(|w| w.lines_out += 1);
+        // Never freed: lines must stay readable.
+        Box::into_raw(Box::new(MemoryLine([0; 1024]))).cast()
+    }
+
+    unsafe fn give_line(_line: *mut u8) {
+        world(|w| w.lines_out -= 1);
+    }
+}
+
+impl<C: Checker, const SPINS: usize> Requeue for Machine<C, SPINS> {
     fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Deadline>) -> Woken {
         sleep::<C>(word, seen, deadline, true)
     }
@@ -167,29 +205,28 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
             moved
         })
     }
+}
 
-    fn now() -> u64 {
-        world(|w| w.changes + w.looked_ns)
+impl<C: Checker, const SPINS: usize> Learning for Machine<C, SPINS> {}
+
+impl<C: Checker, const SPINS: usize> ReaderTable for Machine<C, SPINS> {
+    const ROWS: usize = 1;
+    const ROW: usize = SLOTS;
+
+    fn shown<R>(slot: usize, look: impl FnOnce(&Self::Ptr<u8>) -> R) -> Option<R> {
+        let table = world(|w| w.table).filter(|_| slot < SLOTS)?;
+        // SAFETY: `lay_table` has put it there in this execution, so for this checker.
+        Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Ptr<u8>>(table).add(slot) }))
     }
 
-    fn after(_: u32) -> Deadline {
-        Deadline::Nap
+    fn departures<R>(look: impl FnOnce(&Self::Word) -> R) -> Option<R> {
+        let word = world(|w| w.departures)?;
+        // SAFETY: as above.
+        Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Word>(word) }))
     }
+}
 
-    fn place() -> Place {
-        let me = C::thread();
-        let class = world(|w| {
-            let (number, asked) = w.places.entry(me).or_default(); // the first thread is number 0
-            *asked += 1;
-            class_of(*number, *asked)
-        });
-        Place { cpu: 0, class, domain: class.0.into() }
-    }
-
-    fn cpus() -> u32 {
-        2
-    }
-
+impl<C: Checker, const SPINS: usize> Programmable for Machine<C, SPINS> {
     fn hooks(policy: u32) -> u32 {
         if policy == 0 { 0 } else { u32::MAX }
     }
@@ -206,31 +243,6 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
             _ => asked % (hook.largest().min(100) + 1),
         }
     }
-
-    const ROWS: usize = 1;
-    const ROW: usize = SLOTS;
-
-    fn shown<R>(slot: usize, look: impl FnOnce(&Self::Ptr<u8>) -> R) -> Option<R> {
-        let table = world(|w| w.table).filter(|_| slot < SLOTS)?;
-        // SAFETY: `lay_table` has put it there in this execution, so for this checker.
-        Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Ptr<u8>>(table).add(slot) }))
-    }
-
-    fn departures<R>(look: impl FnOnce(&Self::Word) -> R) -> Option<R> {
-        let word = world(|w| w.departures)?;
-        // SAFETY: as above.
-        Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Word>(word) }))
-    }
-
-    const LINE: usize = 1024;
-
-    fn take_line() -> *mut u8 {
-        world(|w| w.lines_out += 1);
-        // Never freed: lines must stay readable.
-        Box::into_raw(Box::new(MemoryLine([0; 1024]))).cast()
-    }
-
-    unsafe fn give_line(_line: *mut u8) {
-        world(|w| w.lines_out -= 1);
-    }
 }
+
+impl<C: Checker, const SPINS: usize> Stages for Machine<C, SPINS> {}

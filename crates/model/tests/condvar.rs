@@ -7,7 +7,7 @@ use lockwright_locks::front::{self, Alone, By, Rule, Tuning, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::{explore, only_known_models_are_asked_for};
-use lockwright_platform::{Platform, Ptr, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{Ptr, RawLock, Sections, TryLock, Word};
 use std::cell::Cell;
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
@@ -18,11 +18,11 @@ use std::time::Duration;
 type Node<C, const SPINS: usize> = Sleeper<Machine<C, SPINS>>;
 
 /// How the mutex's holder holds it; only the holder reads and writes this.
-struct Holder<P: Platform>(UnsafeCell<By<P>>);
+struct Holder<P: lockwright_platform::Machine>(UnsafeCell<By<P>>);
 // SAFETY: only the mutex's holder looks at it.
-unsafe impl<P: Platform> Send for Holder<P> {}
+unsafe impl<P: lockwright_platform::Machine> Send for Holder<P> {}
 // SAFETY: as above.
-unsafe impl<P: Platform> Sync for Holder<P> {}
+unsafe impl<P: lockwright_platform::Machine> Sync for Holder<P> {}
 
 /// A mutex, a condvar, and the number of waiters that may go on.
 struct Queue<C: Checker, const SPINS: usize, A = barging::Lock> {

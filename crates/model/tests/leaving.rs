@@ -45,7 +45,7 @@ fn model<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>>(id: &str, b
 /// A rule under which the last to join is the next head, as far as the bound allows.
 struct Backwards;
 
-impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
+impl<P: lockwright_platform::Machine> Rule<P> for Backwards {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: 1, budget_ns: 0, ..tuning }
     }
@@ -55,9 +55,9 @@ impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
     }
 }
 
-impl<P: lockwright_platform::Platform> Observe<P> for Backwards {}
+impl<P: lockwright_platform::Machine> Observe<P> for Backwards {}
 
-impl<P: lockwright_platform::Platform> Choose<P> for Backwards {
+impl<P: lockwright_platform::Machine> Choose<P> for Backwards {
     const AHEAD: usize = 4;
 
     fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {

@@ -22,8 +22,8 @@ struct Process<C, const SPINS: usize, const SECOND: usize>(PhantomData<fn(C)>);
 
 const PROGRAMMED: usize = 100;
 
-struct Rules<P: Platform>(Vec<(&'static str, Front<P>)>);
-impl<P: Platform> FrontVisitor<P> for Rules<P> {
+struct Rules<P: lockwright_platform::Machine>(Vec<(&'static str, Front<P>)>);
+impl<P: lockwright_platform::Machine> FrontVisitor<P> for Rules<P> {
     fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
         if entry.preset_of.is_none() {
             self.0.push((entry.id, Front::of::<R>(defaults)));

@@ -185,7 +185,7 @@ fn shuttle_4_threads_that_spin_once() {
 /// `programmed-rw`'s words, on which each thread spins for a time of its own.
 struct Words<M: Platform>([M::Word; 4]);
 
-impl<M: Platform> Words<M> {
+impl<M: lockwright_platform::Machine> Words<M> {
     fn lock(&self) -> Biased<'_, M> {
         let [state, writers, owner, bias] = &self.0;
         let parts = Parts { state, writers, owner, prefer: Prefer::Readers };

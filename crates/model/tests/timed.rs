@@ -108,7 +108,7 @@ where
 /// The head holds back as long as somebody waits beside the line, however long that is.
 struct Patient;
 
-impl<P: Platform> Rule<P> for Patient {
+impl<P: lockwright_platform::Machine> Rule<P> for Patient {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { budget_ns: 0, ..tuning }
     }
@@ -118,9 +118,9 @@ impl<P: Platform> Rule<P> for Patient {
     }
 }
 
-impl<P: Platform> Observe<P> for Patient {}
+impl<P: lockwright_platform::Machine> Observe<P> for Patient {}
 
-impl<P: Platform> Choose<P> for Patient {
+impl<P: lockwright_platform::Machine> Choose<P> for Patient {
     const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {

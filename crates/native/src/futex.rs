@@ -141,7 +141,7 @@ pub fn before_sleep(tell: fn()) {
     BEFORE_SLEEP.store(tell as *mut (), Relaxed); // it points to code, which exists already
 }
 
-/// Sleeps while `*word == seen`; see `Platform::park` and `park_movable`.
+/// Sleeps while `*word == seen`; see `Platform::park` and `Requeue::park_movable`.
 pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>, who: Sleeper) -> Woken {
     let tell = BEFORE_SLEEP.load(Relaxed); // as above
     if !tell.is_null() {

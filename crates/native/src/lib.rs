@@ -23,7 +23,10 @@ pub use futex::{Clock, Deadline};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::hooks::{Context, Hook, Node};
-use lockwright_platform::{Class, MEMOS, Memo, Ordering, Place, Platform, Ptr, Woken, Word};
+use lockwright_platform::{
+    Class, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable, Ptr, ReaderTable,
+    Requeue, Stages, Woken, Word,
+};
 
 /// The machine itself.
 #[derive(Debug)]
@@ -114,27 +117,80 @@ impl Platform for Native {
         futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Own)
     }
 
-    fn park_movable(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
-        futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Movable)
-    }
-
     fn unpark(word: *const Atomic32, count: u32) {
         futex::wake(word.cast(), count);
-    }
-
-    fn unpark_moved(word: *const Atomic32, count: u32) -> u32 {
-        futex::wake_movable(word.cast(), count)
     }
 
     fn now() -> u64 {
         futex::now(Clock::Monotonic)
     }
 
+    fn give_way() {
+        futex::yield_cpu();
+    }
+
+    fn after(ns: u32) -> Deadline {
+        Deadline::after(u64::from(ns))
+    }
+
+    fn place() -> Place {
+        place::among_usable()
+    }
+
+    fn cpus() -> u32 {
+        cpus::usable()
+    }
+
+    fn take_line() -> *mut u8 {
+        arena::take()
+    }
+
+    #[inline(always)]
+    fn load_to_write(word: &Self::Word) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint; a processor without it ignores it.
+        unsafe {
+            core::arch::asm!(
+                "prefetchw byte ptr [{word}]",
+                word = in(reg) word,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        word.load(Ordering::Relaxed)
+    }
+
+    unsafe fn give_line(line: *mut u8) {
+        // SAFETY: the caller's promise is the same as ours.
+        unsafe { arena::give(line) }
+    }
+}
+
+impl Requeue for Native {
+    fn park_movable(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
+        futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Movable)
+    }
+
+    fn unpark_moved(word: *const Atomic32, count: u32) -> u32 {
+        futex::wake_movable(word.cast(), count)
+    }
+
+    fn requeue(from: *const Atomic32, seen: u32, to: *const Atomic32, count: u32) -> u32 {
+        futex::requeue(from.cast(), seen, to.cast(), count)
+    }
+}
+
+impl Learning for Native {
     fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
         static ALL: [Memo<Native>; MEMOS] = [const { Memo([const { Atomic32::of(0) }; 8]) }; MEMOS];
         ALL.get(index).map(look)
     }
 
+    fn speed(class: Class) -> u32 {
+        place::speed(class)
+    }
+}
+
+impl ReaderTable for Native {
     const ROWS: usize = 512;
 
     #[inline]
@@ -155,23 +211,9 @@ impl Platform for Native {
         static DEPARTURES: Alone = Alone(Atomic32::of(0));
         Some(look(&DEPARTURES.0))
     }
+}
 
-    fn give_way() {
-        futex::yield_cpu();
-    }
-
-    fn after(ns: u32) -> Deadline {
-        Deadline::after(u64::from(ns))
-    }
-
-    fn speed(class: Class) -> u32 {
-        place::speed(class)
-    }
-
-    fn place() -> Place {
-        place::among_usable()
-    }
-
+impl Programmable for Native {
     #[inline]
     fn hooks(policy: u32) -> u32 {
         policies::hooks(policy)
@@ -202,38 +244,9 @@ impl Platform for Native {
     fn unboost() {
         policies::unboost();
     }
-
-    fn requeue(from: *const Atomic32, seen: u32, to: *const Atomic32, count: u32) -> u32 {
-        futex::requeue(from.cast(), seen, to.cast(), count)
-    }
-
-    fn cpus() -> u32 {
-        cpus::usable()
-    }
-
-    fn take_line() -> *mut u8 {
-        arena::take()
-    }
-
-    #[inline(always)]
-    fn load_to_write(word: &Self::Word) -> u32 {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint; a processor without it ignores it.
-        unsafe {
-            core::arch::asm!(
-                "prefetchw byte ptr [{word}]",
-                word = in(reg) word,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-        word.load(Ordering::Relaxed)
-    }
-
-    unsafe fn give_line(line: *mut u8) {
-        // SAFETY: the caller's promise is the same as ours.
-        unsafe { arena::give(line) }
-    }
 }
+
+impl Stages for Native {}
 
 /// Core's 32-bit atomic; it can lie over a word of a `pthread_mutex_t`.
 #[derive(Debug, Default)]

@@ -15,9 +15,9 @@ pub struct Answers {
     pub ask: fn(u32, Hook, &Context) -> u64,
     /// Completes what policies are told about the calling thread.
     pub describe: fn(&mut Node),
-    /// See `Platform::boost`.
+    /// See `Programmable::boost`.
     pub boost: fn(u32),
-    /// See `Platform::unboost`.
+    /// See `Programmable::unboost`.
     pub unboost: fn(),
 }
 
@@ -67,14 +67,14 @@ pub(crate) fn describe(node: &mut Node) {
     }
 }
 
-/// See `Platform::boost`.
+/// See `Programmable::boost`.
 pub(crate) fn boost(holder: u32) {
     if let Some(answers) = answers() {
         (answers.boost)(holder);
     }
 }
 
-/// See `Platform::unboost`.
+/// See `Programmable::unboost`.
 pub(crate) fn unboost() {
     if let Some(answers) = answers() {
         (answers.unboost)();

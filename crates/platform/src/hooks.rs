@@ -193,7 +193,7 @@ pub struct Answer {
     pub insns: u32,
 }
 
-/// A policy in this process: eBPF, or Rust. Locks reach it by [`Platform::ask`](crate::Platform::ask).
+/// A policy in this process: eBPF, or Rust. Locks reach it by [`Programmable::ask`](crate::Programmable::ask).
 pub trait Policy {
     /// The sum of its hooks' [bits](Hook::bit), and of what they read, of [`READS`].
     fn hooks(&self) -> u32;

@@ -4,21 +4,28 @@
 //!        locks  (one file each, generic over Platform)
 //!          │
 //!     ┌────▼─────┐
-//!     │ Platform │  atomics · waiting · sleeping · clock · place
-//!     └────▲─────┘
-//!   ┌──────┼────────┬──────────┐
+//!     │ Platform │  atomics · waiting · sleeping · clock · place · lines of memory
+//!     └────▲─────┘    + what only some locks ask for: Requeue · Learning · ReaderTable · Programmable · Stages
+//!   ┌──────┼────────┬──────────┐        (all of them together: Machine)
 //! native  loom   shuttle   simulator
 //! ```
 //!
 //! A lock says *what* it waits for; the machine decides *how*: spin, pause, sleep, explore, or advance
 //! virtual time. That is why one lock file runs in a process, in the model checkers and in the simulator.
+//!
+//! Most textbook locks ask for no more than [`Platform`]. A lock that needs more names the extension in its bound
+//! (`P: Learning`), so its first lines say what it asks for. Code for any lock of the catalogue asks for a [`Machine`].
 #![no_std]
 
+mod extensions;
 pub mod hooks;
 mod lock;
 mod place;
 
 pub use core::sync::atomic::Ordering;
+pub use extensions::{
+    FULL_SPEED, Learning, MEMOS, Machine, Memo, Programmable, ReaderTable, Requeue, Stage, Stages,
+};
 pub use lock::{Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
 pub use place::{Class, Place};
 
@@ -81,33 +88,7 @@ pub enum Woken {
     TimedOut,
 }
 
-/// The stages of a thread that waits in a front lock's line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// It is in the line.
-    Joined,
-    /// It got the lock through the line, under a rule that chooses who is next. So it came before any later head, even if that
-    /// thread joined first.
-    Chosen,
-    /// It is the head of the line, and isn't napping (any more).
-    Head,
-    /// It is the head, and leaves the lock to others for a bounded time.
-    Naps,
-    /// It took the lock past a head that [`Naps`](Self::Naps) at this moment, or isn't awake yet.
-    Passed,
-}
-
-/// What a lock notes about itself, in a cache line of its own.
-#[repr(align(128))]
-pub struct Memo<P: Platform>(pub [P::Word; 8]);
-
-/// The [`Platform::speed`] of the fastest cores.
-pub const FULL_SPEED: u32 = 1024;
-
-/// The number of memos.
-pub const MEMOS: usize = 256;
-
-/// A machine: everything a lock may ask for.
+/// A machine, as every lock sees it. A new item needs an argument: ARCHITECTURE.md, "Boundary: Platform".
 pub trait Platform: Sized + Send + Sync + 'static {
     /// Its 32-bit atomic.
     type Word: Word;
@@ -156,14 +137,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// something else at the same address (which must look again).
     fn unpark(word: *const Self::Word, count: u32);
 
-    /// As [`park`](Self::park). After [`requeue`](Self::requeue) has moved the sleeper,
-    /// [`unpark_moved`](Self::unpark_moved) can tell it from threads that fell asleep there themselves.
-    fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
-
-    /// As [`unpark`](Self::unpark), but wakes only threads that sleep by [`park_movable`](Self::park_movable). Other
-    /// sleepers don't take these wakes, whatever their priorities. Returns how many it woke.
-    fn unpark_moved(word: *const Self::Word, count: u32) -> u32;
-
     /// Nanoseconds since some fixed moment.
     fn now() -> u64;
 
@@ -176,22 +149,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Where the calling thread runs. Cheap, and stale as soon as it is read.
     fn place() -> Place;
 
-    /// The speed of this class's cores, in 1024ths of the speed of the fastest cores that the program may run on. A hint.
-    fn speed(class: Class) -> u32 {
-        let _ = class;
-        FULL_SPEED
-    }
-
-    /// Identifies the critical section that the calling thread is about to enter: equal numbers mean the same section. For
-    /// locks that order waiters by the lengths of their sections. 0: this machine can't tell.
-    fn site() -> u32 {
-        0
-    }
-
-    /// Moves at most `count` threads that sleep on `from` to `to`, and wakes none. Moves nobody unless `from` still holds
-    /// `seen`. Apart from that comparison, only the addresses matter. Returns how many threads it moved.
-    fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32;
-
     /// The number of CPUs that this program may keep busy at once, by affinity and CPU quota together; at least 1.
     fn cpus() -> u32;
 
@@ -201,71 +158,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Zeroed memory of [`LINE`](Self::LINE) bytes, aligned to 128 bytes. It stays readable forever, though it may be handed
     /// out again. For algorithms whose waiters may look at a node that its owner has abandoned (CLH).
     fn take_line() -> *mut u8;
-
-    /// Looks at one of the [`MEMOS`] memos, in which locks note what they learn about themselves. A memo is zero at first, all
-    /// threads share it, and its contents are hints. `None`: this machine keeps no memos.
-    fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
-        let _ = (index, look);
-        None
-    }
-
-    /// The number of rows of the table in which readers of any lock may show which lock they hold; 0: this machine has no
-    /// such table.
-    const ROWS: usize = 0;
-
-    /// The number of slots in a row, which is one cache line.
-    const ROW: usize = 8;
-
-    /// Looks at a slot of that table; it is null at first. `None`: the table has no such slot.
-    fn shown<R>(slot: usize, look: impl FnOnce(&Self::Ptr<u8>) -> R) -> Option<R> {
-        let _ = (slot, look);
-        None
-    }
-
-    /// Looks at the one word of this machine on which those sleep who wait for a slot of that table to be cleared. `None`: it has no
-    /// such word, and they wait awake.
-    fn departures<R>(look: impl FnOnce(&Self::Word) -> R) -> Option<R> {
-        let _ = look;
-        None
-    }
-
-    /// Which hooks the policy in this slot has: the sum of their [bits](hooks::Hook::bit), and
-    /// [`LENGTHS`](hooks::LENGTHS). 0: there is no policy.
-    fn hooks(policy: u32) -> u32 {
-        let _ = policy;
-        0
-    }
-
-    /// Asks the policy in this slot. 0 if there is none, if it has no such hook, or if the calling thread is in a hook already.
-    fn ask(policy: u32, hook: hooks::Hook, context: &hooks::Context) -> u64 {
-        let _ = (policy, hook, context);
-        0
-    }
-
-    /// Describes the calling thread to policies, but for what a lock knows: how long it has waited, how often it was passed.
-    fn describe() -> hooks::Node {
-        let place = Self::place();
-        hooks::Node {
-            cpu: place.cpu,
-            numa: place.domain.into(),
-            core_class: place.class.0.into(),
-            speed: Self::speed(place.class),
-            ..hooks::Node::default()
-        }
-    }
-
-    /// The holder with this thread id gets the calling thread's priority until [`unboost`](Self::unboost). A hint.
-    fn boost(holder: u32) {
-        let _ = holder;
-    }
-
-    /// The calling thread, which may have been boosted, releases a lock.
-    fn unboost() {}
-
-    /// A thread that waits for a lock reports its stage. Machines that check a lock's promises use this; others ignore it.
-    fn reached(stage: Stage) {
-        let _ = stage;
-    }
 
     /// Gives a line back.
     ///

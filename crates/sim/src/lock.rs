@@ -12,7 +12,7 @@ use lockwright_locks::front::tuning::SLOT;
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::rw;
 use lockwright_locks::spec::Spec;
-use lockwright_platform::{Platform, RawLock, TryLock};
+use lockwright_platform::{Machine, RawLock, TryLock};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -159,7 +159,7 @@ impl LockSpec {
     }
 
     /// The tuning of a front lock with these defaults, on the current machine.
-    pub(crate) fn tuned_for<P: Platform>(&self, defaults: fn(Tuning) -> Tuning) -> Tuning {
+    pub(crate) fn tuned_for<P: Machine>(&self, defaults: fn(Tuning) -> Tuning) -> Tuning {
         let mut tuning = defaults(Tuning::for_cpus(P::cpus()));
         for (option, value) in &self.options {
             tuning.set(option.key, *value);
@@ -168,9 +168,9 @@ impl LockSpec {
     }
 
     /// How often the head of the lock's line may be overtaken, if it is a front lock.
-    pub(crate) fn bypass<P: Platform>(&self) -> Option<u32> {
+    pub(crate) fn bypass<P: Machine>(&self) -> Option<u32> {
         struct Bypass<'a>(&'a LockSpec, Option<u32>);
-        impl<P: Platform> FrontVisitor<P> for Bypass<'_> {
+        impl<P: Machine> FrontVisitor<P> for Bypass<'_> {
             fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
                 if self.0.entry.is_some_and(|own| std::ptr::eq(own, entry)) {
                     self.1 = Some(self.0.tuned_for::<P>(defaults).bypass);

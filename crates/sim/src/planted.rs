@@ -10,7 +10,7 @@ use crate::{Outcome, Placement, Run, profile};
 use lockwright_locks::entry::{Entry, Promise};
 use lockwright_locks::front::{fifo, tuning};
 use lockwright_platform::Ordering::{self, Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Stage, Word};
+use lockwright_platform::{Platform, Stage, Stages, Word};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;

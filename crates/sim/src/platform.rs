@@ -11,7 +11,8 @@ use crate::programs;
 use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
-    Class, FULL_SPEED, Memo, Ordering, Place, Platform, Ptr, Stage, Woken, Word,
+    Class, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, Ptr, ReaderTable,
+    Requeue, Stage, Stages, Woken, Word,
 };
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -22,7 +23,7 @@ pub(crate) const LINE: Layout = match Layout::from_size_align(128, 128) {
     Err(_) => panic!("128 bytes, aligned"),
 };
 
-/// A row of the table of [`Platform::shown`]: one cache line.
+/// A row of the table of [`ReaderTable::shown`]: one cache line.
 #[repr(align(128))]
 pub(crate) struct ShownLine([SimCell<*mut u8>; Sim::ROW]);
 
@@ -35,7 +36,7 @@ impl ShownLine {
     }
 }
 
-/// The word of [`Platform::departures`], alone in its line.
+/// The word of [`ReaderTable::departures`], alone in its line.
 #[repr(align(128))]
 pub(crate) struct DeparturesLine(SimWord);
 
@@ -285,29 +286,6 @@ impl Platform for Sim {
         advance(Ps::from(ns) * 1000 + late, Activity::SpinLocal);
     }
 
-    fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
-        inside()?;
-        let memo = std::ptr::from_ref(&engine().memos[index]);
-        // SAFETY: the machine's memos stay where they are until it ends.
-        Some(look(unsafe { &*memo }))
-    }
-
-    const ROWS: usize = 512;
-
-    fn shown<R>(slot: usize, look: impl FnOnce(&SimCell<*mut u8>) -> R) -> Option<R> {
-        inside()?;
-        let row = std::ptr::from_ref(engine().shown().get(slot / Self::ROW)?);
-        // SAFETY: the machine's table stays where it is until it ends.
-        Some(look(unsafe { &(&(*row).0)[slot % Self::ROW] }))
-    }
-
-    fn departures<R>(look: impl FnOnce(&SimWord) -> R) -> Option<R> {
-        inside()?;
-        let word = std::ptr::from_ref(&engine().departures.0);
-        // SAFETY: the machine's word stays where it is until it ends.
-        Some(look(unsafe { &*word }))
-    }
-
     fn give_way() {
         let e = engine();
         let cost = ps(e.profile.kernel.bucket_ns); // the cost of a short system call
@@ -324,15 +302,6 @@ impl Platform for Sim {
         futex::wake(word.addr(), count, false);
     }
 
-    fn park_movable(word: &SimWord, seen: u32, deadline: Option<Moment>) -> Woken {
-        // SAFETY: it is a word, and we have a reference.
-        unsafe { futex::wait(word.0.as_ptr(), seen, deadline.map(|end| end.0), true) }
-    }
-
-    fn unpark_moved(word: *const SimWord, count: u32) -> u32 {
-        futex::wake(word.addr(), count, true)
-    }
-
     fn now() -> u64 {
         let e = engine();
         let clock = e.cpus[e.my_cpu() as usize].clock;
@@ -342,20 +311,6 @@ impl Platform for Sim {
 
     fn after(ns: u32) -> Moment {
         Moment(in_ns(engine(), ns))
-    }
-
-    fn site() -> u32 {
-        let e = engine();
-        e.threads[e.me() as usize].site
-    }
-
-    fn speed(class: Class) -> u32 {
-        let classes = &engine().profile.class;
-        let compute = |class: &ClassProfile| class.compute;
-        let slower = classes.get(usize::from(class.0)).map_or(1.0, compute);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1024")]
-        let speed = (f64::from(FULL_SPEED) / slower) as u32;
-        speed.clamp(1, FULL_SPEED)
     }
 
     fn place() -> Place {
@@ -370,29 +325,8 @@ impl Platform for Sim {
         place
     }
 
-    fn requeue(from: *const SimWord, seen: u32, to: *const SimWord, count: u32) -> u32 {
-        // SAFETY: callers pass a live word.
-        unsafe { futex::requeue(from.cast(), seen, to.addr(), count) }
-    }
-
     fn cpus() -> u32 {
         current().map_or(1, |e| u32::try_from(e.cpus.len()).unwrap_or(u32::MAX))
-    }
-
-    fn hooks(policy: u32) -> u32 {
-        programs::hooks(policy)
-    }
-
-    fn ask(policy: u32, hook: Hook, context: &Context) -> u64 {
-        programs::ask(policy, hook, context)
-    }
-
-    fn describe() -> Node {
-        programs::describe()
-    }
-
-    fn reached(stage: Stage) {
-        engine().reached(stage);
     }
 
     // Each CPU keeps a few spare lines, as on the native platform: taking one is an atomic step on a line of its
@@ -431,5 +365,82 @@ impl Platform for Sim {
         let e = current().expect("locks live on a machine");
         let cpu = if e.running.is_some() { e.my_cpu() as usize } else { 0 };
         e.cpus[cpu].free_lines.push(line);
+    }
+}
+
+impl Requeue for Sim {
+    fn park_movable(word: &SimWord, seen: u32, deadline: Option<Moment>) -> Woken {
+        // SAFETY: it is a word, and we have a reference.
+        unsafe { futex::wait(word.0.as_ptr(), seen, deadline.map(|end| end.0), true) }
+    }
+
+    fn unpark_moved(word: *const SimWord, count: u32) -> u32 {
+        futex::wake(word.addr(), count, true)
+    }
+
+    fn requeue(from: *const SimWord, seen: u32, to: *const SimWord, count: u32) -> u32 {
+        // SAFETY: callers pass a live word.
+        unsafe { futex::requeue(from.cast(), seen, to.addr(), count) }
+    }
+}
+
+impl Learning for Sim {
+    fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
+        inside()?;
+        let memo = std::ptr::from_ref(&engine().memos[index]);
+        // SAFETY: the machine's memos stay where they are until it ends.
+        Some(look(unsafe { &*memo }))
+    }
+
+    fn site() -> u32 {
+        let e = engine();
+        e.threads[e.me() as usize].site
+    }
+
+    fn speed(class: Class) -> u32 {
+        let classes = &engine().profile.class;
+        let compute = |class: &ClassProfile| class.compute;
+        let slower = classes.get(usize::from(class.0)).map_or(1.0, compute);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1024")]
+        let speed = (f64::from(FULL_SPEED) / slower) as u32;
+        speed.clamp(1, FULL_SPEED)
+    }
+}
+
+impl ReaderTable for Sim {
+    const ROWS: usize = 512;
+
+    fn shown<R>(slot: usize, look: impl FnOnce(&SimCell<*mut u8>) -> R) -> Option<R> {
+        inside()?;
+        let row = std::ptr::from_ref(engine().shown().get(slot / Self::ROW)?);
+        // SAFETY: the machine's table stays where it is until it ends.
+        Some(look(unsafe { &(&(*row).0)[slot % Self::ROW] }))
+    }
+
+    fn departures<R>(look: impl FnOnce(&SimWord) -> R) -> Option<R> {
+        inside()?;
+        let word = std::ptr::from_ref(&engine().departures.0);
+        // SAFETY: the machine's word stays where it is until it ends.
+        Some(look(unsafe { &*word }))
+    }
+}
+
+impl Programmable for Sim {
+    fn hooks(policy: u32) -> u32 {
+        programs::hooks(policy)
+    }
+
+    fn ask(policy: u32, hook: Hook, context: &Context) -> u64 {
+        programs::ask(policy, hook, context)
+    }
+
+    fn describe() -> Node {
+        programs::describe()
+    }
+}
+
+impl Stages for Sim {
+    fn reached(stage: Stage) {
+        engine().reached(stage);
     }
 }

@@ -10,7 +10,7 @@ use crate::lines::{Access, LINE, reach};
 use crate::platform::Sim;
 use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node, Policy, World};
-use lockwright_platform::{Place, Platform};
+use lockwright_platform::{Learning, Place, Platform};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::lock::{AnyLock, LockSpec};
 use lockwright_locks::catalog::{ReadWriteVisitor, visit_read_write};
 use lockwright_locks::entry::Entry;
 use lockwright_locks::rw::{ReadWrite, Tuning};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
@@ -44,7 +44,7 @@ pub(crate) trait AnyReadWrite {
 
 /// Its memory, on cache lines of its own.
 #[repr(align(128))]
-struct Typed<P: Platform, L: ReadWrite<P>> {
+struct Typed<P: Machine, L: ReadWrite<P>> {
     lock: ManuallyDrop<L>,
     tuning: Tuning,
     /// Each thread's passes, the latest at the end.
@@ -56,13 +56,13 @@ fn me(thread: Tid) -> u32 {
     thread + 1
 }
 
-impl<P: Platform, L: ReadWrite<P>> Typed<P, L> {
+impl<P: Machine, L: ReadWrite<P>> Typed<P, L> {
     fn keep(&self, thread: Tid, pass: L::Pass) {
         self.passes[thread as usize].borrow_mut().push(pass);
     }
 }
 
-impl<P: Platform, L: ReadWrite<P>> AnyReadWrite for Typed<P, L> {
+impl<P: Machine, L: ReadWrite<P>> AnyReadWrite for Typed<P, L> {
     fn read(&self, thread: Tid) {
         let pass = self.lock.read(me(thread));
         self.keep(thread, pass);
@@ -125,9 +125,9 @@ impl<P: Platform, L: ReadWrite<P>> AnyReadWrite for Typed<P, L> {
 }
 
 /// An unlocked lock for `threads` threads. It isn't dropped by itself.
-pub(crate) fn make<P: Platform>(spec: &LockSpec, threads: usize) -> Box<dyn AnyReadWrite> {
+pub(crate) fn make<P: Machine>(spec: &LockSpec, threads: usize) -> Box<dyn AnyReadWrite> {
     struct Making<'a>(&'a LockSpec, usize, Option<Box<dyn AnyReadWrite>>);
-    impl<P: Platform> ReadWriteVisitor<P> for Making<'_> {
+    impl<P: Machine> ReadWriteVisitor<P> for Making<'_> {
         fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry) {
             if self.0.entry().is_some_and(|own| std::ptr::eq(own, entry)) {
                 let tuning = self.0.read_write_tuning();

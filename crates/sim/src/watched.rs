@@ -9,7 +9,7 @@ use crate::platform::Sim;
 use crate::timeline::Hold;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::entry::Promise;
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
@@ -37,7 +37,7 @@ pub(crate) struct Promised {
 
 impl Promised {
     /// What `spec` promises to `threads` threads, on the current machine.
-    fn by<P: Platform>(spec: &LockSpec, threads: usize) -> Self {
+    fn by<P: Machine>(spec: &LockSpec, threads: usize) -> Self {
         let promise = spec.entry().map_or(Promise::Nothing, |entry| entry.promise);
         let fits = threads <= P::cpus() as usize;
         Self {
@@ -279,7 +279,7 @@ impl Watched {
     }
 
     /// The lock that `spec` names, on the current machine.
-    pub(crate) fn over<P: Platform>(
+    pub(crate) fn over<P: Machine>(
         lock: Box<dyn AnyLock>,
         spec: &LockSpec,
         number: u32,

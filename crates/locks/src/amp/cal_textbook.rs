@@ -28,7 +28,7 @@
 //! than two hold or wait there, which takes the choice off the critical path; so do we. One turn replaces the paper's two `pop_flag`s,
 //! so that two heads can't both set theirs, or both wait for each other. The other head's times are read from the lock, not from its
 //! node, which may be gone. For how T_alone is measured, see amp/lengths.rs (a machine that can't tell sections apart,
-//! `Platform::site`, counts them as one). No memory is allocated.
+//! `Learning::site`, counts them as one). No memory is allocated.
 //!
 //! Facts: by proportional wait between classes; by arrival within each, up to three places; four lines of 128 B per lock, one node of
 //! 128 B per waiter; nobody sleeps; each waiter is delayed by those before it, and by each of them that is not running.
@@ -41,7 +41,7 @@ use crate::wide::Apart;
 use core::array;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Probe, Ptr, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{Learning, Probe, Ptr, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -71,7 +71,7 @@ const LEAVING: u32 = 1;
 const CHOSEN: u32 = 2;
 
 /// A class's queue.
-struct Queue<P: Platform> {
+struct Queue<P: Learning> {
     /// The last in the queue. Written by arriving threads, and by a head that finds itself last.
     tail: P::Ptr<Node<P>>,
     /// The head's times, see [`Node`]; 0: the queue is empty. Written by the first to arrive, and by a head that leaves.
@@ -80,7 +80,7 @@ struct Queue<P: Platform> {
 }
 
 /// What arrivals look at, and threads that leave their queues.
-struct Gate<P: Platform> {
+struct Gate<P: Learning> {
     ticket: Ticket<P>,
     turn: P::Word,
     /// For each class: does somebody queue? Written by the first to arrive, and by the last to leave.
@@ -88,18 +88,18 @@ struct Gate<P: Platform> {
 }
 
 /// A core-aware lock.
-pub struct Cal<P: Platform> {
+pub struct Cal<P: Learning> {
     gate: Apart<P, Gate<P>>,
     queues: [Apart<P, Queue<P>>; 2],
     lengths: Lengths<P>,
 }
 
 /// The clock as nodes store it: never 0.
-fn clock<P: Platform>() -> u32 {
+fn clock<P: Learning>() -> u32 {
     (P::now() as u32).max(1)
 }
 
-impl<P: Platform> Cal<P> {
+impl<P: Learning> Cal<P> {
     fn may_steal(&self) -> bool {
         let Gate { ticket, no_steal, .. } = &*self.gate;
         no_steal.iter().all(|queue| queue.load(Relaxed) == 0) && ticket.is_free() // hints
@@ -210,7 +210,7 @@ impl<P: Platform> Cal<P> {
     }
 }
 
-impl<P: Platform> Sections<P> for Cal<P> {
+impl<P: Learning> Sections<P> for Cal<P> {
     type Node = Node<P>;
 
     fn new() -> Self {
@@ -227,7 +227,7 @@ impl<P: Platform> Sections<P> for Cal<P> {
     lockwright_platform::held_sections!(P);
 }
 
-impl<P: Platform> RawLock<P> for Cal<P> {
+impl<P: Learning> RawLock<P> for Cal<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
         // SAFETY: the caller's duty; others, too, only ever share it.
@@ -254,7 +254,7 @@ impl<P: Platform> RawLock<P> for Cal<P> {
     }
 }
 
-impl<P: Platform> TryLock<P> for Cal<P> {
+impl<P: Learning> TryLock<P> for Cal<P> {
     #[inline]
     unsafe fn try_lock(&self, node: *mut Node<P>) -> bool {
         // SAFETY: the caller's duty; a ticket lock uses no node.

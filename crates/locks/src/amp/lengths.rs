@@ -9,7 +9,7 @@
 use crate::wide::Apart;
 use core::array;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Class, FULL_SPEED, Platform, Word};
+use lockwright_platform::{Class, FULL_SPEED, Learning, Word};
 
 /// How many sections are told apart.
 const SITES: usize = 8;
@@ -27,11 +27,11 @@ pub(super) struct Section {
 
 impl Section {
     /// The section that the calling thread is about to enter.
-    pub(super) fn here<P: Platform>() -> Self {
+    pub(super) fn here<P: Learning>() -> Self {
         Self { class: P::place().class, site: P::site() as usize % SITES }
     }
 
-    fn speed<P: Platform>(self) -> u64 {
+    fn speed<P: Learning>(self) -> u64 {
         P::speed(self.class).max(1).into()
     }
 }
@@ -43,12 +43,12 @@ impl Default for Section {
 }
 
 /// The sections' lengths, in a cache line.
-pub(super) struct Lengths<P: Platform> {
+pub(super) struct Lengths<P: Learning> {
     /// For each section: ns on the fastest cores, times 64, plus how often it was measured. Written by holders.
     known: Apart<P, [P::Word; SITES]>,
 }
 
-impl<P: Platform> Lengths<P> {
+impl<P: Learning> Lengths<P> {
     pub(super) fn new() -> Self {
         Self { known: Apart::new(array::from_fn(|_| P::Word::new(0))) }
     }

@@ -11,7 +11,7 @@
 
 use super::{Cond, LISTED, LISTED_AWAKE, Sleeper, UNLISTED};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Machine, Ptr, Word};
 
 /// Somebody may sleep on `lock`.
 const ASLEEP: u32 = 1;
@@ -21,7 +21,7 @@ const HOLDER: u32 = !0 << 8;
 /// How long to wait awake for the list's own lock, ns.
 const LOCK_SPIN_NS: u32 = 5_000;
 
-impl<P: Platform> Cond<'_, P> {
+impl<P: Machine> Cond<'_, P> {
     /// The lock's word while it is free.
     fn free(&self) -> u32 {
         (self.era << 1) & ERA

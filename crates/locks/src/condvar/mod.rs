@@ -48,7 +48,7 @@ mod signal;
 
 use crate::front::Parts;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
-use lockwright_platform::{Platform, Ptr, Woken, Word};
+use lockwright_platform::{Machine, Ptr, Woken, Word};
 
 /// This is also the gate of a thread that waits for nothing.
 const SIGNALLED: u32 = 0;
@@ -70,7 +70,7 @@ const LISTED_AWAKE: u32 = 2;
 const AWAKE_NS: u32 = 10_000;
 
 /// A condvar's memory, inside a `pthread_cond_t` or elsewhere, and the calling thread.
-pub struct Cond<'a, P: Platform> {
+pub struct Cond<'a, P: Machine> {
     /// The list's lock, a futex word; see `list.rs`. 0: free, in era 0.
     pub lock: &'a P::Word,
     /// The waiter that came first.
@@ -85,23 +85,23 @@ pub struct Cond<'a, P: Platform> {
     pub era: u32,
 }
 
-impl<P: Platform> Clone for Cond<'_, P> {
+impl<P: Machine> Clone for Cond<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<P: Platform> Copy for Cond<'_, P> {}
+impl<P: Machine> Copy for Cond<'_, P> {}
 
 /// One waiter; on its stack.
 #[repr(C)]
-pub struct Sleeper<P: Platform> {
+pub struct Sleeper<P: Machine> {
     gate: P::Word,
     listed: P::Word,
     next: P::Ptr<Sleeper<P>>,
     previous: P::Ptr<Sleeper<P>>,
 }
 
-impl<P: Platform> Default for Sleeper<P> {
+impl<P: Machine> Default for Sleeper<P> {
     fn default() -> Self {
         Self {
             gate: P::Word::new(SIGNALLED),
@@ -125,7 +125,7 @@ pub enum Outcome {
     Cancelled,
 }
 
-impl<P: Platform> Cond<'_, P> {
+impl<P: Machine> Cond<'_, P> {
     /// Joins the list. The caller holds the mutex, and releases it next.
     ///
     /// # Safety
@@ -206,7 +206,7 @@ impl<P: Platform> Cond<'_, P> {
     }
 }
 
-impl<P: Platform> Sleeper<P> {
+impl<P: Machine> Sleeper<P> {
     /// The first part of [`Cond::sleep`], which does not touch the condvar. A waiter that has timed out goes on with
     /// [`Cond::withdraw`].
     ///

@@ -3,9 +3,9 @@
 use super::{AMONG_OTHERS, AWAKE, Cond, MOVED, SIGNALLED, Sleeper, WAIT};
 use crate::front::{self, Parts};
 use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Machine, Ptr, Word};
 
-impl<P: Platform> Cond<'_, P> {
+impl<P: Machine> Cond<'_, P> {
     /// Wakes the waiter that came first.
     ///
     /// `held` is called while a waiter is in the list; it returns the waiter's mutex if the caller holds that.
@@ -102,7 +102,7 @@ impl<P: Platform> Cond<'_, P> {
 }
 
 /// The result of giving a waiter its signal.
-enum Claim<P: Platform> {
+enum Claim<P: Machine> {
     /// The waiter was cancelled first.
     Cancelled,
     /// It has the signal, and is awake.
@@ -114,7 +114,7 @@ enum Claim<P: Platform> {
 }
 
 /// Gives a waiter its signal. After that nothing may touch the waiter, by invariant 2.
-fn claim<P: Platform>(waiter: &Sleeper<P>, held: Option<Parts<'_, P>>, among: u32) -> Claim<P> {
+fn claim<P: Machine>(waiter: &Sleeper<P>, held: Option<Parts<'_, P>>, among: u32) -> Claim<P> {
     // [claim] ORDERING: Release, pairs with the Acquire loads in `sleep`: we are done with the node.
     let give = |from, to| waiter.gate.compare_exchange(from, to, Release, Relaxed).is_ok();
     if give(AWAKE, SIGNALLED | among) {

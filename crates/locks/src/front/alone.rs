@@ -8,7 +8,7 @@ use super::word::{FREE, Word0};
 use super::{hand_on, lock_until, release, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
+use lockwright_platform::{Machine, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
 
 /// A lock's defaults, on top of its rule's: so the catalogue can have several locks with one rule.
 pub trait Tune: 'static {
@@ -28,7 +28,7 @@ impl Tune for AsIs {
 
 /// Word, side word and line in one place, with the tuning that suits the machine.
 #[repr(align(128))]
-pub struct Alone<P: Platform, R, T = AsIs> {
+pub struct Alone<P: Machine, R, T = AsIs> {
     word: Word0<P>,
     side: P::Word,
     mood: P::Word,
@@ -37,7 +37,7 @@ pub struct Alone<P: Platform, R, T = AsIs> {
     rule: PhantomData<fn(R, T)>,
 }
 
-impl<P: Platform, R: Rule<P>, T: Tune> Alone<P, R, T> {
+impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
     /// An unlocked lock with a tuning of its own.
     pub fn tuned(tuning: Tuning) -> Self {
         Self {
@@ -87,15 +87,15 @@ impl<P: Platform, R: Rule<P>, T: Tune> Alone<P, R, T> {
 }
 
 /// How a caller holds the lock: by this node of the line, or, if null, by the word.
-pub struct By<P: Platform>(*const Waiter<P>);
+pub struct By<P: Machine>(*const Waiter<P>);
 
-impl<P: Platform> Default for By<P> {
+impl<P: Machine> Default for By<P> {
     fn default() -> Self {
         Self(core::ptr::null())
     }
 }
 
-impl<P: Platform, R: Rule<P>, T: Tune> Sections<P> for Alone<P, R, T> {
+impl<P: Machine, R: Rule<P>, T: Tune> Sections<P> for Alone<P, R, T> {
     type Node = By<P>;
 
     fn new() -> Self {
@@ -105,7 +105,7 @@ impl<P: Platform, R: Rule<P>, T: Tune> Sections<P> for Alone<P, R, T> {
     lockwright_platform::held_sections!(P);
 }
 
-impl<P: Platform, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
+impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
     #[inline]
     unsafe fn lock(&self, by: *mut By<P>) {
         // SAFETY: the caller's duty.
@@ -139,7 +139,7 @@ impl<P: Platform, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
     }
 }
 
-impl<P: Platform, R: Rule<P>, T: Tune> TryLock<P> for Alone<P, R, T> {
+impl<P: Machine, R: Rule<P>, T: Tune> TryLock<P> for Alone<P, R, T> {
     unsafe fn try_lock(&self, by: *mut By<P>) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };
@@ -147,7 +147,7 @@ impl<P: Platform, R: Rule<P>, T: Tune> TryLock<P> for Alone<P, R, T> {
     }
 }
 
-impl<P: Platform, R: Rule<P>, T: Tune> TimedLock<P> for Alone<P, R, T> {
+impl<P: Machine, R: Rule<P>, T: Tune> TimedLock<P> for Alone<P, R, T> {
     unsafe fn lock_until(&self, by: *mut By<P>, deadline: P::Deadline) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };

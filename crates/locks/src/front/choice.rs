@@ -18,14 +18,14 @@ use super::waiter::{BEHIND, CHOOSING, GRANTED, Note, OPEN, WAITING, Waiter, stat
 use core::iter;
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed};
-use lockwright_platform::{Platform, Word, hooks};
+use lockwright_platform::{Machine, Word, hooks};
 
 /// The most waiters that a choice looks at, including the next in line.
 const CHOICE: usize = 16;
 
 /// The caller is head, or first in line, or second with permission: it chooses by `pick`, among `most` waiters at most, who follows it.
 /// `None`: it had nothing to choose from. `Some(false)`: `pick` chose nobody.
-pub(super) fn choose_behind<P: Platform>(
+pub(super) fn choose_behind<P: Machine>(
     line: &Line<'_, P>,
     node: &Waiter<P>,
     most: usize,
@@ -50,7 +50,7 @@ pub(super) fn choose_behind<P: Platform>(
 
 /// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows two; it gets to know others by
 /// [`look`](Self::look), since each look may move a cache line.
-pub struct Waiters<'a, P: Platform> {
+pub struct Waiters<'a, P: Machine> {
     chooser: &'a Waiter<P>,
     nodes: [*mut Waiter<P>; CHOICE],
     notes: [Note; CHOICE],
@@ -61,7 +61,7 @@ pub struct Waiters<'a, P: Platform> {
     bypass: u32,
 }
 
-impl<'a, P: Platform> Waiters<'a, P> {
+impl<'a, P: Machine> Waiters<'a, P> {
     /// The waiters behind the caller, which may choose: at most `most`. None of them is known yet.
     fn behind(chooser: &'a Waiter<P>, most: usize, bypass: u32) -> Self {
         let nodes = [null_mut::<Waiter<P>>(); CHOICE];
@@ -136,7 +136,7 @@ impl<'a, P: Platform> Waiters<'a, P> {
 }
 
 /// The waiters behind one, up to the last that a rule chose, and their new order.
-struct Choice<P: Platform> {
+struct Choice<P: Machine> {
     before: [*mut Waiter<P>; CHOICE],
     after: [*mut Waiter<P>; CHOICE],
     /// How many that are; 0: the order stays.
@@ -147,7 +147,7 @@ struct Choice<P: Platform> {
     passed_by: [u32; CHOICE],
 }
 
-impl<P: Platform> Choice<P> {
+impl<P: Machine> Choice<P> {
     /// These waiters with the chosen ones first.
     fn put_first(before: [*mut Waiter<P>; CHOICE], chosen: u32) -> Self {
         let is_chosen = |place: &usize| chosen & 1 << place != 0;
@@ -224,7 +224,7 @@ impl<P: Platform> Choice<P> {
 }
 
 /// Panics unless exactly these waiters are between `node` and `behind`, in this order.
-fn check_line<P: Platform>(node: &Waiter<P>, order: &[*mut Waiter<P>], behind: *mut Waiter<P>) {
+fn check_line<P: Machine>(node: &Waiter<P>, order: &[*mut Waiter<P>], behind: *mut Waiter<P>) {
     let mut at = node.next(Relaxed);
     for &expected in order {
         assert_eq!(at, expected, "a choice lost a waiter");

@@ -21,13 +21,13 @@
 //!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
-use super::line::{Line, Parts, mood, side, wake_behind};
+use super::line::{Line, Parts, side, wake_behind};
 use super::waiter::{BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Pace, SOMEBODY, Waiter, give_back, grants, is_sliced, sliced, state};
 use super::word::CHAINED;
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Machine, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs?
 pub(super) const LOOKS_EACH: u32 = 16;
@@ -60,27 +60,27 @@ pub(super) fn is_in_slice(now: u64) -> bool {
 }
 
 /// Is it, or may it be, better to leave the lock to the core that has it? Then it isn't granted to anybody. `now` reads the clock.
-fn keeps_core<P: Platform>(line: &Line<'_, P>, now: impl FnOnce() -> u64) -> bool {
+fn keeps_core<P: Machine>(line: &Line<'_, P>, now: impl FnOnce() -> u64) -> bool {
     line.tuning.budget_ns != 0 && (line.is_saturated() || is_slice(now()))
 }
 
 /// Threads were granted the lock since a holder last looked at the mutex, by this gate, and are no longer in line: counts them out.
-fn count_out_granted<P: Platform>(line: &Line<'_, P>, gate: u32) {
+fn count_out_granted<P: Machine>(line: &Line<'_, P>, gate: u32) {
     let count = grants(gate);
     if count > 0 {
-        line.parts.mood.fetch_sub(mood::WAITER.wrapping_mul(count), Relaxed); // a hint
+        line.count_out_of_line(count);
     }
 }
 
 /// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later;
 /// otherwise it leaves. `true`: it stays, and unlocks by its node. `choose`: the caller may put others behind itself.
-pub(super) fn settle<P: Platform>(
+pub(super) fn settle<P: Machine>(
     line: &Line<'_, P>,
     node: &Waiter<P>,
     gate: u32,
     choose: impl FnOnce(),
 ) -> bool {
-    let Parts { word, mood, .. } = line.parts;
+    let word = line.parts.word;
     debug_assert!(!word.is_free(), "only the holder comes here");
     let me = from_ref(node).cast_mut();
     if state(gate) == GRANTED {
@@ -94,7 +94,7 @@ pub(super) fn settle<P: Platform>(
             if first != me {
                 // SAFETY: before us in the line.
                 count_out_granted(line, unsafe { (*first).gate.load(Relaxed) });
-                mood.fetch_sub(mood::WAITER, Relaxed); // a hint: `first` did not count itself out
+                line.count_out_of_line(1); // `first` did not count itself out
                 // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
                 unsafe { give_back(first, me) };
             }
@@ -103,7 +103,7 @@ pub(super) fn settle<P: Platform>(
             return true;
         }
     }
-    line.count_out_of_line();
+    line.note_length(node);
     // Others may have joined by now. (Behind a node that was granted the lock, the next waiter may make itself head at any moment.)
     if state(gate) == OPEN {
         choose();
@@ -116,11 +116,12 @@ pub(super) fn settle<P: Platform>(
     false
 }
 
-/// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time.
-fn stay<P: Platform>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
+/// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time, or if nobody is behind it
+/// yet: whoever joins before it unlocks is granted the lock, and need not compete for the word.
+fn stay<P: Machine>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
     let Parts { word, side, by, owner, .. } = line.parts;
-    // Relaxed: at the unlock we look again.
-    if !line.tuning.grants() || by.is_null() || node.next.load(Relaxed).is_null() {
+    // Only waiters that were counted are counted out after grants.
+    if !line.tuning.grants() || by.is_null() || !node.is_counted() {
         return false;
     }
     if line.is_crowded() || keeps_core(line, P::now) {
@@ -154,7 +155,7 @@ fn stay<P: Platform>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
 /// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that waiter is awake and no look at
 /// the mutex is due. `true`: another thread has the lock, and the mutex may be gone.
 #[inline]
-pub(super) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
+pub(super) fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // others change only BEHIND
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
     let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
@@ -177,9 +178,12 @@ pub(super) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     passes
 }
 
-/// Grants the lock to a waiter that is awake. `Err`: it isn't; this is its gate.
+/// Grants the lock to a waiter that is awake, and counted. `Err`: it isn't; this is its gate.
 #[inline]
-fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
+fn grant<P: Machine>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
+    if !waiter.is_counted() {
+        return Err(waiter.gate.load(Relaxed)); // our caller looks again, as after an exchange that failed
+    }
     let answer = waiter.turn(WAITING, granted);
     match answer {
         Err(gate) if state(gate) == CHOOSING => {
@@ -192,7 +196,7 @@ fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
 }
 
 /// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.
-pub(super) fn hand_on_or_leave<P: Platform>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
+pub(super) fn hand_on_or_leave<P: Machine>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
     let Parts { word, side, owner, .. } = line.parts;
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
     count_out_granted(line, gate);
@@ -210,7 +214,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(line: &Line<'_, P>, node: &Waiter<P>
             (now, Pace::of(gate, now), sliced(now))
         }
     };
-    let grants = !line.count_out_of_line() && !keeps_core(line, || now);
+    let grants = !line.note_length(node) && !keeps_core(line, || now);
     let mut last = node;
     // Relaxed: if a thread makes it 2 after this, a later look serves it.
     while grants && word.now() == CHAINED {

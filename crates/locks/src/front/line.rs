@@ -37,7 +37,7 @@
 //! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind such a node, before it
 //! sleeps, asks the node before that one instead.
 
-use super::tuning::Tuning;
+use super::tuning::{MOST_COUNTED, Tuning};
 use super::waiter::{
     ASLEEP, BEHIND, CHOOSING, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING,
 };
@@ -45,7 +45,7 @@ use super::waiter::{Note, Pace, Waiter, give_back, state};
 use super::word::{CHAINED, FREE, HELD, WAITED, Word0};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
-use lockwright_platform::{Platform, Ptr, Stage, Word};
+use lockwright_platform::{Machine, Ptr, Stage, Word};
 
 /// The side word's fields. The lowest five bits and two more belong to the runtime (which lock this mutex runs on).
 pub mod side {
@@ -106,19 +106,18 @@ pub mod mood {
     pub const IDLE_AT: u32 = 3 << 16;
     /// Holders seem to lose their CPUs: a thread has waited awake for as long as that can pay, and the holder did not release.
     pub const STALLED: u32 = 1 << 22;
-    /// One waiter in the line (9 bits, which wrap).
+    /// One waiter in the line (9 bits). A waiter is counted only while the field has room, and only those that were are counted out.
     pub const WAITER: u32 = 1 << 23;
-    /// How many waiters the field can tell apart.
+    /// How many lengths the field can tell apart.
     pub const WAITERS: u32 = 1 << 9;
     /// The field of waiters.
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
-    /// Larger values say nothing: a waiter that is about to join may not be counted, and then the count falls below 0.
-    pub const MOST: u32 = WAITERS - 16;
+    /// At most so many waiters are counted. Those beyond know that they aren't.
+    pub const MOST: u32 = super::MOST_COUNTED;
 
-    /// How many waiters are in the line, by this mood word.
+    /// How many waiters are in the line, by this mood word; [`MOST`]: at least so many.
     pub fn waiters(mood: u32) -> u32 {
-        let count = mood / WAITER; // the word's highest field
-        if count < MOST { count } else { 0 }
+        mood / WAITER // the word's highest field
     }
 
     /// This many waiters are a crowd on any machine.
@@ -132,7 +131,7 @@ pub mod mood {
 const WAKES: usize = 16;
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
-pub struct Parts<'a, P: Platform> {
+pub struct Parts<'a, P: Machine> {
     /// Word 0.
     pub word: &'a Word0<P>,
     /// Small fields, see [`side`].
@@ -153,22 +152,22 @@ pub struct Parts<'a, P: Platform> {
     pub owner: Option<&'a P::Word>,
 }
 
-impl<P: Platform> Parts<'_, P> {
+impl<P: Machine> Parts<'_, P> {
     /// The holder's id, a hint; 0: nobody, or not known.
     pub(super) fn holder(&self) -> u32 {
         self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
     }
 }
 
-impl<P: Platform> Clone for Parts<'_, P> {
+impl<P: Machine> Clone for Parts<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<P: Platform> Copy for Parts<'_, P> {}
+impl<P: Machine> Copy for Parts<'_, P> {}
 
 /// Where a waiting thread records its place, so that it can leave the line if it is torn out of its wait ([`leave_line`]).
-pub trait Seat<P: Platform> {
+pub trait Seat<P: Machine> {
     /// It is about to join the line, or to change its order. If it is torn away between this and [`sits`](Self::sits), it leaves a node
     /// that nobody can pass, or loses one that it was moving.
     fn joins(&self);
@@ -179,30 +178,30 @@ pub trait Seat<P: Platform> {
 }
 
 /// A lock and its line, as the calling thread meets them.
-pub struct Line<'a, P: Platform> {
+pub struct Line<'a, P: Machine> {
     pub(super) parts: Parts<'a, P>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
     pub(super) seat: Option<&'a dyn Seat<P>>,
 }
 
-impl<P: Platform> Clone for Line<'_, P> {
+impl<P: Machine> Clone for Line<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<P: Platform> Copy for Line<'_, P> {}
+impl<P: Machine> Copy for Line<'_, P> {}
 
 /// Proof that the caller has the lock. Only a [`Line`] makes it.
 #[derive(Debug)]
 pub struct Taken(());
 
-fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
+fn tag<P: Machine>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
 }
 
 /// The node behind a tagged pointer; null if the pointer is from before a fork (that thread doesn't exist here).
-fn untag<P: Platform>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
+fn untag<P: Machine>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     if tagged.addr() % ERAS == era {
         tagged.map_addr(|address| address / ERAS * ERAS)
     } else {
@@ -212,13 +211,13 @@ fn untag<P: Platform>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
 
 /// By this mood, does the line's head nap, and leave the lock to others?
 #[inline]
-pub(crate) fn is_left<P: Platform>(mood: &P::Word) -> bool {
+pub(crate) fn is_left<P: Machine>(mood: &P::Word) -> bool {
     mood.load(Relaxed) & mood::NAPPING != 0
 }
 
 /// The caller has taken the word: did it pass a head that naps? Such overtaking is not counted.
 #[inline]
-pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
+pub(crate) fn has_passed<P: Machine>(mood: &P::Word, side: &P::Word) -> bool {
     let passed = is_left::<P>(mood);
     if passed {
         P::reached(Stage::Passed);
@@ -230,7 +229,7 @@ pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
 }
 
 /// Who stands in the line.
-impl<'a, P: Platform> Line<'a, P> {
+impl<'a, P: Machine> Line<'a, P> {
     /// The line of the lock with this memory, for a caller that records its place nowhere.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
         Self { parts, tuning, seat: None }
@@ -311,7 +310,10 @@ impl<'a, P: Platform> Line<'a, P> {
         if last.is_null() && !tail.is_null() {
             self.forget();
         }
-        self.parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and we have the mutex's cache line at the moment
+        // A hint, and we have the mutex's cache line at the moment.
+        if !self.count_in_line() {
+            node.is_beyond_count();
+        }
         if last.is_null() {
             node.open(); // the waiter behind us may already have told us that it sleeps
             return false;
@@ -398,20 +400,52 @@ impl<'a, P: Platform> Line<'a, P> {
         }
     }
 
-    /// A waiter leaves the line, or a holder that stayed: records whether the line is crowded, and that its new head has not been
-    /// overtaken yet. Returns whether it is crowded.
-    pub(super) fn count_out_of_line(&self) -> bool {
-        let Parts { side, mood, .. } = self.parts;
-        let left = mood.fetch_sub(mood::WAITER, Relaxed) / mood::WAITER; // a hint; the field is the word's highest
+    /// The caller joins the line, and is counted, if the field has room. `false`: it isn't counted.
+    fn count_in_line(&self) -> bool {
+        let mood = self.parts.mood;
+        let mut now = mood.load(Relaxed); // the exchange checks it again
+        while mood::waiters(now) < self.tuning.most_counted {
+            // Relaxed: a hint. Not a fetch_add: the field must not wrap.
+            match mood.compare_exchange(now, now + mood::WAITER, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+        false
+    }
+
+    /// So many waiters that were counted have left the line, or are about to. Returns how many there were before that.
+    pub(super) fn count_out_of_line(&self, count: u32) -> u32 {
+        let mood = self.parts.mood;
+        let mut now = mood.load(Relaxed); // as above
+        loop {
+            // Never below 0: a thread that joined while the line became empty may have been missed (`successor`).
+            let next = now - mood::waiters(now).min(count) * mood::WAITER;
+            // Relaxed: a hint.
+            match mood.compare_exchange(now, next, Relaxed, Relaxed) {
+                Ok(_) => return mood::waiters(now),
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// A waiter leaves the line with this node, or a holder that stayed looks at the mutex: records whether the line is crowded, and that
+    /// its new head has not been overtaken yet. Returns whether it is crowded.
+    pub(super) fn note_length(&self, node: &Waiter<P>) -> bool {
+        let side = self.parts.side;
+        let is_counted = node.is_counted();
+        let left = if is_counted { self.count_out_of_line(1) } else { 0 };
         let now = side.load(Relaxed);
         if now & side::BYPASSES != 0 {
             side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 3
         }
         // Contenders wait, too.
         let waiters = left.saturating_sub(1) + self.contenders_in(now);
-        let crowded = match (1..mood::MOST).contains(&left) {
-            true => waiters >= self.tuning.cpus.min(mood::MANY), // with the holder, more than the CPUs
-            false => now & side::CROWDED != 0,
+        let crowded = match left {
+            // The caller joined a line that was too long to be counted, and those behind joined after it.
+            _ if !is_counted => !node.next(Relaxed).is_null(),
+            0 => now & side::CROWDED != 0, // the count has been spoilt
+            _ => waiters >= self.tuning.cpus.min(mood::MANY), // with the holder, more than the CPUs
         };
         if crowded && now & side::CROWDED == 0 {
             side.fetch_or(side::CROWDED, Relaxed);
@@ -424,7 +458,8 @@ impl<'a, P: Platform> Line<'a, P> {
     /// The calling thread is torn out of its wait with this node; it doesn't wait for the lock. `false`: it has just been granted
     /// the lock, and must release it.
     pub(super) fn leave(&self, node: &Waiter<P>) -> bool {
-        let Parts { word, mood, .. } = self.parts;
+        let word = self.parts.word;
+        let counted = u32::from(node.is_counted());
         loop {
             // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
             // EXPLORED: needs a waiter that is granted the lock when it is torn, and locks again.
@@ -439,7 +474,7 @@ impl<'a, P: Platform> Line<'a, P> {
             // ORDERING: Acquire, pairs with [link].
             let next = node.next(Acquire);
             if let Ok(gate) = node.turn(now, LEFT) {
-                mood.fetch_sub(mood::WAITER, Relaxed); // hints, both
+                self.count_out_of_line(counted);
                 self.head_is_awake();
                 if gate & BEHIND != 0 {
                     // ORDERING: as above, pairs with [link].
@@ -456,7 +491,7 @@ impl<'a, P: Platform> Line<'a, P> {
                 return true;
             }
         }
-        mood.fetch_sub(mood::WAITER, Relaxed); // hints, both, as above
+        self.count_out_of_line(counted);
         self.head_is_awake();
         if let Some(head) = self.open_next(from_ref(node).cast_mut(), node, Pace::default()) {
             // We don't hold the lock, so we can't move the new head to the word: it has to wake and look.
@@ -468,7 +503,7 @@ impl<'a, P: Platform> Line<'a, P> {
 }
 
 /// Wakes the waiter that sleeps behind one that has left, so that it tells the one before that instead.
-fn wake<P: Platform>(mut next: *mut Waiter<P>) {
+fn wake<P: Machine>(mut next: *mut Waiter<P>) {
     while !next.is_null() {
         // SAFETY: linked once, and still readable. If it is another thread's by now, that thread wakes in vain.
         let waiter = unsafe { &*next };
@@ -486,7 +521,7 @@ fn wake<P: Platform>(mut next: *mut Waiter<P>) {
 /// Wakes the waiters that sleep behind `node`, so that they are awake when the lock reaches them. `false`: the next one won't be.
 ///
 /// It wakes them all at once. A wake takes longer than many sections; one by one, each would hold up the line for that long.
-pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
+pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
     let mut next_is_awake = None;
     // ORDERING: Acquire, here and below, pairs with [link].
     let mut next = node.next(Acquire);
@@ -516,7 +551,7 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
 }
 
 /// Who may pass the head.
-impl<P: Platform> Line<'_, P> {
+impl<P: Machine> Line<'_, P> {
     /// The way past the line: takes a free word. With somebody in line this is counted, and fails once the head has been
     /// overtaken `bypass` times. A head that naps leaves the lock to others for a bounded time; that isn't counted.
     #[inline]
@@ -709,7 +744,7 @@ impl<P: Platform> Line<'_, P> {
 }
 
 /// Unlock by the word.
-impl<P: Platform> Line<'_, P> {
+impl<P: Machine> Line<'_, P> {
     /// Releases a word that is not 1: somebody may need a wake.
     ///
     /// It works under any rule, and with or without a line: a thread that needs the wake sleeps on the word.

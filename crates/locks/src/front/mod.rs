@@ -54,34 +54,30 @@ pub use waiter::{Note, SOMEBODY, Waiter};
 pub use word::{CHAINED, FREE, HELD, PROMISED, WAITED, Word0};
 
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Woken, Word};
+use lockwright_platform::{Machine, Woken, Word};
 
 /// Acquires, sleeping on word 0; returns `false` if `deadline` passes first.
 ///
 /// Timed lockers never join the line, so they can give up at any time.
 #[cold]
-pub fn lock_until<P: Platform>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    deadline: P::Deadline,
-) -> bool {
+pub fn lock_until<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, deadline: P::Deadline) -> bool {
     sleep_on_word(parts, tuning, false, Some(deadline))
 }
 
 /// Acquires by glibc's own algorithm: make the word 2, sleep on it.
 #[cold]
-pub fn lock_as_glibc<P: Platform>(parts: Parts<'_, P>) {
+pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>) {
     sleep_on_word(parts, &Tuning { spin_ns: 0, ..Tuning::for_any() }, false, None);
 }
 
 /// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]) and that is awake now.
 #[cold]
-pub fn lock_moved<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+pub fn lock_moved<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
     sleep_on_word(parts, tuning, true, None);
 }
 
 /// Waits for the word, awake for a while before each sleep. `slept`: the caller has already been woken at the word.
-fn sleep_on_word<P: Platform>(
+fn sleep_on_word<P: Machine>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
     mut slept: bool,
@@ -108,7 +104,7 @@ fn sleep_on_word<P: Platform>(
 
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
 /// it can get the lock. That thread must go on with [`lock_moved`]. `false`: the claim failed.
-pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
+pub fn adopt<P: Machine>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
     Line::new(parts, &Tuning::for_any()).adopt(claim)
 }
 
@@ -117,7 +113,7 @@ pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> 
 /// # Safety
 /// [`acquire`] returned the node to the calling thread, and [`Waiter::is_held`] says that it holds the lock by it.
 #[inline]
-pub unsafe fn hand_on<P: Platform>(node: *const Waiter<P>) -> bool {
+pub unsafe fn hand_on<P: Machine>(node: *const Waiter<P>) -> bool {
     // SAFETY: the caller's promise: the thread holds the lock by this node, so the node is in the line.
     grant::hand_on(unsafe { &*node })
 }
@@ -127,7 +123,7 @@ pub unsafe fn hand_on<P: Platform>(node: *const Waiter<P>) -> bool {
 /// # Safety
 /// As [`hand_on`].
 #[cold]
-pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
+pub unsafe fn release<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
     // SAFETY: the caller's promise; nodes stay readable, so a node that has ended may be asked, too.
     let node = unsafe { &*node };
     let line = Line::new(parts, tuning);
@@ -142,7 +138,7 @@ pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *
 
 /// Releases a word that is not 1, by a thread that holds the lock by no node: somebody may need a wake.
 #[cold]
-pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
     Line::new(parts, tuning).release();
 }
 
@@ -151,11 +147,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
 /// # Safety
 /// `node` is the calling thread's own, as a [`Seat`] has it, and its wait does not go on.
 #[cold]
-pub unsafe fn leave_line<P: Platform>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    node: *const Waiter<P>,
-) {
+pub unsafe fn leave_line<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.
     let node = unsafe { &*node };
     let line = Line::new(parts, tuning);

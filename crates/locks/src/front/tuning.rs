@@ -34,6 +34,8 @@ pub struct Tuning {
     pub waiting: Waiting,
     /// The slot of the policy that programs the lock; 0: none.
     pub policy: u32,
+    /// How many waiters the line counts at most (1 to [`MOST_COUNTED`]): fewer only where that edge is explored.
+    pub most_counted: u32,
     /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist here.
     pub era: usize,
 }
@@ -52,6 +54,9 @@ pub const SPIN_NS: u32 = 30_000;
 
 /// In place of a number of CPUs: the lock is granted on no machine.
 pub const NEVER: u32 = u32::MAX;
+
+/// The most waiters that the field of the line's length can count.
+pub const MOST_COUNTED: u32 = (1 << 9) - 1;
 
 /// Any number of spinners: they aren't counted.
 pub const ANY: u32 = 7;
@@ -92,6 +97,7 @@ impl Tuning {
             window: Window::Fixed,
             waiting: Waiting::Auto,
             policy: 0,
+            most_counted: MOST_COUNTED,
             era: 0,
         }
     }

@@ -28,7 +28,7 @@ use core::cmp::min;
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::hooks::{self, OFF_CPU};
-use lockwright_platform::{Class, Ordering, Platform, Ptr, Word};
+use lockwright_platform::{Class, Machine, Ordering, Ptr, Word};
 
 /// The number of eras that a tagged address can tell apart; nodes are aligned to this.
 pub(super) const ERAS: usize = 64;
@@ -57,6 +57,9 @@ pub(super) const CHOOSING: u32 = 7;
 /// It has left the line, and the node has no owner.
 const ENDED: u32 = 6;
 
+/// In `thread`: the line's length does not contain this waiter. (Ids of threads have 22 bits.)
+const UNCOUNTED: u32 = 1 << 31;
+
 /// In a gate: the one behind sleeps, or is about to.
 pub(super) const BEHIND: u32 = 8;
 
@@ -73,7 +76,10 @@ pub(super) const TICK: u32 = 1 << 10;
 const TICK_NS: u64 = 16;
 
 /// A thread that has joined behind another links the two nodes within this time, or has lost its CPU, ns.
-const LINK_NS: u64 = 1_000_000;
+const LINK_NS: u32 = 1_000_000;
+
+/// A thread that waits for this looks again after this long, ns, and then a little later each time.
+const FIRST_LINK_NS: u32 = 16;
 
 /// In `passed`, a value between this and [`PASSED`]: the waiter before it chooses no more, and lets it choose who follows it. The
 /// difference is the number of waiters, from this one on, that may choose.
@@ -178,7 +184,7 @@ const PACE_MAX_NS: u32 = 1_000_000;
 
 /// One waiter's place in the line.
 #[repr(align(64))]
-pub struct Waiter<P: Platform> {
+pub struct Waiter<P: Machine> {
     pub(crate) gate: P::Word,
     /// How often a choice let others past it; or a value above [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
     pub(super) passed: P::Word,
@@ -192,12 +198,12 @@ pub struct Waiter<P: Platform> {
     pub(super) of: P::Ptr<P::Word>,
     /// The thread that waits, see [`Parts::by`](super::Parts::by).
     by: P::Ptr<()>,
-    /// That thread's id.
-    pub(super) thread: P::Word,
+    /// That thread's id, and maybe [`UNCOUNTED`].
+    thread: P::Word,
     pub(super) note: Note,
 }
 
-impl<P: Platform> Waiter<P> {
+impl<P: Machine> Waiter<P> {
     /// A node, for the thread with this id that waits for the lock with this word. `by`: see [`Parts::by`](super::Parts::by).
     pub(crate) fn take<'a>(
         word: &Word0<P>,
@@ -229,6 +235,21 @@ impl<P: Platform> Waiter<P> {
             }
             &*node
         }
+    }
+
+    /// The id of the thread that waits.
+    pub(super) fn thread(&self) -> u32 {
+        self.thread.load(Relaxed) & !UNCOUNTED // read by debuggers
+    }
+
+    /// Does the line's length contain it? If not, the line was as long as the length can say when it joined.
+    pub(super) fn is_counted(&self) -> bool {
+        self.thread.load(Relaxed) & UNCOUNTED == 0 // written before it was linked
+    }
+
+    /// The caller's node, which isn't linked yet: the line's length does not contain it.
+    pub(super) fn is_beyond_count(&self) {
+        self.thread.store(self.thread.load(Relaxed) | UNCOUNTED, Relaxed); // published by [link]
     }
 
     /// The policy that must learn of a release by this node; 0: none.
@@ -331,13 +352,18 @@ impl<P: Platform> Waiter<P> {
         if last.is_null() || ![CHAINED, WAITED, PROMISED].contains(&word.now()) {
             return false;
         }
-        let start = P::now();
-        // Somebody has joined, and will link its node in a moment.
-        while !core::ptr::eq(last, self) && self.next.load(Relaxed).is_null() {
-            if P::now().saturating_sub(start) > LINK_NS {
+        if core::ptr::eq(last, self) {
+            return true;
+        }
+        // Somebody has joined, and will link its node in a moment: as a rule within the time of one transfer of a line.
+        let (mut waited, mut pause) = (0, FIRST_LINK_NS);
+        while self.next.load(Relaxed).is_null() {
+            if waited > LINK_NS {
                 return false;
             }
-            P::pause(LINK_NS as u32 / 100);
+            P::pause(pause);
+            waited += pause;
+            pause += pause / 4;
         }
         true
     }
@@ -349,7 +375,7 @@ impl<P: Platform> Waiter<P> {
             // SAFETY: in the line, before us: it stays until we are OPEN, and readable.
             let holder = unsafe { &*self.first_of_the_dead() };
             // Relaxed: read by debuggers.
-            let _ = owner.compare_exchange(SOMEBODY, holder.thread.load(Relaxed), Relaxed, Relaxed);
+            let _ = owner.compare_exchange(SOMEBODY, holder.thread(), Relaxed, Relaxed);
         }
     }
 
@@ -397,7 +423,7 @@ impl<P: Platform> Waiter<P> {
             }
             // Relaxed: as above.
             if state(before.gate.load(Relaxed)) == GRANTED {
-                return before.thread.load(Relaxed);
+                return before.thread();
             }
             at = before;
         }
@@ -548,7 +574,7 @@ impl<P: Platform> Waiter<P> {
 ///
 /// # Safety
 /// Nobody can reach them through the line any more.
-pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
+pub(super) unsafe fn give_back<P: Machine>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
     while first != until {
         // SAFETY: the caller's promise. The nodes' other fields stay as they are, for late looks.
         unsafe {
@@ -570,7 +596,7 @@ const LOST: u32 = 16;
 
 /// The second part of a waiter's line.
 #[repr(C)]
-struct Description<P: Platform> {
+struct Description<P: Machine> {
     slo_ns: u64,
     tag: u64,
     cs_total_ns: u64,
@@ -587,7 +613,7 @@ struct Description<P: Platform> {
     beat: P::Word,
 }
 
-impl<P: Platform> Description<P> {
+impl<P: Machine> Description<P> {
     /// Where a node's description is.
     fn of(node: *mut Waiter<P>) -> *mut Self {
         const { assert!(size_of::<Waiter<P>>() + size_of::<Self>() <= P::LINE) }

@@ -43,7 +43,7 @@
 //! 2. After the write of 0 that releases, unlock uses nothing but the address, for futex calls: the mutex may be gone by then.
 
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Woken, Word};
+use lockwright_platform::{Machine, Woken, Word};
 
 /// Word 0: nobody holds the lock.
 pub const FREE: u32 = 0;
@@ -58,9 +58,9 @@ pub const PROMISED: u32 = 4;
 
 /// Word 0 of a mutex.
 #[repr(transparent)]
-pub struct Word0<P: Platform>(P::Word);
+pub struct Word0<P: Machine>(P::Word);
 
-impl<P: Platform> Word0<P> {
+impl<P: Machine> Word0<P> {
     /// A word 0 with this content.
     pub const fn of(word: P::Word) -> Self {
         Self(word)

@@ -7,25 +7,25 @@
 use crate::front::{Waiter, Word0};
 use core::cell::Cell;
 use core::ptr::{from_ref, null};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// How many mutexes held by nodes a thread remembers at a time.
 const MOST: usize = 2;
 
 /// A thread's list of them. Zeroes are the list of a thread that holds nothing.
 #[repr(C)]
-pub struct Held<P: Platform> {
+pub struct Held<P: Machine> {
     nodes: [Cell<*const Waiter<P>>; MOST],
     era: Cell<usize>,
 }
 
-impl<P: Platform> Default for Held<P> {
+impl<P: Machine> Default for Held<P> {
     fn default() -> Self {
         Self { nodes: [const { Cell::new(null()) }; MOST], era: Cell::new(0) }
     }
 }
 
-impl<P: Platform> Held<P> {
+impl<P: Machine> Held<P> {
     /// Identifies this thread in nodes.
     pub fn by(&self) -> *const () {
         from_ref(self).cast()
@@ -85,7 +85,7 @@ impl<P: Platform> Held<P> {
     }
 }
 
-fn is_held<P: Platform>(word: &Word0<P>, node: *const Waiter<P>, by: *const ()) -> bool {
+fn is_held<P: Machine>(word: &Word0<P>, node: *const Waiter<P>, by: *const ()) -> bool {
     // SAFETY: nodes stay readable.
     unsafe { (*node).is_held(word, by) }
 }

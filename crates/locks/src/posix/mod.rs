@@ -28,12 +28,12 @@ pub use places::{acquire, ask, forget, hand_on, queue_in_front, waiters};
 
 use crate::front::{FREE, Parts, Seat, Tuning, Waiter, Word0};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Machine, Platform, Ptr, Word};
 
 /// What mutexes depend on in their process.
 pub trait Environment: Sized + 'static {
     /// Its machine.
-    type Platform: Platform;
+    type Platform: Machine;
     /// Where a textbook lock stands in front of a mutex; zeroes are an unlocked one.
     type Room: Send + Sync;
     /// The calling thread's id, not 0.

@@ -14,7 +14,7 @@ use crate::entry::Entry;
 use crate::front::{self, FREE, Line, Parts, Rule, Seat, Tuning, View};
 use crate::front::{Waiter, mood, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, TryLock, Word};
+use lockwright_platform::{Machine, Programmable, TryLock, Word};
 
 /// The place of a mutex that has never been contended.
 pub const UNDECIDED: u32 = 0;
@@ -29,21 +29,21 @@ pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
 type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
 
 /// A front lock's rule, with its type erased.
-pub struct Front<P: Platform> {
+pub struct Front<P: Machine> {
     acquire: Wait<P>,
     release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,
 }
 
-impl<P: Platform> Clone for Front<P> {
+impl<P: Machine> Clone for Front<P> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<P: Platform> Copy for Front<P> {}
+impl<P: Machine> Copy for Front<P> {}
 
-impl<P: Platform> Front<P> {
+impl<P: Machine> Front<P> {
     /// The rule `R` with these defaults.
     pub const fn of<R: Rule<P>>(defaults: fn(Tuning) -> Tuning) -> Self {
         Self { acquire: front::acquire::<P, R>, release: R::release, defaults }
@@ -51,8 +51,8 @@ impl<P: Platform> Front<P> {
 
     /// The front lock called `id`.
     pub fn find(id: &'static str) -> Option<Self> {
-        struct FindFront<P: Platform>(&'static str, Option<Front<P>>);
-        impl<P: Platform> FrontVisitor<P> for FindFront<P> {
+        struct FindFront<P: Machine>(&'static str, Option<Front<P>>);
+        impl<P: Machine> FrontVisitor<P> for FindFront<P> {
             fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
                 if entry.id == self.0 {
                     self.1 = Some(Front::of::<R>(defaults));

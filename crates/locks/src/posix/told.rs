@@ -11,7 +11,7 @@ use crate::front::{Tuning, View, side};
 use crate::posix::How;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{Context, Hook, Node, THREADS, WAITERS};
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Programmable, Word};
 
 /// The hooks that are asked at every operation.
 const EACH: u32 = Hook::LockAcquire.bit() | Hook::LockAcquired.bit() | Hook::LockRelease.bit();
@@ -70,7 +70,7 @@ impl Slot {
 
     /// Asks, if the policy has this hook. `lock`: the mutex's address. `count`: how many threads wait; only if the policy reads that,
     /// since a holder may no longer have the mutex's cache line.
-    fn ask<P: Platform>(
+    fn ask<P: Machine>(
         self,
         hook: Hook,
         lock: usize,
@@ -119,7 +119,7 @@ impl Slot {
 
 /// The calling thread is about to release the mutex at this address, which it holds by a node; the policy in this slot wants to know.
 #[cold]
-pub(super) fn releases_by_node<P: Platform>(lock: usize, slot: u8) {
+pub(super) fn releases_by_node<P: Machine>(lock: usize, slot: u8) {
     P::unboost(); // whatever policy there is by now
     Slot(slot.into()).ask::<P>(Hook::LockRelease, lock, 0, || 0);
 }

@@ -35,7 +35,7 @@ use core::ops::Range;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use lockwright_platform::hooks::{Context, Hook, Node, READER};
-use lockwright_platform::{Platform, Ptr, Woken, Word};
+use lockwright_platform::{Programmable, Ptr, ReaderTable, Woken, Word};
 
 /// Readers may show themselves in the table, unless a writer revokes.
 const BIASED: u32 = 1;
@@ -57,7 +57,7 @@ const DEPARTURE: u32 = 1 << 2;
 const DISTRIBUTED: u64 = 1;
 
 /// The words of one lock, wherever they lie; all zeroes is an unlocked lock without bias.
-pub struct Biased<'a, P: Platform> {
+pub struct Biased<'a, P: Programmable + ReaderTable> {
     /// The lock itself. Its address is the lock's.
     pub parts: Parts<'a, P>,
     /// See the module.
@@ -68,7 +68,7 @@ pub struct Biased<'a, P: Platform> {
     pub row: usize,
 }
 
-impl<P: Platform> Biased<'_, P> {
+impl<P: Programmable + ReaderTable> Biased<'_, P> {
     /// As [`Parts::read`].
     #[inline]
     pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
@@ -336,7 +336,7 @@ impl<P: Platform> Biased<'_, P> {
 }
 
 /// Clears all slots but those of this row: the other threads don't exist any more, as in the child of a fork.
-pub fn forget_all_but<P: Platform>(row: usize) {
+pub fn forget_all_but<P: Programmable + ReaderTable>(row: usize) {
     let mine = slots::<P>(row);
     for slot in (0..P::ROWS * P::ROW).filter(|slot| !mine.contains(slot)) {
         P::shown(slot, |slot| slot.store(null_mut(), Relaxed)); // nobody else is there
@@ -344,7 +344,7 @@ pub fn forget_all_but<P: Platform>(row: usize) {
 }
 
 /// The slots of a row.
-fn slots<P: Platform>(row: usize) -> Range<usize> {
+fn slots<P: Programmable + ReaderTable>(row: usize) -> Range<usize> {
     let first = row % P::ROWS.max(1) * P::ROW;
     first..first + P::ROW
 }

@@ -32,7 +32,7 @@ use super::{INHIBIT, PREFER, ReadWrite, SPIN, Tuning};
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Relaxed, Release, SeqCst};
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Ptr, ReaderTable, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -60,7 +60,7 @@ const BIASED: u32 = 1;
 const INHIBITED_MAX_NS: u64 = 1_000_000_000;
 
 /// A readers-writer lock with a bias for readers.
-pub struct Bravo<P: Platform, L> {
+pub struct Bravo<P: ReaderTable, L> {
     /// Readers may show themselves. Written under `inner`.
     bias: P::Word,
     /// When readers may set the bias again, by the lower bits of the clock in ns; 0: at once. A hint.
@@ -79,7 +79,7 @@ pub enum Pass<I> {
     Inner(I),
 }
 
-impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
+impl<P: ReaderTable, L: ReadWrite<P>> Bravo<P, L> {
     fn address(&self) -> *mut u8 {
         core::ptr::from_ref(self).cast_mut().cast()
     }
@@ -154,7 +154,7 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
     }
 }
 
-impl<P: Platform, L: ReadWrite<P>> ReadWrite<P> for Bravo<P, L> {
+impl<P: ReaderTable, L: ReadWrite<P>> ReadWrite<P> for Bravo<P, L> {
     type Pass = Pass<L::Pass>;
     const LAST_MAY_END: bool = L::LAST_MAY_END;
 

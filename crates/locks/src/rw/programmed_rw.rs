@@ -16,7 +16,7 @@ use super::rwlock::{Outcome, Parts, Waiter};
 use super::{PREFER, ReadWrite, SLOT, SPIN, Single, Tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Programmable, ReaderTable, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -39,7 +39,7 @@ pub const ENTRY: Entry = Entry {
 pub type Lock<P> = ProgrammedRw<P>;
 
 /// A readers-writer lock of four words.
-pub struct ProgrammedRw<P: Platform> {
+pub struct ProgrammedRw<P: Programmable + ReaderTable> {
     state: P::Word,
     writers: P::Word,
     owner: P::Word,
@@ -47,7 +47,7 @@ pub struct ProgrammedRw<P: Platform> {
     tuning: Tuning,
 }
 
-impl<P: Platform> ProgrammedRw<P> {
+impl<P: Programmable + ReaderTable> ProgrammedRw<P> {
     fn biased(&self, me: u32) -> Biased<'_, P> {
         let Self { state, writers, owner, bias, tuning } = self;
         let parts = Parts { state, writers, owner, prefer: tuning.prefer };
@@ -60,7 +60,7 @@ impl<P: Platform> ProgrammedRw<P> {
 }
 
 /// The thread's id is its pass: a release looks at its thread's row.
-impl<P: Platform> ReadWrite<P> for ProgrammedRw<P> {
+impl<P: Programmable + ReaderTable> ReadWrite<P> for ProgrammedRw<P> {
     type Pass = u32;
     const TIMED: bool = true;
     const LAST_MAY_END: bool = true;

@@ -69,9 +69,9 @@ pub(super) struct World {
     pub(super) places: HashMap<u64, (u32, u32)>,
     pub(super) pausing: HashMap<u64, Pausing>,
     pub(super) lines_out: isize,
-    /// The table of [`Platform::shown`], made by [`lay_table`].
+    /// The table of [`ReaderTable::shown`], made by [`lay_table`].
     pub(super) table: Option<usize>,
-    /// The word of [`Platform::departures`], likewise.
+    /// The word of [`ReaderTable::departures`], likewise.
     pub(super) departures: Option<usize>,
     pub(super) running: bool,
     /// What happened, for the report of a failure.

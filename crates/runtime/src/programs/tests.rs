@@ -7,7 +7,7 @@ use crate::thread;
 use core::sync::atomic::AtomicBool;
 use lockwright_locks::posix;
 use lockwright_native::Native;
-use lockwright_platform::Platform;
+use lockwright_platform::Programmable;
 use lockwright_platform::hooks::{Context, LENGTHS, Node};
 use lockwright_programs::image::NAME;
 use lockwright_programs::mailbox::{SAMPLE, TOO_SLOW};

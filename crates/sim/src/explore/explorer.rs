@@ -22,7 +22,7 @@ use super::{Setting, Strategy};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
 use lockwright_locks::posix::{Held, Policy};
-use lockwright_platform::{Memo, Ordering, Platform, Ptr, Word};
+use lockwright_platform::{Memo, Ordering, Ptr, ReaderTable, Word};
 use std::panic::Location;
 use trace::Trace;
 

@@ -8,7 +8,7 @@ use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Alone, HELD, Rule, Tuning, fifo};
 use lockwright_locks::front::{lock_as_glibc, unlock_slow};
 use lockwright_locks::torn::torn_wait;
-use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock};
+use lockwright_platform::{Machine, Platform, RawLock, Sections, TimedLock, TryLock};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
@@ -192,9 +192,9 @@ pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
 
 /// glibc's algorithm on a front lock's memory: a thread that finds the lock taken sleeps, and tries again when it is
 /// woken.
-struct Glibc<P: Platform>(Alone<P, fifo::Lock>);
+struct Glibc<P: Machine>(Alone<P, fifo::Lock>);
 
-impl<P: Platform> Sections<P> for Glibc<P> {
+impl<P: Machine> Sections<P> for Glibc<P> {
     type Node = ();
 
     fn new() -> Self {
@@ -204,7 +204,7 @@ impl<P: Platform> Sections<P> for Glibc<P> {
     lockwright_platform::held_sections!(P);
 }
 
-impl<P: Platform> RawLock<P> for Glibc<P> {
+impl<P: Machine> RawLock<P> for Glibc<P> {
     unsafe fn lock(&self, _: *mut ()) {
         let parts = self.0.parts();
         if !parts.word.try_take() {
@@ -220,7 +220,7 @@ impl<P: Platform> RawLock<P> for Glibc<P> {
     }
 }
 
-impl<P: Platform> TryLock<P> for Glibc<P> {
+impl<P: Machine> TryLock<P> for Glibc<P> {
     unsafe fn try_lock(&self, _: *mut ()) -> bool {
         self.0.parts().word.try_take()
     }

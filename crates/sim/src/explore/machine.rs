@@ -17,7 +17,10 @@ use super::explorer::{At, Ended, Wait, block, explorer, point};
 use super::mutant::{Mutation, Op};
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
-use lockwright_platform::{Class, FULL_SPEED, Memo, Ordering, Place, Platform, Stage, Woken};
+use lockwright_platform::{
+    Class, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, ReaderTable,
+    Requeue, Stage, Stages, Woken,
+};
 use std::panic::Location;
 
 /// The machine on which schedules are explored.
@@ -109,30 +112,12 @@ impl Platform for Explored {
         wake(word.addr(), count, false, Location::caller());
     }
 
-    #[track_caller]
-    fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Ps>) -> Woken {
-        sleep(word, seen, deadline, true, Location::caller())
-    }
-
-    #[track_caller]
-    fn unpark_moved(word: *const Self::Word, count: u32) -> u32 {
-        wake(word.addr(), count, true, Location::caller())
-    }
-
     fn now() -> u64 {
         engine().now / 1000
     }
 
     fn after(ns: u32) -> Ps {
         in_ns(ns)
-    }
-
-    fn site() -> u32 {
-        engine().me()
-    }
-
-    fn speed(class: Class) -> u32 {
-        FULL_SPEED >> class.0.min(8)
     }
 
     fn place() -> Place {
@@ -142,54 +127,8 @@ impl Platform for Explored {
         Place { cpu: me, class: Class(class), domain: class.into() }
     }
 
-    #[track_caller]
-    fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32 {
-        let e = point(Location::caller());
-        // SAFETY: callers pass a live word.
-        if unsafe { (*from).value.get() } != seen {
-            return 0;
-        }
-        explorer(e).requeue(from.addr(), to.addr(), count)
-    }
-
     fn cpus() -> u32 {
         current().map_or(1, |e| explorer(e).cpus)
-    }
-
-    fn hooks(_: u32) -> u32 {
-        explorer(engine()).adversary.hooks()
-    }
-
-    fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
-        explorer(engine()).adversary.answer(hook)
-    }
-
-    fn reached(stage: Stage) {
-        engine().reached(stage);
-    }
-
-    const ROWS: usize = 2;
-    const ROW: usize = 1;
-
-    fn shown<R>(slot: usize, look: impl FnOnce(&ExploreCell<*mut u8>) -> R) -> Option<R> {
-        let e = current().filter(|_| inside().is_some())?;
-        let slot = std::ptr::from_ref(explorer(e).shown.get(slot)?);
-        // SAFETY: the machine's table stays where it is until it ends.
-        Some(look(unsafe { &*slot }))
-    }
-
-    fn memo<R>(_: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
-        let e = current().filter(|_| inside().is_some())?;
-        let memo = std::ptr::from_ref(&explorer(e).memo);
-        // SAFETY: as above.
-        Some(look(unsafe { &*memo }))
-    }
-
-    fn departures<R>(look: impl FnOnce(&ExploreCell<u32>) -> R) -> Option<R> {
-        let e = current().filter(|_| inside().is_some())?;
-        let word = std::ptr::from_ref(&explorer(e).departures);
-        // SAFETY: as above.
-        Some(look(unsafe { &*word }))
     }
 
     const LINE: usize = size_of::<MemoryLine>();
@@ -203,5 +142,79 @@ impl Platform for Explored {
     unsafe fn give_line(_line: *mut u8) {
         let e = current().expect("locks live on a machine");
         explorer(e).lines_out -= 1;
+    }
+}
+
+impl Requeue for Explored {
+    #[track_caller]
+    fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Ps>) -> Woken {
+        sleep(word, seen, deadline, true, Location::caller())
+    }
+
+    #[track_caller]
+    fn unpark_moved(word: *const Self::Word, count: u32) -> u32 {
+        wake(word.addr(), count, true, Location::caller())
+    }
+
+    #[track_caller]
+    fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32 {
+        let e = point(Location::caller());
+        // SAFETY: callers pass a live word.
+        if unsafe { (*from).value.get() } != seen {
+            return 0;
+        }
+        explorer(e).requeue(from.addr(), to.addr(), count)
+    }
+}
+
+impl Learning for Explored {
+    fn site() -> u32 {
+        engine().me()
+    }
+
+    fn speed(class: Class) -> u32 {
+        FULL_SPEED >> class.0.min(8)
+    }
+
+    fn memo<R>(_: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
+        let e = current().filter(|_| inside().is_some())?;
+        let memo = std::ptr::from_ref(&explorer(e).memo);
+        // SAFETY: as above.
+        Some(look(unsafe { &*memo }))
+    }
+}
+
+impl ReaderTable for Explored {
+    const ROWS: usize = 2;
+    const ROW: usize = 1;
+
+    fn shown<R>(slot: usize, look: impl FnOnce(&ExploreCell<*mut u8>) -> R) -> Option<R> {
+        let e = current().filter(|_| inside().is_some())?;
+        let slot = std::ptr::from_ref(explorer(e).shown.get(slot)?);
+        // SAFETY: the machine's table stays where it is until it ends.
+        Some(look(unsafe { &*slot }))
+    }
+
+    fn departures<R>(look: impl FnOnce(&ExploreCell<u32>) -> R) -> Option<R> {
+        let e = current().filter(|_| inside().is_some())?;
+        let word = std::ptr::from_ref(&explorer(e).departures);
+        // SAFETY: as above.
+        Some(look(unsafe { &*word }))
+    }
+}
+
+impl Programmable for Explored {
+    fn hooks(_: u32) -> u32 {
+        explorer(engine()).adversary.hooks()
+    }
+
+    fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
+        explorer(engine()).adversary.answer(hook)
+    }
+}
+
+impl Stages for Explored {
+    fn reached(stage: Stage) {
+        engine().reached(stage);
     }
 }

@@ -80,7 +80,7 @@ use crate::front::line::{Line, Parts, mood, side};
 use crate::front::waiter::Pace;
 use crate::front::word::FREE;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Stage, Word};
+use lockwright_platform::{Machine, Stage, Word};
 
 /// The time from its predecessor's acquisition until a waiter learns that it is head, plus the time from a release until it can
 /// have acquired, ns.
@@ -153,9 +153,9 @@ const CROWDED_SPIN_NS: u32 = 4_000;
 const AWAKE_EACH: u64 = 16;
 
 /// What a lock has learnt: its bits of the mood word.
-struct Learnt<'a, P: Platform>(&'a P::Word);
+struct Learnt<'a, P: Machine>(&'a P::Word);
 
-impl<P: Platform> Learnt<'_, P> {
+impl<P: Machine> Learnt<'_, P> {
     /// Moves `by` steps towards saturated, or away from it.
     fn note(&self, by: i32) {
         let now = self.0.load(Relaxed);
@@ -208,28 +208,28 @@ impl<P: Platform> Learnt<'_, P> {
     }
 }
 
-fn learnt<'a, P: Platform>(parts: &Parts<'a, P>) -> Learnt<'a, P> {
+fn learnt<'a, P: Machine>(parts: &Parts<'a, P>) -> Learnt<'a, P> {
     Learnt(parts.mood)
 }
 
 /// Does the holder seem to have lost its CPU?
-pub(in crate::front) fn is_stalled<P: Platform>(line: &Line<'_, P>) -> bool {
+pub(in crate::front) fn is_stalled<P: Machine>(line: &Line<'_, P>) -> bool {
     learnt(&line.parts).is_stalled()
 }
 
 /// Do most hand-overs go to waiters that have slept, as noted?
-pub(in crate::front) fn is_asleep<P: Platform>(line: &Line<'_, P>) -> bool {
+pub(in crate::front) fn is_asleep<P: Machine>(line: &Line<'_, P>) -> bool {
     line.parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
 /// Notes a hand-over of a lock that doesn't ask whether it is saturated: 1 for a waiter that has slept, -1 for one that was awake.
-pub(in crate::front) fn note_asleep<P: Platform>(line: &Line<'_, P>, by: i32) {
+pub(in crate::front) fn note_asleep<P: Machine>(line: &Line<'_, P>, by: i32) {
     learnt(&line.parts).note(by);
 }
 
 /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that doesn't release at once has probably lost
 /// its CPU; then the waiter should give up its own. `spin_ns`: how long it stays awake otherwise.
-pub(in crate::front) fn awake_ns<P: Platform>(line: &Line<'_, P>, spin_ns: u32) -> u32 {
+pub(in crate::front) fn awake_ns<P: Machine>(line: &Line<'_, P>, spin_ns: u32) -> u32 {
     // Hints, both: waiting awake and waiting asleep are both correct.
     if is_stalled(line) && P::now() / 64 % AWAKE_EACH != 0 {
         return 0;
@@ -239,7 +239,7 @@ pub(in crate::front) fn awake_ns<P: Platform>(line: &Line<'_, P>, spin_ns: u32) 
 
 /// Waits awake for `spin_ns`, or less in a crowd; `done` sees each new value of the word. Notes whether the holder seems to have lost
 /// its CPU: if so, others need not wait awake for it.
-pub(in crate::front) fn watch<P: Platform>(
+pub(in crate::front) fn watch<P: Machine>(
     line: &Line<'_, P>,
     spin_ns: u32,
     mut done: impl FnMut(u32) -> bool,
@@ -261,7 +261,7 @@ pub(in crate::front) fn watch<P: Platform>(
 
 /// Waits awake until `take` has taken the word; `false` if that took too long. `head`: `Some` if the line's head calls, with
 /// whether it has slept; `None` if a contender calls.
-pub(in crate::front) fn spin<P: Platform>(
+pub(in crate::front) fn spin<P: Machine>(
     line: &Line<'_, P>,
     pace: Option<Pace>,
     spin_ns: u32,
@@ -323,7 +323,7 @@ pub(in crate::front) fn spin<P: Platform>(
 
 /// The word is free: does its last holder come back soon? Notes the answer. `false`: nobody came, and the word is still free.
 /// `last`, `guess`: see [`rounds`].
-fn is_back<P: Platform>(
+fn is_back<P: Machine>(
     line: &Line<'_, P>,
     pace: Option<Pace>,
     last: u32,
@@ -343,7 +343,7 @@ fn is_back<P: Platform>(
 
 /// The head of a saturated lock leaves it to its runner until the head's turn has come, and asks nobody for a wake. It `take`s
 /// the lock early if the runner doesn't come back. `asked_ns`: when it asked; 0 if it didn't read the cline.
-pub(in crate::front) fn nap<P: Platform>(
+pub(in crate::front) fn nap<P: Machine>(
     line: &Line<'_, P>,
     pace: Option<Pace>,
     asked_ns: u64,
@@ -352,7 +352,7 @@ pub(in crate::front) fn nap<P: Platform>(
     let (parts, budget) = (&line.parts, u64::from(line.tuning.budget_ns));
     let start = P::now();
     let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, like all of these
-    let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
+    let mut turn = budget / 4 * 3 / u64::from(waiters.max(1));
     if few(line, pace) {
         turn = turn.min(budget / 2); // with one waiter, turns are rare enough even so, and the longest wait gets shorter
     }
@@ -394,13 +394,13 @@ pub(in crate::front) fn nap<P: Platform>(
 }
 
 /// The caller has the lock, and leaves the line. If the lock is saturated, this begins its turn.
-pub(in crate::front) fn runs<P: Platform>(line: &Line<'_, P>) {
+pub(in crate::front) fn runs<P: Machine>(line: &Line<'_, P>) {
     line.end_turn();
     learnt(&line.parts).begin_turn(|| !P::place().class.is_big());
 }
 
 /// The line's head leaves the lock to others while `looks` runs.
-fn leave<P: Platform, R>(line: &Line<'_, P>, looks: impl FnOnce() -> R) -> R {
+fn leave<P: Machine, R>(line: &Line<'_, P>, looks: impl FnOnce() -> R) -> R {
     P::reached(Stage::Naps);
     line.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
     let answer = looks();
@@ -410,7 +410,7 @@ fn leave<P: Platform, R>(line: &Line<'_, P>, looks: impl FnOnce() -> R) -> R {
 }
 
 /// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
-fn is_gone<P: Platform>(line: &Line<'_, P>, pace: Option<Pace>, first: bool) -> bool {
+fn is_gone<P: Machine>(line: &Line<'_, P>, pace: Option<Pace>, first: bool) -> bool {
     let (parts, grants) = (&line.parts, pace.is_some());
     if few(line, pace) {
         // The next thread that takes the lock clears this: a hint.
@@ -445,7 +445,7 @@ struct Seen {
 
 /// The word is free: watches who comes back. `last`: its last holder, 0 if that isn't known. `guess`: the time of a section on
 /// a core that has just got the data, including the move, ns; used where no pace is known.
-fn rounds<P: Platform>(
+fn rounds<P: Machine>(
     line: &Line<'_, P>,
     pace: Option<Pace>,
     mut last: u32,
@@ -501,18 +501,18 @@ fn rounds<P: Platform>(
 }
 
 /// Is there at most one visible runner?
-fn few<P: Platform>(line: &Line<'_, P>, pace: Option<Pace>) -> bool {
+fn few<P: Machine>(line: &Line<'_, P>, pace: Option<Pace>) -> bool {
     line.tuning.cpus <= 2 && pace.is_none()
 }
 
 /// Waits awake, for `ns` at most, until the word is free (or, without `is_free`, is held); returns when that was.
-fn until<P: Platform>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
+fn until<P: Machine>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
     let seen = parts.word.spin_for(ns as u32, |value| (value == FREE) == is_free);
     ((seen == FREE) == is_free).then(P::now)
 }
 
 /// The thread that has just taken the word; 0: not known. The owner is written after the word.
-fn who<P: Platform>(parts: &Parts<'_, P>) -> u32 {
+fn who<P: Machine>(parts: &Parts<'_, P>) -> u32 {
     if let Some(owner) = parts.owner {
         P::spin_for(owner, Relaxed, OWNER_NS, |owner| owner != 0);
     }
@@ -521,7 +521,7 @@ fn who<P: Platform>(parts: &Parts<'_, P>) -> u32 {
 
 /// Watches a runner. Busy means: the lock is free for at most `most` quarters of the time for which it is held. `None`: its last
 /// holder doesn't come back; perhaps the watcher occupies its CPU.
-fn is_busy<P: Platform>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
+fn is_busy<P: Machine>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
     let (mut free, mut held, mut holder, mut count) = (0, 0, 0, 0);
     let Some(mut released) = until(parts, true, 2 * WATCH_NS) else { return Some(true) };
     while count < ROUNDS && free + held < 2 * WATCH_NS && free <= held * most / 4 + SLACK_NS {

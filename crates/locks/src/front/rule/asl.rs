@@ -26,7 +26,7 @@ use crate::amp::standby::{self, confirmed};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::line::Taken;
 use crate::front::tuning::{self, Tuning, Window};
-use lockwright_platform::{Class, Platform};
+use lockwright_platform::{Class, Machine};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -50,7 +50,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
@@ -63,11 +63,11 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Lets others go first, on a core that is not of the fastest class, for the window.
-pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+pub(super) fn stand_by<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
     if lock.tuning.window_ns == 0 || P::place().class.is_big() {
         return None;
     }
@@ -75,7 +75,7 @@ pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
 }
 
 /// Lets others go first for `window_ns`. `looks_for`: see [`standby::stand_by`].
-pub(super) fn stand_by_for<P: Platform>(
+pub(super) fn stand_by_for<P: Machine>(
     lock: &View<'_, P>,
     window_ns: u32,
     looks_for: impl Fn(Class) -> u8,
@@ -86,7 +86,7 @@ pub(super) fn stand_by_for<P: Platform>(
 }
 
 /// Stands by, counted among the contenders.
-fn reorder<P: Platform>(
+fn reorder<P: Machine>(
     lock: &View<'_, P>,
     window_ns: u32,
     looks_for: impl Fn(Class) -> u8,
@@ -117,6 +117,7 @@ mod tests {
     use crate::front::{FREE, HELD, acquire};
     use crate::front_tests::Memory;
     use crate::testing::{Threads, run_on};
+    use lockwright_platform::Platform;
     use lockwright_platform::{Ordering::Relaxed, Ptr};
 
     #[test]

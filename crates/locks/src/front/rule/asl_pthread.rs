@@ -24,7 +24,7 @@ use super::{Arrived, Choose, Observe, Rule, View};
 use crate::amp::standby::{Waiting, at_once, stand_by};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{Tuning, Window};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -47,7 +47,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, waiting: Waiting::Asleep, budget_ns: 0, ..tuning }
     }
@@ -67,5 +67,5 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}

@@ -20,7 +20,7 @@
 use super::{Arrived, Choose, Observe, Rule, View, barging, slo};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, Tuning, Window};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -52,7 +52,7 @@ const FEW: u32 = 4;
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, grants_above: FEW, ..tuning }
     }
@@ -66,5 +66,5 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}

@@ -30,7 +30,7 @@ use crate::entry::{Entry, Kind, Promise};
 use crate::front::line::Taken;
 use crate::front::tuning::{self, ANY};
 use crate::front::waiter::Note;
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// An arrival dozes at most this often before it joins the line ...
 const DOZES: u32 = 4;
@@ -63,7 +63,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn arrive(lock: &View<'_, P>) -> Arrived {
         // Without a budget nobody knows whether the lock is saturated. Then a dozer might just take it from its runner.
         let knows = lock.tuning.spinners == ANY && lock.tuning.budget_ns != 0;
@@ -80,12 +80,12 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Gives way four times before the head's turn comes: the head may be waiting for this very CPU. (If all runners stopped only
 /// at the bound, the other CPUs would be idle until the head had woken the next one.)
-fn give_way<P: Platform>(lock: &View<'_, P>) {
+fn give_way<P: Machine>(lock: &View<'_, P>) {
     let part = lock.tuning.bypass / 4;
     let so_far = lock.overtaken();
     if part >= LEAST && so_far % part == part - 1 && !lock.is_left() && !lock.is_line_empty() {
@@ -94,7 +94,7 @@ fn give_way<P: Platform>(lock: &View<'_, P>) {
 }
 
 /// Waits awake beside the line, if few enough threads do.
-fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+fn spin_in_front<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
     // All of these are hints: `take` decides who may have the lock.
     if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass || lock.is_turn() {
         return None;

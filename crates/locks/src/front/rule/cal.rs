@@ -29,7 +29,7 @@ use crate::entry::{Entry, Kind, Promise};
 use crate::front::choice::Waiters;
 use crate::front::tuning::{self, Tuning};
 use crate::front::waiter::{Note, Waiter};
-use lockwright_platform::{Class, FULL_SPEED, Platform};
+use lockwright_platform::{Class, FULL_SPEED, Machine};
 
 /// A waiter may be passed over this often, by default.
 const BYPASS: u32 = 250;
@@ -73,7 +73,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BYPASS, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
@@ -90,7 +90,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Observe<P> for Lock {
+impl<P: Machine> Observe<P> for Lock {
     fn measures(_: &View<'_, P>) -> bool {
         true
     }
@@ -100,7 +100,7 @@ impl<P: Platform> Observe<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {
+impl<P: Machine> Choose<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {

@@ -22,7 +22,7 @@ use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::line::Taken;
 use crate::front::tuning::{self, Tuning};
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// How many arrivals may overtake the head of a crowded line, by default.
 pub const BYPASS: u32 = 250;
@@ -49,7 +49,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BYPASS, budget_ns: 0, grants_above: 0, ..tuning }
     }
@@ -59,12 +59,12 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Takes a free lock; if the line is crowded, past its head. From a quarter of the bound on, one arrival in 32 joins the
 /// line instead: the head, woken long ago, may be waiting for a CPU, and gets one when that arrival goes to sleep.
-fn overtake<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+fn overtake<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
     let is_sent = |so_far| so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
     let may = lock.is_line_empty() || lock.is_crowded() && !is_sent(lock.overtaken());
     if may { lock.take() } else { None }

@@ -21,7 +21,7 @@ use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, Tuning};
 use crate::front::waiter::Note;
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// Threads beside the holder that circulate, by default.
 const SPINNERS: u32 = 1;
@@ -56,7 +56,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, budget_ns: 0, ..tuning }
     }
@@ -76,7 +76,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {
+impl<P: Machine> Choose<P> for Lock {
     const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
@@ -90,11 +90,11 @@ impl<P: Platform> Choose<P> for Lock {
     }
 }
 
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Is the lock free, now and a moment later? Then the contenders don't circulate: they wait by another rule, which
 /// leaves a lock with a line to the line's head.
-fn is_idle<P: Platform>(lock: &View<'_, P>) -> bool {
+fn is_idle<P: Machine>(lock: &View<'_, P>) -> bool {
     lock.is_open() && {
         P::pause(GRACE_NS);
         lock.is_open()

@@ -39,7 +39,7 @@ use super::waiter::{Waiter, grants, state};
 use super::word::{FREE, WAITED};
 use core::ops::Deref;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
-use lockwright_platform::{Class, Platform, Stage, Woken, Word, hooks};
+use lockwright_platform::{Class, Machine, Stage, Woken, Word, hooks};
 
 /// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
 const LONG_LINE: u32 = 8;
@@ -56,7 +56,7 @@ const FIRST_NS: u32 = 50;
 const ASK_NS: u64 = 400;
 
 /// A front lock's decisions. The defaults are fifo's, except [`defaults`](Self::defaults): fifo has its own.
-pub trait Rule<P: Platform>: Choose<P> + Observe<P> + Send + Sync + 'static {
+pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
     /// The lock's own defaults, on top of what suits the machine.
     fn defaults(tuning: Tuning) -> Tuning {
         tuning
@@ -84,7 +84,7 @@ pub trait Rule<P: Platform>: Choose<P> + Observe<P> + Send + Sync + 'static {
 }
 
 /// Who goes first, for rules that have a say in that.
-pub trait Choose<P: Platform> {
+pub trait Choose<P: Machine> {
     /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
     const AHEAD: usize = 0;
 
@@ -128,7 +128,7 @@ pub trait Choose<P: Platform> {
 }
 
 /// What happens at the lock, for rules that learn from it or tell a policy.
-pub trait Observe<P: Platform> {
+pub trait Observe<P: Machine> {
     /// Which hooks the policy has that this lock asks ([`hooks::Hook::bit`]).
     fn hooks(tuning: &Tuning) -> u32 {
         let _ = tuning;
@@ -181,7 +181,7 @@ impl Arrived {
 }
 
 /// A lock, as a rule sees it: its [`Line`], and how to wait.
-pub struct View<'a, P: Platform> {
+pub struct View<'a, P: Machine> {
     line: Line<'a, P>,
     /// How long recent grants took. None: the lock isn't granted to anybody.
     pace: Option<Pace>,
@@ -191,7 +191,7 @@ pub struct View<'a, P: Platform> {
     pub(super) own: Option<&'a hooks::Node>,
 }
 
-impl<'a, P: Platform> Deref for View<'a, P> {
+impl<'a, P: Machine> Deref for View<'a, P> {
     type Target = Line<'a, P>;
 
     fn deref(&self) -> &Line<'a, P> {
@@ -199,7 +199,7 @@ impl<'a, P: Platform> Deref for View<'a, P> {
     }
 }
 
-impl<'a, P: Platform> View<'a, P> {
+impl<'a, P: Machine> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
         Self { line: Line::new(parts, tuning), pace: None, hooks: 0, own: None }
@@ -348,7 +348,7 @@ impl<'a, P: Platform> View<'a, P> {
 /// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
 /// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`](super::release)).
 #[cold]
-pub fn acquire<P: Platform, R: Rule<P>>(
+pub fn acquire<P: Machine, R: Rule<P>>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
     seat: Option<&dyn Seat<P>>,
@@ -413,7 +413,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
 
 /// Waits until we are head, or have the lock. Only our own gate matters, and the gate of the waiter before us. Returns what our
 /// gate says in the end, and whether we slept.
-fn wait_in_line<P: Platform, R: Rule<P>>(
+fn wait_in_line<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
     mut left: u32,
@@ -463,7 +463,7 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
 
 /// Sleeps until the gate no longer says ASLEEP; returns whether it slept. It also wakes at its `timeout`: it may be the head by
 /// then, moved to the word (`move_to_word`).
-fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+fn sleep_at_gate<P: Machine>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let mut slept = false;
     loop {
         let gate = node.gate.load(Relaxed); // our caller looks again, with Acquire
@@ -477,7 +477,7 @@ fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
 }
 
 /// The head competes for the word: first awake, then asleep on the word. Returns whether it slept, here or at its gate.
-fn wait_as_head<P: Platform, R: Rule<P>>(
+fn wait_as_head<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
     mut slept: bool,
@@ -520,12 +520,12 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
 }
 
 /// Does the rule choose who is next at this lock?
-fn chooses<P: Platform, R: Rule<P>>(lock: &View<'_, P>) -> bool {
+fn chooses<P: Machine, R: Rule<P>>(lock: &View<'_, P>) -> bool {
     R::AHEAD > 0 && R::chooses(lock)
 }
 
 /// The caller may choose who follows it: lets the rule choose. See [`choose_behind`].
-fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
+fn choose<P: Machine, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
     choose_behind(lock, node, 1 + R::AHEAD, |waiters| {
         let few = !waiters.look() || R::is_enough(waiters.notes()) || !waiters.look();
         (!few).then(|| R::next(lock, waiters))
@@ -533,7 +533,7 @@ fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Opti
 }
 
 /// As [`choose`], by a waiter that may be torn out of its wait. In the middle of a choice that would lose a waiter behind it.
-fn choose_and_sit<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
+fn choose_and_sit<P: Machine, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
     lock.seat.inspect(|seat| seat.joins());
     let has_chosen = choose::<P, R>(lock, node);
     lock.seat.inspect(|seat| seat.sits(node));
@@ -556,19 +556,19 @@ struct Chooser {
 
 impl Chooser {
     /// It stays awake for `left` ns. None: the rule does not choose.
-    fn of<P: Platform, R: Rule<P>>(lock: &View<'_, P>, left: u32) -> Option<Self> {
+    fn of<P: Machine, R: Rule<P>>(lock: &View<'_, P>, left: u32) -> Option<Self> {
         let mut new = Self { chose: 0, end: 0, due: 0, now: 0, ask: 0 };
         chooses::<P, R>(lock).then(|| new.begin::<P>(left)).map(|()| new)
     }
 
     /// It stays awake for `left` ns from now on.
-    fn begin<P: Platform>(&mut self, left: u32) {
+    fn begin<P: Machine>(&mut self, left: u32) {
         self.now = P::now();
         (self.end, self.due) = (self.now + u64::from(left), self.now + u64::from(LOOK_NS));
     }
 
     /// Chooses if it may, and then lets the next one choose; returns how long it may look at its gate alone, ns.
-    fn step<P: Platform, R: Rule<P>>(&mut self, lock: &View<'_, P>, node: &Waiter<P>) -> u32 {
+    fn step<P: Machine, R: Rule<P>>(&mut self, lock: &View<'_, P>, node: &Waiter<P>) -> u32 {
         if self.chose > 1 {
             return LOOK_NS;
         }
@@ -602,7 +602,7 @@ impl Chooser {
     }
 
     /// How long it stays awake now, ns; and is a look at the mutex due?
-    fn left<P: Platform>(&mut self, lock: &View<'_, P>, node: &Waiter<P>) -> (u32, bool) {
+    fn left<P: Machine>(&mut self, lock: &View<'_, P>, node: &Waiter<P>) -> (u32, bool) {
         let now = P::now();
         self.now = now;
         if lock.own.is_some() {

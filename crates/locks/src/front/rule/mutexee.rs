@@ -29,7 +29,7 @@ use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, ASLEEP_PERCENT, BYPASS_MAX, Tuning};
 use crate::front::waiter::Note;
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// In spin mode a waiter stays awake for this long by default, ns. The paper says 8000 cycles, 2.9 us on its Xeon (M10). On our simulated
 /// Xeon twice that gives the paper's gains over glibc; with 2.9 us too many sleep where 16 threads share 8 locks.
@@ -78,13 +78,13 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 /// How long a waiter stays awake now.
-fn awake_ns<P: Platform>(lock: &View<'_, P>, now: u64) -> u32 {
+fn awake_ns<P: Machine>(lock: &View<'_, P>, now: u64) -> u32 {
     let is_mutex = lock.is_asleep() && !(now / SLICE_NS).is_multiple_of(TRY_EACH);
     lock.tuning.spin_ns / if is_mutex { MUTEX_MODE } else { 1 }
 }
 
 /// Notes a hand-over: to a waiter that has slept, or to one that was awake. The clock's low bits serve as a die.
-fn note<P: Platform>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
+fn note<P: Machine>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
     let (dice, limit) = (asked_ns / 64, u64::from(lock.tuning.asleep.clamp(1, 99)));
     // It rises if more than `limit` per cent have slept.
     let counts = match slept {
@@ -96,7 +96,7 @@ fn note<P: Platform>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
     }
 }
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         let spin_ns = SPIN_NS.min(tuning.spin_ns); // 0 on one CPU
         Tuning { spin_ns, bypass: BYPASS_MAX, budget_ns: 0, timeout_ns: TIMEOUT_NS, ..tuning }
@@ -124,9 +124,9 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
 
-impl<P: Platform> Observe<P> for Lock {
+impl<P: Machine> Observe<P> for Lock {
     fn acquired(lock: &View<'_, P>, asked: &Note, slept: bool) {
         note(lock, asked.asked_ns, slept);
     }

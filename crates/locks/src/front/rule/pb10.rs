@@ -32,7 +32,7 @@ use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::memos::{OWNER, USUAL, claim, learn, memo};
 use crate::front::tuning::{self, Tuning};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Machine, Word};
 
 /// In place of a section's number: the turns at the lock.
 const TURNS: u32 = u32::MAX - 1;
@@ -76,7 +76,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         <fifo::Lock as Rule<P>>::defaults(tuning)
     }
@@ -100,11 +100,11 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// The caller, on a big core, found the lock taken.
-fn count<P: Platform>(lock: &View<'_, P>) {
+fn count<P: Machine>(lock: &View<'_, P>) {
     let now = P::now();
     if !(now / 64).is_multiple_of(SAMPLE) {
         return;
@@ -132,7 +132,7 @@ fn count<P: Platform>(lock: &View<'_, P>) {
 }
 
 /// Books a turn for the caller, on a little core; in how many ns is it? 0: now.
-fn book<P: Platform>(lock: &View<'_, P>) -> u32 {
+fn book<P: Machine>(lock: &View<'_, P>) -> u32 {
     let ahead = memo(lock, TURNS, |memo, owner| {
         let round = memo[USUAL].load(Relaxed); // hints, all
         if lock.tuning.big == 0 || round == 0 || memo[OWNER].load(Relaxed) != owner {
@@ -158,6 +158,7 @@ mod tests {
     use crate::front::FREE;
     use crate::front_tests::Memory;
     use crate::testing::Threads;
+    use lockwright_platform::Platform;
 
     /// Does something with a lock that gives little cores one turn for each `big` of big cores.
     fn with(big: u32, then: impl FnOnce(&View<'_, Threads>)) {

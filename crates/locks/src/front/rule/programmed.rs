@@ -34,7 +34,7 @@ use crate::front::tuning::{self, Tuning};
 use crate::front::waiter::{Note, Waiter};
 use core::ops::Deref;
 use lockwright_platform::hooks::{self, CLOCK, Context, Hook, LENGTHS, THREADS, WAITERS};
-use lockwright_platform::{Class, Platform};
+use lockwright_platform::{Class, Machine};
 
 /// A waiter may be passed over this often, and a head overtaken, by default.
 const BYPASS: u32 = 250;
@@ -80,7 +80,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BYPASS, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
@@ -123,7 +123,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {
+impl<P: Machine> Choose<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     /// A question may take long, and there may be 16 of them.
@@ -187,7 +187,7 @@ impl<P: Platform> Choose<P> for Lock {
     }
 }
 
-impl<P: Platform> Observe<P> for Lock {
+impl<P: Machine> Observe<P> for Lock {
     fn hooks(tuning: &Tuning) -> u32 {
         if tuning.policy == 0 { 0 } else { P::hooks(tuning.policy) }
     }
@@ -242,9 +242,9 @@ impl<P: Platform> Observe<P> for Lock {
 }
 
 /// A lock and its policy.
-struct Program<'l, 'a, P: Platform>(&'l View<'a, P>);
+struct Program<'l, 'a, P: Machine>(&'l View<'a, P>);
 
-impl<'a, P: Platform> Deref for Program<'_, 'a, P> {
+impl<'a, P: Machine> Deref for Program<'_, 'a, P> {
     type Target = View<'a, P>;
 
     fn deref(&self) -> &View<'a, P> {
@@ -252,7 +252,7 @@ impl<'a, P: Platform> Deref for Program<'_, 'a, P> {
     }
 }
 
-impl<P: Platform> Program<'_, '_, P> {
+impl<P: Machine> Program<'_, '_, P> {
     /// Does its policy have this hook?
     fn has(&self, hook: Hook) -> bool {
         self.hooks & hook.bit() != 0

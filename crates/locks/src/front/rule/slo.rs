@@ -30,7 +30,7 @@ use crate::entry::{Entry, Kind, Promise};
 use crate::front::line::Taken;
 use crate::front::tuning::{self, Tuning, Window};
 use crate::front::waiter::Note;
-use lockwright_platform::Platform;
+use lockwright_platform::Machine;
 
 /// A waiter on a little core stands by for at most its budget divided by this.
 const STANDBY_SHARE: u32 = 4;
@@ -59,7 +59,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub struct Lock;
 
-impl<P: Platform> Rule<P> for Lock {
+impl<P: Machine> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, grants_above: 0, ..tuning }
     }
@@ -81,11 +81,11 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-impl<P: Platform> Choose<P> for Lock {}
-impl<P: Platform> Observe<P> for Lock {}
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Takes a word that the head leaves to others, or is too slow to take.
-fn come_back<P: Platform>(lock: &View<'_, P>, saturated: bool) -> Option<Taken> {
+fn come_back<P: Machine>(lock: &View<'_, P>, saturated: bool) -> Option<Taken> {
     if saturated || lock.is_left() {
         return lock.take();
     }

@@ -1,0 +1,163 @@
+//! What only some locks ask of a machine: one trait for each need.
+//!
+//! Where a lock can do without an answer, the default is "this machine doesn't know", so a bare machine writes
+//! `impl Learning for Bare {}`. Only [`Requeue`] has no defaults: its users would sleep forever.
+
+use crate::hooks;
+use crate::{Class, Platform, Woken};
+
+/// Moves sleepers from one word to another without waking them.
+///
+/// For condition variables (a broadcast's sleepers go to the mutex one by one) and front locks (a head that comes to sleep on
+/// the mutex's word). A machine that can't do this runs textbook locks and readers-writer locks only.
+pub trait Requeue: Platform {
+    /// Moves at most `count` threads that sleep on `from` to `to`, and wakes none. Moves nobody unless `from` still holds
+    /// `seen`. Apart from that comparison, only the addresses matter. Returns how many threads it moved.
+    fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32;
+
+    /// As [`park`](Platform::park). After [`requeue`](Self::requeue) has moved the sleeper,
+    /// [`unpark_moved`](Self::unpark_moved) can tell it from threads that fell asleep there themselves.
+    fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
+
+    /// As [`unpark`](Platform::unpark), but wakes only threads that sleep by [`park_movable`](Self::park_movable). Other
+    /// sleepers don't take these wakes, whatever their priorities. Returns how many it woke.
+    fn unpark_moved(word: *const Self::Word, count: u32) -> u32;
+}
+
+/// What a lock notes about itself, in a cache line of its own.
+#[repr(align(128))]
+pub struct Memo<P: Platform>(pub [P::Word; 8]);
+
+/// The [`Learning::speed`] of the fastest cores.
+pub const FULL_SPEED: u32 = 1024;
+
+/// The number of memos.
+pub const MEMOS: usize = 256;
+
+/// What helps a lock to learn how long its critical sections take: which section it is, how fast this core is, and where to
+/// note it.
+///
+/// For locks that choose by length ([`site`](Self::site): CAL as published) and for front locks, whose state in a
+/// `pthread_mutex_t` has no room for what they learn. On a machine without it all sections count as one, all cores as equally
+/// fast, and nothing is remembered.
+pub trait Learning: Platform {
+    /// Identifies the critical section that the calling thread is about to enter: equal numbers mean the same section. For
+    /// locks that order waiters by the lengths of their sections. 0: this machine can't tell.
+    fn site() -> u32 {
+        0
+    }
+
+    /// The speed of this class's cores, in 1024ths of the speed of the fastest cores that the program may run on. A hint.
+    fn speed(class: Class) -> u32 {
+        let _ = class;
+        FULL_SPEED
+    }
+
+    /// Looks at one of the [`MEMOS`] memos, in which locks note what they learn about themselves. A memo is zero at first, all
+    /// threads share it, and its contents are hints. `None`: this machine keeps no memos.
+    fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
+        let _ = (index, look);
+        None
+    }
+}
+
+/// A table, one for all locks, in which readers show which lock they hold. So readers of one lock write to different cache
+/// lines, and a writer looks through the table.
+///
+/// For biased readers-writer locks (BRAVO and its kin). On a machine without it readers count themselves in the lock.
+pub trait ReaderTable: Platform {
+    /// The number of rows of the table in which readers of any lock may show which lock they hold; 0: this machine has no
+    /// such table.
+    const ROWS: usize = 0;
+
+    /// The number of slots in a row, which is one cache line.
+    const ROW: usize = 8;
+
+    /// Looks at a slot of that table; it is null at first. `None`: the table has no such slot.
+    fn shown<R>(slot: usize, look: impl FnOnce(&Self::Ptr<u8>) -> R) -> Option<R> {
+        let _ = (slot, look);
+        None
+    }
+
+    /// Looks at the one word of this machine on which those sleep who wait for a slot of that table to be cleared. `None`: it has no
+    /// such word, and they wait awake.
+    fn departures<R>(look: impl FnOnce(&Self::Word) -> R) -> Option<R> {
+        let _ = look;
+        None
+    }
+}
+
+/// Policies, which answer the locks' questions: see [`hooks`].
+///
+/// For the locks that ask them (`programmed`, `programmed-rw`), and for the mutexes that tell them of each acquisition. On a
+/// machine without it there is no policy, and each lock decides as if none was loaded.
+///
+/// It needs [`Learning`], because a policy is told the [speed](Learning::speed) of a thread's core.
+pub trait Programmable: Learning {
+    /// Which hooks the policy in this slot has: the sum of their [bits](hooks::Hook::bit), and
+    /// [`LENGTHS`](hooks::LENGTHS). 0: there is no policy.
+    fn hooks(policy: u32) -> u32 {
+        let _ = policy;
+        0
+    }
+
+    /// Asks the policy in this slot. 0 if there is none, if it has no such hook, or if the calling thread is in a hook already.
+    fn ask(policy: u32, hook: hooks::Hook, context: &hooks::Context) -> u64 {
+        let _ = (policy, hook, context);
+        0
+    }
+
+    /// Describes the calling thread to policies, but for what a lock knows: how long it has waited, how often it was passed.
+    fn describe() -> hooks::Node {
+        let place = Self::place();
+        hooks::Node {
+            cpu: place.cpu,
+            numa: place.domain.into(),
+            core_class: place.class.0.into(),
+            speed: Self::speed(place.class),
+            ..hooks::Node::default()
+        }
+    }
+
+    /// The holder with this thread id gets the calling thread's priority until [`unboost`](Self::unboost). A hint.
+    fn boost(holder: u32) {
+        let _ = holder;
+    }
+
+    /// The calling thread, which may have been boosted, releases a lock.
+    fn unboost() {}
+}
+
+/// The stages of a thread that waits in a front lock's line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is in the line.
+    Joined,
+    /// It got the lock through the line, under a rule that chooses who is next. So it came before any later head, even if that
+    /// thread joined first.
+    Chosen,
+    /// It is the head of the line, and isn't napping (any more).
+    Head,
+    /// It is the head, and leaves the lock to others for a bounded time.
+    Naps,
+    /// It took the lock past a head that [`Naps`](Self::Naps) at this moment, or isn't awake yet.
+    Passed,
+}
+
+/// Listens to what waiters report, to check what a lock promises: how many may pass a head, and in which order threads come.
+///
+/// For front locks, since only their line has stages. A machine that checks nothing ignores the reports.
+pub trait Stages: Platform {
+    /// The calling thread, which waits for a lock, has reached `stage`.
+    fn reached(stage: Stage) {
+        let _ = stage;
+    }
+}
+
+/// A whole machine: one on which every lock of the catalogue runs.
+///
+/// For front locks and what stands on them, and for code that is generic over the catalogue. Whoever implements the traits above
+/// has it; nobody implements it by hand.
+pub trait Machine: Requeue + ReaderTable + Programmable + Stages {}
+
+impl<P: Requeue + ReaderTable + Programmable + Stages> Machine for P {}
