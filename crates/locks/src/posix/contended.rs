@@ -8,112 +8,12 @@
 //!   release ─► what is at the place now: its release hook ─► front::unlock_slow, which knows word 0 alone
 //! ```
 
-use super::{Environment, MARKED, Mutex, told};
-use crate::catalog::visit_front;
-use crate::entry::{Entry, FrontVisitor};
-use crate::front::{self, FREE, HELD, PROMISED, Parts, Rule, Seat, Tuning, View};
-use crate::front::{Waiter, mood, side, try_take};
+use super::hooks;
+use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, UNDECIDED, policy, tuned};
+use crate::front::{self, FREE, HELD, PROMISED, Parts, Tuning, View};
+use crate::front::{Waiter, side, try_take};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
-
-/// The place of a mutex that has never been contended.
-pub const UNDECIDED: u32 = 0;
-
-/// The last place.
-pub const PLACE_MAX: u32 = side::LOCK;
-
-/// How many generations of tables a mutex can tell apart.
-pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
-
-/// [`front::acquire`] of a rule.
-type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
-
-/// A front lock's rule, with its type erased.
-pub struct Front<P: Platform> {
-    acquire: Wait<P>,
-    release: fn(&View<'_, P>),
-    /// Its own defaults, on top of what suits the machine.
-    pub defaults: fn(Tuning) -> Tuning,
-}
-
-impl<P: Platform> Clone for Front<P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<P: Platform> Copy for Front<P> {}
-
-impl<P: Platform> Front<P> {
-    /// The rule `R`.
-    pub const fn of<R: Rule<P>>() -> Self {
-        Self { acquire: front::acquire::<P, R>, release: R::release, defaults: R::defaults }
-    }
-
-    /// The front lock called `id`.
-    pub fn find(id: &'static str) -> Option<Self> {
-        struct FindFront<P: Platform>(&'static str, Option<Front<P>>);
-        impl<P: Platform> FrontVisitor<P> for FindFront<P> {
-            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
-                if entry.id == self.0 {
-                    self.1 = Some(Front::of::<R>());
-                }
-            }
-        }
-        let mut find = FindFront(id, None);
-        visit_front::<P>(&mut find);
-        find.1
-    }
-}
-
-/// What a mutex does with a thread that has to wait.
-pub enum How<E: Environment> {
-    /// A front lock.
-    Front(Front<E::Platform>),
-    /// A textbook lock in front of word 0: acquires word 0 by [`queue_in_front`].
-    Whole(fn(&Mutex<E>, &Tuning)),
-    /// glibc's own algorithm: swap in a 2, sleep.
-    Glibc,
-}
-
-impl<E: Environment> Clone for How<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E: Environment> Copy for How<E> {}
-
-/// A lock and its tuning.
-pub struct Policy<E: Environment> {
-    /// The lock.
-    pub how: How<E>,
-    /// Its options and the machine, as far as they don't change.
-    pub tuning: Tuning,
-}
-
-impl<E: Environment> Clone for Policy<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E: Environment> Copy for Policy<E> {}
-
-impl<E: Environment> Policy<E> {
-    /// This lock with this tuning.
-    pub const fn new(how: How<E>, tuning: Tuning) -> Self {
-        Self { how, tuning }
-    }
-}
-
-/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
-/// meanwhile.
-pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
-    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
-}
-
-fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
-    let Policy { how, tuning } = E::policy(place);
-    (how, E::tuning(tuning))
-}
 
 /// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
@@ -151,7 +51,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
             front::meet_left_behind(&mutex.parts_of(kind), E::era());
             if kind & MARKED != 0 {
-                told::slot(mutex).acquired(mutex, kind);
+                hooks::slot(mutex).acquired(mutex, kind);
             }
             return true;
         }
@@ -166,7 +66,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     let by_word = acquire_by(mutex, kind, caller, how, &tuning);
     E::has_waited(mutex, wait, true);
     if tuning.policy != 0 {
-        told::Slot::of(&tuning).acquired(mutex, kind);
+        hooks::Slot::of(&tuning).acquired(mutex, kind);
     }
     by_word
 }
@@ -181,7 +81,7 @@ fn acquire_by<E: Environment>(
 ) -> bool {
     match how {
         How::Front(front) => {
-            told::mark(mutex, kind, tuning);
+            hooks::mark(mutex, kind, tuning);
             // The place where a section begins identifies it.
             let parts = Parts { site: caller as u32, ..mutex.parts_of(kind) };
             let mut node = core::ptr::null();
@@ -225,7 +125,7 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     // SAFETY: the thread holds it by this node.
     let tells = unsafe { (*node).tells() };
     if tells != 0 {
-        told::releases_by_node::<E::Platform>(core::ptr::from_ref(mutex).addr(), tells);
+        hooks::releases_by_node::<E::Platform>(core::ptr::from_ref(mutex).addr(), tells);
     }
     // SAFETY: as above.
     if unsafe { front::hand_on(node) } {
@@ -236,31 +136,38 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     true
 }
 
+/// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
-    let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
-    E::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
-    let (how, tuning) = policy(mutex);
-    let parts = mutex.parts();
-    if let How::Front(front) = how {
-        (front.release)(&View::new(parts, &tuning));
-    }
     // SAFETY: as in our caller.
-    unsafe { front::release(parts, &tuning, node) };
-    E::released(address, release);
+    by_word(mutex, mutex.kind.load(Relaxed), |parts, tuning| unsafe {
+        front::release(parts, tuning, node)
+    });
 }
 
-/// Releases word 0, which is not 1, for a thread that holds it by no node ([`hand_on`] comes first). Which thread gets
-/// the wake does not depend on the mutex's lock, which another thread may be deciding right now.
-pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+/// Releases word 0 of a mutex of this kind, if [`Environment::give`] did not, for a thread that holds it by no node ([`hand_on`] comes first).
+#[cold]
+#[inline(never)]
+pub fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+    by_word(mutex, kind, front::unlock_slow);
+}
+
+/// Releases word 0, which is not 1. Which thread gets the wake does not depend on the mutex's lock, which another thread may be
+/// deciding right now.
+#[inline(always)]
+fn by_word<E: Environment>(
+    mutex: &Mutex<E>,
+    kind: u32,
+    unlock: impl FnOnce(Parts<'_, E::Platform>, &Tuning),
+) {
     let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
-    E::Platform::unboost(); // as in `leave`
+    E::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
     if let How::Front(front) = how {
         (front.release)(&View::new(parts, &tuning));
     }
-    front::unlock_slow(parts, &tuning);
+    unlock(parts, &tuning);
     E::released(address, release);
 }
 
@@ -270,11 +177,6 @@ pub fn ask<E: Environment>(mutex: &Mutex<E>) {
     // STATE: (1, q, s) -> (4, q, s). Relaxed: it changes what an unlock does, and publishes nothing. Nobody sleeps on a word that
     // says 1, except threads that an unlock has woken; and a thread that falls asleep makes it 2.
     let _ = mutex.word.compare_exchange(HELD, PROMISED, Relaxed, Relaxed);
-}
-
-/// How many threads wait in the mutex's line: a hint, for the holder.
-pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
-    mood::waiters(mutex.users.load(Relaxed))
 }
 
 /// Acquires word 0, queueing in `lock`, which stands in front of it: the holder of `lock` may compete for the word.
