@@ -237,7 +237,7 @@ impl Wait for Waiting<'_> {
         let is_held = || by_word() || by_node();
         if matches!(stage, stage::WAITS | stage::RETURNS) && !is_held() {
             // SAFETY: as in `wait`.
-            observe::within(self.call, || unsafe { mutex::lock_again(self.mutex, moved, 0) });
+            observe::within(self.call, || unsafe { mutex::lock_again(self.mutex, moved) });
         }
         if let stage::JOINS | stage::WAITS | stage::RETURNS = stage {
             self.uncount();
@@ -288,7 +288,7 @@ unsafe fn wait_guarded(
     }
     let outcome = waiting.sleep(deadline);
     // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex as one of ours.
-    let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved) };
     let error = observe::within(waiting.call, lock);
     waiting.uncount();
     Ok((error, outcome))
@@ -352,7 +352,7 @@ unsafe fn wait_linked_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>)
     observe::within(waiting.call, || unsafe { mutex::unlock(mutex) });
     let outcome = waiting.sleep(deadline);
     // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex.
-    let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved) };
     observe::within(waiting.call, lock);
     waiting.uncount();
     if outcome == Outcome::TimedOut { libc::ETIMEDOUT } else { 0 }

@@ -1,18 +1,28 @@
-//! `pthread_mutex_*` and `mtx_*`: the plain kind's fast paths, and which mutexes are glibc's. What a kind means, and which
-//! lock a mutex runs on, is decided by the locks' `posix` module.
+//! `pthread_mutex_*` and `mtx_*`: six operations. What a kind means, and which lock a mutex runs on, is decided by the locks' `posix`
+//! module.
 //!
-//! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
-//! has one thread (glibc's `__libc_single_threaded`).
+//! ```text
+//!   lock  unlock                                        fast paths: of the plain kind, while nobody waits
+//!     │     │    try_lock  lock_until  lock_again
+//!     └─────┴────────┴─────────┴───────────┘
+//!                    ▼
+//!                  slow       observers learn where the program called us; watched? ─► watched ─► watchers' hooks around ─┐
+//!                    ▼                                                                                                   │
+//!                  ours       glibc's probes around `posix`'s operation      ◄───────────────────────────────────────────┘
+//!                    ▼
+//!                  glibc      its own function, for a mutex that is not ours (robust, PI, PP, process-shared), or under a tool
+//! ```
+//!
+//! The fast path of the plain kind is one compare-and-swap on word 0, and none at all while the process has one thread (glibc's
+//! `__libc_single_threaded`).
 
-mod again;
 mod fast;
 mod rehearse;
 
-pub(crate) use again::{is_held_by_me, lock_again, taking_again};
 pub(crate) use rehearse::{rehearse, rehearse_recorded};
 
-use crate::caller::{Call, with_caller, with_frame};
-use crate::environment::{fast_give, fast_take, take_word, threads};
+use crate::caller::{Call, with_frame};
+use crate::environment::{fast_give, take_word};
 use crate::layout::{Here, Mutex};
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
@@ -22,60 +32,28 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use fast::{is_plain, nobody_queues_and_say, own_and_say, released};
 use lockwright_locks::front::HELD;
-use lockwright_locks::posix::{self, Environment as _, Held, MARKED, Refused, USERS, give_slow};
+use lockwright_locks::posix::{self, Environment as _, Held, MARKED, Refused, USERS};
 use lockwright_native::{Clock, Deadline};
 use lockwright_platform::Word;
 use lockwright_record::order;
 use lockwright_record::trace::What;
 
-/// Takes a mutex of the plain kind, waiting for it if need be.
-#[inline(always)]
-fn take(mutex: &Mutex, caller: usize) {
-    if fast_take(mutex, threads) || posix::acquire(mutex, 0, caller) {
-        mutex.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
-    }
+/// An operation, for the slow path.
+#[derive(Clone, Copy)]
+enum Operation {
+    Lock,
+    /// Lock, of the plain kind: the fast path has tried.
+    Wait,
+    TryLock,
+    /// Lock, or give up when this clock reads this time.
+    LockUntil(libc::clockid_t, *const libc::timespec),
+    /// Lock again after a condvar wait, which moved the thread to this mutex, or didn't.
+    LockAgain(bool),
+    Unlock,
+    /// Unlock, of the plain kind: the fast path has tried.
+    Wake,
 }
-
-/// Releases word 0.
-#[inline(always)]
-fn give(mutex: &Mutex) {
-    if !fast_give(mutex, threads()) {
-        give_slow(mutex, 0);
-    }
-}
-
-#[inline(never)]
-fn give_watched(m: &Mutex) -> c_int {
-    // SAFETY: our caller's promise; the mutex is of the plain kind.
-    let glibc = || unsafe { real::pthread_mutex_unlock(as_glibcs(m)) };
-    watch::release(m, glibc, || {
-        if !posix::hand_on(m) {
-            m.owner.store(0, Relaxed); // as in `unlock`
-            give(m);
-        }
-        fire!(mutex_release, m);
-        0
-    })
-}
-
-/// The same object, as glibc's functions take it.
-fn as_glibcs(mutex: *const Mutex) -> *mut libc::pthread_mutex_t {
-    mutex.cast_mut().cast()
-}
-
-/// The error number for an answer.
-#[inline(always)]
-fn errno(answer: Result<(), Refused>) -> c_int {
-    match answer {
-        Ok(()) => 0,
-        Err(Refused::Busy) => libc::EBUSY,
-        Err(Refused::Deadlock) => libc::EDEADLK,
-        Err(Refused::TooOften) => libc::EAGAIN,
-        Err(Refused::NotHolder) => libc::EPERM,
-        Err(Refused::Invalid) => libc::EINVAL,
-        Err(Refused::TimedOut) => libc::ETIMEDOUT,
-    }
-}
+use Operation::{Lock, LockAgain, LockUntil, TryLock, Unlock, Wait, Wake};
 
 /// Locks; `caller` is the address of the call.
 ///
@@ -91,8 +69,8 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
     }
     // As `fast_take`, with the probe `mutex_entry`.
     if !(nobody_queues_and_say(m) && take_word(m, mode())) {
-        // SAFETY: what it expects.
-        return unsafe { lock_contended(m, caller) };
+        // SAFETY: the caller's promise.
+        return unsafe { wait(mutex, caller) };
     }
     // No call in the middle, which would save registers: see `is_plain`.
     let Some(id) = thread::known_id() else { return own(m) };
@@ -108,146 +86,16 @@ fn own(m: &Mutex) -> c_int {
     0
 }
 
-with_caller! {
-    /// Waits; `caller` is the address of the call, or 0.
-    lock_contended(&Mutex, caller) = lock_contended_from;
-    /// Every kind but the plain one.
-    lock_kind(*mut Mutex, caller) = lock_kind_from;
-    /// Releases the plain kind by the slow path.
-    unlock_contended(&Mutex) = unlock_contended_from;
-    /// Unlocks, while threads hold mutexes by nodes, or operations are watched.
-    unlock_otherwise(*mut Mutex) = unlock_otherwise_from;
-    /// Every kind but the plain one.
-    unlock_kind(*mut Mutex) = unlock_kind_from;
-    /// Tries to lock, while operations are watched.
-    try_lock_watched(*mut Mutex) = try_lock_watched_from;
-}
-
-/// What we tell a watcher of lock orders. A mutex that nobody has taken yet gets a mark, which it loses when a new one is initialised at
-/// the same place: C++'s `std::mutex` is never destroyed explicitly, it just ends with its memory.
-fn taking(m: &Mutex, how: How, call: Call) -> Taking {
-    let is_new = posix::is_ours(m)
-        && m.kind.load(Relaxed) & MARKED == 0 // while somebody watches, nobody takes it away
-        && m.kind.fetch_or(MARKED, Relaxed) & MARKED == 0;
-    Taking { lock: core::ptr::from_ref(m).addr(), how, is_new, call }
-}
-
-const MUTEX: How = How::of(order::MUTEX);
-
-#[cold]
-#[inline(never)]
-extern "C" fn lock_contended_from(
-    m: &Mutex,
-    caller: usize,
-    from: usize,
-    frame: usize,
-    stack: usize,
-) -> c_int {
-    let from = if caller == 0 { from } else { caller };
-    if observe::is_on() {
-        observe::called(Call { from, frame, stack });
-    }
-    if watch::is_on() {
-        return lock_watched(m, caller, Call { from, frame, stack });
-    }
-    if posix::acquire(m, 0, caller) {
-        m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
-    }
-    fire!(mutex_acquired, m);
-    0
-}
-
-#[inline(never)]
-fn lock_watched(m: &Mutex, caller: usize, call: Call) -> c_int {
-    // SAFETY: our caller's promise; the mutex is of the plain kind.
-    let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
-    watch::acquisition(
-        What::Acquired,
-        || taking(m, MUTEX, call),
-        m,
-        glibc,
-        || {
-            take(m, caller);
-            fire!(mutex_acquired, m);
-            0
-        },
-    )
-}
-
-#[inline(never)]
-unsafe extern "C" fn lock_kind_from(
-    mutex: *mut Mutex,
-    caller: usize,
-    from: usize,
-    frame: usize,
-    stack: usize,
-) -> c_int {
-    let from = if caller == 0 { from } else { caller };
-    if observe::is_on() {
-        observe::called(Call { from, frame, stack });
-    }
-    // SAFETY: the caller's promise.
-    let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
-    // SAFETY: as above.
-    let ours = move || unsafe { lock_kind_here(mutex, caller) };
-    // SAFETY: as above.
-    let taking = || taking(unsafe { &*mutex }, MUTEX, Call { from, frame, stack });
-    watch::acquisition(What::Acquired, taking, mutex, glibc, ours)
-}
-
-#[inline(always)]
-unsafe fn lock_kind_here(mutex: *mut Mutex, caller: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    let m = unsafe { &*mutex };
-    if !posix::is_ours(m) {
-        // SAFETY: not ours; glibc's function keeps glibc's contract.
-        return unsafe { real::pthread_mutex_lock(mutex.cast()) };
-    }
-    fire!(mutex_entry, mutex);
-    let answer = posix::lock(m, caller);
-    if answer.is_ok() {
-        fire!(mutex_acquired, mutex);
-    }
-    errno(answer)
-}
-
 /// Tries to lock.
 ///
 /// # Safety
 /// As [`lock`].
 pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
-    if watch::is_on() {
-        // SAFETY: the caller's promise.
-        return unsafe { try_lock_watched(mutex) };
-    }
-    // SAFETY: as above.
-    unsafe { try_lock_here(mutex) }
-}
-
-#[inline(never)]
-unsafe extern "C" fn try_lock_watched_from(
-    mutex: *mut Mutex,
-    _: usize,
-    from: usize,
-    frame: usize,
-    stack: usize,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let glibc = move || unsafe { real::pthread_mutex_trylock(mutex.cast()) };
-    // SAFETY: as above.
-    let ours = move || unsafe { try_lock_here(mutex) };
-    // SAFETY: as above.
-    let taking = || taking(unsafe { &*mutex }, MUTEX.trying(), Call { from, frame, stack });
-    watch::acquisition(What::Acquired, taking, mutex, glibc, ours)
-}
-
-#[inline(always)]
-unsafe fn try_lock_here(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    if !posix::is_ours(m) {
-        // SAFETY: not ours.
-        return unsafe { real::pthread_mutex_trylock(mutex.cast()) };
+    if watch::is_on() || !posix::is_ours(m) {
+        // SAFETY: the caller's promise.
+        return unsafe { try_lock_slow(mutex, 0) };
     }
     errno(posix::try_lock(m))
 }
@@ -273,53 +121,17 @@ pub unsafe extern "C" fn lock_until_from(
     frame: usize,
     stack: usize,
 ) -> c_int {
-    // SAFETY: the naked function's promise.
-    let call = unsafe { Call::of_naked(frame, stack) };
-    // SAFETY: the caller's promise.
-    let glibc = move || unsafe {
-        match clock {
-            libc::CLOCK_REALTIME => real::pthread_mutex_timedlock(mutex.cast(), until),
-            _ => real::pthread_mutex_clocklock(mutex.cast(), clock, until),
-        }
-    };
-    // SAFETY: as above.
-    let ours = move || unsafe { lock_until_here(mutex, clock, until, call) };
-    // SAFETY: as above.
-    let taking = || taking(unsafe { &*mutex }, MUTEX.trying(), call);
-    watch::acquisition(What::Acquired, taking, mutex, glibc, ours)
+    // SAFETY: the caller's promise, and the naked function's.
+    unsafe { slow(&*mutex, 0, LockUntil(clock, until), Call::of_naked(frame, stack)) }
 }
 
-#[inline(never)]
-unsafe fn lock_until_here(
-    mutex: *mut Mutex,
-    clock: libc::clockid_t,
-    until: *const libc::timespec,
-    call: Call,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let (m, at) = unsafe { (&*mutex, *until) };
-    let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
-    fire!(mutex_timedlock_entry, mutex, until);
-    if observe::is_on() {
-        observe::called(call);
-    }
-    // As in glibc: a time before the epoch has passed, whatever its nanoseconds.
-    let is_time = at.tv_sec < 0 || (0..1_000_000_000).contains(&at.tv_nsec);
-    let answer = posix::lock_until(m, is_time.then_some(Deadline { clock, at }));
-    if answer.is_ok() {
-        fire!(mutex_timedlock_acquired, mutex);
-    }
-    errno(answer)
-}
-
-/// Does glibc handle it (robust, PI, PP, process-shared, destroyed)?
+/// Acquires again after a condvar wait; `moved` is what the wait said.
 ///
 /// # Safety
-/// As [`lock`].
-#[inline(always)]
-pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
+/// As [`lock`]; `moved` only for a mutex that is not foreign.
+pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { !posix::is_ours(&*mutex) }
+    unsafe { slow(&*mutex, 0, LockAgain(moved), Call::UNKNOWN) }
 }
 
 /// Unlocks.
@@ -335,23 +147,23 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
         || {
             if !is_plain(m) {
                 // SAFETY: the caller's promise.
-                return unsafe { unlock_kind(mutex) };
+                return unsafe { unlock_kind(mutex, 0) };
             }
             m.owner.store(0, Relaxed); // glibc's condvar code asserts it
             if !fast_give(m, SEVERAL) {
-                // SAFETY: what it expects.
-                return unsafe { unlock_contended(m) };
+                // SAFETY: the caller's promise.
+                return unsafe { wake(mutex, 0) };
             }
             released(mutex)
         },
         || {
             if !is_plain(m) {
                 // SAFETY: the caller's promise.
-                return unsafe { unlock_kind(mutex) };
+                return unsafe { unlock_kind(mutex, 0) };
             }
             if m.word.now() != HELD {
-                // SAFETY: what it expects.
-                return unsafe { unlock_contended(m) };
+                // SAFETY: the caller's promise.
+                return unsafe { wake(mutex, 0) };
             }
             m.owner.store(0, Relaxed); // as above
             m.word.give_alone();
@@ -366,99 +178,9 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
                 }
             }
             // SAFETY: the caller's promise.
-            unsafe { unlock_otherwise(mutex) }
+            unsafe { unlock_kind(mutex, 0) }
         },
     )
-}
-
-/// Unlocks, while threads hold mutexes by nodes, or operations are watched. While they are watched it doesn't touch the mutex, which may
-/// be glibc's.
-#[inline(never)]
-unsafe extern "C" fn unlock_otherwise_from(
-    mutex: *mut Mutex,
-    _: usize,
-    from: usize,
-    frame: usize,
-    stack: usize,
-) -> c_int {
-    // SAFETY: our caller's promise.
-    let m = unsafe { &*mutex };
-    let grants = mode() == GRANTING;
-    if grants {
-        if observe::is_on() {
-            observe::called(Call { from, frame, stack });
-        }
-        if posix::hand_on(m) {
-            fire!(mutex_release, mutex);
-            return 0;
-        }
-    }
-    if !is_plain(m) {
-        // SAFETY: as above.
-        return unsafe { unlock_kind_from(mutex, 0, from, frame, stack) };
-    }
-    if !grants {
-        return unlock_contended_from(m, 0, from, frame, stack);
-    }
-    m.owner.store(0, Relaxed); // as in `unlock`
-    if !fast_give(m, SEVERAL) {
-        return unlock_contended_from(m, 0, from, frame, stack);
-    }
-    fire!(mutex_release, mutex);
-    0
-}
-
-#[cold]
-#[inline(never)]
-extern "C" fn unlock_contended_from(
-    m: &Mutex,
-    _: usize,
-    from: usize,
-    frame: usize,
-    stack: usize,
-) -> c_int {
-    if observe::is_on() {
-        observe::called(Call { from, frame, stack });
-    }
-    if watch::is_on() {
-        return give_watched(m);
-    }
-    m.owner.store(0, Relaxed); // as in `unlock`
-    give_slow(m, 0);
-    fire!(mutex_release, m);
-    0
-}
-
-#[inline(never)]
-unsafe extern "C" fn unlock_kind_from(
-    mutex: *mut Mutex,
-    _: usize,
-    from: usize,
-    frame: usize,
-    stack: usize,
-) -> c_int {
-    if observe::is_on() {
-        observe::called(Call { from, frame, stack });
-    }
-    // SAFETY: the caller's promise.
-    let glibc = move || unsafe { real::pthread_mutex_unlock(mutex.cast()) };
-    // SAFETY: as above.
-    watch::release(mutex, glibc, move || unsafe { unlock_kind_here(mutex) })
-}
-
-#[inline(always)]
-unsafe fn unlock_kind_here(mutex: *mut Mutex) -> c_int {
-    // SAFETY: the caller's promise.
-    let m = unsafe { &*mutex };
-    if !posix::is_ours(m) {
-        // SAFETY: not ours.
-        return unsafe { real::pthread_mutex_unlock(mutex.cast()) };
-    }
-    let answer = posix::unlock(m);
-    if answer.is_ok() {
-        fire!(mutex_release, mutex);
-    }
-    errno(answer)
 }
 
 /// Destroys: EBUSY while held, or while a condvar's waiter will come back for it.
@@ -488,4 +210,206 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         watch::destroyed(mutex.addr());
     }
     errno(answer)
+}
+
+/// Defines `$name`, the slow path of an operation that the program called, which learns where. `caller` is the address of the call, or 0:
+/// not known, or not needed. Each operation has a copy of its own, without the others' code.
+macro_rules! slow {
+    ($($name:ident = $from:ident: $operation:expr;)*) => { $(
+        with_frame! {
+            #[cold]
+            "C" $name(mutex: *mut Mutex, caller: usize) = $from;
+        }
+
+        #[inline(never)]
+        unsafe extern "C" fn $from(
+            mutex: *mut Mutex,
+            caller: usize,
+            _: usize,
+            _: usize,
+            frame: usize,
+            stack: usize,
+        ) -> c_int {
+            // SAFETY: the caller's promise, and the naked function's.
+            unsafe { slow(&*mutex, caller, $operation, Call::of_naked(frame, stack)) }
+        }
+    )* };
+}
+
+slow! {
+    lock_kind = lock_kind_from: Lock;
+    wait = wait_from: Wait;
+    try_lock_slow = try_lock_from: TryLock;
+    unlock_kind = unlock_kind_from: Unlock;
+    wake = wake_from: Wake;
+}
+
+/// The slow path: here, and only here, operations are observed and watched.
+#[inline(always)]
+unsafe fn slow(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
+    let call = Call { from: if caller == 0 { call.from } else { caller }, ..call };
+    if observe::is_on() {
+        observe::called(call);
+    }
+    if watch::is_on() {
+        // SAFETY: the caller's promise.
+        return unsafe { watched(m, caller, operation, call) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { ours(m, caller, operation) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn watched(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
+    // SAFETY: the caller's promise.
+    let run = || unsafe { ours(m, caller, operation) };
+    // SAFETY: the caller's promise.
+    let glibc = || unsafe { glibc(m, operation) };
+    let (what, how) = match operation {
+        Lock | Wait => (What::Acquired, MUTEX),
+        TryLock | LockUntil(..) => (What::Acquired, MUTEX.trying()),
+        LockAgain(_) => (What::Woken, AGAIN),
+        Unlock | Wake => {
+            let address = core::ptr::from_ref(m).addr();
+            let run = || watch::out_of_order(address, run);
+            return watch::recorded(What::Released, m, glibc, run);
+        }
+    };
+    watch::recorded(what, m, glibc, || watch::in_order(|| taking(m, how, call), run))
+}
+
+const MUTEX: How = How::of(order::MUTEX);
+const AGAIN: How = How { again: true, ..MUTEX };
+
+/// What we tell a watcher of lock orders. A mutex that nobody has taken yet gets a mark, which it loses when a new one is initialised at
+/// the same place: C++'s `std::mutex` is never destroyed explicitly, it just ends with its memory.
+fn taking(m: &Mutex, how: How, call: Call) -> Taking {
+    let is_new = posix::is_ours(m)
+        && m.kind.load(Relaxed) & MARKED == 0 // while somebody watches, nobody takes it away
+        && m.kind.fetch_or(MARKED, Relaxed) & MARKED == 0;
+    Taking { lock: core::ptr::from_ref(m).addr(), how, is_new, call }
+}
+
+/// For a condition variable's waiter that takes the mutex again: the place is known from its first acquisition.
+pub(crate) fn taking_again(m: &Mutex) -> Taking {
+    taking(m, AGAIN, Call::UNKNOWN)
+}
+
+/// Runs the operation on a mutex of ours.
+#[inline(always)]
+unsafe fn ours(m: &Mutex, caller: usize, operation: Operation) -> c_int {
+    // A thread that holds the mutex by a node doesn't look at the mutex.
+    if let Unlock = operation
+        && mode() == GRANTING
+        && posix::hand_on(m)
+    {
+        return gave(m, Ok(()));
+    }
+    if !posix::is_ours(m) {
+        // SAFETY: the caller's promise.
+        return unsafe { glibc(m, operation) };
+    }
+    match operation {
+        Lock => {
+            fire!(mutex_entry, m);
+            took(m, posix::lock(m, caller))
+        }
+        // While operations are watched, the fast path takes nothing.
+        Wait if watch::is_on() => took(m, posix::lock(m, caller)),
+        Wait => {
+            if posix::acquire(m, 0, caller) {
+                m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+            }
+            took(m, Ok(()))
+        }
+        TryLock => errno(posix::try_lock(m)),
+        LockUntil(clock, until) => {
+            // SAFETY: the caller's promise.
+            let at = unsafe { *until };
+            let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
+            fire!(mutex_timedlock_entry, m, until);
+            // As in glibc: a time before the epoch has passed, whatever its nanoseconds.
+            let is_time = at.tv_sec < 0 || (0..1_000_000_000).contains(&at.tv_nsec);
+            let answer = posix::lock_until(m, is_time.then_some(Deadline { clock, at }));
+            if answer.is_ok() {
+                fire!(mutex_timedlock_acquired, m);
+            }
+            errno(answer)
+        }
+        LockAgain(moved) => {
+            fire!(mutex_entry, m);
+            took(m, posix::lock_again(m, moved, caller))
+        }
+        Wake if !watch::is_on() => {
+            m.owner.store(0, Relaxed); // as in `unlock`
+            posix::release(m, 0);
+            gave(m, Ok(()))
+        }
+        Unlock | Wake => gave(m, posix::unlock(m)),
+    }
+}
+
+#[inline(always)]
+fn took(m: &Mutex, answer: Result<(), Refused>) -> c_int {
+    if answer.is_ok() {
+        fire!(mutex_acquired, m);
+    }
+    errno(answer)
+}
+
+#[inline(always)]
+fn gave(m: &Mutex, answer: Result<(), Refused>) -> c_int {
+    if answer.is_ok() {
+        fire!(mutex_release, m);
+    }
+    errno(answer)
+}
+
+/// The error number for an answer.
+#[inline(always)]
+fn errno(answer: Result<(), Refused>) -> c_int {
+    match answer {
+        Ok(()) => 0,
+        Err(Refused::Busy) => libc::EBUSY,
+        Err(Refused::Deadlock) => libc::EDEADLK,
+        Err(Refused::TooOften) => libc::EAGAIN,
+        Err(Refused::NotHolder) => libc::EPERM,
+        Err(Refused::Invalid) => libc::EINVAL,
+        Err(Refused::TimedOut) => libc::ETIMEDOUT,
+    }
+}
+
+/// Runs glibc's own function.
+unsafe fn glibc(m: &Mutex, operation: Operation) -> c_int {
+    let m = core::ptr::from_ref(m).cast_mut().cast();
+    // SAFETY: the caller's promise is glibc's contract.
+    unsafe {
+        match operation {
+            Lock | Wait | LockAgain(_) => real::pthread_mutex_lock(m),
+            TryLock => real::pthread_mutex_trylock(m),
+            LockUntil(libc::CLOCK_REALTIME, until) => real::pthread_mutex_timedlock(m, until),
+            LockUntil(clock, until) => real::pthread_mutex_clocklock(m, clock, until),
+            Unlock | Wake => real::pthread_mutex_unlock(m),
+        }
+    }
+}
+
+/// Does glibc handle it (robust, PI, PP, process-shared, destroyed)?
+///
+/// # Safety
+/// As [`lock`].
+#[inline(always)]
+pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { !posix::is_ours(&*mutex) }
+}
+
+/// Does the calling thread certainly hold it, as one of ours?
+///
+/// # Safety
+/// As [`lock`].
+pub(crate) unsafe fn is_held_by_me(mutex: *const Mutex) -> bool {
+    // SAFETY: the caller's promise.
+    posix::holds(unsafe { &*mutex }) == Some(true)
 }

@@ -2,7 +2,7 @@
 //!
 //! Place 1 is for the default (LOCKWRIGHT_LOCK), and 2 to 30 are for rules. Place 31 is for mutexes that were contended before our
 //! constructor ran: until then it means a barging lock tuned for two CPUs, and afterwards the default. (For how a mutex gets its
-//! place, see `posix::places` of the locks.)
+//! place, see `posix/contended.rs` of the locks.)
 //!
 //! A table never changes. While the program runs, `switch` may replace it as a whole, by writing one pointer. Readers may keep
 //! a table for as long as they like, at no cost, because tables are never freed. Instead, the number of tables is

@@ -276,37 +276,9 @@ fn watched_or(glibc: impl Fn() -> c_int, run: impl Fn() -> c_int) -> c_int {
     if is_by(Who::Tool) { glibc() } else { watched(run) }
 }
 
-/// Runs an operation. If it returns 0 (or that the last owner died), it has acquired `lock`. `glibc` is as in [`operation_or`].
-#[inline(always)]
-pub(crate) fn acquisition(
-    what: What,
-    taking: impl Fn() -> Taking,
-    lock: *const Mutex,
-    glibc: impl Fn() -> c_int,
-    run: impl Fn() -> c_int,
-) -> c_int {
-    if is_on() {
-        return recorded(what, lock, glibc, || in_order(&taking, &run));
-    }
-    run()
-}
-
-/// Runs an operation. If it returns 0, it has released `lock`. `glibc` is as in [`operation_or`].
-#[inline(always)]
-pub(crate) fn release(
-    lock: *const Mutex,
-    glibc: impl Fn() -> c_int,
-    run: impl Fn() -> c_int,
-) -> c_int {
-    if is_on() {
-        return recorded(What::Released, lock, glibc, || out_of_order(lock.addr(), &run));
-    }
-    run()
-}
-
-#[cold]
-#[inline(never)]
-fn recorded(
+/// Runs an operation on a mutex while somebody watches. If it returns 0 (or that the last owner died), it has done this to `lock`. `glibc` is
+/// as in [`operation_or`].
+pub(crate) fn recorded(
     what: What,
     lock: *const Mutex,
     glibc: impl Fn() -> c_int,

@@ -1,5 +1,13 @@
-//! The semantics of a `pthread_mutex_t`, on any machine: kinds, owners and answers (mutex.rs), and which lock serves it
-//! (places.rs). The rest depends on the process: threads' ids, the table of locks, its fastest paths.
+//! The semantics of a `pthread_mutex_t`, on any machine. The rest depends on the process: threads' ids, the table of locks, its fastest
+//! paths. Each file uses only those below it:
+//!
+//! ```text
+//!   operations.rs   lock, try_lock, lock_until, unlock, destroy, lock_again: kinds, owners and answers
+//!   contended.rs    a thread waits, or owes a wake: which lock serves the mutex, and what that does
+//!   hooks.rs        policies that are asked at every operation
+//!   mutex.rs        the mutex's layout, its lock, its process
+//!   held.rs         the locks that a thread holds by nodes
+//! ```
 //!
 //! ```text
 //!   0 word │ 4 count │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
@@ -15,235 +23,17 @@
 //! 2. Only the holder uses `count`. If `owner` is a thread's own id, that thread wrote it there; or, on a mutex of the plain kind,
 //!    the thread holds it by a node, and a waiter that fell asleep behind it wrote the id (`tell_whose`).
 
+mod contended;
 mod held;
+mod hooks;
 mod mutex;
-mod places;
-mod told;
+mod operations;
 
+pub use contended::{acquire, ask, forget, hand_on, queue_in_front, release};
 pub use held::Held;
-pub use mutex::{Refused, destroy, give_slow, holds, is_ours};
-pub use mutex::{lock, lock_again, lock_until, try_lock, unlock};
-pub use places::{Front, GENERATIONS, How, PLACE_MAX, Policy, UNDECIDED};
-pub use places::{acquire, ask, forget, hand_on, queue_in_front, waiters};
-
-use crate::front::{FREE, Parts, Seat, Tuning, Waiter, Word0};
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Machine, Platform, Ptr, Word};
-
-/// What mutexes depend on in their process.
-pub trait Environment: Sized + 'static {
-    /// Its machine.
-    type Platform: Machine;
-    /// Where a textbook lock stands in front of a mutex; zeroes are an unlocked one.
-    type Room: Send + Sync;
-    /// The calling thread's id, not 0.
-    fn thread() -> u32;
-
-    /// Looks at what the calling thread holds by nodes.
-    fn with_held<R>(run: impl FnOnce(&Held<Self::Platform>) -> R) -> R;
-
-    /// The calling thread is about to hold something by a node.
-    #[inline(always)]
-    fn grants() {}
-
-    /// Counts forks, see [`Tuning::era`].
-    fn era() -> usize {
-        0
-    }
-
-    /// The place in the table (1 to [`PLACE_MAX`]) that a mutex gets when a call at `caller` is the first to find it
-    /// contended.
-    fn choose(mutex: &Mutex<Self>, caller: usize) -> u32;
-
-    /// The policy at that place now. For [`UNDECIDED`]: what a mutex runs on until its place is decided.
-    fn policy(place: u32) -> Policy<Self>;
-
-    /// Counts the tables that choose differently from the table before. A mutex gets a new place when it is first
-    /// contended under such a table. Wraps at [`GENERATIONS`].
-    fn generation() -> u32 {
-        0
-    }
-
-    /// A policy's tuning as it is now, for the calling thread.
-    fn tuning(tuning: Tuning) -> Tuning {
-        tuning
-    }
-
-    /// Does somebody else use the [mark](MARKED) on mutexes now?
-    fn keeps_marks() -> bool {
-        false
-    }
-
-    /// The calling thread has to wait for a mutex, and has time for other things first.
-    fn before_wait() {}
-
-    /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. The result is passed to
-    /// [`has_waited`](Self::has_waited).
-    #[inline(always)]
-    fn waits(mutex: &Mutex<Self>, caller: usize) -> u64 {
-        let _ = (mutex, caller);
-        0
-    }
-
-    /// A wait has ended; `acquired`: the thread got the mutex.
-    #[inline(always)]
-    fn has_waited(mutex: &Mutex<Self>, wait: u64, acquired: bool) {
-        let _ = (mutex, wait, acquired);
-    }
-
-    /// The calling thread is about to release a mutex by the slow path: somebody waits for it, or has asked for this ([`ask`]). The
-    /// result is passed to [`released`](Self::released).
-    #[inline(always)]
-    fn releases(mutex: &Mutex<Self>) -> u64 {
-        let _ = mutex;
-        0
-    }
-
-    /// The mutex at this address has been released; it may be gone.
-    #[inline(always)]
-    fn released(address: usize, release: u64) {
-        let _ = (address, release);
-    }
-
-    /// Runs a wait for word 0, in the line or beside it. The wait records the thread's place in the seat, if it gets one.
-    fn in_line(
-        mutex: &Mutex<Self>,
-        tuning: &Tuning,
-        wait: impl FnOnce(Option<&dyn Seat<Self::Platform>>),
-    ) {
-        let _ = (mutex, tuning);
-        wait(None);
-    }
-
-    /// Runs a wait that sleeps on word 0 alone.
-    fn on_word<R>(mutex: &Mutex<Self>, wait: impl FnOnce() -> R) -> R {
-        let _ = mutex;
-        wait()
-    }
-
-    /// Runs a wait in a textbook lock's queue, which nobody can leave.
-    fn in_queue(mutex: &Mutex<Self>, tuning: &Tuning, wait: impl FnOnce()) {
-        let _ = (mutex, tuning);
-        wait();
-    }
-
-    /// Takes word 0 if it is free and nobody queues.
-    #[inline(always)]
-    fn take(mutex: &Mutex<Self>) -> bool {
-        // An arrival must not overtake a line without noticing.
-        let nobody_queues = mutex.tail.load(Relaxed).is_null();
-        nobody_queues && mutex.word.take(false)
-    }
-
-    /// Takes word 0 if it is free.
-    #[inline(always)]
-    fn try_take(mutex: &Mutex<Self>) -> bool {
-        mutex.word.try_take()
-    }
-
-    /// Releases word 0 if nobody needs a wake. After the write that releases, the mutex may be gone.
-    #[inline(always)]
-    fn give(mutex: &Mutex<Self>) -> bool {
-        mutex.word.give()
-    }
-}
-
-/// An environment whose mutexes may be statics.
-pub trait Static: Environment {
-    /// An unlocked mutex.
-    const UNLOCKED: Mutex<Self>;
-}
-
-/// A word of the environment's machine.
-type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
-
-/// `pthread_mutex_t`, `mtx_t`.
-#[repr(C)]
-pub struct Mutex<E: Environment> {
-    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake; 3 held within a chain
-    /// of grants, which glibc's code treats like 2.
-    pub word: Word0<E::Platform>,
-    /// `__count`: how often its holder has locked a recursive mutex. The holder's.
-    pub count: WordOf<E>,
-    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of grants, the first holder writes
-    /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind a holder writes that holder's id.
-    pub owner: WordOf<E>,
-    /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
-    /// the upper half the front locks' mood.
-    pub users: WordOf<E>,
-    /// `__kind`: type and flags. Written by `init`, and by `destroy` (-1).
-    pub kind: WordOf<E>,
-    /// `__spins`, `__elision`: the place, and the front locks' side word.
-    pub side: WordOf<E>,
-    /// `__list.__prev`: the line's tail.
-    pub tail: <E::Platform as Platform>::Ptr<Waiter<E::Platform>>,
-    /// `__list.__next`: where a textbook lock stands in front of word 0; zeroes on every other mutex.
-    pub room: E::Room,
-}
-
-/// The bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
-/// machines without elision). Any other bit means robust, PI, PP, process-shared or destroyed: such mutexes are glibc's.
-pub const KINDS: u32 = 0x303;
-/// In `__kind`, on a mutex that a textbook lock stands in front of, or whose policy is told of each operation (told.rs). It sends each operation on this mutex to the
-/// slow functions, at no cost to other mutexes, because the fast path looks at `__kind` anyway. To glibc's code it is
-/// PTHREAD_MUTEX_NO_ELISION_NP, which changes nothing; a mutex of type NORMAL has it from the start.
-pub const MARKED: u32 = 0x200;
-/// The field of condvar waiters in `users`.
-pub const USERS: u32 = 0xffff;
-/// The type's bits.
-pub const TYPE: u32 = 3;
-/// `PTHREAD_MUTEX_RECURSIVE`.
-pub const RECURSIVE: u32 = 1;
-/// `PTHREAD_MUTEX_ERRORCHECK`.
-pub const ERRORCHECK: u32 = 2;
-
-impl<E: Static> Default for Mutex<E> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<E: Static> Mutex<E> {
-    /// An unlocked mutex of the plain kind: `PTHREAD_MUTEX_INITIALIZER`.
-    pub const fn new() -> Self {
-        E::UNLOCKED
-    }
-}
-
-impl<E: Environment> Mutex<E> {
-    /// An unlocked mutex of this kind, with this room.
-    pub fn of_kind(kind: u32, room: E::Room) -> Self {
-        Self {
-            word: Word0::of(Word::new(FREE)),
-            count: Word::new(0),
-            owner: Word::new(0),
-            users: Word::new(0),
-            kind: Word::new(kind),
-            side: Word::new(0),
-            tail: Ptr::new(core::ptr::null_mut()),
-            room,
-        }
-    }
-
-    /// Does somebody hold it? As stale as any such answer.
-    pub fn is_locked(&self) -> bool {
-        !self.word.is_free() // a hint
-    }
-
-    /// The parts that the front locks use.
-    pub fn parts(&self) -> Parts<'_, E::Platform> {
-        self.parts_of(self.kind.load(Relaxed))
-    }
-
-    /// The same, for a mutex that is known to be of this kind.
-    pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
-        let Self { word, owner, users: mood, side, tail, .. } = self;
-        // These two kinds go by the owner, so nobody holds them by a node.
-        let (by, kind) = match kind & TYPE {
-            kind @ (RECURSIVE | ERRORCHECK) => (core::ptr::null(), kind),
-            _ => (E::with_held(Held::by), 0),
-        };
-        let (thread, owner) = (E::thread(), Some(owner));
-        Parts { word, side, mood, by, thread, kind, site: 0, tail, owner }
-    }
-}
+pub use mutex::{ERRORCHECK, KINDS, MARKED, RECURSIVE, TYPE, USERS};
+pub use mutex::{
+    Environment, Front, GENERATIONS, How, Mutex, PLACE_MAX, Policy, Static, UNDECIDED, waiters,
+};
+pub use operations::{Refused, destroy, holds, is_ours};
+pub use operations::{lock, lock_again, lock_until, try_lock, unlock};

@@ -1,212 +1,331 @@
-//! Kinds, owners, and answers. Callers have checked that the mutex is [ours](is_ours).
+//! A mutex's layout, the lock that it runs on, and the process that it lives in. The last two are types that name each other: a policy
+//! may be a function of the mutex, and the process says which policy is where.
 
-use super::places::{acquire, forget, hand_on, policy, release};
-use super::told::{self, Marked};
-use super::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
-use crate::front::{self, side};
+use super::held::Held;
+use crate::catalog::{FrontVisitor, visit_front};
+use crate::entry::Entry;
+use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, Waiter, Word0, mood, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Machine, Platform, Ptr, Word};
 
-/// Why an operation was refused. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// Somebody holds it, or will come back for it: EBUSY.
-    Busy,
-    /// The caller already holds it: EDEADLK.
-    Deadlock,
-    /// The caller has locked it as often as can be counted: EAGAIN.
-    TooOften,
-    /// The caller does not hold it: EPERM.
-    NotHolder,
-    /// The deadline is invalid: EINVAL.
-    Invalid,
-    /// The deadline has passed: ETIMEDOUT.
-    TimedOut,
+/// What mutexes depend on in their process.
+pub trait Environment: Sized + 'static {
+    /// Its machine.
+    type Platform: Machine;
+    /// Where a textbook lock stands in front of a mutex; zeroes are an unlocked one.
+    type Room: Send + Sync;
+    /// The calling thread's id, not 0.
+    fn thread() -> u32;
+
+    /// Looks at what the calling thread holds by nodes.
+    fn with_held<R>(run: impl FnOnce(&Held<Self::Platform>) -> R) -> R;
+
+    /// The calling thread is about to hold something by a node.
+    #[inline(always)]
+    fn grants() {}
+
+    /// Counts forks, see [`Tuning::era`].
+    fn era() -> usize {
+        0
+    }
+
+    /// The place in the table (1 to [`PLACE_MAX`]) that a mutex gets when a call at `caller` is the first to find it
+    /// contended.
+    fn choose(mutex: &Mutex<Self>, caller: usize) -> u32;
+
+    /// The policy at that place now. For [`UNDECIDED`]: what a mutex runs on until its place is decided.
+    fn policy(place: u32) -> Policy<Self>;
+
+    /// Counts the tables that choose differently from the table before. A mutex gets a new place when it is first
+    /// contended under such a table. Wraps at [`GENERATIONS`].
+    fn generation() -> u32 {
+        0
+    }
+
+    /// A policy's tuning as it is now, for the calling thread.
+    fn tuning(tuning: Tuning) -> Tuning {
+        tuning
+    }
+
+    /// Does somebody else use the [mark](MARKED) on mutexes now?
+    fn keeps_marks() -> bool {
+        false
+    }
+
+    /// The calling thread has to wait for a mutex, and has time for other things first.
+    fn before_wait() {}
+
+    /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. The result is passed to
+    /// [`has_waited`](Self::has_waited).
+    #[inline(always)]
+    fn waits(mutex: &Mutex<Self>, caller: usize) -> u64 {
+        let _ = (mutex, caller);
+        0
+    }
+
+    /// A wait has ended; `acquired`: the thread got the mutex.
+    #[inline(always)]
+    fn has_waited(mutex: &Mutex<Self>, wait: u64, acquired: bool) {
+        let _ = (mutex, wait, acquired);
+    }
+
+    /// The calling thread is about to release a mutex by the slow path: somebody waits for it, or has asked for this ([`ask`]). The
+    /// result is passed to [`released`](Self::released).
+    #[inline(always)]
+    fn releases(mutex: &Mutex<Self>) -> u64 {
+        let _ = mutex;
+        0
+    }
+
+    /// The mutex at this address has been released; it may be gone.
+    #[inline(always)]
+    fn released(address: usize, release: u64) {
+        let _ = (address, release);
+    }
+
+    /// Runs a wait for word 0, in the line or beside it. The wait records the thread's place in the seat, if it gets one.
+    fn in_line(
+        mutex: &Mutex<Self>,
+        tuning: &Tuning,
+        wait: impl FnOnce(Option<&dyn Seat<Self::Platform>>),
+    ) {
+        let _ = (mutex, tuning);
+        wait(None);
+    }
+
+    /// Runs a wait that sleeps on word 0 alone.
+    fn on_word<R>(mutex: &Mutex<Self>, wait: impl FnOnce() -> R) -> R {
+        let _ = mutex;
+        wait()
+    }
+
+    /// Runs a wait in a textbook lock's queue, which nobody can leave.
+    fn in_queue(mutex: &Mutex<Self>, tuning: &Tuning, wait: impl FnOnce()) {
+        let _ = (mutex, tuning);
+        wait();
+    }
+
+    /// Takes word 0 if it is free and nobody queues.
+    #[inline(always)]
+    fn take(mutex: &Mutex<Self>) -> bool {
+        // An arrival must not overtake a line without noticing.
+        let nobody_queues = mutex.tail.load(Relaxed).is_null();
+        nobody_queues && mutex.word.take(false)
+    }
+
+    /// Takes word 0 if it is free.
+    #[inline(always)]
+    fn try_take(mutex: &Mutex<Self>) -> bool {
+        mutex.word.try_take()
+    }
+
+    /// Releases word 0 if nobody needs a wake. After the write that releases, the mutex may be gone.
+    #[inline(always)]
+    fn give(mutex: &Mutex<Self>) -> bool {
+        mutex.word.give()
+    }
 }
 
-/// The result of an operation.
-type Answer = Result<(), Refused>;
-
-/// Do we serve it, and not glibc (robust, PI, PP, process-shared, destroyed)?
-#[inline(always)]
-pub fn is_ours<E: Environment>(m: &Mutex<E>) -> bool {
-    m.kind.load(Relaxed) & !KINDS == 0
+/// An environment whose mutexes may be statics.
+pub trait Static: Environment {
+    /// An unlocked mutex.
+    const UNLOCKED: Mutex<Self>;
 }
 
-/// The kind's answer before anybody waits, if the caller already holds the mutex. `again`: the error, if that is one.
-#[inline(always)]
-fn before_lock<E: Environment>(m: &Mutex<E>, kind: u32, again: Refused) -> Option<Answer> {
-    let kind = kind & TYPE;
-    // Relaxed: by invariant 2.
-    if kind != RECURSIVE && kind != ERRORCHECK || m.owner.load(Relaxed) != E::thread() {
-        return None;
-    }
-    if kind == ERRORCHECK {
-        return Some(Err(again));
-    }
-    let count = m.count.load(Relaxed); // the holder's
-    if count == u32::MAX {
-        return Some(Err(Refused::TooOften));
-    }
-    m.count.store(count + 1, Relaxed);
-    Some(Ok(()))
+/// A word of the environment's machine.
+type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
+
+/// `pthread_mutex_t`, `mtx_t`.
+#[repr(C)]
+pub struct Mutex<E: Environment> {
+    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake; 3 held within a chain
+    /// of grants, which glibc's code treats like 2.
+    pub word: Word0<E::Platform>,
+    /// `__count`: how often its holder has locked a recursive mutex. The holder's.
+    pub count: WordOf<E>,
+    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of grants, the first holder writes
+    /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind a holder writes that holder's id.
+    pub owner: WordOf<E>,
+    /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
+    /// the upper half the front locks' mood.
+    pub users: WordOf<E>,
+    /// `__kind`: type and flags. Written by `init`, and by `destroy` (-1).
+    pub kind: WordOf<E>,
+    /// `__spins`, `__elision`: the place, and the front locks' side word.
+    pub side: WordOf<E>,
+    /// `__list.__prev`: the line's tail.
+    pub tail: <E::Platform as Platform>::Ptr<Waiter<E::Platform>>,
+    /// `__list.__next`: where a textbook lock stands in front of word 0; zeroes on every other mutex.
+    pub room: E::Room,
 }
 
-/// Records the calling thread as holder.
-#[inline(always)]
-fn own<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
-    m.owner.store(E::thread(), Relaxed); // others read it only to show it in gdb
-    if kind & TYPE == RECURSIVE {
-        m.count.store(1, Relaxed); // the holder's
+/// The bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
+/// machines without elision). Any other bit means robust, PI, PP, process-shared or destroyed: such mutexes are glibc's.
+pub const KINDS: u32 = 0x303;
+/// In `__kind`, on a mutex that a textbook lock stands in front of, or whose policy is told of each operation (hooks.rs). It sends each operation on this mutex to the
+/// slow functions, at no cost to other mutexes, because the fast path looks at `__kind` anyway. To glibc's code it is
+/// PTHREAD_MUTEX_NO_ELISION_NP, which changes nothing; a mutex of type NORMAL has it from the start.
+pub const MARKED: u32 = 0x200;
+/// The field of condvar waiters in `users`.
+pub const USERS: u32 = 0xffff;
+/// The type's bits.
+pub const TYPE: u32 = 3;
+/// `PTHREAD_MUTEX_RECURSIVE`.
+pub const RECURSIVE: u32 = 1;
+/// `PTHREAD_MUTEX_ERRORCHECK`.
+pub const ERRORCHECK: u32 = 2;
+
+impl<E: Static> Default for Mutex<E> {
+    fn default() -> Self {
+        Self::new()
     }
-    Ok(())
 }
 
-/// Locks; `caller` is the address of the call.
-#[inline(always)]
-pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
-    let kind = E::Platform::load_to_write(&m.kind);
-    if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
-        return answer;
+impl<E: Static> Mutex<E> {
+    /// An unlocked mutex of the plain kind: `PTHREAD_MUTEX_INITIALIZER`.
+    pub const fn new() -> Self {
+        E::UNLOCKED
     }
-    let has_it = if kind & MARKED == 0 { E::take(m) } else { take_marked(m, kind) };
-    if !has_it && !acquire(m, kind, caller) {
-        return Ok(()); // by a node
-    }
-    own(m, kind)
 }
 
-/// Takes a marked mutex, if it is free and the caller need not queue.
-#[cold]
-#[inline(never)]
-fn take_marked<E: Environment>(m: &Mutex<E>, kind: u32) -> bool {
-    let Marked::Asks(slot) = told::meaning(m) else { return false };
-    let has_it = slot.takes_past(m, kind) || E::take(m);
-    if has_it {
-        slot.acquired(m, kind);
-        told::unmark(m, slot);
-    }
-    has_it
-}
-
-/// The calling thread has the mutex, without having waited in line.
-#[inline(always)]
-fn got<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
-    if kind & MARKED != 0 {
-        told::slot(m).acquired(m, kind);
-    }
-    own(m, kind)
-}
-
-/// Tries to lock.
-#[inline(always)]
-pub fn try_lock<E: Environment>(m: &Mutex<E>) -> Answer {
-    let kind = m.kind.load(Relaxed);
-    if let Some(answer) = before_lock(m, kind, Refused::Busy) {
-        return answer;
-    }
-    if E::try_take(m) { got(m, kind) } else { Err(Refused::Busy) }
-}
-
-/// Locks, or gives up at the deadline; `None`: the deadline is invalid, which matters only if the
-/// thread has to wait.
-#[inline(always)]
-pub fn lock_until<E: Environment>(
-    m: &Mutex<E>,
-    deadline: Option<<E::Platform as Platform>::Deadline>,
-) -> Answer {
-    let kind = m.kind.load(Relaxed);
-    if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
-        return answer;
-    }
-    if E::take(m) || E::try_take(m) {
-        return got(m, kind);
-    }
-    let Some(deadline) = deadline else { return Err(Refused::Invalid) };
-    let (_, tuning) = policy(m);
-    let wait = E::waits(m, 0);
-    let acquired = E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline));
-    E::has_waited(m, wait, acquired);
-    if acquired { got(m, kind) } else { Err(Refused::TimedOut) }
-}
-
-/// Unlocks.
-#[inline(always)]
-pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
-    if hand_on(m) {
-        return Ok(());
-    }
-    let marked = E::Platform::load_to_write(&m.kind);
-    let kind = marked & TYPE;
-    if kind == RECURSIVE || kind == ERRORCHECK {
-        // Relaxed: by invariant 2.
-        if m.owner.load(Relaxed) != E::thread() || m.word.is_free() {
-            return Err(Refused::NotHolder);
+impl<E: Environment> Mutex<E> {
+    /// An unlocked mutex of this kind, with this room.
+    pub fn of_kind(kind: u32, room: E::Room) -> Self {
+        Self {
+            word: Word0::of(Word::new(FREE)),
+            count: Word::new(0),
+            owner: Word::new(0),
+            users: Word::new(0),
+            kind: Word::new(kind),
+            side: Word::new(0),
+            tail: Ptr::new(core::ptr::null_mut()),
+            room,
         }
-        if kind == RECURSIVE {
-            let count = m.count.load(Relaxed) - 1; // the holder's, at least 1
-            m.count.store(count, Relaxed);
-            if count != 0 {
-                return Ok(());
+    }
+
+    /// Does somebody hold it? As stale as any such answer.
+    pub fn is_locked(&self) -> bool {
+        !self.word.is_free() // a hint
+    }
+
+    /// The parts that the front locks use.
+    pub fn parts(&self) -> Parts<'_, E::Platform> {
+        self.parts_of(self.kind.load(Relaxed))
+    }
+
+    /// The same, for a mutex that is known to be of this kind.
+    pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
+        let Self { word, owner, users: mood, side, tail, .. } = self;
+        // These two kinds go by the owner, so nobody holds them by a node.
+        let (by, kind) = match kind & TYPE {
+            kind @ (RECURSIVE | ERRORCHECK) => (core::ptr::null(), kind),
+            _ => (E::with_held(Held::by), 0),
+        };
+        let (thread, owner) = (E::thread(), Some(owner));
+        Parts { word, side, mood, by, thread, kind, site: 0, tail, owner }
+    }
+}
+
+/// The place of a mutex that has never been contended.
+pub const UNDECIDED: u32 = 0;
+
+/// The last place.
+pub const PLACE_MAX: u32 = side::LOCK;
+
+/// How many generations of tables a mutex can tell apart.
+pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
+
+/// [`front::acquire`] of a rule.
+type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
+
+/// A front lock's rule, with its type erased.
+pub struct Front<P: Machine> {
+    pub(super) acquire: Wait<P>,
+    pub(super) release: fn(&View<'_, P>),
+    /// Its own defaults, on top of what suits the machine.
+    pub defaults: fn(Tuning) -> Tuning,
+}
+
+impl<P: Machine> Clone for Front<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P: Machine> Copy for Front<P> {}
+
+impl<P: Machine> Front<P> {
+    /// The rule `R` with these defaults.
+    pub const fn of<R: Rule<P>>(defaults: fn(Tuning) -> Tuning) -> Self {
+        Self { acquire: front::acquire::<P, R>, release: R::release, defaults }
+    }
+
+    /// The front lock called `id`.
+    pub fn find(id: &'static str) -> Option<Self> {
+        struct FindFront<P: Machine>(&'static str, Option<Front<P>>);
+        impl<P: Machine> FrontVisitor<P> for FindFront<P> {
+            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
+                if entry.id == self.0 {
+                    self.1 = Some(Front::of::<R>(defaults));
+                }
             }
         }
+        let mut find = FindFront(id, None);
+        visit_front::<P>(&mut find);
+        find.1
     }
-    if marked & MARKED != 0 {
-        told::slot(m).releases(m, kind);
-    }
-    m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-    if !E::give(m) {
-        give_slow(m, kind);
-    }
-    Ok(())
 }
 
-/// Releases word 0 of a mutex of this kind, if [`Environment::give`] did not.
-#[cold]
-#[inline(never)]
-pub fn give_slow<E: Environment>(m: &Mutex<E>, kind: u32) {
-    release(m, kind);
+/// What a mutex does with a thread that has to wait.
+pub enum How<E: Environment> {
+    /// A front lock.
+    Front(Front<E::Platform>),
+    /// A textbook lock in front of word 0: acquires word 0 by [`queue_in_front`].
+    Whole(fn(&Mutex<E>, &Tuning)),
+    /// glibc's own algorithm: swap in a 2, sleep.
+    Glibc,
 }
 
-/// Destroys: refused while held, or while a condvar's waiter will come back for it.
-pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
-    // The count is negative if glibc's code has unlocked what ours locked: it counts the holder down.
-    let users = m.users.load(Relaxed) & USERS;
-    // A program that ignores the answer may use this memory for another mutex.
-    forget(m);
-    if !m.word.is_free() || (1..=USERS / 2).contains(&users) {
-        return Err(Refused::Busy);
+impl<E: Environment> Clone for How<E> {
+    fn clone(&self) -> Self {
+        *self
     }
-    m.kind.store(u32::MAX, Relaxed); // as glibc does: later use is an error, not a lock
-    Ok(())
+}
+impl<E: Environment> Copy for How<E> {}
+
+/// A lock and its tuning.
+pub struct Policy<E: Environment> {
+    /// The lock.
+    pub how: How<E>,
+    /// Its options and the machine, as far as they don't change.
+    pub tuning: Tuning,
 }
 
-/// Acquires again after a condvar wait; `moved` is what the wait said.
-#[inline(always)]
-pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> Answer {
-    if !moved {
-        return lock(m, caller);
+impl<E: Environment> Clone for Policy<E> {
+    fn clone(&self) -> Self {
+        *self
     }
-    let (_, tuning) = policy(m);
-    let wait = E::waits(m, caller);
-    E::on_word(m, || front::lock_moved(m.parts(), &tuning));
-    E::has_waited(m, wait, true);
-    got(m, m.kind.load(Relaxed))
+}
+impl<E: Environment> Copy for Policy<E> {}
+
+impl<E: Environment> Policy<E> {
+    /// This lock with this tuning.
+    pub const fn new(how: How<E>, tuning: Tuning) -> Self {
+        Self { how, tuning }
+    }
 }
 
-/// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes,
-/// and code that knows nothing of nodes may have unlocked it.
-pub fn holds<E: Environment>(m: &Mutex<E>) -> Option<bool> {
-    if !is_ours(m) || m.word.is_free() {
-        return Some(false);
-    }
-    let is_owner = m.owner.load(Relaxed) == E::thread(); // by invariant 2
-    let by_node = || m.side.load(Relaxed) & side::BY_NODE != 0 && !m.tail.load(Relaxed).is_null();
-    if E::with_held(|held| held.is_surely_held(&m.word, E::era())) {
-        Some(true)
-    } else if m.kind.load(Relaxed) & TYPE != RECURSIVE && by_node() {
-        None
-    } else {
-        Some(is_owner)
-    }
+/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
+/// meanwhile.
+pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
+    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
+}
+
+pub(super) fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
+    let Policy { how, tuning } = E::policy(place);
+    (how, E::tuning(tuning))
+}
+
+/// How many threads wait in the mutex's line: a hint, for the holder.
+pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
+    mood::waiters(mutex.users.load(Relaxed))
 }

@@ -1,6 +1,6 @@
 //! Pairs of lock and unlock whose cost is measured: what watching them takes is left out of what is recorded.
 
-use super::{give, lock_contended, take, unlock_contended};
+use super::{wait, wake};
 use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
 use crate::mode::SEVERAL;
@@ -8,6 +8,7 @@ use crate::thread;
 use crate::watch::Rehearsal;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
+use lockwright_locks::posix;
 use lockwright_platform::Word;
 
 /// Locks and unlocks a mutex of its own, `pairs` times.
@@ -21,11 +22,10 @@ pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
             let stop = || (hooks.before)(None);
             let start = |note| (hooks.after)(note, None);
             let note = stop();
-            take(mutex, 0);
+            let _ = posix::lock(mutex, 0); // the plain kind
             start(note);
-            mutex.owner.store(0, Relaxed); // as above
             let note = stop();
-            give(mutex);
+            let _ = posix::unlock(mutex);
             start(note);
             continue;
         }
@@ -40,13 +40,13 @@ pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
 /// Locks and unlocks a mutex of its own, `pairs` times, by operations that the trace records.
 #[inline(never)]
 pub(crate) fn rehearse_recorded(pairs: usize) {
-    let mutex = Mutex::new();
-    let mutex = core::hint::black_box(&mutex);
+    let mut mutex = Mutex::new();
+    let mutex = core::hint::black_box(&raw mut mutex);
     for _ in 0..pairs {
         // SAFETY: what they expect.
         unsafe {
-            lock_contended(mutex, 0);
-            unlock_contended(mutex);
+            wait(mutex, 0);
+            wake(mutex, 0);
         }
     }
 }

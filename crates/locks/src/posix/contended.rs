@@ -8,112 +8,11 @@
 //!   release ─► what is at the place now: its release hook ─► front::unlock_slow, which knows word 0 alone
 //! ```
 
-use super::{Environment, MARKED, Mutex, told};
-use crate::catalog::{FrontVisitor, visit_front};
-use crate::entry::Entry;
-use crate::front::{self, FREE, Line, Parts, Rule, Seat, Tuning, View};
-use crate::front::{Waiter, mood, side};
+use super::hooks;
+use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, UNDECIDED, policy, tuned};
+use crate::front::{self, FREE, Line, Parts, Tuning, View, Waiter, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Machine, Programmable, TryLock, Word};
-
-/// The place of a mutex that has never been contended.
-pub const UNDECIDED: u32 = 0;
-
-/// The last place.
-pub const PLACE_MAX: u32 = side::LOCK;
-
-/// How many generations of tables a mutex can tell apart.
-pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
-
-/// [`front::acquire`] of a rule.
-type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
-
-/// A front lock's rule, with its type erased.
-pub struct Front<P: Machine> {
-    acquire: Wait<P>,
-    release: fn(&View<'_, P>),
-    /// Its own defaults, on top of what suits the machine.
-    pub defaults: fn(Tuning) -> Tuning,
-}
-
-impl<P: Machine> Clone for Front<P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<P: Machine> Copy for Front<P> {}
-
-impl<P: Machine> Front<P> {
-    /// The rule `R` with these defaults.
-    pub const fn of<R: Rule<P>>(defaults: fn(Tuning) -> Tuning) -> Self {
-        Self { acquire: front::acquire::<P, R>, release: R::release, defaults }
-    }
-
-    /// The front lock called `id`.
-    pub fn find(id: &'static str) -> Option<Self> {
-        struct FindFront<P: Machine>(&'static str, Option<Front<P>>);
-        impl<P: Machine> FrontVisitor<P> for FindFront<P> {
-            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
-                if entry.id == self.0 {
-                    self.1 = Some(Front::of::<R>(defaults));
-                }
-            }
-        }
-        let mut find = FindFront(id, None);
-        visit_front::<P>(&mut find);
-        find.1
-    }
-}
-
-/// What a mutex does with a thread that has to wait.
-pub enum How<E: Environment> {
-    /// A front lock.
-    Front(Front<E::Platform>),
-    /// A textbook lock in front of word 0: acquires word 0 by [`queue_in_front`].
-    Whole(fn(&Mutex<E>, &Tuning)),
-    /// glibc's own algorithm: swap in a 2, sleep.
-    Glibc,
-}
-
-impl<E: Environment> Clone for How<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E: Environment> Copy for How<E> {}
-
-/// A lock and its tuning.
-pub struct Policy<E: Environment> {
-    /// The lock.
-    pub how: How<E>,
-    /// Its options and the machine, as far as they don't change.
-    pub tuning: Tuning,
-}
-
-impl<E: Environment> Clone for Policy<E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E: Environment> Copy for Policy<E> {}
-
-impl<E: Environment> Policy<E> {
-    /// This lock with this tuning.
-    pub const fn new(how: How<E>, tuning: Tuning) -> Self {
-        Self { how, tuning }
-    }
-}
-
-/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
-/// meanwhile.
-pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
-    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
-}
-
-fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
-    let Policy { how, tuning } = E::policy(place);
-    (how, E::tuning(tuning))
-}
+use lockwright_platform::{Programmable, TryLock, Word};
 
 /// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
@@ -152,7 +51,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
             let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
             Line::new(mutex.parts_of(kind), &tuning).clear_left_behind();
             if kind & MARKED != 0 {
-                told::slot(mutex).acquired(mutex, kind);
+                hooks::slot(mutex).acquired(mutex, kind);
             }
             return true;
         }
@@ -167,7 +66,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     let by_word = acquire_by(mutex, kind, caller, how, &tuning);
     E::has_waited(mutex, wait, true);
     if tuning.policy != 0 {
-        told::Slot::of(&tuning).acquired(mutex, kind);
+        hooks::Slot::of(&tuning).acquired(mutex, kind);
     }
     by_word
 }
@@ -182,7 +81,7 @@ fn acquire_by<E: Environment>(
 ) -> bool {
     match how {
         How::Front(front) => {
-            told::mark(mutex, kind, tuning);
+            hooks::mark(mutex, kind, tuning);
             // The place where a section begins identifies it.
             let parts = Parts { site: caller as u32, ..mutex.parts_of(kind) };
             let mut node = core::ptr::null();
@@ -226,7 +125,7 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     // SAFETY: the thread holds it by this node.
     let tells = unsafe { (*node).tells() };
     if tells != 0 {
-        told::releases_by_node::<E::Platform>(core::ptr::from_ref(mutex).addr(), tells);
+        hooks::releases_by_node::<E::Platform>(core::ptr::from_ref(mutex).addr(), tells);
     }
     // SAFETY: as above.
     if unsafe { front::hand_on(node) } {
@@ -237,31 +136,38 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     true
 }
 
+/// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
-    let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
-    E::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
-    let (how, tuning) = policy(mutex);
-    let parts = mutex.parts();
-    if let How::Front(front) = how {
-        (front.release)(&View::new(parts, &tuning));
-    }
     // SAFETY: as in our caller.
-    unsafe { front::release(parts, &tuning, node) };
-    E::released(address, release);
+    by_word(mutex, mutex.kind.load(Relaxed), |parts, tuning| unsafe {
+        front::release(parts, tuning, node)
+    });
 }
 
-/// Releases word 0, which is not 1, for a thread that holds it by no node ([`hand_on`] comes first). Which thread gets
-/// the wake does not depend on the mutex's lock, which another thread may be deciding right now.
-pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+/// Releases word 0 of a mutex of this kind, if [`Environment::give`] did not, for a thread that holds it by no node ([`hand_on`] comes first).
+#[cold]
+#[inline(never)]
+pub fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+    by_word(mutex, kind, front::unlock_slow);
+}
+
+/// Releases word 0, which is not 1. Which thread gets the wake does not depend on the mutex's lock, which another thread may be
+/// deciding right now.
+#[inline(always)]
+fn by_word<E: Environment>(
+    mutex: &Mutex<E>,
+    kind: u32,
+    unlock: impl FnOnce(Parts<'_, E::Platform>, &Tuning),
+) {
     let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
-    E::Platform::unboost(); // as in `leave`
+    E::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
     if let How::Front(front) = how {
         (front.release)(&View::new(parts, &tuning));
     }
-    front::unlock_slow(parts, &tuning);
+    unlock(parts, &tuning);
     E::released(address, release);
 }
 
@@ -269,11 +175,6 @@ pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
 /// no wake: with [`PROMISED`] in the word, unlock wakes nobody.
 pub fn ask<E: Environment>(mutex: &Mutex<E>) {
     mutex.word.divert();
-}
-
-/// How many threads wait in the mutex's line: a hint, for the holder.
-pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
-    mood::waiters(mutex.users.load(Relaxed))
 }
 
 /// Acquires word 0, queueing in `lock`, which stands in front of it: the holder of `lock` may compete for the word.

@@ -1,14 +1,12 @@
-//! Policies that are told of every acquisition and release: hooks `lock_acquire`, `lock_acquired` and `lock_release`.
+//! Policies that are asked at every acquisition and release: hooks `lock_acquire`, `lock_acquired` and `lock_release`.
 //!
 //! A mutex gets MARKED in its kind when it is first contended under such a policy. From then on each operation on it comes by the slow
 //! functions, and asks. So a mutex without such a policy, or that was never contended, runs no other instruction than before. A thread
 //! that locked before the mark may unlock after it: then a release is told that no acquisition preceded. When the policy is gone, the next
 //! `lock` that finds the mutex free takes the mark away.
 
-use super::places::waiters;
-use super::{ERRORCHECK, Environment, MARKED, Mutex, RECURSIVE, TYPE};
+use super::mutex::{ERRORCHECK, Environment, How, MARKED, Mutex, RECURSIVE, TYPE, policy, waiters};
 use crate::front::{Tuning, View, side};
-use crate::posix::How;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{Context, Hook, Node, THREADS, WAITERS};
 use lockwright_platform::{Machine, Programmable, Word};
@@ -30,7 +28,7 @@ pub(super) struct Slot(u32);
 
 /// What the mark on a mutex means now; the mark stays when the mutex's lock changes.
 pub(super) fn meaning<E: Environment>(mutex: &Mutex<E>) -> Marked {
-    let policy = E::policy(mutex.side.load(Relaxed) & side::LOCK); // as in `places::policy`
+    let policy = E::policy(mutex.side.load(Relaxed) & side::LOCK); // as in `policy`
     match policy.how {
         How::Whole(_) => Marked::Queues,
         How::Front(_) => Marked::Asks(Slot(policy.tuning.policy)),
@@ -102,7 +100,7 @@ impl Slot {
         if self.ask_of(Hook::LockAcquire, mutex, kind) != 1 {
             return false;
         }
-        let (_, tuning) = super::places::policy(mutex);
+        let (_, tuning) = policy(mutex);
         View::new(mutex.parts_of(kind), &tuning).take().is_some() // within `bypass`
     }
 
