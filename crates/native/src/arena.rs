@@ -25,6 +25,20 @@ static CHUNK: [AtomicPtr<u8>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_
 static CUT: AtomicU32 = AtomicU32::new(0);
 /// The stack of free lines: a tag in the upper half (against ABA), number + 1 of the top line in the lower half.
 static FREE: AtomicU64 = AtomicU64::new(0);
+/// How many forks lie between the program's start and this process. (Forks in one another: it would take 4 billion to come round.)
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// This process is a child, and has one thread. Its parent's other threads have left lines behind, which nobody gives back.
+pub fn forked() {
+    FORKS.store(FORKS.load(Relaxed).wrapping_add(1), Relaxed); // one thread
+}
+
+/// See `Platform::is_line_ours`.
+pub fn is_ours(line: *const u8) -> bool {
+    // SAFETY: lines stay readable. Relaxed: the caller has synchronized with the thread that took it.
+    unsafe { (*below(line.cast_mut())).load(Relaxed) == FORKS.load(Relaxed) }
+}
+
 /// Where line `number` lies, if its chunk exists.
 fn address(number: u32) -> *mut u8 {
     let (which, line) = (number as usize / LINES_PER_CHUNK, number as usize % LINES_PER_CHUNK);
@@ -35,8 +49,8 @@ fn address(number: u32) -> *mut u8 {
     chunk.wrapping_add(line * LINE)
 }
 
-/// The last word of a free line holds the number + 1 of the line below it. (Not the first word: a late waiter may still look
-/// at that, and must see what the last owner left.)
+/// The last word of a free line holds the number + 1 of the line below it; of a line in use, the [`FORKS`] when it was taken. (Not the
+/// first word: a late waiter may still look at that, and must see what the last owner left.)
 fn below(line: *mut u8) -> *const AtomicU32 {
     line.wrapping_add(LINE - 4).cast()
 }
@@ -51,6 +65,9 @@ pub fn take() -> *mut u8 {
     loop {
         let line = at_hand().or_else(pop).or_else(cut);
         if let Some(line) = line {
+            // SAFETY: only ours. Relaxed: whoever gets to know the line has synchronized with us. A late look of `pop` finds that the
+            // stack has changed.
+            unsafe { (*below(line)).store(FORKS.load(Relaxed), Relaxed) };
             return line;
         }
         crate::futex::yield_cpu();
@@ -158,6 +175,28 @@ pub unsafe fn give(line: *mut u8) {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn a_line_knows_whether_it_was_taken_before_a_fork() {
+        let line = take();
+        assert!(is_ours(line));
+        // SAFETY: the child makes no call but these, and `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            forked();
+            let new = take();
+            let is_right = !is_ours(line) && is_ours(new) && new != line;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = 0;
+        // SAFETY: our own child.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert!(is_ours(line), "the parent goes on");
+        // SAFETY: taken above, not used any more.
+        unsafe { give(line) };
+    }
 
     #[test]
     fn lines_are_distinct_zeroed_and_handed_out_again() {

@@ -145,6 +145,10 @@ impl Platform for Native {
         arena::take()
     }
 
+    fn is_line_ours(line: *const u8) -> bool {
+        arena::is_ours(line)
+    }
+
     #[inline(always)]
     fn load_to_write(word: &Self::Word) -> u32 {
         #[cfg(target_arch = "x86_64")]

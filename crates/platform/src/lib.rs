@@ -159,6 +159,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// out again. For algorithms whose waiters may look at a node that its owner has abandoned (CLH).
     fn take_line() -> *mut u8;
 
+    /// Was this line taken in this process, and not in one that this was forked from? The caller has synchronized with the thread that
+    /// took it. Lines that were in use at a fork are never handed out in the child. (Where processes don't fork, all lines are ours.)
+    fn is_line_ours(line: *const u8) -> bool {
+        let _ = line;
+        true
+    }
+
     /// Gives a line back.
     ///
     /// # Safety

@@ -24,7 +24,7 @@ unsafe extern "C" {
     static __dso_handle: c_void;
 }
 
-/// Forks between the program's start and this process, modulo 64.
+/// Forks between the program's start and this process.
 static ERA: AtomicUsize = AtomicUsize::new(0);
 /// Points to a word that is 1, and 0 in a child that has not noticed the fork yet. Null: nobody has asked for an era yet, so
 /// nothing carries one.
@@ -149,7 +149,8 @@ fn tell(when: When) {
 fn in_child() {
     thread::forget_id();
     tell(When::Unseen);
-    ERA.store((ERA.load(Relaxed) + 1) % 64, Relaxed); // one thread
+    lockwright_native::arena::forked(); // before anybody asks it about a line, by the new era
+    ERA.store(ERA.load(Relaxed) + 1, Relaxed); // one thread
     let witness = WITNESS.load(Relaxed);
     if !witness.is_null() {
         // SAFETY: as in `era`.

@@ -81,7 +81,7 @@ pub struct Cond<'a, P: Machine> {
     pub record: &'a P::Word,
     /// The calling thread's id: not 0, and below 2^24.
     pub me: u32,
-    /// Forks between the program's start and this process, modulo 64.
+    /// Forks between the program's start and this process.
     pub era: u32,
 }
 

@@ -5,7 +5,7 @@ use super::rule::{Rule, View, acquire};
 use super::tuning::Tuning;
 use super::waiter::Waiter;
 use super::word::{FREE, Word0};
-use super::{hand_on, lock_until, release, unlock_slow};
+use super::{hand_on, hand_on_late, lock_until, release, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
@@ -125,7 +125,7 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
         let node = unsafe { (*by).0 };
         if !node.is_null() {
             // SAFETY: as above.
-            if !unsafe { hand_on(node) } {
+            if !unsafe { hand_on(node) || hand_on_late(self.parts(), &self.tuning, node) } {
                 R::release(&View::new(self.parts(), &self.tuning));
                 // SAFETY: as above.
                 unsafe { release(self.parts(), &self.tuning, node) };

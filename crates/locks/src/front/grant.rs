@@ -30,7 +30,7 @@ use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Machine, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs?
-pub(super) const LOOKS_EACH: u32 = 16;
+pub(super) const LOOKS_EACH: u32 = 31;
 
 /// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns. (A holder may wait for it twice:
 /// to grant it the lock, and again after its look at the mutex.)
@@ -103,7 +103,7 @@ pub(super) fn settle<P: Machine>(
             return true;
         }
     }
-    line.note_length(node);
+    line.note_length(node, 1);
     // Others may have joined by now. (Behind a node that was granted the lock, the next waiter may make itself head at any moment.)
     if state(gate) == OPEN {
         choose();
@@ -197,9 +197,17 @@ fn grant<P: Machine>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
 
 /// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.
 pub(super) fn hand_on_or_leave<P: Machine>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
-    let Parts { word, side, owner, .. } = line.parts;
+    let Parts { word, owner, .. } = line.parts;
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
-    count_out_granted(line, gate);
+    let mut next = line.successor(node);
+    if next.is_none() {
+        // SAFETY: the line is empty, and the node was its last.
+        unsafe { give_back(first, null_mut()) };
+        owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
+        line.has_emptied();
+        return false;
+    }
+    let is_crowded = line.note_length(node, 1 + grants(gate));
     // For debuggers. (The holder that `name_holder` named may have left since.)
     let owned_by = |whom| {
         owner
@@ -214,24 +222,24 @@ pub(super) fn hand_on_or_leave<P: Machine>(line: &Line<'_, P>, node: &Waiter<P>)
             (now, Pace::of(gate, now), sliced(now))
         }
     };
-    let grants = !line.note_length(node) && !keeps_core(line, || now);
+    let grants = !is_crowded && !keeps_core(line, || now);
     let mut last = node;
     // Relaxed: if a thread makes it 2 after this, a later look serves it.
     while grants && word.now() == CHAINED {
-        let Some(next) = line.successor(last) else {
+        let Some(to) = next.take().or_else(|| line.successor(last)) else {
             // SAFETY: the line is empty.
             unsafe { give_back(first, null_mut()) };
             owned_by(0);
-            side.fetch_and(!side::BY_NODE, Relaxed); // nobody holds the lock by a node
+            line.has_emptied();
             return false;
         };
         // SAFETY: linked behind a node that is ours to pass.
-        let waiter = unsafe { &*next };
+        let waiter = unsafe { &*to };
         // As [grant].
         match grant(waiter, granted) {
             Ok(_) => {
                 // SAFETY: they are before the new holder. Nobody else looks at them.
-                unsafe { give_back(first, next) };
+                unsafe { give_back(first, to) };
                 return true;
             }
             Err(gate) if state(gate) == LEFT => last = waiter,

@@ -37,7 +37,7 @@
 //! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind such a node, before it
 //! sleeps, asks the node before that one instead.
 
-use super::tuning::{MOST_COUNTED, Tuning};
+use super::tuning::Tuning;
 use super::waiter::{
     ASLEEP, BEHIND, CHOOSING, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING,
 };
@@ -79,7 +79,7 @@ pub mod side {
     pub const PREFERENCES: u32 = 7 << 26;
     /// Somebody has held the lock by a node, and no unlock by a node has found the line empty since. Only the holder writes it.
     pub const BY_NODE: u32 = 1 << 29;
-    /// The era in which the threads beside the line counted themselves: one fork (2 bits, the highest: they wrap).
+    /// The era in which the threads beside the line counted themselves: one fork (2 bits, the highest: they wrap, and the count heals).
     pub const FORK: u32 = 1 << 30;
     /// The field of forks.
     pub const ERA: u32 = 3 << 30;
@@ -112,10 +112,7 @@ pub mod mood {
     pub const WAITERS: u32 = 1 << 9;
     /// The field of waiters.
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
-    /// At most so many waiters are counted. Those beyond know that they aren't.
-    pub const MOST: u32 = super::MOST_COUNTED;
-
-    /// How many waiters are in the line, by this mood word; [`MOST`]: at least so many.
+    /// How many waiters are in the line, by this mood word; from the tuning's `most_counted` on: at least so many.
     pub fn waiters(mood: u32) -> u32 {
         mood / WAITER // the word's highest field
     }
@@ -126,6 +123,9 @@ pub mod mood {
     /// the word free may take it, uncounted.
     pub const NAPPING: u32 = 1 << 20;
 }
+
+/// How many eras the side word can tell apart.
+const FORKS: usize = (side::ERA / side::FORK + 1) as usize;
 
 /// How many waiters behind a node are woken at a time.
 const WAKES: usize = 16;
@@ -197,12 +197,13 @@ impl<P: Machine> Copy for Line<'_, P> {}
 pub struct Taken(());
 
 fn tag<P: Machine>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
-    node.map_addr(|address| address | era)
+    node.map_addr(|address| address | era % ERAS)
 }
 
-/// The node behind a tagged pointer; null if the pointer is from before a fork (that thread doesn't exist here).
+/// The node behind a tagged pointer; null if the pointer is from before a fork (that thread doesn't exist here). A hint: in a process
+/// that is the child of very many others, a pointer that is [`ERAS`] eras old, or twice as old, looks new.
 fn untag<P: Machine>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
-    if tagged.addr() % ERAS == era {
+    if tagged.addr() % ERAS == era % ERAS {
         tagged.map_addr(|address| address / ERAS * ERAS)
     } else {
         null_mut()
@@ -235,9 +236,10 @@ impl<'a, P: Machine> Line<'a, P> {
         Self { parts, tuning, seat: None }
     }
 
-    /// The node behind the tail; null: nobody of this process is in line.
+    /// The node behind the tail, which the caller has read with Acquire; null: nobody of this process is in line.
     fn last(&self, tail: *mut Waiter<P>) -> *mut Waiter<P> {
-        untag(tail, self.tuning.era)
+        let (node, era) = (untag(tail, self.tuning.era), self.tuning.era);
+        if era < ERAS || node.is_null() || P::is_line_ours(node.cast()) { node } else { null_mut() }
     }
 
     /// Is nobody in line? As seen by a thread that holds nothing. A line from before a fork is nobody's, and is cleared.
@@ -247,7 +249,7 @@ impl<'a, P: Machine> Line<'a, P> {
         if now.is_null() {
             return true;
         }
-        if !self.last(now).is_null() {
+        if !untag(now, self.tuning.era).is_null() {
             // Left behind by code that knows nothing of the line? Then the word is free, and the next thread that takes the word clears
             // the line.
             return word.is_free() && self.is_left_behind();
@@ -295,7 +297,7 @@ impl<'a, P: Machine> Line<'a, P> {
 
     /// Is this node, by which its thread seems to hold the lock, still in the line?
     pub(super) fn is_in_line(&self, node: &Waiter<P>) -> bool {
-        let last = self.last(self.parts.tail.load(Relaxed)); // only compared, never followed
+        let last = untag(self.parts.tail.load(Relaxed), self.tuning.era); // only compared, never followed
         node.is_still_in(self.parts.word, last)
     }
 
@@ -310,17 +312,23 @@ impl<'a, P: Machine> Line<'a, P> {
         if last.is_null() && !tail.is_null() {
             self.forget();
         }
-        // A hint, and we have the mutex's cache line at the moment.
-        if !self.count_in_line() {
+        // A hint, and we have the mutex's cache line at the moment. Before the link: after that we may be passed.
+        let counts = self.waiters() < self.tuning.most_counted;
+        if !counts {
             node.is_beyond_count();
+        }
+        if !last.is_null() {
+            // At once: a holder that unlocks now waits for this.
+            // SAFETY: that node can't leave before it has seen its `next`, which only we write.
+            unsafe { (*last).link(me) };
+        }
+        if counts {
+            self.count_in_line();
         }
         if last.is_null() {
             node.open(); // the waiter behind us may already have told us that it sleeps
-            return false;
         }
-        // SAFETY: that node can't leave before it has seen its `next`, which only we write.
-        unsafe { (*last).link(me) };
-        true
+        !last.is_null()
     }
 
     /// The waiter behind `node`, which the caller may pass. `None`: the line is empty now.
@@ -337,11 +345,32 @@ impl<'a, P: Machine> Line<'a, P> {
             if mood.load(Relaxed) & mood::LENGTH != 0 {
                 mood.fetch_and(!mood::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
             }
+            self.recount_contenders();
             return None;
         }
         // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
         P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
         Some(node.next(Relaxed))
+    }
+
+    /// The line has become empty. In a process that is the child of four others, or more, the count of contenders may date from
+    /// before a fork, and look new: then it could stay too high forever. So it begins anew. (If it was right, it is too low for a while.)
+    fn recount_contenders(&self) {
+        let side = self.parts.side;
+        if self.tuning.era >= FORKS && side.load(Relaxed) & side::SPINNERS != 0 {
+            side.fetch_and(!side::SPINNERS, Relaxed); // a count: it publishes nothing
+        }
+    }
+
+    /// A holder has left the line, which is empty now: nobody holds the lock by a node, and nobody has been overtaken.
+    pub(super) fn has_emptied(&self) {
+        let side = self.parts.side;
+        let now = side.load(Relaxed);
+        let is_crowded = self.contenders_in(now) >= self.tuning.cpus.min(mood::MANY);
+        let old = side::BY_NODE | side::BYPASSES | if is_crowded { 0 } else { side::CROWDED };
+        if now & old != 0 {
+            side.fetch_and(!old, Relaxed); // the holder's, and a hint
+        }
     }
 
     /// Makes the first waiter behind `node` that has not left the head, and gives back the nodes from `first` up to it. Returns
@@ -400,18 +429,17 @@ impl<'a, P: Machine> Line<'a, P> {
         }
     }
 
-    /// The caller joins the line, and is counted, if the field has room. `false`: it isn't counted.
-    fn count_in_line(&self) -> bool {
+    /// The caller has joined the line, and is counted. (If so many threads joined at the same time that the field is full, some aren't.)
+    fn count_in_line(&self) {
         let mood = self.parts.mood;
         let mut now = mood.load(Relaxed); // the exchange checks it again
-        while mood::waiters(now) < self.tuning.most_counted {
+        while mood::waiters(now) < mood::WAITERS - 1 {
             // Relaxed: a hint. Not a fetch_add: the field must not wrap.
             match mood.compare_exchange(now, now + mood::WAITER, Relaxed, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return,
                 Err(seen) => now = seen,
             }
         }
-        false
     }
 
     /// So many waiters that were counted have left the line, or are about to. Returns how many there were before that.
@@ -429,12 +457,14 @@ impl<'a, P: Machine> Line<'a, P> {
         }
     }
 
-    /// A waiter leaves the line with this node, or a holder that stayed looks at the mutex: records whether the line is crowded, and that
-    /// its new head has not been overtaken yet. Returns whether it is crowded.
-    pub(super) fn note_length(&self, node: &Waiter<P>) -> bool {
+    /// A waiter leaves the line with this node, or a holder that stayed looks at the mutex, as the last of `leaving` threads that the
+    /// line still counts. Records whether the line is crowded, and that its new head has not been overtaken yet. Returns whether it is
+    /// crowded.
+    pub(super) fn note_length(&self, node: &Waiter<P>, leaving: u32) -> bool {
         let side = self.parts.side;
         let is_counted = node.is_counted();
-        let left = if is_counted { self.count_out_of_line(1) } else { 0 };
+        let before = if is_counted { self.count_out_of_line(leaving) } else { 0 };
+        let left = before.saturating_sub(leaving - 1);
         let now = side.load(Relaxed);
         if now & side::BYPASSES != 0 {
             side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 3
@@ -716,8 +746,14 @@ impl<P: Machine> Line<'_, P> {
     /// The opposite of [`count_in`](Self::count_in).
     pub fn count_out(&self) {
         self.seat.inspect(|seat| seat.is_beside(false));
-        if self.contenders() > 0 {
-            self.parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
+        let side = self.parts.side;
+        let mut now = side.load(Relaxed); // the exchange checks it again
+        while self.contenders_in(now) > 0 {
+            // Relaxed: a count, it publishes nothing. Not a fetch_sub: `recount_contenders` may have cleared the field meanwhile.
+            match side.compare_exchange(now, now - side::SPINNER, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(seen) => now = seen,
+            }
         }
     }
 

@@ -118,6 +118,22 @@ pub unsafe fn hand_on<P: Machine>(node: *const Waiter<P>) -> bool {
     grant::hand_on(unsafe { &*node })
 }
 
+/// As [`hand_on`], which has just answered `false`. If a thread is joining behind the node, waits for its link, and tries again.
+///
+/// # Safety
+/// As [`hand_on`].
+pub unsafe fn hand_on_late<P: Machine>(
+    parts: Parts<'_, P>,
+    tuning: &Tuning,
+    node: *const Waiter<P>,
+) -> bool {
+    // SAFETY: the caller's promise; nodes stay readable.
+    let node = unsafe { &*node };
+    // In either case the caller writes to the mutex soon, unless this works.
+    P::load_to_write(parts.side);
+    Line::new(parts, tuning).is_in_line(node) && grant::hand_on(node)
+}
+
 /// As [`hand_on`], but always releases, if need be by the mutex.
 ///
 /// # Safety

@@ -36,7 +36,7 @@ pub struct Tuning {
     pub policy: u32,
     /// How many waiters the line counts at most (1 to [`MOST_COUNTED`]): fewer only where that edge is explored.
     pub most_counted: u32,
-    /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist here.
+    /// Counts forks, and does not wrap: a line from before a fork consists of threads that don't exist here.
     pub era: usize,
 }
 
@@ -55,8 +55,9 @@ pub const SPIN_NS: u32 = 30_000;
 /// In place of a number of CPUs: the lock is granted on no machine.
 pub const NEVER: u32 = u32::MAX;
 
-/// The most waiters that the field of the line's length can count.
-pub const MOST_COUNTED: u32 = (1 << 9) - 1;
+/// At most so many waiters are counted in the line's length, a field of 9 bits. Those beyond know that they aren't. The rest of the field
+/// is for threads that join at the same moment.
+pub const MOST_COUNTED: u32 = (1 << 9) - 32;
 
 /// Any number of spinners: they aren't counted.
 pub const ANY: u32 = 7;

@@ -30,7 +30,7 @@ use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::hooks::{self, OFF_CPU};
 use lockwright_platform::{Class, Machine, Ordering, Ptr, Word};
 
-/// The number of eras that a tagged address can tell apart; nodes are aligned to this.
+/// The number of eras that a tagged address can tell apart; nodes are aligned to this. From this era on, the pool is asked, too.
 pub(super) const ERAS: usize = 64;
 
 /// Awake, and not head.

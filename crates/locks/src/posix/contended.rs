@@ -139,6 +139,11 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 /// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
+    let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
+    // SAFETY: as in our caller: the thread holds the mutex by this node.
+    if unsafe { front::hand_on_late(mutex.parts_of(0), &tuning, node) } {
+        return E::released(core::ptr::from_ref(mutex).addr(), 0);
+    }
     // SAFETY: as in our caller.
     by_word(mutex, mutex.kind.load(Relaxed), |parts, tuning| unsafe {
         front::release(parts, tuning, node)
