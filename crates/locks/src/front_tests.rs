@@ -4,10 +4,10 @@ extern crate std;
 
 mod memos;
 
-use crate::front::{Arrived, barging, fifo, malthusian, mood, mutexee, side};
+use crate::front::{Arrived, barging, fifo, malthusian, mood, mutexee, saturation, side};
 use crate::front::{
-    CHAINED, Choose, FREE, GRANTED, HELD, Line, Note, Observe, PROMISED, Parts, Rule, SOMEBODY,
-    Seat, Tuning, View, WAITED, Waiter, Word0, acquire, release,
+    CHAINED, Choose, FREE, GRANTED, HELD, Note, Observe, PROMISED, Parts, Rule, SOMEBODY, Seat,
+    Tuning, View, WAITED, Waiter, Word0, acquire, release,
 };
 use crate::testing::{Threads, torn};
 use core::cell::Cell;
@@ -193,12 +193,12 @@ fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
     let view = View::<Threads>::new(memory.parts(), &tuning);
     let dozes = || {
         memory.word.take_alone();
-        assert!(view.doze(2, 1_000).is_none(), "held");
+        assert!(barging::doze(&view, 2, 1_000).is_none(), "held");
         memory.word.now() == WAITED
     };
     memory.side.store(side::CROWDED, Relaxed);
     assert!(!dozes(), "nobody is in line");
-    assert!(!Line::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
+    assert!(!View::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
     assert!(dozes());
     memory.side.store(side::CROWDED | side::BYPASS, Relaxed);
     assert!(dozes());
@@ -215,7 +215,7 @@ fn words_of_one_that_waits_awake(side: u32) -> (Vec<u32>, u32) {
         let memory = Memory::new(WAITED, 0);
         memory.side.store(side, Relaxed);
         let tuning = Tuning { bypass: 2, ..tuning::<mutexee::Lock>() };
-        assert!(!Line::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
+        assert!(!View::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
         let view = View::<Threads>::new(memory.parts(), &tuning);
         let taken = torn(at, || view.spin_and_promise(1_000));
         words.push(memory.word.now());
@@ -271,7 +271,7 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
             let note = Note { asked_ns: u64::from(dice >> 4), ..Note::default() };
             let slept = (dice >> 16) % 7 < of_7;
             <mutexee::Lock as Observe<Threads>>::acquired(&view, &note, slept);
-            view.is_asleep()
+            saturation::is_asleep(&view)
         };
         (0..10_000).filter(|_| hand_over()).count()
     }

@@ -1,6 +1,6 @@
 //! For checkers: a thread that is torn out of its wait in a front lock's line.
 
-use crate::front::{ASLEEP, Line, Note, PROMOTED, Parts, Tuning, WAITING, Waiter};
+use crate::front::{ASLEEP, Note, PROMOTED, Parts, Tuning, View, WAITING, Waiter};
 use crate::front::{leave_line, unlock_slow};
 use lockwright_platform::Machine;
 
@@ -13,7 +13,7 @@ pub fn torn_wait<P: Machine>(
     deadline: Option<P::Deadline>,
 ) {
     let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, Note::default(), None);
-    let behind = Line::new(parts, tuning).join(node);
+    let behind = View::new(parts, tuning).join(node);
     let mut holds = false;
     if asleep {
         let sleeps = if !behind {

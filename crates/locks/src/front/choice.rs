@@ -13,7 +13,7 @@
 //! Invariant: only a node's own thread changes the order behind the node. The threads behind it change nothing before that thread has let
 //! them ([`Waiter::pass_the_choice`]), or has the lock. A thread that has let another choose changes nothing any more.
 
-use super::line::Line;
+use super::line::View;
 use super::waiter::{BEHIND, CHOOSING, GRANTED, Note, OPEN, WAITING, Waiter, state};
 use core::iter;
 use core::ptr::{from_ref, null_mut};
@@ -26,7 +26,7 @@ const CHOICE: usize = 16;
 /// The caller is head, or first in line, or second with permission: it chooses by `pick`, among `most` waiters at most, who follows it.
 /// `None`: it had nothing to choose from. `Some(false)`: `pick` chose nobody.
 pub(super) fn choose_behind<P: Machine>(
-    line: &Line<'_, P>,
+    line: &View<'_, P>,
     node: &Waiter<P>,
     most: usize,
     pick: impl FnOnce(&mut Waiters<'_, P>) -> Option<u32>,

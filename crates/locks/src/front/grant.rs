@@ -21,7 +21,7 @@
 //!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
-use super::line::{Line, Parts, side, wake_behind};
+use super::line::{Parts, View, side, wake_behind};
 use super::waiter::{BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Pace, SOMEBODY, Waiter, give_back, grants, is_sliced, sliced, state};
 use super::word::CHAINED;
@@ -60,12 +60,12 @@ pub(super) fn is_in_slice(now: u64) -> bool {
 }
 
 /// Is it, or may it be, better to leave the lock to the core that has it? Then it isn't granted to anybody. `now` reads the clock.
-fn keeps_core<P: Machine>(line: &Line<'_, P>, now: impl FnOnce() -> u64) -> bool {
+fn keeps_core<P: Machine>(line: &View<'_, P>, now: impl FnOnce() -> u64) -> bool {
     line.tuning.budget_ns != 0 && (line.is_saturated() || is_slice(now()))
 }
 
 /// Threads were granted the lock since a holder last looked at the mutex, by this gate, and are no longer in line: counts them out.
-fn count_out_granted<P: Machine>(line: &Line<'_, P>, gate: u32) {
+fn count_out_granted<P: Machine>(line: &View<'_, P>, gate: u32) {
     let count = grants(gate);
     if count > 0 {
         line.count_out_of_line(count);
@@ -75,7 +75,7 @@ fn count_out_granted<P: Machine>(line: &Line<'_, P>, gate: u32) {
 /// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later;
 /// otherwise it leaves. `true`: it stays, and unlocks by its node. `choose`: the caller may put others behind itself.
 pub(super) fn settle<P: Machine>(
-    line: &Line<'_, P>,
+    line: &View<'_, P>,
     node: &Waiter<P>,
     gate: u32,
     choose: impl FnOnce(),
@@ -118,7 +118,7 @@ pub(super) fn settle<P: Machine>(
 
 /// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time, or if nobody is behind it
 /// yet: whoever joins before it unlocks is granted the lock, and need not compete for the word.
-fn stay<P: Machine>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
+fn stay<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
     let Parts { word, side, by, owner, .. } = line.parts;
     // Only waiters that were counted are counted out after grants.
     if !line.tuning.grants() || by.is_null() || !node.is_counted() {
@@ -196,7 +196,7 @@ fn grant<P: Machine>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
 }
 
 /// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.
-pub(super) fn hand_on_or_leave<P: Machine>(line: &Line<'_, P>, node: &Waiter<P>) -> bool {
+pub(super) fn hand_on_or_leave<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
     let Parts { word, owner, .. } = line.parts;
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
     let mut next = line.successor(node);

@@ -45,7 +45,7 @@ use super::waiter::{Note, Pace, Waiter, give_back, state};
 use super::word::{CHAINED, FREE, HELD, WAITED, Word0};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
-use lockwright_platform::{Machine, Ptr, Stage, Word};
+use lockwright_platform::{Machine, Ptr, Stage, Word, hooks};
 
 /// The side word's fields. The lowest five bits and two more belong to the runtime (which lock this mutex runs on).
 pub mod side {
@@ -173,26 +173,25 @@ pub trait Seat<P: Machine> {
     fn joins(&self);
     /// Its node in the line; null: it is in no line.
     fn sits(&self, node: *const Waiter<P>);
-    /// Is it [counted](Line::count_in) among the contenders?
+    /// Is it [counted](View::count_in) among the contenders?
     fn is_beside(&self, counted: bool);
 }
 
-/// A lock and its line, as the calling thread meets them.
-pub struct Line<'a, P: Machine> {
+/// A lock and its line, as the calling thread sees them.
+pub struct View<'a, P: Machine> {
     pub(super) parts: Parts<'a, P>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
     pub(super) seat: Option<&'a dyn Seat<P>>,
+    /// How long recent grants took. None: the lock isn't granted to anybody.
+    pub(super) pace: Option<Pace>,
+    /// Which hooks its policy has.
+    pub(super) hooks: u32,
+    /// What the policy learns about the caller, from when it is about to join the line.
+    pub(super) own: Option<&'a hooks::Node>,
 }
 
-impl<P: Machine> Clone for Line<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<P: Machine> Copy for Line<'_, P> {}
-
-/// Proof that the caller has the lock. Only a [`Line`] makes it.
+/// Proof that the caller has the lock. Only a [`View`] makes it.
 #[derive(Debug)]
 pub struct Taken(());
 
@@ -230,10 +229,15 @@ pub(crate) fn has_passed<P: Machine>(mood: &P::Word, side: &P::Word) -> bool {
 }
 
 /// Who stands in the line.
-impl<'a, P: Machine> Line<'a, P> {
-    /// The line of the lock with this memory, for a caller that records its place nowhere.
+impl<'a, P: Machine> View<'a, P> {
+    /// The lock with this memory, for a caller that records its place nowhere.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { parts, tuning, seat: None }
+        Self { parts, tuning, seat: None, pace: None, hooks: 0, own: None }
+    }
+
+    /// The same lock with another tuning.
+    pub fn with<'b>(&'b self, tuning: &'b Tuning) -> View<'b, P> {
+        View { tuning, ..*self }
     }
 
     /// The node behind the tail, which the caller has read with Acquire; null: nobody of this process is in line.
@@ -581,7 +585,7 @@ pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
 }
 
 /// Who may pass the head.
-impl<P: Machine> Line<'_, P> {
+impl<P: Machine> View<'_, P> {
     /// The way past the line: takes a free word. With somebody in line this is counted, and fails once the head has been
     /// overtaken `bypass` times. A head that naps leaves the lock to others for a bounded time; that isn't counted.
     #[inline]
@@ -771,6 +775,48 @@ impl<P: Machine> Line<'_, P> {
         }
     }
 
+    /// A contender waits awake for `ns`, and takes the lock if that works. Meanwhile unlock wakes nobody, since the contender *promises* to
+    /// take care of those who sleep on the word.
+    ///
+    /// A wake takes a system call, and the woken thread takes microseconds to arrive. If another thread is awake anyway, and
+    /// takes the lock, all that was for nothing. MUTEXEE's unlock therefore watches the word for a moment before it wakes anybody
+    /// (Falsafi et al., *Unlocking Energy*, USENIX ATC 2016, section 5). POSIX doesn't allow that: the next holder may free the
+    /// mutex. So here the waiter announces itself beforehand:
+    ///
+    /// ```text
+    ///   waiter   sees 2, makes it 4 ─┬─ takes the free word, as 2
+    ///                                └─ gives up: makes it 2 again, or wakes a sleeper if it is free
+    ///   unlock   word 4 ─► 0, and wakes nobody
+    /// ```
+    ///
+    /// Invariants:
+    /// 1. A thread that has made the word 4 takes it as 2, or passes a wake on when it gives up, whatever the word says by then. All
+    ///    steps act on this one word. So an unlock comes either before the second step, which then finds the word free or held again,
+    ///    or after it, and then the unlock finds 2.
+    /// 2. A thread that falls asleep makes the word 2, so a promise covers only the threads that slept before it.
+    /// 3. Nobody promises once it is the head's turn. So after at most `bypass` overtakers some unlock wakes a thread that sleeps on
+    ///    the word, even if another one always waits awake. (Timed lockers and glibc's code may sleep there for long.)
+    pub fn spin_and_promise(&self, ns: u32) -> Option<Taken> {
+        let word = self.parts.word;
+        let (mut taken, mut promised) = (None, false);
+        word.spin_for(ns, |value| {
+            match value {
+                FREE => taken = self.take_as(promised),
+                // With nobody in line, hardly anybody sleeps on the word: after one wake in vain it is 1 again. (By invariant 3.)
+                WAITED if !self.is_line_empty() && self.may_overtake() => {
+                    promised |= word.promise()
+                }
+                _ => {}
+            }
+            // Is it the head's turn? Then the head may be asleep, and we owe it a wake now.
+            taken.is_some() || promised && value == FREE && !self.may_overtake()
+        });
+        if promised && taken.is_none() {
+            word.pass_on();
+        }
+        taken
+    }
+
     /// Sleeps for `ns`; nobody will wake it.
     pub fn sleep_aside(&self, ns: u32) {
         let nobody_wakes = P::Word::new(0);
@@ -780,7 +826,7 @@ impl<P: Machine> Line<'_, P> {
 }
 
 /// Unlock by the word.
-impl<P: Machine> Line<'_, P> {
+impl<P: Machine> View<'_, P> {
     /// Releases a word that is not 1: somebody may need a wake.
     ///
     /// It works under any rule, and with or without a line: a thread that needs the wake sleeps on the word.

@@ -28,7 +28,7 @@ mod grant;
 mod learn {
     //! What locks learn about themselves: hints, which cost time if they are wrong, and nothing else.
     pub(crate) mod memos;
-    pub(super) mod saturation;
+    pub(crate) mod saturation;
 }
 mod line;
 mod rule;
@@ -39,10 +39,10 @@ mod word;
 pub use alone::{Alone, AsIs, By, Tune};
 pub use choice::Waiters;
 #[cfg(test)]
-pub(crate) use learn::memos;
-pub use line::{Line, Parts, Seat, Taken, mood, side};
+pub(crate) use learn::{memos, saturation};
+pub use line::{Parts, Seat, Taken, View, mood, side};
 pub(crate) use line::{has_passed, is_left};
-pub use rule::{Arrived, Choose, Observe, Rule, View, acquire};
+pub use rule::{Arrived, Choose, Observe, Rule, acquire};
 pub use rule::{
     asl, asl_pthread, auto, barging, cal, fifo, malthusian, mutexee, pb10, programmed, slo,
 };
@@ -83,7 +83,7 @@ fn sleep_on_word<P: Machine>(
     mut slept: bool,
     deadline: Option<P::Deadline>,
 ) -> bool {
-    let line = Line::new(parts, tuning);
+    let line = View::new(parts, tuning);
     loop {
         let mut got = false;
         learn::saturation::watch(&line, tuning.spin_ns, |value| {
@@ -105,7 +105,7 @@ fn sleep_on_word<P: Machine>(
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
 /// it can get the lock. That thread must go on with [`lock_moved`]. `false`: the claim failed.
 pub fn adopt<P: Machine>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
-    Line::new(parts, &Tuning::for_any()).adopt(claim)
+    View::new(parts, &Tuning::for_any()).adopt(claim)
 }
 
 /// Unlock, by a thread that holds the lock by its `node`. `false`: it has to look at the mutex, by calling [`release`].
@@ -131,7 +131,7 @@ pub unsafe fn hand_on_late<P: Machine>(
     let node = unsafe { &*node };
     // In either case the caller writes to the mutex soon, unless this works.
     P::load_to_write(parts.side);
-    Line::new(parts, tuning).is_in_line(node) && grant::hand_on(node)
+    View::new(parts, tuning).is_in_line(node) && grant::hand_on(node)
 }
 
 /// As [`hand_on`], but always releases, if need be by the mutex.
@@ -142,7 +142,7 @@ pub unsafe fn hand_on_late<P: Machine>(
 pub unsafe fn release<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
     // SAFETY: the caller's promise; nodes stay readable, so a node that has ended may be asked, too.
     let node = unsafe { &*node };
-    let line = Line::new(parts, tuning);
+    let line = View::new(parts, tuning);
     let in_line = line.is_in_line(node);
     if !in_line {
         parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
@@ -155,7 +155,7 @@ pub unsafe fn release<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *c
 /// Releases a word that is not 1, by a thread that holds the lock by no node: somebody may need a wake.
 #[cold]
 pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    Line::new(parts, tuning).release();
+    View::new(parts, tuning).release();
 }
 
 /// Takes a waiter out of the line. It doesn't wait for the lock; if it has just been granted the lock, it releases it.
@@ -166,7 +166,7 @@ pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
 pub unsafe fn leave_line<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.
     let node = unsafe { &*node };
-    let line = Line::new(parts, tuning);
+    let line = View::new(parts, tuning);
     if !line.leave(node) && !grant::hand_on_or_leave(&line, node) {
         line.release();
     }

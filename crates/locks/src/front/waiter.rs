@@ -7,7 +7,7 @@
 //!      └────┬────┴─► OPEN        head: competes for the word; opened by its predecessor, which has left
 //!           ├──────► PROMOTED    head: competes for the word by itself, since its predecessor had the lock; then maybe OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
-//!           ├──────► LEFT        was torn out of its wait ([`Line::leave`](super::Line))
+//!           ├──────► LEFT        was torn out of its wait ([`View::leave`](super::View))
 //!           └ GRANTED ─► ENDED   its node has been given back
 //!
 //!   a gate:  31           10 9      5   4    3   2   0          a node's line of 128 bytes:

@@ -12,24 +12,28 @@ fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
     let memory = Memory::new(HELD, 0);
     let tuning = tuning::<fifo::Lock>();
     let view = View::<Threads>::new(memory.parts(), &tuning);
-    let unknown = view.usual_hold_ns(Class(0));
+    let unknown = memos::usual_hold_ns(&view, Class(0));
     assert_eq!(unknown, 1_000, "a guess");
     let hold = |class, ns| {
-        view.may_measure_hold(Threads::now(), true);
+        memos::may_measure_hold(&view, Threads::now(), true);
         assert_eq!(memory.word.set(HELD), PROMISED, "its unlock must come by the slow path");
         Threads::pause(ns);
         run_on(class);
-        view.end_of_hold();
+        memos::end_of_hold(&view);
         run_on(0);
     };
     hold(1, 7_000);
-    assert_eq!(view.usual_hold_ns(Class(0)), unknown, "it changed to another class meanwhile");
+    assert_eq!(
+        memos::usual_hold_ns(&view, Class(0)),
+        unknown,
+        "it changed to another class meanwhile"
+    );
     hold(0, 400);
-    assert_eq!(view.usual_hold_ns(Class(0)), 400);
+    assert_eq!(memos::usual_hold_ns(&view, Class(0)), 400);
     hold(0, 1_200);
-    assert_eq!(view.usual_hold_ns(Class(0)), 500, "an eighth of the difference");
-    view.end_of_hold();
-    assert_eq!(view.usual_hold_ns(Class(0)), 500, "not measured");
+    assert_eq!(memos::usual_hold_ns(&view, Class(0)), 500, "an eighth of the difference");
+    memos::end_of_hold(&view);
+    assert_eq!(memos::usual_hold_ns(&view, Class(0)), 500, "not measured");
 }
 
 #[test]
@@ -40,17 +44,17 @@ fn sections_of_one_lock_are_told_apart_by_where_they_begin() {
     Threads::pause(1); // 0 means that nothing is measured
     let at = |site| View::<Threads>::new(Parts { site, ..memory.parts() }, &tuning);
     let hold = |site, ns| {
-        at(site).may_measure_hold(Threads::now(), true);
+        memos::may_measure_hold(&at(site), Threads::now(), true);
         memory.word.set(HELD);
         Threads::pause(ns);
-        at(0).end_of_hold(); // whose unlock does not know where it began
+        memos::end_of_hold(&at(0)); // whose unlock does not know where it began
     };
     hold(7, 400);
-    assert_eq!(at(8).usual_hold_ns(Class(0)), 400, "as the lock's others");
+    assert_eq!(memos::usual_hold_ns(&at(8), Class(0)), 400, "as the lock's others");
     hold(8, 9_000);
-    assert_eq!(at(7).usual_hold_ns(Class(0)), 400);
-    assert_eq!(at(8).usual_hold_ns(Class(0)), 9_000);
-    assert_eq!(at(0).usual_hold_ns(Class(0)), 400 - 50 + 9_000 / 8, "all of them");
+    assert_eq!(memos::usual_hold_ns(&at(7), Class(0)), 400);
+    assert_eq!(memos::usual_hold_ns(&at(8), Class(0)), 9_000);
+    assert_eq!(memos::usual_hold_ns(&at(0), Class(0)), 400 - 50 + 9_000 / 8, "all of them");
 }
 
 #[test]
@@ -126,9 +130,9 @@ fn among_short_sections_hardly_anybody_chooses() {
     assert_eq!(choosers(), 3_200, "how long they are isn't known");
     for (ns, expected) in [(100, 100), (10_000, 3_200)] {
         Threads::pause(1); // 0 means that nothing is measured
-        view.may_measure_hold(Threads::now(), true);
+        memos::may_measure_hold(&view, Threads::now(), true);
         Threads::pause(ns);
-        view.end_of_hold();
+        memos::end_of_hold(&view);
         assert_eq!(choosers(), expected, "{ns}");
     }
 }

@@ -10,7 +10,7 @@
 
 use super::hooks;
 use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, UNDECIDED, policy, tuned};
-use crate::front::{self, FREE, Line, Parts, Tuning, View, Waiter, side};
+use crate::front::{self, FREE, Parts, Tuning, View, Waiter, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Programmable, TryLock, Word};
 
@@ -49,7 +49,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
             let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
-            Line::new(mutex.parts_of(kind), &tuning).clear_left_behind();
+            View::new(mutex.parts_of(kind), &tuning).clear_left_behind();
             if kind & MARKED != 0 {
                 hooks::slot(mutex).acquired(mutex, kind);
             }
@@ -197,7 +197,7 @@ pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
         lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
     }
     mutex.word.spin_until(|value| value == FREE && mutex.word.take(false));
-    Line::new(mutex.parts(), tuning).clear_left_behind();
+    View::new(mutex.parts(), tuning).clear_left_behind();
     // SAFETY: held since above, with this node.
     unsafe { lock.unlock(&raw mut node) };
 }

@@ -36,7 +36,7 @@
 //! While a lock rests, its waiters wait as fifo's do. The state lies in one of the machine's memos, as lengths of sections do, and
 //! is a hint, too: a machine without memos never rests.
 
-use crate::front::line::Line;
+use crate::front::line::View;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{IN_EPOCH, Node};
 use lockwright_platform::{Class, FULL_SPEED, MEMOS, Machine, Memo, Word};
@@ -97,7 +97,7 @@ const LONGEST_REST_NS: u32 = LONGEST_CHOICE_NS << MOST;
 
 /// Looks at the memo of a section, or of the lock ([`ALL`]), with the owner that it should have.
 pub(crate) fn memo<P: Machine, R>(
-    line: &Line<'_, P>,
+    line: &View<'_, P>,
     site: u32,
     look: impl FnOnce(&[P::Word; 8], u32) -> R,
 ) -> Option<R> {
@@ -108,7 +108,7 @@ pub(crate) fn memo<P: Machine, R>(
 }
 
 /// How long the section is usually held on the fastest cores, by its memo, ns; 0: not known.
-fn usual<P: Machine>(line: &Line<'_, P>, site: u32) -> u32 {
+fn usual<P: Machine>(line: &View<'_, P>, site: u32) -> u32 {
     memo(line, site, |memo, owner| match memo[OWNER].load(Relaxed) {
         now if now == owner => memo[USUAL].load(Relaxed),
         _ => 0,
@@ -117,19 +117,19 @@ fn usual<P: Machine>(line: &Line<'_, P>, site: u32) -> u32 {
 }
 
 /// How long the lock is usually held on the fastest cores, ns; 0: not known.
-pub(crate) fn known_hold_ns<P: Machine>(line: &Line<'_, P>) -> u32 {
+pub(crate) fn known_hold_ns<P: Machine>(line: &View<'_, P>) -> u32 {
     usual(line, ALL)
 }
 
 /// How long threads on cores of this class usually hold the lock in the caller's section, ns; a guess until it is known.
-pub(crate) fn usual_hold_ns<P: Machine>(line: &Line<'_, P>, class: Class) -> u32 {
+pub(crate) fn usual_hold_ns<P: Machine>(line: &View<'_, P>, class: Class) -> u32 {
     let known = |site| Some(usual(line, site)).filter(|&ns| ns != 0);
     let usual = known(line.parts.site).or_else(|| known(ALL)).unwrap_or(UNKNOWN_NS);
     (u64::from(usual) * u64::from(FULL_SPEED) / u64::from(P::speed(class).max(1))) as u32
 }
 
 /// The caller has just acquired the lock, at `now`, and may measure how long it holds it. `surely`: it must.
-pub(crate) fn may_measure_hold<P: Machine>(line: &Line<'_, P>, now: u64, surely: bool) {
+pub(crate) fn may_measure_hold<P: Machine>(line: &View<'_, P>, now: u64, surely: bool) {
     let site = line.parts.site;
     if !surely && !(now / 64).is_multiple_of(SAMPLE) && usual(line, site) != 0 {
         return;
@@ -144,7 +144,7 @@ pub(crate) fn may_measure_hold<P: Machine>(line: &Line<'_, P>, now: u64, surely:
 }
 
 /// The holder is about to release the lock: notes how long it has held it, if that is being measured.
-pub(crate) fn end_of_hold<P: Machine>(line: &Line<'_, P>) {
+pub(crate) fn end_of_hold<P: Machine>(line: &View<'_, P>) {
     let measured = memo(line, ALL, |memo, owner| {
         let since = memo[SINCE].load(Relaxed);
         if since == 0 || memo[OWNER].load(Relaxed) != owner {
@@ -203,7 +203,7 @@ pub(crate) fn kind(thread: &Node) -> u32 {
 }
 
 /// Does the lock back off from choices?
-pub(crate) fn backs_off<P: Machine>(line: &Line<'_, P>) -> bool {
+pub(crate) fn backs_off<P: Machine>(line: &View<'_, P>) -> bool {
     let until = memo(line, RESTS, |memo, owner| {
         // Hints, all of it.
         let rests = memo[IN_VAIN].load(Relaxed) >= ENOUGH && memo[OWNER].load(Relaxed) == owner;
@@ -215,7 +215,7 @@ pub(crate) fn backs_off<P: Machine>(line: &Line<'_, P>) -> bool {
 }
 
 /// A choice among threads of these kinds, which began at `begun`, has left the order as it was.
-pub(crate) fn chose_in_vain<P: Machine>(line: &Line<'_, P>, begun: u64, kinds: u32) {
+pub(crate) fn chose_in_vain<P: Machine>(line: &View<'_, P>, begun: u64, kinds: u32) {
     let now = P::now();
     let took = now.saturating_sub(begun).min(LONGEST_CHOICE_NS.into()) as u32;
     memo(line, RESTS, |memo, owner| {
@@ -230,7 +230,7 @@ pub(crate) fn chose_in_vain<P: Machine>(line: &Line<'_, P>, begun: u64, kinds: u
 }
 
 /// A choice has moved somebody.
-pub(crate) fn chose<P: Machine>(line: &Line<'_, P>) {
+pub(crate) fn chose<P: Machine>(line: &View<'_, P>) {
     memo(line, RESTS, |memo, owner| {
         if memo[OWNER].load(Relaxed) == owner && memo[IN_VAIN].load(Relaxed) != 0 {
             memo[IN_VAIN].store(0, Relaxed);
@@ -240,7 +240,7 @@ pub(crate) fn chose<P: Machine>(line: &Line<'_, P>) {
 }
 
 /// This thread is about to join the line: if choices were in vain among other kinds, that says nothing about this one.
-pub(crate) fn meets<P: Machine>(line: &Line<'_, P>, thread: &Node) {
+pub(crate) fn meets<P: Machine>(line: &View<'_, P>, thread: &Node) {
     let is_new = memo(line, RESTS, |memo, owner| {
         memo[IN_VAIN].load(Relaxed) >= ENOUGH
             && memo[KINDS].load(Relaxed) & kind(thread) == 0

@@ -76,7 +76,7 @@
 //! [`Learnt`] has these bits. Everything here is a hint: word 0 alone decides who holds the lock.
 
 use crate::front::grant::is_in_slice;
-use crate::front::line::{Line, Parts, mood, side};
+use crate::front::line::{Parts, Taken, View, mood, side};
 use crate::front::waiter::Pace;
 use crate::front::word::FREE;
 use lockwright_platform::Ordering::Relaxed;
@@ -213,23 +213,23 @@ fn learnt<'a, P: Machine>(parts: &Parts<'a, P>) -> Learnt<'a, P> {
 }
 
 /// Does the holder seem to have lost its CPU?
-pub(in crate::front) fn is_stalled<P: Machine>(line: &Line<'_, P>) -> bool {
+pub(crate) fn is_stalled<P: Machine>(line: &View<'_, P>) -> bool {
     learnt(&line.parts).is_stalled()
 }
 
 /// Do most hand-overs go to waiters that have slept, as noted?
-pub(in crate::front) fn is_asleep<P: Machine>(line: &Line<'_, P>) -> bool {
+pub(crate) fn is_asleep<P: Machine>(line: &View<'_, P>) -> bool {
     line.parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
 /// Notes a hand-over of a lock that doesn't ask whether it is saturated: 1 for a waiter that has slept, -1 for one that was awake.
-pub(in crate::front) fn note_asleep<P: Machine>(line: &Line<'_, P>, by: i32) {
+pub(crate) fn note_asleep<P: Machine>(line: &View<'_, P>, by: i32) {
     learnt(&line.parts).note(by);
 }
 
 /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that doesn't release at once has probably lost
 /// its CPU; then the waiter should give up its own. `spin_ns`: how long it stays awake otherwise.
-pub(in crate::front) fn awake_ns<P: Machine>(line: &Line<'_, P>, spin_ns: u32) -> u32 {
+pub(crate) fn awake_ns<P: Machine>(line: &View<'_, P>, spin_ns: u32) -> u32 {
     // Hints, both: waiting awake and waiting asleep are both correct.
     if is_stalled(line) && P::now() / 64 % AWAKE_EACH != 0 {
         return 0;
@@ -239,8 +239,8 @@ pub(in crate::front) fn awake_ns<P: Machine>(line: &Line<'_, P>, spin_ns: u32) -
 
 /// Waits awake for `spin_ns`, or less in a crowd; `done` sees each new value of the word. Notes whether the holder seems to have lost
 /// its CPU: if so, others need not wait awake for it.
-pub(in crate::front) fn watch<P: Machine>(
-    line: &Line<'_, P>,
+pub(crate) fn watch<P: Machine>(
+    line: &View<'_, P>,
     spin_ns: u32,
     mut done: impl FnMut(u32) -> bool,
 ) {
@@ -261,14 +261,13 @@ pub(in crate::front) fn watch<P: Machine>(
 
 /// Waits awake until `take` has taken the word; `false` if that took too long. `head`: `Some` if the line's head calls, with
 /// whether it has slept; `None` if a contender calls.
-pub(in crate::front) fn spin<P: Machine>(
-    line: &Line<'_, P>,
-    pace: Option<Pace>,
+pub(crate) fn spin<P: Machine>(
+    line: &View<'_, P>,
     spin_ns: u32,
     head: Option<bool>,
     mut take: impl FnMut() -> bool,
 ) -> bool {
-    let Line { parts, tuning, .. } = line;
+    let View { parts, tuning, .. } = line;
     let now = parts.mood.load(Relaxed);
     let start = P::now();
     // Somebody kept coming back while it woke up.
@@ -277,13 +276,13 @@ pub(in crate::front) fn spin<P: Machine>(
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
             // Granted: a head that comes after some grants knows their pace. With nobody else in line there are no grants to measure.
-            _ if let Some(pace) = pace
+            _ if let Some(pace) = line.pace
                 && (pace.is_known() || now / mood::WAITER > 1) =>
             {
                 pace.is_known()
             }
-            _ if overtaken && !few(line, pace) => true,
-            0 => is_in_slice(start) || start / 64 % if few(line, pace) { 64 } else { 32 } == 0,
+            _ if overtaken && !few(line) => true,
+            0 => is_in_slice(start) || start / 64 % if few(line) { 64 } else { 32 } == 0,
             // The clock's low bits serve as a die.
             steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
             _ => start / 64 % 2 == 0,
@@ -291,13 +290,13 @@ pub(in crate::front) fn spin<P: Machine>(
     let mut got = false;
     let mut look = || {
         let (mut holder, mut since) = (parts.holder(), start);
-        let mut held = few(line, pace) && line.is_crowded() && head == Some(true);
+        let mut held = few(line) && line.is_crowded() && head == Some(true);
         watch(line, spin_ns, |value| {
             if value == FREE {
                 held = false;
                 let late = if head.is_some() { HEADSHIP_NS } else { 0 };
                 let guess = (!overtaken).then(|| P::now().saturating_sub(since) + late);
-                got = !is_back(line, pace, holder, guess) && take();
+                got = !is_back(line, holder, guess) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
             }
@@ -321,31 +320,35 @@ pub(in crate::front) fn spin<P: Machine>(
     got
 }
 
+/// A contender waits awake, and takes the lock if that works.
+pub(crate) fn contend<P: Machine>(line: &View<'_, P>) -> Option<Taken> {
+    let mut taken = None;
+    spin(line, line.tuning.spin_ns, None, || {
+        taken = line.take();
+        taken.is_some()
+    });
+    taken
+}
+
 /// The word is free: does its last holder come back soon? Notes the answer. `false`: nobody came, and the word is still free.
 /// `last`, `guess`: see [`rounds`].
-fn is_back<P: Machine>(
-    line: &Line<'_, P>,
-    pace: Option<Pace>,
-    last: u32,
-    guess: Option<u64>,
-) -> bool {
-    if few(line, pace) {
+fn is_back<P: Machine>(line: &View<'_, P>, last: u32, guess: Option<u64>) -> bool {
+    if few(line) {
         let busy = is_busy(&line.parts, BUSY);
         if let Some(busy) = busy {
             learnt(&line.parts).note(if busy { 1 } else { -1 });
         }
         return busy.is_some();
     }
-    let seen = rounds(line, pace, last, guess);
+    let seen = rounds(line, last, guess);
     learnt(&line.parts).note(seen.votes);
     seen.came
 }
 
 /// The head of a saturated lock leaves it to its runner until the head's turn has come, and asks nobody for a wake. It `take`s
 /// the lock early if the runner doesn't come back. `asked_ns`: when it asked; 0 if it didn't read the cline.
-pub(in crate::front) fn nap<P: Machine>(
-    line: &Line<'_, P>,
-    pace: Option<Pace>,
+pub(crate) fn nap<P: Machine>(
+    line: &View<'_, P>,
     asked_ns: u64,
     take: impl FnOnce() -> bool,
 ) -> bool {
@@ -353,7 +356,7 @@ pub(in crate::front) fn nap<P: Machine>(
     let start = P::now();
     let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, like all of these
     let mut turn = budget / 4 * 3 / u64::from(waiters.max(1));
-    if few(line, pace) {
+    if few(line) {
         turn = turn.min(budget / 2); // with one waiter, turns are rare enough even so, and the longest wait gets shorter
     }
     if parts.mood.load(Relaxed) & mood::SLOW != 0 {
@@ -373,34 +376,34 @@ pub(in crate::front) fn nap<P: Machine>(
             let first = look == FIRST_LOOK_NS;
             line.sleep_aside(u64::from(look).min(left) as u32);
             look = (2 * look).min(LONGEST_LOOK_NS);
-            if is_gone(line, pace, first) {
+            if is_gone(line, first) {
                 return true;
             }
         }
     });
-    let tries = match pace {
+    let tries = match line.pace {
         Some(_) => start / TRIES_NS != P::now() / TRIES_NS,
         None => P::now() / 64 % TRY_EACH == 0,
     };
     if tries {
         learnt(parts).doubt();
-    } else if !gone && pace.is_some() {
+    } else if !gone && line.pace.is_some() {
         learnt(parts).note(1);
     }
-    if !gone && few(line, pace) {
+    if !gone && few(line) {
         line.begin_turn(); // nobody overtakes it until it has the lock: a hint
     }
     gone && take()
 }
 
 /// The caller has the lock, and leaves the line. If the lock is saturated, this begins its turn.
-pub(in crate::front) fn runs<P: Machine>(line: &Line<'_, P>) {
+pub(crate) fn runs<P: Machine>(line: &View<'_, P>) {
     line.end_turn();
     learnt(&line.parts).begin_turn(|| !P::place().class.is_big());
 }
 
 /// The line's head leaves the lock to others while `looks` runs.
-fn leave<P: Machine, R>(line: &Line<'_, P>, looks: impl FnOnce() -> R) -> R {
+fn leave<P: Machine, R>(line: &View<'_, P>, looks: impl FnOnce() -> R) -> R {
     P::reached(Stage::Naps);
     line.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
     let answer = looks();
@@ -410,9 +413,9 @@ fn leave<P: Machine, R>(line: &Line<'_, P>, looks: impl FnOnce() -> R) -> R {
 }
 
 /// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
-fn is_gone<P: Machine>(line: &Line<'_, P>, pace: Option<Pace>, first: bool) -> bool {
-    let (parts, grants) = (&line.parts, pace.is_some());
-    if few(line, pace) {
+fn is_gone<P: Machine>(line: &View<'_, P>, first: bool) -> bool {
+    let (parts, grants) = (&line.parts, line.pace.is_some());
+    if few(line) {
         // The next thread that takes the lock clears this: a hint.
         let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;
         let gone = (first || !used) && !is_busy(parts, STILL_BUSY).unwrap_or(used);
@@ -445,14 +448,9 @@ struct Seen {
 
 /// The word is free: watches who comes back. `last`: its last holder, 0 if that isn't known. `guess`: the time of a section on
 /// a core that has just got the data, including the move, ns; used where no pace is known.
-fn rounds<P: Machine>(
-    line: &Line<'_, P>,
-    pace: Option<Pace>,
-    mut last: u32,
-    guess: Option<u64>,
-) -> Seen {
-    let (parts, grants) = (&line.parts, pace.is_some());
-    let pace = pace.filter(Pace::is_known);
+fn rounds<P: Machine>(line: &View<'_, P>, mut last: u32, guess: Option<u64>) -> Seen {
+    let (parts, grants) = (&line.parts, line.pace.is_some());
+    let pace = line.pace.filter(Pace::is_known);
     let moved = pace.map_or(guess.unwrap_or(0), |pace| pace.ns.into()).min(GRACE_MAX_NS);
     let (least, others, enough) = match pace {
         Some(_) => (GONE_NS, OTHERS, PACE_ROUNDS),
@@ -501,8 +499,8 @@ fn rounds<P: Machine>(
 }
 
 /// Is there at most one visible runner?
-fn few<P: Machine>(line: &Line<'_, P>, pace: Option<Pace>) -> bool {
-    line.tuning.cpus <= 2 && pace.is_none()
+fn few<P: Machine>(line: &View<'_, P>) -> bool {
+    line.tuning.cpus <= 2 && line.pace.is_none()
 }
 
 /// Waits awake, for `ns` at most, until the word is free (or, without `is_free`, is held); returns when that was.

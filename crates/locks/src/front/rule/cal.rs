@@ -27,6 +27,7 @@
 use super::{Arrived, Choose, Observe, Rule, View, fifo};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::choice::Waiters;
+use crate::front::learn::memos;
 use crate::front::tuning::{self, Tuning};
 use crate::front::waiter::{Note, Waiter};
 use lockwright_platform::{Class, FULL_SPEED, Machine};
@@ -82,7 +83,7 @@ impl<P: Machine> Rule<P> for Lock {
         match <fifo::Lock as Rule<P>>::arrive(lock) {
             Arrived::Joins(_) => {
                 let class = P::place().class;
-                let (asked_ns, own) = (P::now(), lock.usual_hold_ns(class));
+                let (asked_ns, own) = (P::now(), memos::usual_hold_ns(lock, class));
                 Arrived::Joins(Note { class, asked_ns, own, ..Note::default() })
             }
             took => took,
@@ -96,7 +97,7 @@ impl<P: Machine> Observe<P> for Lock {
     }
 
     fn release(lock: &View<'_, P>) {
-        lock.end_of_hold();
+        memos::end_of_hold(lock);
     }
 }
 
@@ -104,7 +105,7 @@ impl<P: Machine> Choose<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
-        lock.usual_hold_ns(Class::BIG) >= WORTH_NS
+        memos::usual_hold_ns(lock, Class::BIG) >= WORTH_NS
             || (node.note.asked_ns / 64).is_multiple_of(TRY_EACH)
     }
 

@@ -19,6 +19,7 @@
 
 use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::learn::saturation;
 use crate::front::tuning::{self, Tuning};
 use crate::front::waiter::Note;
 use lockwright_platform::Machine;
@@ -64,7 +65,7 @@ impl<P: Machine> Rule<P> for Lock {
     fn arrive(lock: &View<'_, P>) -> Arrived {
         let mut taken = lock.take();
         if taken.is_none() && lock.count_in(lock.tuning.spinners) {
-            taken = lock.spin();
+            taken = saturation::contend(lock);
             lock.count_out();
         }
         Arrived::or_joins(taken)

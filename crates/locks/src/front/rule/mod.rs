@@ -32,14 +32,13 @@ pub mod slo;
 use super::choice::{Waiters, choose_behind};
 use super::grant::{LOOKS_EACH, settle};
 use super::learn::{memos, saturation};
-use super::line::{Line, Parts, Seat, Taken, wake_behind};
+pub(super) use super::line::View;
+use super::line::{Parts, Seat, Taken, wake_behind};
 use super::tuning::Tuning;
 use super::waiter::{ASLEEP, BEHIND, GRANTED, MOST_CHOOSERS, Note, OPEN, PROMOTED, Pace, WAITING};
 use super::waiter::{Waiter, grants, state};
-use super::word::{FREE, WAITED};
-use core::ops::Deref;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
-use lockwright_platform::{Class, Machine, Stage, Woken, Word, hooks};
+use lockwright_platform::{Machine, Stage, Word, hooks};
 
 /// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
 const LONG_LINE: u32 = 8;
@@ -69,7 +68,7 @@ pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
     fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
         let _ = note;
         // Behind others in a crowded line, nobody gains by staying awake.
-        if lock.is_crowded() || lock.is_stalled() {
+        if lock.is_crowded() || saturation::is_stalled(lock) {
             return 0;
         }
         // A sleeper in a long line delays everybody behind it.
@@ -180,171 +179,6 @@ impl Arrived {
     }
 }
 
-/// A lock, as a rule sees it: its [`Line`], and how to wait.
-pub struct View<'a, P: Machine> {
-    line: Line<'a, P>,
-    /// How long recent grants took. None: the lock isn't granted to anybody.
-    pace: Option<Pace>,
-    /// Which hooks its policy has.
-    pub(super) hooks: u32,
-    /// What the policy learns about the caller, from when it is about to join the line.
-    pub(super) own: Option<&'a hooks::Node>,
-}
-
-impl<'a, P: Machine> Deref for View<'a, P> {
-    type Target = Line<'a, P>;
-
-    fn deref(&self) -> &Line<'a, P> {
-        &self.line
-    }
-}
-
-impl<'a, P: Machine> View<'a, P> {
-    /// The lock in these parts.
-    pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { line: Line::new(parts, tuning), pace: None, hooks: 0, own: None }
-    }
-
-    /// The same lock with another tuning.
-    pub fn with<'b>(&'b self, tuning: &'b Tuning) -> View<'b, P> {
-        View { line: Line { tuning, ..self.line }, ..*self }
-    }
-
-    /// Does the holder seem to have lost its CPU?
-    pub fn is_stalled(&self) -> bool {
-        saturation::is_stalled(self)
-    }
-
-    /// Do most hand-overs go to waiters that have slept, as [noted](Self::note_asleep)?
-    pub fn is_asleep(&self) -> bool {
-        saturation::is_asleep(self)
-    }
-
-    /// Notes a hand-over: 1 for a waiter that has slept, -1 for one that was awake.
-    pub fn note_asleep(&self, by: i32) {
-        saturation::note_asleep(self, by);
-    }
-
-    /// How long threads on cores of this class usually hold the lock in the caller's section, ns; a guess until it is known.
-    pub fn usual_hold_ns(&self, class: Class) -> u32 {
-        memos::usual_hold_ns(self, class)
-    }
-
-    /// The caller has just acquired the lock, at `now`, and may measure how long it holds it. `surely`: it must.
-    pub fn may_measure_hold(&self, now: u64, surely: bool) {
-        memos::may_measure_hold(self, now, surely);
-    }
-
-    /// The holder is about to release the lock: notes how long it has held it, if that is being measured.
-    pub fn end_of_hold(&self) {
-        memos::end_of_hold(self);
-    }
-
-    /// A contender waits awake, and takes the lock if that works.
-    pub fn spin(&self) -> Option<Taken> {
-        let mut taken = None;
-        saturation::spin(self, self.pace, self.tuning.spin_ns, None, || {
-            taken = self.take();
-            taken.is_some()
-        });
-        taken
-    }
-
-    /// A contender waits awake for `ns`, and takes the lock if that works. Meanwhile unlock wakes nobody, since the contender *promises* to
-    /// take care of those who sleep on the word.
-    ///
-    /// A wake takes a system call, and the woken thread takes microseconds to arrive. If another thread is awake anyway, and
-    /// takes the lock, all that was for nothing. MUTEXEE's unlock therefore watches the word for a moment before it wakes anybody
-    /// (Falsafi et al., *Unlocking Energy*, USENIX ATC 2016, section 5). POSIX doesn't allow that: the next holder may free the
-    /// mutex. So here the waiter announces itself beforehand:
-    ///
-    /// ```text
-    ///   waiter   sees 2, makes it 4 ─┬─ takes the free word, as 2
-    ///                                └─ gives up: makes it 2 again, or wakes a sleeper if it is free
-    ///   unlock   word 4 ─► 0, and wakes nobody
-    /// ```
-    ///
-    /// Invariants:
-    /// 1. A thread that has made the word 4 takes it as 2, or passes a wake on when it gives up, whatever the word says by then. All
-    ///    steps act on this one word. So an unlock comes either before the second step, which then finds the word free or held again,
-    ///    or after it, and then the unlock finds 2.
-    /// 2. A thread that falls asleep makes the word 2, so a promise covers only the threads that slept before it.
-    /// 3. Nobody promises once it is the head's turn. So after at most `bypass` overtakers some unlock wakes a thread that sleeps on
-    ///    the word, even if another one always waits awake. (Timed lockers and glibc's code may sleep there for long.)
-    pub fn spin_and_promise(&self, ns: u32) -> Option<Taken> {
-        let word = self.parts.word;
-        let (mut taken, mut promised) = (None, false);
-        word.spin_for(ns, |value| {
-            match value {
-                FREE => taken = self.take_as(promised),
-                // With nobody in line, hardly anybody sleeps on the word: after one wake in vain it is 1 again. (By invariant 3.)
-                WAITED if !self.is_line_empty() && self.may_overtake() => {
-                    promised |= word.promise()
-                }
-                _ => {}
-            }
-            // Is it the head's turn? Then the head may be asleep, and we owe it a wake now.
-            taken.is_some() || promised && value == FREE && !self.may_overtake()
-        });
-        if promised && taken.is_none() {
-            word.pass_on();
-        }
-        taken
-    }
-
-    /// A contender sleeps on the word, at most `times` times and for at most `ns` in all, while threads outnumber the CPUs and the line's
-    /// head may be overtaken. An unlock that finds 2 wakes one of the threads that sleep there: real-time threads first, otherwise by
-    /// arrival.
-    ///
-    /// *Dozing* keeps the number of runners constant where threads outnumber the CPUs. A thread that falls asleep in the line wakes
-    /// nobody. The line's head has been woken, but often it waits for a CPU that a runner keeps, while another CPU falls
-    /// idle: Linux moves the head there only milliseconds later. So a thread that must sleep first dozes on the word, as glibc's
-    /// waiters do:
-    ///
-    /// ```text
-    ///   line     head, woken, waits for CPU 0 ◄─ next ◄─ next ...
-    ///   CPU 0    R: [cs] gap [cs] gap [cs] ...  each unlock that finds the word 2 wakes a thread that sleeps there
-    ///   CPU 1    T: finds it held, makes the word 2, dozes ─ woken, takes it [cs] gap ...
-    /// ```
-    ///
-    /// (Real, 2 CPUs, 32 threads, 2 us in and 10 us out: 0.64 of glibc's throughput with one CPU idle, 1.01 with dozing.)
-    ///
-    /// A thread that dozed takes the word like any arrival: it is counted, up to `bypass`. It takes the word as 2, or passes on the wake
-    /// that it may have got. If it is the head's turn, it passes the wake on at once.
-    pub fn doze(&self, times: u32, ns: u32) -> Option<Taken> {
-        let word = self.parts.word;
-        let may = || {
-            let in_crowd = self.is_crowded() && !self.is_line_empty();
-            in_crowd && !self.is_saturated() && !self.is_left() && self.may_overtake()
-        };
-        let deadline = P::after(ns);
-        for _ in 0..times {
-            if !may() {
-                break;
-            }
-            if word.mark() {
-                return self.overtakes(true);
-            }
-            // SURVIVES no-compare: it sleeps for `ns` at most.
-            if word.sleep(Some(deadline)) == Woken::TimedOut {
-                break; // only because the kernel says so: had it woken us, we would owe a wake
-            }
-            let mut taken = None;
-            if may() {
-                saturation::watch(self, self.tuning.spin_ns, |_| {
-                    taken = self.take_as(true);
-                    taken.is_some()
-                });
-            }
-            if taken.is_some() {
-                return taken;
-            }
-            word.pass_on();
-        }
-        None
-    }
-}
-
 /// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
 /// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`](super::release)).
 #[cold]
@@ -353,10 +187,9 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     tuning: &Tuning,
     seat: Option<&dyn Seat<P>>,
 ) -> *const Waiter<P> {
-    let line = Line { parts, tuning, seat };
-    let may_grant = tuning.grants() && !parts.by.is_null() && !line.is_crowded();
-    let pace = may_grant.then(Pace::default);
-    let mut lock = View { line, pace, hooks: R::hooks(tuning), own: None };
+    let mut lock = View { seat, hooks: R::hooks(tuning), ..View::new(parts, tuning) };
+    let may_grant = tuning.grants() && !parts.by.is_null() && !lock.is_crowded();
+    lock.pace = may_grant.then(Pace::default);
     let mut note = match R::arrive(&lock) {
         Arrived::Took(_) => return core::ptr::null(),
         Arrived::Joins(note) => note,
@@ -369,7 +202,7 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     let awake_ns = R::awake_ns(&lock, &note); // now, while the mutex's cache line is ours
     seat.inspect(|seat| seat.joins());
     let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, note, lock.own);
-    let behind = line.join(node);
+    let behind = lock.join(node);
     seat.inspect(|seat| seat.sits(node));
     let (mut gate, mut slept) = (OPEN, false);
     if behind {
@@ -378,7 +211,7 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     }
     if state(gate) != GRANTED {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
-            line.head_is_awake();
+            lock.head_is_awake();
         }
         P::reached(Stage::Head);
         if R::HOLDS_BACK {
@@ -396,17 +229,17 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     }
     seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
     if state(gate) != GRANTED {
-        saturation::runs(&line);
+        saturation::runs(&lock);
     }
     R::acquired(&lock, &node.note, slept);
-    let stays = settle(&line, node, gate, || {
+    let stays = settle(&lock, node, gate, || {
         if chooses::<P, R>(&lock) && R::is_worth(&lock, node) {
             choose::<P, R>(&lock, node);
         }
     });
     // Will the unlock look at the mutex anyway?
     if (!stays || grants(gate) >= LOOKS_EACH) && R::measures(&lock) {
-        lock.may_measure_hold(P::now(), stays);
+        memos::may_measure_hold(&lock, P::now(), stays);
     }
     if stays { node } else { core::ptr::null() }
 }
@@ -498,7 +331,7 @@ fn wait_as_head<P: Machine, R: Rule<P>>(
         if slept {
             word.pass_on(); // maybe we were woken there, and others still sleep
         }
-        if saturation::nap(lock, lock.pace, node.note.asked_ns, || take(slept)) {
+        if saturation::nap(lock, node.note.asked_ns, || take(slept)) {
             return slept;
         }
     }
@@ -510,7 +343,7 @@ fn wait_as_head<P: Machine, R: Rule<P>>(
             lock.begin_turn(); // if it sleeps, the next unlock wakes it, and nobody overtakes it until then
         }
         let spin_ns = R::spin_ns(lock);
-        if saturation::spin(lock, lock.pace, spin_ns, Some(slept), || take(slept)) || word.mark() {
+        if saturation::spin(lock, spin_ns, Some(slept), || take(slept)) || word.mark() {
             return slept;
         }
         lock.name_holder(node);

@@ -27,6 +27,7 @@
 
 use super::{Arrived, Choose, Observe, Rule, View};
 use crate::entry::{Entry, Kind, Promise};
+use crate::front::learn::saturation;
 use crate::front::tuning::{self, ASLEEP_PERCENT, BYPASS_MAX, Tuning};
 use crate::front::waiter::Note;
 use lockwright_platform::Machine;
@@ -79,7 +80,7 @@ pub struct Lock;
 
 /// How long a waiter stays awake now.
 fn awake_ns<P: Machine>(lock: &View<'_, P>, now: u64) -> u32 {
-    let is_mutex = lock.is_asleep() && !(now / SLICE_NS).is_multiple_of(TRY_EACH);
+    let is_mutex = saturation::is_asleep(lock) && !(now / SLICE_NS).is_multiple_of(TRY_EACH);
     lock.tuning.spin_ns / if is_mutex { MUTEX_MODE } else { 1 }
 }
 
@@ -92,7 +93,7 @@ fn note<P: Machine>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
         false => dice / SAMPLE % (100 - limit) < limit,
     };
     if dice.is_multiple_of(SAMPLE) && counts {
-        lock.note_asleep(if slept { 1 } else { -1 });
+        saturation::note_asleep(lock, if slept { 1 } else { -1 });
     }
 }
 

@@ -236,7 +236,7 @@ impl<P: Machine> Observe<P> for Lock {
     fn release(lock: &View<'_, P>) {
         let hooks = <Self as Observe<P>>::hooks(lock.tuning);
         if hooks & LENGTHS != 0 {
-            lock.end_of_hold();
+            memos::end_of_hold(lock);
         }
     }
 }
@@ -288,7 +288,7 @@ impl<P: Machine> Program<'_, '_, P> {
 
     /// How long the caller's section usually lasts on a core of this class, ns; 0: not known.
     fn cs_ns(&self, class: Class) -> u64 {
-        if memos::known_hold_ns(self) == 0 { 0 } else { self.usual_hold_ns(class).into() }
+        if memos::known_hold_ns(self) == 0 { 0 } else { memos::usual_hold_ns(self, class).into() }
     }
 
     /// What a policy learns about the caller, which waits with this node.
