@@ -16,6 +16,7 @@ use crate::cores::Cpu;
 use crate::engine::{Engine, Ps, State, Tid, What, advance, engine, ps, suspend};
 use crate::profile::{ClassProfile, Profile};
 use crate::timeline::Activity;
+use crate::transfers;
 use rustc_hash::FxHashMap;
 
 /// Bytes of a line: two of x86's 64-byte lines, which are fetched in pairs, or one of Apple's.
@@ -266,14 +267,14 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
         // The operation changes the word when it ends, if no other core has taken the line by then.
         advance(hit, Activity::Work);
         if has(engine()) {
-            engine().lines.lines[id as usize].written();
+            engine().written(me, id);
             return 0;
         }
     }
     let e = engine();
     if has(e) {
         if write {
-            e.lines.lines[id as usize].written();
+            e.written(me, id);
         }
         return hit;
     }
@@ -442,6 +443,10 @@ impl Engine {
         self.lines.transfers += 1;
         let cpu = self.threads[thread as usize].cpu;
         let line = &self.lines.lines[id as usize];
+        if let Some(paths) = &mut self.paths {
+            let has_copy = line.sharers & bit(cpu) != 0;
+            paths.transfer(thread, id, transfers::Transfer::of(write, has_copy));
+        }
         let transfer = self.lines.fetch(cpu, line);
         let is_shared = line.owner == NOBODY && line.sharers != 0;
         let blocks = if !write && is_shared { self.lines.share } else { transfer.taken };
@@ -472,6 +477,14 @@ impl Engine {
             }
         }
         back
+    }
+
+    /// A thread writes to a line that its core owns.
+    fn written(&mut self, thread: Tid, id: u32) {
+        self.lines.lines[id as usize].written();
+        if let Some(paths) = &mut self.paths {
+            paths.writes(thread, id);
+        }
     }
 
     /// A spinning thread's copy is gone: it asks for a new one.
