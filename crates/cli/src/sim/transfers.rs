@@ -9,7 +9,7 @@ use lockwright_sim::{HandOverPath, Outcome};
 
 /// What the table shows.
 pub(super) const TITLE: &str =
-    "Transfers of cache lines from the beginning of an unlock until a waiter has the lock";
+    "Transfers of lines from the beginning of an unlock until a waiter has the lock";
 
 type Column = (&'static str, fn(&HandOverPath) -> f64);
 
