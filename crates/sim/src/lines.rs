@@ -16,7 +16,6 @@ use crate::cores::Cpu;
 use crate::engine::{Engine, Ps, State, Tid, What, advance, engine, ps, suspend};
 use crate::profile::{ClassProfile, Profile};
 use crate::timeline::Activity;
-use crate::transfers;
 use rustc_hash::FxHashMap;
 
 /// Bytes of a line: two of x86's 64-byte lines, which are fetched in pairs, or one of Apple's.
@@ -86,14 +85,6 @@ pub(crate) struct Lines {
     back_to_back: Ps,
     /// Transfers, for reports.
     pub(crate) transfers: u64,
-}
-
-impl Line {
-    /// Its owner writes to it.
-    fn written(&mut self) {
-        self.writes += 1;
-        self.dirty = true;
-    }
 }
 
 fn bit(cpu: u32) -> u128 {
@@ -444,8 +435,7 @@ impl Engine {
         let cpu = self.threads[thread as usize].cpu;
         let line = &self.lines.lines[id as usize];
         if let Some(paths) = &mut self.paths {
-            let has_copy = line.sharers & bit(cpu) != 0;
-            paths.transfer(thread, id, transfers::Transfer::of(write, has_copy));
+            paths.gets(thread, id, write, line.sharers & bit(cpu) != 0);
         }
         let transfer = self.lines.fetch(cpu, line);
         let is_shared = line.owner == NOBODY && line.sharers != 0;
@@ -481,7 +471,9 @@ impl Engine {
 
     /// A thread writes to a line that its core owns.
     fn written(&mut self, thread: Tid, id: u32) {
-        self.lines.lines[id as usize].written();
+        let line = &mut self.lines.lines[id as usize];
+        line.writes += 1;
+        line.dirty = true;
         if let Some(paths) = &mut self.paths {
             paths.writes(thread, id);
         }

@@ -27,23 +27,13 @@ use serde::{Deserialize, Serialize};
 
 /// What an access that isn't served by the core's own cache needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transfer {
+enum Transfer {
     /// A copy, to read it.
     Copy,
     /// The line, to write to it; the core has no copy.
     Take,
     /// The right to write to it; the core has a copy, and other copies must go.
     Upgrade,
-}
-
-impl Transfer {
-    pub(crate) fn of(write: bool, has_copy: bool) -> Self {
-        match (write, has_copy) {
-            (false, _) => Self::Copy,
-            (true, false) => Self::Take,
-            (true, true) => Self::Upgrade,
-        }
-    }
 }
 
 /// Transfers of each kind, on average over hand-overs.
@@ -206,8 +196,17 @@ impl Paths {
         }
     }
 
-    /// `thread` gets the line.
-    pub(crate) fn transfer(&mut self, thread: u32, line: u32, kind: Transfer) {
+    /// `thread` gets the line, to write to it or to read it; its core has a copy or not.
+    pub(crate) fn gets(&mut self, thread: u32, line: u32, write: bool, has_copy: bool) {
+        let kind = match (write, has_copy) {
+            (false, _) => Transfer::Copy,
+            (true, false) => Transfer::Take,
+            (true, true) => Transfer::Upgrade,
+        };
+        self.transfer(thread, line, kind);
+    }
+
+    fn transfer(&mut self, thread: u32, line: u32, kind: Transfer) {
         for release in self.releases.iter_mut().flatten() {
             if release.is_by(thread) {
                 release.own.add(kind);
