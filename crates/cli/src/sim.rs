@@ -8,6 +8,7 @@ pub(crate) mod plan;
 pub(crate) mod plot;
 pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod transfers;
 pub(crate) mod words;
 
 use lockwright_numbers::Spread;

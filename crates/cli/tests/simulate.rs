@@ -151,6 +151,42 @@ fn a_class_that_got_nothing_is_said_everywhere() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn transfers_on_the_way_have_a_table_and_columns_and_change_nothing_else() -> Result<()> {
+    let folder = TempDir::new()?;
+    let dir = folder.path().to_str().context("a path in UTF-8")?;
+    let asked = ["--machine", "m1", "--lock", "mcs,ttas", "--workload", "bench:gap=0"];
+    let asked = [&asked[..], &["--seed", "1", "--output", dir]].concat();
+    let file = |name: &str| fs::read_to_string(folder.path().join(name)).context(name.to_owned());
+    let whole = || -> Result<Value> { Ok(serde_json::from_str(&file("results.json")?)?) };
+    let plain = good(&asked)?.text();
+    let (plain_csv, mut plain_json) = (file("results.csv")?, whole()?);
+    let text = good(&[&asked[..], &["--transfers"]].concat())?.text();
+    let title = "Transfers of lines from the beginning of an unlock";
+    ensure!(!plain.contains(title) && text.contains(title), "{text}");
+    let (_, table) = text.split_once(title).context("a table")?;
+    let mcs = table.lines().find(|line| line.starts_with("mcs ")).context("a row")?;
+    // The waiter's gate: the releaser takes its line, the waiter fetches a copy.
+    ensure!(mcs.split_whitespace().filter(|cell| *cell == "1.00").count() == 2, "{text}");
+    ensure!(file("report.html")?.contains(title));
+    let csv = file("results.csv")?;
+    ensure!(csv.contains("wakes,path_hand_overs,path_transfers,") && !plain_csv.contains("path_"));
+    // Nothing else changes.
+    let mut json = whole()?;
+    for point in json["points"].as_array_mut().context("points")? {
+        let run = point["runs"][0].as_object_mut().context("a run")?;
+        let path = run.remove("path").context("a path")?;
+        ensure!(path["hand_overs"].as_u64() > Some(0), "{path}");
+    }
+    json["command"] = Value::Null;
+    plain_json["command"] = Value::Null;
+    assert_eq!(json, plain_json);
+    let refused = sim(&["--list", "--transfers"])?;
+    ensure!(refused.end == End::Code(2), refused.describe());
+    ensure!(refused.errors().contains("'--transfers'"), refused.describe());
+    Ok(())
+}
+
 /// The text with its broken lines put together again.
 fn unbroken(text: &str) -> String {
     text.replace("\n  ", " ")

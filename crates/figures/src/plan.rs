@@ -143,6 +143,7 @@ impl Load {
             duration_ns: ns(self.duration_ms * context.length),
             samples: self.samples,
             timeline: None,
+            transfers: false,
         };
         let seeds = 1..=u64::from(context.seeds);
         seeds.map(|seed| Run { seed, ..run.clone() }).collect()

@@ -59,6 +59,7 @@ impl Scene {
             duration_ns: self.us * 1000,
             samples: false,
             timeline: None,
+            transfers: false,
         }
         .outcome();
         assert_eq!(outcome.violation, None);

@@ -34,6 +34,7 @@ use crate::product::Product;
 use crate::profile::Profile;
 use crate::programs::{Person, Policies};
 use crate::timeline::Timeline;
+use crate::transfers::Paths;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use lockwright_locks::posix::Policy;
@@ -76,6 +77,8 @@ pub(crate) struct Engine {
     pub(crate) orders: Orders,
     pub(crate) rng: fastrand::Rng,
     pub(crate) timeline: Option<Timeline>,
+    /// The hand-overs, if they are watched.
+    pub(crate) paths: Option<Box<Paths>>,
     pub(crate) violation: Option<Violation>,
     /// After this time, a thread that still runs is stuck.
     pub(crate) limit: Ps,
@@ -145,6 +148,7 @@ impl Engine {
             memos: (0..MEMOS).map(|_| Memo(std::array::from_fn(|_| Word::new(0)))).collect(),
             rng: fastrand::Rng::with_seed(seed),
             timeline: None,
+            paths: None,
             violation: None,
             limit: Ps::MAX,
             grace: 0,

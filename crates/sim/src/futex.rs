@@ -185,6 +185,10 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) -> u32 {
         let thread = &mut engine().threads[sleeper as usize];
         thread.state = State::Woken;
         thread.turn += 1;
+        let e = engine();
+        if let Some(paths) = &mut e.paths {
+            paths.wakes(e.running.expect("a thread runs"), sleeper);
+        }
         woken.push(sleeper);
     }
     if !holding {

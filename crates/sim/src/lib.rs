@@ -34,6 +34,7 @@ mod run;
 pub mod sweep;
 pub mod targets;
 pub mod timeline;
+mod transfers;
 mod watched;
 pub mod workload;
 
@@ -43,3 +44,4 @@ pub use lock::{LockError, LockSpec};
 pub use outcome::{ClassOutcome, Outcome, Quantiles, Sample, ThreadOutcome};
 pub use programs::{SLOTS, SlotPolicy};
 pub use run::{Placement, Run};
+pub use transfers::{ByKind, HandOverPath};

@@ -87,14 +87,6 @@ pub(crate) struct Lines {
     pub(crate) transfers: u64,
 }
 
-impl Line {
-    /// Its owner writes to it.
-    fn written(&mut self) {
-        self.writes += 1;
-        self.dirty = true;
-    }
-}
-
 fn bit(cpu: u32) -> u128 {
     1 << cpu
 }
@@ -266,14 +258,14 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
         // The operation changes the word when it ends, if no other core has taken the line by then.
         advance(hit, Activity::Work);
         if has(engine()) {
-            engine().lines.lines[id as usize].written();
+            engine().written(me, id);
             return 0;
         }
     }
     let e = engine();
     if has(e) {
         if write {
-            e.lines.lines[id as usize].written();
+            e.written(me, id);
         }
         return hit;
     }
@@ -442,6 +434,9 @@ impl Engine {
         self.lines.transfers += 1;
         let cpu = self.threads[thread as usize].cpu;
         let line = &self.lines.lines[id as usize];
+        if let Some(paths) = &mut self.paths {
+            paths.gets(thread, id, write, line.sharers & bit(cpu) != 0);
+        }
         let transfer = self.lines.fetch(cpu, line);
         let is_shared = line.owner == NOBODY && line.sharers != 0;
         let blocks = if !write && is_shared { self.lines.share } else { transfer.taken };
@@ -472,6 +467,16 @@ impl Engine {
             }
         }
         back
+    }
+
+    /// A thread writes to a line that its core owns.
+    fn written(&mut self, thread: Tid, id: u32) {
+        let line = &mut self.lines.lines[id as usize];
+        line.writes += 1;
+        line.dirty = true;
+        if let Some(paths) = &mut self.paths {
+            paths.writes(thread, id);
+        }
     }
 
     /// A spinning thread's copy is gone: it asks for a new one.

@@ -2,6 +2,7 @@
 
 use crate::check::Violation;
 use crate::timeline::Timeline;
+use crate::transfers::HandOverPath;
 use hdrhistogram::Histogram;
 use lockwright_numbers::recorder;
 use serde::{Deserialize, Serialize};
@@ -152,6 +153,9 @@ pub struct Outcome {
     pub steps: u64,
     /// The check that failed, if any; then all figures are void.
     pub violation: Option<Violation>,
+    /// What lies on the way from holder to holder, if asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<HandOverPath>,
     /// Every operation, if asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
@@ -267,6 +271,7 @@ impl Collect {
             events: 0,
             steps: 0,
             violation: None,
+            path: None,
             samples: self.samples.unwrap_or_default(),
             timeline: None,
         }

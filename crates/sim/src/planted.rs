@@ -110,6 +110,7 @@ fn run_as(make: fn() -> Box<dyn AnyLock>, spec: LockSpec) -> Outcome {
         duration_ns: 200_000,
         samples: false,
         timeline: None,
+        transfers: false,
     };
     run.outcome()
 }

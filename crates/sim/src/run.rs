@@ -7,6 +7,7 @@ use crate::lock::LockSpec;
 use crate::outcome::{Collect, Outcome};
 use crate::profile::Profile;
 use crate::timeline::Timeline;
+use crate::transfers::Paths;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct Run {
     pub samples: bool,
     /// Keep what each core did, from the end of the warm-up on, at most this many entries.
     pub timeline: Option<usize>,
+    /// Count the transfers of lines on the way from holder to holder?
+    pub transfers: bool,
 }
 
 impl Run {
@@ -61,8 +64,9 @@ impl Run {
         let (machine, workload, samples) = (&self.profile.name, self.workload.id, self.samples);
         let programs: String =
             lock.programs().map(|(slot, program)| format!(" {slot}={}", program.name())).collect();
+        let transfers = if self.transfers { " transfers" } else { "" };
         format!(
-            "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}{programs}",
+            "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}{programs}{transfers}",
             lock.name()
         )
     }
@@ -119,6 +123,7 @@ impl Run {
         engine.limit = end + engine.grace;
         engine.meters.measured = (from, end);
         engine.timeline = self.timeline.map(|limit| Timeline::new(limit, from));
+        engine.paths = self.transfers.then(|| Box::new(Paths::new((from, end))));
         let classes = self.profile.class.iter().map(|class| class.name.clone());
         let collect = Collect::new(classes, self.threads, self.samples);
         let world = RunWorld::new(self.threads, self.seed, from, end, collect);
@@ -182,6 +187,7 @@ fn finish(engine: *mut Engine, world: Rc<RunWorld>, run: &Run) -> Outcome {
     outcome.steps = e.handled + e.ran_on;
     outcome.violation = violation;
     outcome.timeline = e.timeline.take();
+    outcome.path = e.paths.take().map(|paths| paths.outcome());
     // Last, because locks return memory to the machine.
     drop(locks);
     drop(world);

@@ -241,6 +241,7 @@ mod tests {
             duration_ns: 1000,
             samples: false,
             timeline: None,
+            transfers: false,
         };
         let with = |knob: Knob, value| run.with(&knob, value);
         let (param, figure) = (|k: &str| Knob::Param(k.into()), |k: &str| Knob::Figure(k.into()));

@@ -211,6 +211,9 @@ impl Watch {
             }
             e.progress();
         }
+        if let Some(paths) = &mut e.paths {
+            paths.acquired(self.number, me, e.running.unwrap_or(me), e.now);
+        }
         self.acquisitions.set(self.acquisitions.get() + 1);
         if self.last.replace(Some(me)) != Some(me) {
             self.hand_overs.set(self.hand_overs.get() + 1);
@@ -240,6 +243,9 @@ impl Watch {
             fail(Violation::HandOver { lock: self.number, at_ns: e.now / 1000, first, second });
         }
         self.readers.borrow_mut().push(me);
+        if let Some(paths) = &mut e.paths {
+            paths.acquired(self.number, me, me, e.now);
+        }
         self.acquisitions.set(self.acquisitions.get() + 1);
         e.progress();
     }
@@ -255,7 +261,19 @@ impl Watch {
             let lock = self.number;
             timeline.hold(Hold { lock, thread, asked_ps, start_ps, end_ps: e.now });
         }
+        if let Some(paths) = &mut e.paths {
+            paths.released(self.number, me, e.now, &self.waiting());
+        }
         me
+    }
+
+    /// The calling thread's unlock has returned.
+    fn returned(&self) {
+        let e = engine();
+        let me = e.me();
+        if let Some(paths) = &mut e.paths {
+            paths.returned(self.number, me);
+        }
     }
 }
 
@@ -304,6 +322,7 @@ impl Watched {
             self.released();
         };
         self.lock.with(me, window_ns, Carried(&mut watched));
+        self.returned();
     }
 
     /// A section that only reads: together with other readers, or alone if the lock is a mutex.
@@ -351,6 +370,7 @@ impl Watched {
     pub(crate) fn unlock(&self) {
         let me = self.released();
         self.lock.unlock(me);
+        self.returned();
     }
 
     /// As [`AnyLock::unlock_as_glibc`], if the lock has it.
@@ -359,5 +379,6 @@ impl Watched {
         if !self.lock.unlock_as_glibc(me) {
             self.lock.unlock(me);
         }
+        self.returned();
     }
 }

@@ -25,6 +25,7 @@ fn run(lock: &str, threads: u32, locks: f64, cs: f64) -> Outcome {
         duration_ns: 1_000_000,
         samples: false,
         timeline: None,
+        transfers: false,
     };
     run.outcome()
 }

@@ -25,6 +25,7 @@ fn run(threads: u32, placement: Placement, cs: f64, set: &[(&str, f64)]) -> Outc
         duration_ns: 2_000_000,
         samples: false,
         timeline: None,
+        transfers: false,
     };
     let outcome = run.outcome();
     assert_eq!(outcome.violation, None);

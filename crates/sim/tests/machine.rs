@@ -24,6 +24,7 @@ fn plan(machine: &str, lock: &str, workload: &str, threads: u32, params: &[(&str
         duration_ns: 1_000_000,
         samples: false,
         timeline: None,
+        transfers: false,
     }
 }
 

@@ -53,6 +53,7 @@ fn run_seed(
         duration_ns: if load == "bench1" { 10_000_000 } else { 4_000_000 },
         samples: false,
         timeline: None,
+        transfers: false,
     }
     .outcome();
     assert_eq!(outcome.violation, None);

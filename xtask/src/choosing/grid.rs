@@ -135,6 +135,7 @@ fn plan(profiles: &[Arc<Profile>], locks: &[LockSpec], shorter: u64) -> Result<V
                 duration_ns: ms[1] * 1_000_000 / shorter,
                 samples: false,
                 timeline: None,
+                transfers: false,
             };
             // Textbook locks that don't use SLOs are left out here.
             let knows = |lock: &&LockSpec| {

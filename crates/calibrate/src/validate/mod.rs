@@ -320,6 +320,7 @@ fn simulate(
                 duration_ns: if cell.threads == 1 { 500_000 } else { 2_000_000 },
                 samples: false,
                 timeline: None,
+                transfers: false,
             });
         }
     }

@@ -30,6 +30,7 @@ const TIMELINE: usize = 300_000;
   lockwright sim --machine m1,xeon-2x10 --lock all --seeds 3 --output sim
   lockwright sim --machine m1 --lock tas --sweep memory.occupancy=0.3..1:8
   lockwright sim --machine m1 --lock asl --seed 1 --timeline asl.json
+  lockwright sim --machine m1 --lock mcs,fifo --workload bench:gap=0 --transfers
   lockwright sim --machine m1 --lock asl,glibc --trace lockwright-trace.bin
   lockwright sim --machine m1 --lock all --shard 1/8 --output shards
   lockwright sim --list
@@ -55,8 +56,11 @@ pub(crate) struct Args {
     /// Write what each core did in the first seed's run there, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "resume"])]
     timeline: Option<PathBuf>,
+    /// Count the transfers of cache lines on the way from a holder's unlock to the next holder's section
+    #[arg(long)]
+    transfers: bool,
     /// List machines and workloads, or describe the named ones
-    #[arg(long, conflicts_with = "trace")]
+    #[arg(long, conflicts_with_all = ["trace", "transfers"])]
     list: bool,
     /// Names without their flag: taken only to say which flag is missing
     #[arg(hide = true)]
@@ -121,6 +125,7 @@ pub(crate) fn run(
         shards: Flags::default(),
         format,
         timeline: None,
+        transfers: false,
         list: false,
         stray: Vec::new(),
         speed: false,
@@ -168,6 +173,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         warmup: args.study.warmup.as_deref(),
         duration: args.study.duration.as_deref(),
         sweeps: &args.study.sweeps,
+        transfers: args.transfers,
     })?;
     if args.timeline.is_some() {
         if plan.rows.len() > 1 {

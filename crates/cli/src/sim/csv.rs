@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::report::{classes, late};
-use super::{SeedRuns, class, with_options};
+use super::{SeedRuns, class, transfers, with_options};
 use crate::hints::Failure;
 use crate::output;
 use lockwright_sim::{ClassOutcome, Outcome, Quantiles};
@@ -62,6 +62,9 @@ pub(crate) fn csv(plan: &Plan, rows: &[SeedRuns<'_>]) -> Result<String, Failure>
         ["origin", "machine", "workload", "threads", "lock", "seed"].map(str::to_owned).into();
     header.extend(swept.iter().map(|sweep| sweep.key.clone()));
     header.extend(COLUMNS.map(|(name, _)| name.to_owned()));
+    if plan.transfers {
+        header.extend(transfers::COLUMNS.map(|(name, _)| name.to_owned()));
+    }
     for class in &classes {
         header.extend(CLASS_COLUMNS.map(|(name, _)| format!("{class}_{name}")));
     }
@@ -78,6 +81,10 @@ pub(crate) fn csv(plan: &Plan, rows: &[SeedRuns<'_>]) -> Result<String, Failure>
                 values.filter(|(s, _)| s.key != "threads").map(|(_, value)| value.to_string()),
             );
             cells.extend(COLUMNS.map(|(_, of)| cell(of(outcome))));
+            if plan.transfers {
+                let figure = |of: fn(&_) -> f64| outcome.path.as_ref().map(of);
+                cells.extend(transfers::COLUMNS.map(|(_, of)| cell(figure(of))));
+            }
             for name in &classes {
                 let found = class(outcome, name);
                 cells.extend(CLASS_COLUMNS.map(|(_, of)| cell(found.and_then(of))));

@@ -112,6 +112,7 @@ mod tests {
                 duration_ns: 100_000,
                 samples: false,
                 timeline: Some(100_000),
+                transfers: false,
             };
             let timeline = run.outcome().timeline.unwrap();
             let trace = trace(&run, "simulated: a test", &timeline);

@@ -35,6 +35,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) warmup: Option<&'a str>,
     pub(crate) duration: Option<&'a str>,
     pub(crate) sweeps: &'a [String],
+    pub(crate) transfers: bool,
 }
 
 /// A workload, with values for its options.
@@ -82,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) sweeps: Vec<Sweep>,
     /// The locks of each point are consecutive.
     pub(crate) rows: Vec<At>,
+    /// Are transfers on the way from holder to holder counted?
+    pub(crate) transfers: bool,
     /// One run for each seed of each row.
     pub(crate) runs: Vec<Run>,
 }
@@ -121,6 +124,7 @@ impl Plan {
             duration_ns,
             sweeps: Vec::new(),
             rows: Vec::new(),
+            transfers: asked.transfers,
             runs: Vec::new(),
         };
         for text in asked.sweeps {
@@ -196,6 +200,7 @@ impl Plan {
                                 duration_ns: self.duration_ns,
                                 samples: false,
                                 timeline: None,
+                                transfers: self.transfers,
                             };
                             for (sweep, value) in self.sweeps.iter().zip(swept) {
                                 run = with(&run, sweep, *value)?;
@@ -374,6 +379,7 @@ mod tests {
             warmup: Some("0"),
             duration: Some("1ms"),
             sweeps: &sweeps,
+            transfers: false,
         };
         let plan = Plan::new(&asked).map_err(|failure| failure.to_string()).unwrap();
         assert_eq!(plan.rows.len(), 2 * 4 * 2);

@@ -3,7 +3,7 @@
 use super::csv::csv;
 use super::notes::notes;
 use super::plan::{At, Plan};
-use super::{SeedRuns, class, place, placement, replay, source};
+use super::{SeedRuns, class, place, placement, replay, source, transfers};
 use crate::hints::{Failure, cause};
 use crate::output;
 use lockwright_numbers::Spread;
@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A table's header and rows.
-type Cells = (Vec<String>, Vec<Vec<String>>);
+pub(super) type Cells = (Vec<String>, Vec<Vec<String>>);
 
 /// The names of the classes of cores of all machines, the fastest first.
 pub(super) fn classes(plan: &Plan) -> Vec<&str> {
@@ -151,6 +151,10 @@ pub(crate) fn text(plan: &Plan, rows: &[SeedRuns<'_>]) -> String {
         text.push('\n');
         text += &output::plain(&draw(&|at| at < left || is_latency(at)));
     }
+    if let Some(cells) = transfers::cells(plan, rows) {
+        let _ = write!(text, "\n{}\n\n", output::wrapped(transfers::TITLE));
+        text += &output::plain(&transfers::table(&cells, left));
+    }
     let notes = notes(plan, rows);
     if !notes.is_empty() {
         text.push('\n');
@@ -253,6 +257,10 @@ fn report(plan: &Plan, rows: &[SeedRuns<'_>], command: &str, plots: &[(&str, Str
         @for line in violations(plan, rows) { (page::warning(format!("Violation: {line}"))) }
         @for (_, svg) in plots { (page::figure(svg, "")) }
         (page::table(header, words, false, body.into_iter().map(page::TableRow::of)))
+        @if let Some((header, body)) = transfers::cells(plan, rows) {
+            h2 { (transfers::TITLE) }
+            (page::table(header, words, false, body.into_iter().map(page::TableRow::of)))
+        }
         @for note in notes(plan, rows) { p { "Note: " (note) } }
         h2 { "How this was simulated" }
         (page::terms([
@@ -318,6 +326,7 @@ mod tests {
             warmup: Some("10us"),
             duration: Some("50us"),
             sweeps: &[],
+            transfers: false,
         });
         let plan = plan.unwrap_or_else(|failure| panic!("{failure}"));
         let mut outcomes = run_all(&plan.runs, |_| {});

@@ -206,6 +206,7 @@ mod tests {
             duration_ns: 5_000_000,
             samples: false,
             timeline: None,
+            transfers: false,
         };
         let outcome = run.outcome();
         assert_eq!(outcome.violation, None);

@@ -165,6 +165,7 @@ mod tests {
             duration_ns: 2_000_000,
             samples: false,
             timeline: None,
+            transfers: false,
         };
         run.outcome()
     }
