@@ -2,7 +2,7 @@
 //! on the other architecture. It can't check memory orderings, because the emulator runs on x86, whose memory model is
 //! stronger. The models check those.
 
-use crate::No;
+use crate::answer::No;
 use crate::eval::progress;
 use crate::pool::parallel;
 use anyhow::{Context, Result, bail, ensure};

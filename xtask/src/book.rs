@@ -10,8 +10,8 @@
 mod links;
 mod preprocess;
 
-use crate::No;
-use crate::tidy::root;
+use crate::answer::No;
+use crate::root::root;
 use crate::tool::Tool;
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End, scratch};

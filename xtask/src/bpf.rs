@@ -57,7 +57,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     }
     ensure!(
         !args.check || differ.is_empty(),
-        crate::No(format!(
+        crate::answer::No(format!(
             "not what {version} makes of its source: {}\nhint: cargo xtask bpf",
             differ.join(", ")
         ))

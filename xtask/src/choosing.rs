@@ -15,7 +15,7 @@ mod sums;
 mod tables;
 
 use crate::eval::{progress, save};
-use crate::tidy::root;
+use crate::root::root;
 use crate::{demo, fit};
 use anyhow::{Context, Result};
 use data::Results;

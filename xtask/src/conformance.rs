@@ -7,7 +7,7 @@
 
 mod suite;
 
-use crate::No;
+use crate::answer::No;
 use crate::pool::parallel;
 use anyhow::{Result, ensure};
 use lockwright_bench::split;

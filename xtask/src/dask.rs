@@ -1,9 +1,9 @@
 //! Tests the Dask driver of shards (contrib/dask) on a local cluster, two of whose workers are killed. pip installs
 //! Dask into a separate folder.
 
-use crate::No;
+use crate::answer::No;
+use crate::root::root;
 use crate::test::install_packages;
-use crate::tidy::root;
 use anyhow::{Context, Result, bail};
 use lockwright_tests::{Child, End, Outcome, target_dir};
 use std::fs;

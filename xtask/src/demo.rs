@@ -117,7 +117,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     if let Some(file) = &args.terminal {
         let output = fs::read_to_string(file)
             .with_context(|| format!("cannot read '{}'", file.display()))?;
-        return readme::terminal(&crate::tidy::root(), "cargo xtask demo", &output);
+        return readme::terminal(&crate::root::root(), "cargo xtask demo", &output);
     }
     if args.quick {
         (args.seconds, args.reps) = (0.2, 1);
@@ -143,7 +143,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     let results = measure_all(&program, &args)?;
     let out = args.out.clone().unwrap_or_else(|| target.join("demo"));
     fs::create_dir_all(&out).with_context(|| format!("cannot make '{}'", out.display()))?;
-    let command = format!("cargo xtask {}", crate::shown_words().join(" "));
+    let command = format!("cargo xtask {}", crate::answer::shown_words().join(" "));
     for (name, text) in [
         ("report.html", report::report(&results, command.trim())?),
         ("picture.svg", picture::svg(&results, &report::machine(&results.libc))),
@@ -168,8 +168,8 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
         output += &sentence;
     }
     if args.readme {
-        readme::write(&crate::tidy::root(), &results, command.trim())?;
-        readme::terminal(&crate::tidy::root(), command.trim(), &output)?;
+        readme::write(&crate::root::root(), &results, command.trim())?;
+        readme::terminal(&crate::root::root(), command.trim(), &output)?;
     }
     println!("\nreport: {}", out.join("report.html").display());
     Ok(())

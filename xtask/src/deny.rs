@@ -3,7 +3,7 @@
 //!
 //! Uses an installed `cargo-deny`, or else builds one into `target/tools` ([`crate::tool`]).
 
-use crate::No;
+use crate::answer::No;
 use crate::tool::Tool;
 use anyhow::{Result, bail, ensure};
 use lockwright_tests::{Child, End, Outcome, source_dir};

@@ -7,7 +7,7 @@ mod recipes;
 mod root;
 mod stage;
 
-use crate::tidy::root as source;
+use crate::root::root as source;
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End, scratch};
 use std::env;

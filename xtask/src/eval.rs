@@ -15,7 +15,7 @@ mod programs;
 mod report;
 mod scratch;
 
-use crate::No;
+use crate::answer::No;
 use crate::demo;
 use crate::test::install_packages;
 use anyhow::{Context, Result, ensure};

@@ -5,8 +5,9 @@ mod figures;
 mod goal;
 mod search;
 
-use crate::tidy::root;
-use crate::{No, shards};
+use crate::answer::No;
+use crate::root::root;
+use crate::shards;
 use anyhow::{Context, Result, bail};
 use figures::Fitted;
 use goal::{Effort, Goal, Measurement, losses, mean};

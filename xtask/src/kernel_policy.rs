@@ -11,7 +11,7 @@ mod kernel;
 mod machine;
 mod report;
 
-use crate::No;
+use crate::answer::No;
 use crate::test::install_packages;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,6 +1,7 @@
 //! The project's own commands: one file per command, each with its own flags.
 
 mod aarch64;
+mod answer;
 mod book;
 mod bpf;
 mod choosing;
@@ -15,6 +16,7 @@ mod guard;
 mod kernel_policy;
 mod pool;
 mod release;
+mod root;
 mod shards;
 mod soak;
 mod test;
@@ -22,12 +24,11 @@ mod tidy;
 mod tool;
 mod weaken;
 
+use answer::{Interrupted, No, describe, shown_words};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use lockwright_shards::Merge;
-use lockwright_text::cause;
 use std::process::ExitCode;
-use std::{fmt, io};
 
 /// lockwright's own commands: see README.md for the two that matter.
 #[derive(Parser)]
@@ -84,30 +85,6 @@ enum Command {
     Fit(fit::Args),
 }
 
-/// The command succeeded, and the answer is no: exit code 1, whereas errors have 2.
-#[derive(Debug)]
-struct No(String);
-
-impl fmt::Display for No {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for No {}
-
-/// Ctrl-C was pressed, and the results so far are kept: exit code 130.
-#[derive(Debug)]
-struct Interrupted(String);
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "interrupted: {}", self.0)
-    }
-}
-
-impl std::error::Error for Interrupted {}
-
 fn main() -> ExitCode {
     let words = shown_words();
     let args = Args::try_parse().unwrap_or_else(|error| match error.kind() {
@@ -134,12 +111,6 @@ fn main() -> ExitCode {
             })
         }
     }
-}
-
-/// The words of this command, as far as they can be shown: not all paths are text.
-fn shown_words() -> Vec<String> {
-    let words = std::env::args_os().skip(1);
-    words.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Makes the report of shards, using the command that made them.
@@ -210,62 +181,9 @@ fn misused(error: &clap::Error, help: &str) -> String {
     format!("{}\nhint: {meant}{help}", line.trim_start_matches("error: "))
 }
 
-/// One line with the error and its causes, then their hints (or `help`, if there are none), then a program's output.
-fn describe(error: &anyhow::Error, help: Option<&str>) -> String {
-    let (mut line, mut hints, mut said) = (Vec::new(), String::new(), String::new());
-    for part in error.chain() {
-        let text = match part.downcast_ref::<io::Error>() {
-            Some(error) => cause(error),
-            None => part.to_string(),
-        };
-        let (text, hint) = match text.split_once("\nhint: ") {
-            Some((text, hint)) => (text.to_owned(), Some(hint.to_owned())),
-            None => (text, None),
-        };
-        let (what, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        line.push(what.to_owned());
-        if let Some(hint) = hint {
-            hints += &format!("\nhint: {hint}");
-        }
-        if !rest.is_empty() {
-            said += &format!("\n{rest}");
-        }
-    }
-    // Neither an answer nor Ctrl-C is a mistake, so they get no hint.
-    let is_answer = error.is::<No>() || error.is::<Interrupted>();
-    if let Some(help) = help.filter(|_| hints.is_empty() && !is_answer) {
-        hints = format!("\nhint: {help}");
-    }
-    line.join(": ") + &hints + &said
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::anyhow;
-
-    #[test]
-    fn hints_follow_the_causes() {
-        let error = anyhow!("no such file").context("cannot read 'x'\nhint: make x").context("y");
-        assert_eq!(describe(&error, Some("-")), "y: cannot read 'x': no such file\nhint: make x");
-    }
-
-    #[test]
-    fn an_error_is_a_line_and_a_hint_and_then_what_a_program_said() {
-        let missing = io::Error::from_raw_os_error(2);
-        let error = anyhow!(missing).context("cannot read 'x'");
-        let told = describe(&error, Some("cargo xtask fit --help"));
-        assert_eq!(
-            told,
-            "cannot read 'x': no such file or directory\nhint: cargo xtask fit --help"
-        );
-        let error = anyhow!("ar: exit code 1\n--- stdout\nbusy").context("y");
-        assert_eq!(describe(&error, Some("h")), "y: ar: exit code 1\nhint: h\n--- stdout\nbusy");
-        assert_eq!(
-            describe(&anyhow!(No("3 of the bars missed".into())), Some("h")),
-            "3 of the bars missed"
-        );
-    }
 
     #[test]
     fn a_misused_command_is_a_line_and_a_hint() {
@@ -287,11 +205,5 @@ mod tests {
                 Args::try_parse_from(["xtask".to_owned()].iter().chain(&words)).err().unwrap();
             assert_eq!(misused(&error, &help(&words)), told);
         }
-    }
-
-    #[test]
-    fn no_is_known_behind_its_context() {
-        assert!(anyhow!(No("lost".into())).context("x").is::<No>());
-        assert!(!anyhow!("lost").is::<No>());
     }
 }

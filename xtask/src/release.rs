@@ -1,6 +1,6 @@
 //! `cargo xtask release X.Y.Z`: version, changelog, commit and tag in one step. It pushes nothing.
 
-use crate::tidy::root as source;
+use crate::root::root as source;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_tests::{Child, End};
 use std::env;

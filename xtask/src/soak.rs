@@ -8,7 +8,7 @@ mod steps;
 
 pub(crate) use record::check;
 
-use crate::No;
+use crate::answer::No;
 use crate::test::{PACKAGES, Step, install_packages, short};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{SOAK, scratch};

@@ -1,10 +1,15 @@
 //! Checks the project's conventions, beyond what the compiler and clippy know. Each complaint says what to do instead.
 
 mod arrows;
+mod circles;
 mod commons;
 mod environment;
+mod names;
+mod source;
 
-use crate::{No, book};
+use crate::answer::No;
+use crate::book;
+use crate::root::root;
 use anyhow::{Context, Result};
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_locks::entry::{Entry, Kind};
@@ -41,7 +46,9 @@ pub(crate) fn main(args: Args) -> Result<()> {
     for entry in CATALOG.iter().chain(READ_WRITE) {
         lock_file(&root, entry, &mut complaints)?;
     }
+    lost(&root, WHOLE, &mut complaints);
     arrows::check(&root, &mut complaints);
+    circles::check(&root, &mut complaints);
     crate::soak::check(&root, &mut complaints);
     variables.complain(VARIABLES, &mut complaints);
     types.complain(&mut complaints);
@@ -60,11 +67,6 @@ pub(crate) fn main(args: Args) -> Result<()> {
     }
     let things = if complaints.len() == 1 { "thing" } else { "things" };
     Err(No(format!("{} {things} to tidy", complaints.len())).into())
-}
-
-/// The repository's root.
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
 }
 
 /// Files that git tracks or could add, relative to the root. A file that somebody has just written is checked before its commit.
@@ -121,8 +123,11 @@ fn words(file: &File<'_>, complaints: &mut Vec<String>) {
     }
 }
 
-/// Maximum number of lines of a file, without its tests, by folder: a lock must be short.
-const LENGTHS: &[(&str, usize)] = &[("crates/locks/src", 350), ("crates/preload", 160), ("", 500)];
+/// Maximum number of lines of a file, without its tests, by folder: what is preloaded only hands on.
+const LENGTHS: &[(&str, usize)] = &[("crates/preload", 160), ("", 500)];
+
+/// Longer files, each of which holds one concept whole, and which one: split, it would be harder to follow.
+const WHOLE: &[(&str, &str)] = &[];
 
 /// Maximum number of lines of a test file, and of any file including the tests at its end.
 const WITH_TESTS: usize = 900;
@@ -155,27 +160,41 @@ fn names(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     }
 }
 
-/// A file must be short enough to read in one go. Test files may be longer.
-fn lengths(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
+/// A file must be short enough to read in one go, unless it is one of `whole`. Test files may be longer.
+fn lengths(file: &File<'_>, lines: &[&str], whole: &[(&str, &str)], complaints: &mut Vec<String>) {
     let (_, most) =
         LENGTHS.iter().find(|(folder, _)| file.is_in(folder)).expect("the last fits all");
     let tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests");
     let code =
         if file.is_test() { 0 } else { lines.windows(2).position(tests).unwrap_or(lines.len()) };
     let path = file.path.display();
-    if code > *most {
-        complaints.push(format!("{path}: {code} lines, at most {most} here: split it"));
-    } else if lines.len() > WITH_TESTS {
+    let is_whole = whole.iter().any(|(one, _)| file.path == Path::new(one));
+    // As many lines of tests as the longest of the other files may have.
+    let with_tests = if is_whole { code + (WITH_TESTS - most) } else { WITH_TESTS };
+    if code > *most && !is_whole {
+        complaints.push(format!(
+            "{path}: {code} lines, at most {most} here: split it, or say in WHOLE which one concept it holds"
+        ));
+    } else if code <= *most && is_whole {
+        complaints.push(format!("{path}: only {code} lines: strike it from WHOLE"));
+    } else if lines.len() > with_tests {
         let all = lines.len();
         complaints.push(format!(
-            "{path}: {all} lines, at most {WITH_TESTS} with its tests: move the tests to a separate file"
+            "{path}: {all} lines, at most {with_tests} with its tests: move the tests to a separate file"
         ));
+    }
+}
+
+/// Each file of [`WHOLE`] must exist.
+fn lost(root: &Path, whole: &[(&str, &str)], complaints: &mut Vec<String>) {
+    for (path, concept) in whole.iter().filter(|(path, _)| !root.join(path).exists()) {
+        complaints.push(format!("{path} ({concept}) is no file: strike it from WHOLE"));
     }
 }
 
 fn rust(file: &File<'_>, complaints: &mut Vec<String>) {
     let lines: Vec<&str> = file.text.lines().collect();
-    lengths(file, &lines, complaints);
+    lengths(file, &lines, WHOLE, complaints);
     if !lines.first().is_some_and(|line| line.starts_with("//!") || line.starts_with("#!")) {
         complaints.push(format!("{}: no '//!' line that says what it is", file.at(0)));
     }
@@ -403,12 +422,34 @@ mod tests {
         assert_eq!(found("crates/cli/src/x.rs", 500, 397), Vec::<String>::new());
         assert_eq!(found("crates/cli/src/x.rs", 501, 0).len(), 1);
         assert_eq!(found("crates/cli/src/x.rs", 500, 398).len(), 1);
-        assert_eq!(found("crates/locks/src/x.rs", 351, 0).len(), 1);
+        assert_eq!(found("crates/preload/src/x.rs", 161, 0).len(), 1);
         for path in ["crates/cli/tests/x.rs", "crates/cli/src/x/tests.rs", "tests/tests/x.rs"] {
             assert_eq!(found(path, 800, 0), Vec::<String>::new(), "{path}");
             assert_eq!(found(path, 901, 0).len(), 1, "{path}");
         }
         assert_eq!(found("tests/src/x.rs", 501, 0).len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_holds_one_concept_whole_may_be_longer() {
+        let whole = &[("crates/cli/src/x.rs", "a concept")];
+        let found = |path: &str, code: usize, tests: usize| {
+            let mut lines = vec!["//! A file."; code];
+            lines.extend(["#[cfg(test)]", "mod tests {"]);
+            lines.extend(vec!["    // a line"; tests]);
+            let file = File { path: Path::new(path), text: "" };
+            let mut complaints = Vec::new();
+            lengths(&file, &lines, whole, &mut complaints);
+            complaints.concat()
+        };
+        assert_eq!(found("crates/cli/src/x.rs", 501, 0), "");
+        assert_eq!(found("crates/cli/src/x.rs", 1000, 398), "");
+        assert!(found("crates/cli/src/x.rs", 1000, 399).contains("at most 1400 with its tests"));
+        assert!(found("crates/cli/src/x.rs", 500, 0).contains("strike it"));
+        assert!(found("crates/cli/src/y.rs", 501, 0).contains("split it"));
+        let mut complaints = Vec::new();
+        lost(&root(), &[("Cargo.toml", "-"), ("gone.rs", "a concept")], &mut complaints);
+        assert_eq!(complaints, ["gone.rs (a concept) is no file: strike it from WHOLE"]);
     }
 
     #[test]

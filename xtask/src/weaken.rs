@@ -5,7 +5,7 @@
 //! a comment `// SURVIVES: reason` on its line or just above it. Use `// EXPLORED: reason` if the models may miss it
 //! but `lockwright explore` finds it (crates/sim/tests/explore.rs). The sources themselves are never changed.
 
-use crate::No;
+use crate::answer::No;
 use crate::pool::parallel;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_locks::catalog::front_rules;

@@ -10,7 +10,7 @@
 //! one therefore cost the same, however many events there are. With a binary heap the cost would grow with the number
 //! of events, and so with the machine's cores.
 
-use crate::engine::{Ps, What};
+use crate::units::{Ps, Tid};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -21,6 +21,27 @@ const WORDS: usize = BUCKETS / 64;
 
 const NOTHING: u32 = u32::MAX;
 const FAR: u64 = u64::MAX;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A thread goes on.
+    Resume { thread: Tid, turn: u32 },
+    /// A thread's request for a line reaches the directory.
+    Arrive { thread: Tid, line: u32, write: bool },
+    /// A line can serve the next request.
+    Free { line: u32 },
+    /// A wait has lasted as long as it may.
+    Timer { thread: Tid, turn: u32 },
+    /// A woken thread needs a core.
+    Ready { thread: Tid },
+    /// A thread's time slice is over.
+    Slice { cpu: u32, turn: u32 },
+    /// A spinning thread yields its core, if another one waits for it.
+    Yield { thread: Tid, turn: u32 },
+    /// An interrupt.
+    Noise { cpu: u32 },
+}
 
 #[derive(Clone, Copy)]
 struct Event {

@@ -4,7 +4,7 @@
 //! its places for each class and each cluster. The sum of all weights then takes a few bit counts, and halving finds
 //! the place that a draw falls on: the cost doesn't grow with the queue.
 
-use crate::engine::Tid;
+use crate::units::Tid;
 
 /// A request for a line.
 #[derive(Clone, Copy, Debug)]

@@ -4,93 +4,12 @@
 //! any running thread (including lock holders), woken threads that go to an idle CPU if they may, and idle CPUs that
 //! steal work.
 
+use crate::cpu::Cpu;
 use crate::engine::{Engine, Ps, State, Then, Tid, What, ps};
-use crate::profile::{Power, Profile};
 use crate::timeline::Activity;
-use std::collections::VecDeque;
 
 /// After this many looks, a spinning thread yields its core to a thread that waits for it, as on our native platform.
 const LOOKS_BEFORE_YIELD: u64 = 4096;
-
-/// One hardware thread.
-pub(crate) struct Cpu {
-    pub(crate) class: usize,
-    pub(crate) cluster: usize,
-    pub(crate) domain: u16,
-    /// Its physical core.
-    pub(crate) core: u32,
-    /// Which of the core's hardware threads it is.
-    pub(crate) sibling: u32,
-    pub(crate) load: Ps,
-    pub(crate) atomic: Ps,
-    pub(crate) drain: Ps,
-    pub(crate) pause: Ps,
-    pub(crate) clock: Ps,
-    pub(crate) line: Ps,
-    /// In ps; a fraction, because a NOP may take less than one.
-    pub(crate) nop: f64,
-    pub(crate) compute: f64,
-    smt_speed: f64,
-    pub(crate) fences: bool,
-    pub(crate) power: Power,
-    pub(crate) running: Option<Tid>,
-    since: Ps,
-    queue: VecDeque<Tid>,
-    turn: u32,
-    slice_armed: bool,
-    pub(crate) doing: Activity,
-    pub(crate) doing_since: Ps,
-    /// Its spare lines of memory, see `Platform::take_line`.
-    pub(crate) free_lines: Vec<*mut u8>,
-}
-
-impl Cpu {
-    /// All CPUs of a machine, cluster by cluster.
-    pub(crate) fn all(profile: &Profile) -> Vec<Self> {
-        let mut all = Vec::new();
-        let mut core = 0;
-        for (cluster, of) in profile.cluster.iter().enumerate() {
-            let class = profile.class.iter().position(|c| c.name == of.class).expect("checked");
-            let kind = &profile.class[class];
-            for _ in 0..of.cores {
-                for sibling in 0..kind.smt {
-                    all.push(Self {
-                        class,
-                        cluster,
-                        domain: of.domain,
-                        core,
-                        sibling,
-                        load: ps(kind.load_ns),
-                        atomic: ps(kind.atomic_ns),
-                        drain: ps(kind.drain_ns),
-                        pause: ps(kind.pause_ns).max(1),
-                        clock: ps(kind.clock_ns),
-                        line: ps(kind.line_ns),
-                        nop: kind.nop_ns * 1000.0,
-                        compute: kind.compute,
-                        smt_speed: kind.smt_speed,
-                        fences: kind.fences,
-                        power: kind.power.clone(),
-                        running: None,
-                        since: 0,
-                        queue: VecDeque::new(),
-                        turn: 0,
-                        slice_armed: false,
-                        doing: Activity::Idle,
-                        doing_since: 0,
-                        free_lines: Vec::new(),
-                    });
-                }
-                core += 1;
-            }
-        }
-        all
-    }
-
-    fn is_idle(&self) -> bool {
-        self.running.is_none()
-    }
-}
 
 impl Engine {
     /// The factor by which the CPU's work takes longer because its core's other hardware thread works, too. A spinning

@@ -1,10 +1,4 @@
-//! The machine: threads as coroutines, events in order of time, all on one operating-system thread.
-//!
-//! ```text
-//!   event ──► what it changes (line, core, sleeper) ──► resume a thread ──► it runs until it has to wait
-//!     ▲                                                                              │
-//!     └───────────────── a later event: "resume me", "my request arrives" ◄──────────┘
-//! ```
+//! The machine: its parts, and its threads as coroutines, all on one operating-system thread.
 //!
 //! Time is counted in picoseconds. Every operation of a lock costs time (`advance`). A thread whose operation ends
 //! before the next event runs on without a switch. The same seed gives the same run, event by event: ties are broken by
@@ -15,42 +9,33 @@
 //! 2. A thread has at most one live `Resume`, `Timer` or request: `turn` counts, and an event of an old turn is void.
 //! 3. Nothing else runs between a look at a word and the wait for its change; otherwise the wait doesn't begin.
 
-mod current;
+mod events;
+mod running;
 mod thread;
 
-pub(crate) use current::{advance, current, engine, inside, on_its_own, suspend, with_engine};
-pub(crate) use thread::{State, Then, Thread, What};
+pub(crate) use crate::agenda::What;
+pub(crate) use crate::units::{Ps, Tid, ps};
+pub(crate) use running::{advance, fail, on_its_own, suspend};
+pub(crate) use thread::{State, Then, Thread};
 
 use crate::agenda::Agenda;
 use crate::check::Violation;
-use crate::cores::Cpu;
+use crate::cpu::Cpu;
+use crate::directory::Lines;
 use crate::explore::Explorer;
-use crate::futex::Futexes;
-use crate::lines::Lines;
+use crate::memory::{DeparturesLine, LINE, Product, ShownLine, Sim};
+use crate::meters::Meters;
 use crate::order::Orders;
-use crate::platform::{DeparturesLine, ShownLine, Sim};
-use crate::power::Meters;
-use crate::product::Product;
+use crate::policies::{Person, Policies};
 use crate::profile::Profile;
-use crate::programs::{Person, Policies};
+use crate::sleepers::Futexes;
 use crate::timeline::Timeline;
 use crate::transfers::Paths;
 use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
+use corosensei::{Coroutine, Yielder};
 use lockwright_locks::posix::Policy;
 use lockwright_platform::{MEMOS, Memo, Stage, Word};
-use std::cell::RefCell;
-
-/// Picoseconds.
-pub(crate) type Ps = u64;
-/// A thread's number.
-pub(crate) type Tid = u32;
-
-/// `ns` in picoseconds.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "profiles are checked")]
-pub(crate) fn ps(ns: f64) -> Ps {
-    (ns * 1000.0).round() as Ps
-}
+use std::cell::{Cell, RefCell};
 
 /// The machine.
 pub(crate) struct Engine {
@@ -245,165 +230,9 @@ impl Engine {
         self.post(self.now + start, What::Ready { thread: id });
     }
 
-    /// Runs until all threads have ended, or a check fails.
-    ///
-    /// # Safety
-    /// `this` is the current machine ([`with_engine`]), and nobody else uses it.
-    pub(crate) unsafe fn run(this: *mut Self) {
-        // SAFETY: the caller's promise; no reference is held while a coroutine runs.
-        unsafe {
-            (*this).start_noise();
-            while (*this).left > 0 && (*this).violation.is_none() {
-                let Some(thread) = (*this).step() else { continue };
-                Self::resume(this, thread);
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`run`](Self::run).
-    pub(crate) unsafe fn resume(this: *mut Self, thread: Tid) {
-        // SAFETY: the caller's promise. While the coroutine runs, nobody looks at `coroutines`: all threads were
-        // created before.
-        unsafe {
-            (*this).running = Some(thread);
-            let place: *mut Option<_> = &mut (&mut (*this).coroutines)[thread as usize];
-            let outcome = (*place).as_mut().expect("it has not ended").resume(());
-            let e = &mut *this;
-            e.running = None;
-            if let CoroutineResult::Return(()) = outcome {
-                let stack = e.coroutines[thread as usize].take().map(Coroutine::into_stack);
-                STACKS.with_borrow_mut(|stacks| stacks.extend(stack));
-                e.ended(thread);
-            }
-        }
-    }
-
-    fn ended(&mut self, thread: Tid) {
-        let one = &mut self.threads[thread as usize];
-        one.state = State::Ended;
-        one.turn += 1;
-        let cpu = one.cpu;
-        self.left -= 1;
-        if let Some(explorer) = &mut self.explore {
-            return explorer.ended(thread);
-        }
-        self.give_up_cpu(cpu, 0);
-    }
-
-    /// Handles the next event; returns the thread that can go on, if any.
-    fn step(&mut self) -> Option<Tid> {
-        let Some((time, what)) = self.agenda.pop() else {
-            self.stuck("no event is left");
-            return None;
-        };
-        self.handled += 1;
-        self.now = time;
-        self.live -= usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
-        if self.now > self.limit {
-            if !self.threads.iter().any(|thread| thread.on_its_own) {
-                self.stuck("threads are left long after the end");
-                return None;
-            }
-            self.progress();
-        }
-        match what {
-            What::Resume { thread, turn } => {
-                (self.threads[thread as usize].turn == turn).then(|| {
-                    self.threads[thread as usize].turn += 1;
-                    thread
-                })
-            }
-            What::Arrive { thread, line, write } => self.arrive(thread, line, write),
-            What::Free { line } => self.serve_next(line),
-            What::Timer { thread, turn } => self.timer(thread, turn),
-            What::Ready { thread } => {
-                self.place_thread(thread);
-                None
-            }
-            What::Slice { cpu, turn } => {
-                self.slice_ends(cpu, turn);
-                None
-            }
-            What::Yield { thread, turn } => {
-                self.yields(thread, turn);
-                None
-            }
-            What::Noise { cpu } => {
-                self.noise(cpu);
-                if self.live == 0 && !self.any_ready() {
-                    self.stuck("nobody can go on");
-                }
-                None
-            }
-        }
-    }
-
     /// Some thread has made progress, so none counts as stuck for a while.
     pub(crate) fn progress(&mut self) {
         self.limit = self.limit.max(self.now + self.grace);
-    }
-
-    fn any_ready(&self) -> bool {
-        self.threads.iter().any(|thread| matches!(thread.state, State::Ready(_)))
-    }
-
-    fn timer(&mut self, id: Tid, turn: u32) -> Option<Tid> {
-        let thread = &mut self.threads[id as usize];
-        if thread.turn != turn {
-            return None;
-        }
-        match thread.state {
-            State::Spinning(line) => {
-                thread.timed_out = true;
-                thread.turn += 1;
-                self.lines.stop_spinning(line, id);
-                Some(id)
-            }
-            State::Sleeping(_) => {
-                thread.timed_out = true;
-                thread.turn += 1;
-                thread.state = State::Woken;
-                self.futexes.leave(id);
-                self.place_thread(id);
-                None
-            }
-            // It will see it when it has looked again.
-            State::Asking(_) | State::Ready(_) => {
-                thread.timed_out = true;
-                None
-            }
-            State::Busy | State::InKernel(_) | State::Woken | State::Ended => None,
-        }
-    }
-
-    /// Reports that no thread will ever go on, and what each waits for.
-    fn stuck(&mut self, why: &'static str) {
-        if self.violation.is_none() {
-            let who = (0..self.threads.len()).filter_map(|id| self.waits_for(id)).collect();
-            let (why, at_ns) = (why.into(), self.now / 1000);
-            self.violation = Some(Violation::Stuck { why, at_ns, who });
-        }
-    }
-
-    fn waits_for(&self, id: usize) -> Option<String> {
-        let thread = &self.threads[id];
-        let what = match thread.state {
-            State::Ended => return None,
-            State::Busy => "runs".to_owned(),
-            State::Asking(line) => format!("waits for line {line} to arrive"),
-            State::Spinning(line) => {
-                format!("spins on line {line}, word {}", self.lines.offset(thread.word))
-            }
-            State::InKernel(bucket) => format!("waits for bucket {bucket} of the kernel's futexes"),
-            State::Ready(_) => format!("waits for CPU {}", thread.cpu),
-            State::Sleeping(word) => {
-                let (line, offset) = self.lines.name(word);
-                format!("sleeps on line {line}, word {offset}")
-            }
-            State::Woken => "was woken".to_owned(),
-        };
-        Some(format!("{} {what}", thread.name))
     }
 
     /// A thread's name.
@@ -412,12 +241,41 @@ impl Engine {
     }
 }
 
-/// The calling thread reports a violation; the run ends here.
-pub(crate) fn fail(violation: Violation) -> ! {
-    engine().violation.get_or_insert(violation);
-    loop {
-        suspend();
+thread_local! {
+    // One operating-system thread runs one machine at a time; coroutines never leave it.
+    static CURRENT: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// Makes `engine` the machine for platform calls on this thread, while `body` runs.
+pub(crate) fn with_engine<R>(engine: &mut Engine, body: impl FnOnce(*mut Engine) -> R) -> R {
+    struct Restore(*mut Engine);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
     }
+    let engine: *mut Engine = engine;
+    let _restore = Restore(CURRENT.replace(engine));
+    body(engine)
+}
+
+/// The machine, if a platform call comes from inside of one of its threads.
+pub(crate) fn inside() -> Option<&'static mut Engine> {
+    // SAFETY: `with_engine` outlives every coroutine. A reference is dropped before the coroutine suspends, and
+    // nothing else runs until then.
+    let engine = unsafe { CURRENT.get().as_mut()? };
+    engine.running.is_some().then_some(engine)
+}
+
+/// The machine, inside or outside of a thread.
+pub(crate) fn current() -> Option<&'static mut Engine> {
+    // SAFETY: as in `inside`.
+    unsafe { CURRENT.get().as_mut() }
+}
+
+/// As [`inside`], for calls that can't come from elsewhere.
+pub(crate) fn engine() -> &'static mut Engine {
+    inside().expect("called by a simulated thread")
 }
 
 impl Drop for Engine {
@@ -432,7 +290,7 @@ impl Drop for Engine {
         }
         for line in self.arena.drain(..) {
             // SAFETY: made by `take_line` with this layout; the machine's locks have ended.
-            unsafe { std::alloc::dealloc(line, crate::platform::LINE) };
+            unsafe { std::alloc::dealloc(line, LINE) };
         }
     }
 }

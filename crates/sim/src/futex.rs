@@ -6,50 +6,14 @@
 //! come, first served, and spin for it. The more of them there are, the longer it takes to change hands. That is why
 //! threads that share a futex are slower than threads one by one.
 
-use crate::engine::{Ps, State, Tid, What, advance, engine, ps, suspend};
+use crate::engine::{Ps, State, What, advance, engine, ps, suspend};
 use crate::lines::{Access, reach};
-use crate::profile::Profile;
+use crate::sleepers::Sleeper;
 use crate::timeline::Activity;
 use lockwright_platform::Woken;
-use std::collections::VecDeque;
 
 /// The share of a call that passes before the bucket is taken.
 const ENTRY: f64 = 0.4;
-
-struct Sleeper {
-    thread: Tid,
-    address: usize,
-    movable: bool,
-}
-
-/// A kernel lock.
-#[derive(Clone, Default)]
-struct Bucket {
-    holder: Option<Tid>,
-    /// First come, first served.
-    queue: VecDeque<Tid>,
-}
-
-/// All sleepers, in order of arrival.
-pub(crate) struct Futexes {
-    sleepers: VecDeque<Sleeper>,
-    buckets: Vec<Bucket>,
-    /// Calls that found the word changed, sleeps, and wakes that woke a thread, for reports.
-    pub(crate) sleeps: u64,
-    pub(crate) wakes: u64,
-}
-
-impl Futexes {
-    pub(crate) fn new(profile: &Profile) -> Self {
-        let buckets = vec![Bucket::default(); profile.kernel.buckets.max(1) as usize];
-        Self { sleepers: VecDeque::new(), buckets, sleeps: 0, wakes: 0 }
-    }
-
-    /// A sleeper whose time is up.
-    pub(crate) fn leave(&mut self, thread: Tid) {
-        self.sleepers.retain(|sleeper| sleeper.thread != thread);
-    }
-}
 
 /// The bucket of an address. It depends on the line's number, not on the address, so that runs don't depend on where
 /// memory is.

@@ -18,19 +18,18 @@
 mod setup;
 mod world;
 
-pub use setup::Setup;
+pub use setup::{Setup, Workload};
 pub(crate) use world::RunWorld;
 
 use crate::check::Violation;
 use crate::engine::{Ps, advance, engine, fail, on_its_own, ps};
-use crate::platform::Sim;
-use crate::programs::Person;
+use crate::memory::Sim;
+use crate::policies::Person;
 use crate::timeline::Activity;
 use crate::watched::Watched;
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_platform::{Class, Platform, Word};
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -55,26 +54,6 @@ pub struct ParamSpec {
     pub min: f64,
     /// Largest legal value.
     pub max: f64,
-}
-
-/// A workload: its description, and how it is set up. Each one's file exports its own as `ENTRY`.
-pub struct Workload {
-    /// The name on the command line.
-    pub id: &'static str,
-    /// One line: what its threads do.
-    pub idea: &'static str,
-    /// Where it comes from: paper and figure.
-    pub source: &'static str,
-    /// Its options.
-    pub params: &'static [ParamSpec],
-    /// Makes locks, data and threads.
-    pub setup: &'static (dyn Fn(&mut Setup<'_>) + Sync),
-}
-
-impl fmt::Debug for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workload").field("id", &self.id).finish_non_exhaustive()
-    }
 }
 
 struct Epoch {

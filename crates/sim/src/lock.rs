@@ -1,19 +1,14 @@
-//! Locks of the catalogue on the virtual machine, by name. Front locks and glibc's run as in programs (product.rs).
+//! Locks of the catalogue by name, with their options.
 
-use crate::engine::Tid;
-use crate::platform::Sim;
-use crate::product;
-use crate::programs::{Policies, SLOTS, SlotPolicy};
-use crate::readers::{self, SharedSections};
+use crate::policies::{Policies, SLOTS, SlotPolicy};
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
-use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
+use lockwright_locks::catalog::{FrontVisitor, visit_front};
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_locks::front::tuning::SLOT;
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::rw;
 use lockwright_locks::spec::Spec;
-use lockwright_platform::{Machine, RawLock, TryLock};
-use std::cell::Cell;
+use lockwright_platform::Machine;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -180,142 +175,5 @@ impl LockSpec {
         let mut bypass = Bypass(self, None);
         visit_front::<P>(&mut bypass);
         bypass.1.or_else(|| self.value("bypass"))
-    }
-
-    /// An unlocked lock for `threads` threads.
-    pub(crate) fn make(&self, threads: usize) -> Box<dyn AnyLock> {
-        let Some(entry) = self.entry else {
-            return product::glibc();
-        };
-        let mut making = Making { spec: self, entry, threads, made: None };
-        match entry.kind {
-            Kind::Front => visit_front::<Sim>(&mut making),
-            Kind::Whole => visit_all::<Sim>(&mut making),
-            Kind::ReadWrite => {
-                return Box::new(SharedSections(readers::make::<Sim>(self, threads)));
-            }
-        }
-        making.made.expect("every lock of the catalogue is visited")
-    }
-}
-
-struct Making<'a> {
-    spec: &'a LockSpec,
-    entry: &'static Entry,
-    threads: usize,
-    made: Option<Box<dyn AnyLock>>,
-}
-
-impl FrontVisitor<Sim> for Making<'_> {
-    fn visit<R: Rule<Sim>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
-        if std::ptr::eq(entry, self.entry) {
-            self.made = Some(product::front::<R>(self.spec.tuned_for::<Sim>(defaults)));
-        }
-    }
-}
-
-impl Visitor<Sim> for Making<'_> {
-    fn visit<L: TryLock<Sim> + 'static>(&mut self, entry: &'static Entry) {
-        if std::ptr::eq(entry, self.entry) {
-            self.made = Some(Typed::boxed(L::new(), self.threads));
-        }
-    }
-}
-
-/// A lock whose type is not known.
-pub(crate) trait AnyLock {
-    /// Acquires for a thread.
-    fn lock(&self, thread: Tid, window_ns: u32);
-    /// Tries to acquire.
-    fn try_lock(&self, thread: Tid) -> bool;
-    /// Acquires by sleeping on the lock's own word, as glibc's code and timed lockers do, for at most the given ns;
-    /// `None`: it can't.
-    fn lock_on_word(&self, thread: Tid, ns: Option<u32>) -> Option<bool> {
-        let _ = (thread, ns);
-        None
-    }
-    /// Joins the lock's line, is torn out of its wait, awake or asleep (after the given ns, or already woken), and
-    /// leaves; `false`: it can't.
-    fn torn_wait(&self, asleep: bool, ns: Option<u32>) -> bool {
-        let _ = (asleep, ns);
-        false
-    }
-    /// Releases as glibc's own code does, and from then on may do so at any time; `false`: it can't, and nothing was
-    /// done.
-    fn unlock_as_glibc(&self, thread: Tid) -> bool {
-        let _ = thread;
-        false
-    }
-    /// Releases.
-    fn unlock(&self, thread: Tid);
-    /// Acquires for reading; `false`: this is a mutex, and nothing was done.
-    fn read(&self, thread: Tid) -> bool {
-        let _ = thread;
-        false
-    }
-    /// Releases what was acquired for reading.
-    fn leave_read(&self, thread: Tid) {
-        let _ = thread;
-    }
-    /// Runs `section` under the lock for a thread, maybe on another thread.
-    fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
-        self.lock(thread, window_ns);
-        section.run();
-        self.unlock(thread);
-    }
-}
-
-/// A section that locks may carry to another thread of the machine.
-pub(crate) struct Carried<'a>(pub(crate) &'a mut dyn FnMut());
-
-// SAFETY: all threads of a machine run on the one operating-system thread that runs the machine.
-unsafe impl Send for Carried<'_> {}
-
-impl Carried<'_> {
-    /// Runs it.
-    pub(crate) fn run(self) {
-        (self.0)();
-    }
-}
-
-/// Aligned to a cache line of its own.
-#[repr(align(128))]
-struct Aligned<T>(T);
-
-struct Typed<L: RawLock<Sim>> {
-    lock: Aligned<L>,
-    /// One for each thread.
-    nodes: Vec<Aligned<Cell<L::Node>>>,
-}
-
-impl<L: TryLock<Sim> + 'static> Typed<L> {
-    fn boxed(lock: L, threads: usize) -> Box<dyn AnyLock> {
-        let nodes = (0..threads).map(|_| Aligned(Cell::new(L::Node::default()))).collect();
-        Box::new(Self { lock: Aligned(lock), nodes })
-    }
-}
-
-impl<L: TryLock<Sim>> AnyLock for Typed<L> {
-    fn lock(&self, thread: Tid, window_ns: u32) {
-        // SAFETY: the node is this thread's, for one acquisition at a time, and the vector does not grow.
-        unsafe {
-            self.lock.0.lock_in_front(self.nodes[thread as usize].0.as_ptr(), window_ns, || true)
-        }
-    }
-
-    fn try_lock(&self, thread: Tid) -> bool {
-        // SAFETY: as above.
-        unsafe { self.lock.0.try_lock(self.nodes[thread as usize].0.as_ptr()) }
-    }
-
-    fn unlock(&self, thread: Tid) {
-        // SAFETY: as above; the caller holds it.
-        unsafe { self.lock.0.unlock(self.nodes[thread as usize].0.as_ptr()) }
-    }
-
-    fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
-        let node = self.nodes[thread as usize].0.as_ptr();
-        // SAFETY: as above.
-        unsafe { self.lock.0.with_window(node, window_ns, || section.run()) }
     }
 }

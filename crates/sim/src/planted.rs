@@ -1,10 +1,11 @@
 //! Locks with planted faults. The checks around a lock find them in any workload, even in one that touches no data.
 
+use crate::any_lock::AnyLock;
 use crate::check::Violation;
 use crate::engine::Tid;
 use crate::load::{Setup, Workload};
-use crate::lock::{AnyLock, LockSpec};
-use crate::platform::{Sim, SimWord};
+use crate::lock::LockSpec;
+use crate::memory::{Sim, SimWord};
 use crate::watched::Watched;
 use crate::{Outcome, Placement, Run, profile};
 use lockwright_locks::entry::{Entry, Promise};

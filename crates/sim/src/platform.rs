@@ -6,58 +6,17 @@
 use crate::engine::{Engine, Ps, advance, current, engine, inside, ps};
 use crate::futex;
 use crate::lines::{Access, Change, fetch, reach, spin, writes};
+use crate::memory::{LINE, Sim, SimCell, SimPtr, SimWord};
+use crate::policies::Person;
 use crate::profile::ClassProfile;
 use crate::programs;
 use crate::timeline::Activity;
-use lockwright_platform::hooks::{Context, Hook, Node};
+use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
     Class, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, Ptr, ReaderTable,
     Requeue, Stage, Stages, Woken, Word,
 };
-use std::alloc::Layout;
 use std::cell::Cell;
-
-/// What [`Platform::take_line`] hands out.
-pub(crate) const LINE: Layout = match Layout::from_size_align(128, 128) {
-    Ok(layout) => layout,
-    Err(_) => panic!("128 bytes, aligned"),
-};
-
-/// A row of the table of [`ReaderTable::shown`]: one cache line.
-#[repr(align(128))]
-pub(crate) struct ShownLine([SimCell<*mut u8>; Sim::ROW]);
-
-impl ShownLine {
-    /// The whole table.
-    pub(crate) fn all() -> Box<[Self]> {
-        (0..Sim::ROWS)
-            .map(|_| Self([(); Sim::ROW].map(|()| Ptr::new(std::ptr::null_mut()))))
-            .collect()
-    }
-}
-
-/// The word of [`ReaderTable::departures`], alone in its line.
-#[repr(align(128))]
-pub(crate) struct DeparturesLine(SimWord);
-
-impl DeparturesLine {
-    pub(crate) fn new() -> Box<Self> {
-        Box::new(Self(Word::new(0)))
-    }
-}
-
-/// The virtual machine that runs on this operating-system thread.
-#[derive(Debug)]
-pub(crate) struct Sim;
-
-/// A value of the virtual machine's memory.
-#[repr(transparent)]
-pub(crate) struct SimCell<V>(Cell<V>);
-
-// SAFETY: a machine and all of its threads live on one operating-system thread, and the type is this crate's own.
-unsafe impl<V> Sync for SimCell<V> {}
-// SAFETY: as above.
-unsafe impl<V> Send for SimCell<V> {}
 
 impl<V: Copy + Eq> SimCell<V> {
     fn address(&self) -> usize {
@@ -152,9 +111,6 @@ impl<V: Copy + Eq> SimCell<V> {
     }
 }
 
-/// A 32-bit word.
-pub(crate) type SimWord = SimCell<u32>;
-
 impl Word for SimWord {
     fn new(value: u32) -> Self {
         Self(Cell::new(value))
@@ -194,9 +150,6 @@ impl Word for SimWord {
         old
     }
 }
-
-/// A pointer.
-pub(crate) type SimPtr<T> = SimCell<*mut T>;
 
 impl<T> Ptr<T> for SimPtr<T> {
     fn new(value: *mut T) -> Self {
@@ -435,7 +388,27 @@ impl Programmable for Sim {
     }
 
     fn describe() -> Node {
-        programs::describe()
+        let place = Self::place(); // this takes its time
+        let e = engine();
+        let me = e.me();
+        let thread = &e.threads[me as usize];
+        let Person { slo_ns, in_epoch, tag, prio, held, since, total } = thread.person;
+        let now = e.now / 1000;
+        Node {
+            tid: me + 1,
+            cpu: place.cpu,
+            numa: place.domain.into(),
+            core_class: place.class.0.into(),
+            prio,
+            flags: if in_epoch { IN_EPOCH } else { 0 },
+            speed: Self::speed(place.class),
+            cs_total_ns: total + if held > 0 { now - since } else { 0 },
+            held_locks: held,
+            window_ns: thread.window_ns,
+            slo_ns,
+            tag,
+            ..Node::default()
+        }
     }
 }
 

@@ -2,17 +2,13 @@
 //! (`lockwright_locks::posix`), so that kind and owner, which share the lock's line, cost what they cost in programs.
 //! glibc's mutex does what glibc's own code does.
 
+use crate::any_lock::AnyLock;
 use crate::engine::{Tid, current, engine};
-use crate::lock::AnyLock;
-use crate::platform::Sim;
+use crate::memory::{Product, Sim};
 use lockwright_locks::front::{HELD, Rule, Tuning, WAITED};
 use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Woken, Word};
-
-/// A process whose mutexes are simulated; a machine runs one.
-#[derive(Debug)]
-pub(crate) enum Product {}
 
 impl Environment for Product {
     type Platform = Sim;

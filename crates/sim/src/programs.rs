@@ -1,111 +1,24 @@
-//! Policies that program simulated locks: which there are, what asking one costs, and what a policy sees of the thread that asks.
+//! Policies at work: what asking one costs, and what a policy sees of the machine.
 //!
 //! A call takes 2 ns, and an instruction of the policy 0.35 ns, both on the fastest class, and longer on others in proportion to their
 //! speed. (A compiled policy on a 3 GHz core: about one instruction a cycle.) Reading the clock takes as long as it takes the lock. Each
 //! cache line of its maps and variables that an answer touches is fetched, once, as the lock's own are; the answer itself doesn't wait for
 //! that. Boosts have no effect: simulated threads have no priorities.
 
+use crate::directory::LINE;
 use crate::engine::{advance, engine, ps};
-use crate::lines::{Access, LINE, reach};
-use crate::platform::Sim;
+use crate::lines::{Access, reach};
+use crate::policies::Person;
 use crate::timeline::Activity;
-use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node, Policy, World};
-use lockwright_platform::{Learning, Place, Platform};
+use lockwright_platform::Place;
+use lockwright_platform::hooks::{Context, Hook, Policy, World};
 use std::cell::{Cell, RefCell};
-use std::fmt;
-use std::sync::Arc;
 
 /// What a call takes, ns.
 const CALL_NS: f64 = 2.0;
 
 /// What an instruction takes, ns.
 const INSN_NS: f64 = 0.35;
-
-/// The number of slots, with slot 0, which has no policy.
-pub const SLOTS: usize = 16;
-
-/// A policy for a lock of a run. Each run makes its own instance.
-#[derive(Clone)]
-pub struct SlotPolicy {
-    name: String,
-    make: Arc<dyn Fn() -> Box<dyn Policy> + Send + Sync>,
-}
-
-impl SlotPolicy {
-    /// The policy that `make` makes. `name` tells it from others: runs that differ only in their policies differ by their names.
-    pub fn new(
-        name: impl Into<String>,
-        make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static,
-    ) -> Self {
-        Self { name: name.into(), make: Arc::new(make) }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl fmt::Debug for SlotPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SlotPolicy").field(&self.name).finish()
-    }
-}
-
-/// A machine's policies, by slot.
-#[derive(Default)]
-pub(crate) struct Policies([Option<Box<dyn Policy>>; SLOTS]);
-
-impl Policies {
-    /// New instances of these.
-    pub(crate) fn of<'a>(programs: impl Iterator<Item = (u32, &'a SlotPolicy)>) -> Self {
-        let mut policies = Self::default();
-        for (slot, program) in programs {
-            policies.0[slot as usize] = Some((program.make)());
-        }
-        policies
-    }
-
-    fn at(&self, slot: u32) -> Option<&dyn Policy> {
-        self.0.get(slot as usize)?.as_deref()
-    }
-}
-
-/// What policies see of a thread, beyond its core.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Person {
-    /// The SLO of its epoch, ns; 0: none.
-    pub(crate) slo_ns: u64,
-    pub(crate) in_epoch: bool,
-    pub(crate) tag: u64,
-    pub(crate) prio: i32,
-    /// How many programmed locks it holds.
-    held: u32,
-    /// Since when it holds one, ns.
-    since: u64,
-    /// How long it has held some, ns.
-    total: u64,
-}
-
-impl Person {
-    fn hears(&mut self, hook: Hook, now: u64) {
-        match hook {
-            Hook::LockAcquired => {
-                if self.held == 0 {
-                    self.since = now;
-                }
-                self.held += 1;
-            }
-            Hook::LockRelease if self.held > 0 => {
-                self.held -= 1;
-                if self.held == 0 {
-                    self.total += now - self.since;
-                }
-            }
-            _ => {}
-        }
-    }
-}
 
 /// The thread that asks, and its machine, at this moment.
 struct Asker {
@@ -186,29 +99,4 @@ fn place(cpu: u32) -> Place {
     let known = &engine().cpus[cpu as usize];
     let class = u8::try_from(known.class).unwrap_or(u8::MAX);
     Place { cpu, class: lockwright_platform::Class(class), domain: known.domain }
-}
-
-/// Describes the running thread.
-pub(crate) fn describe() -> Node {
-    let place = Sim::place(); // this takes its time
-    let e = engine();
-    let me = e.me();
-    let thread = &e.threads[me as usize];
-    let Person { slo_ns, in_epoch, tag, prio, held, since, total } = thread.person;
-    let now = e.now / 1000;
-    Node {
-        tid: me + 1,
-        cpu: place.cpu,
-        numa: place.domain.into(),
-        core_class: place.class.0.into(),
-        prio,
-        flags: if in_epoch { IN_EPOCH } else { 0 },
-        speed: Sim::speed(place.class),
-        cs_total_ns: total + if held > 0 { now - since } else { 0 },
-        held_locks: held,
-        window_ns: thread.window_ns,
-        slo_ns,
-        tag,
-        ..Node::default()
-    }
 }

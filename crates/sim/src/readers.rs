@@ -1,7 +1,8 @@
 //! Readers-writer locks of the catalogue, by name, on the machines of this crate.
 
-use crate::engine::Tid;
-use crate::lock::{AnyLock, LockSpec};
+use crate::any_lock::AnyLock;
+use crate::lock::LockSpec;
+use crate::units::Tid;
 use lockwright_locks::catalog::{ReadWriteVisitor, visit_read_write};
 use lockwright_locks::entry::Entry;
 use lockwright_locks::rw::{ReadWrite, Tuning};

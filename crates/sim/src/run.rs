@@ -1,6 +1,7 @@
 //! One run: a lock, a machine, a workload, a number of threads, a seed.
 
 use crate::check::Violation;
+use crate::cpu::Cpu;
 use crate::engine::{Engine, with_engine};
 use crate::load::{RunWorld, Setup, Workload, time};
 use crate::lock::LockSpec;
@@ -73,7 +74,7 @@ impl Run {
 
     fn cpus(&self) -> Vec<Option<u32>> {
         let by_class = || {
-            let cpus = crate::cores::Cpu::all(&self.profile);
+            let cpus = Cpu::all(&self.profile);
             let mut numbers: Vec<u32> = (0..self.profile.cpus()).collect();
             numbers.sort_by_key(|&cpu| (cpus[cpu as usize].class, cpus[cpu as usize].sibling));
             numbers
@@ -95,7 +96,7 @@ impl Run {
     /// Threads on CPUs of each class, the fastest first; if the scheduler places them, threads that find no CPU of
     /// another class.
     fn threads_by_class(&self) -> Vec<u32> {
-        let all = crate::cores::Cpu::all(&self.profile);
+        let all = Cpu::all(&self.profile);
         let none = vec![0; self.profile.class.len()];
         let count = |cpus: &mut dyn Iterator<Item = u32>| {
             cpus.fold(none.clone(), |mut counts, cpu| {

@@ -1,11 +1,13 @@
 //! What is checked at every acquisition: exclusion, hand-overs, and the order and bounds that the lock
 //! promises.
 
+use crate::any_lock::{AnyLock, Carried};
 use crate::check::Violation;
 use crate::engine::{Ps, Thread, Tid, engine, fail};
-use crate::lock::{AnyLock, Carried, LockSpec};
+use crate::lock::LockSpec;
+use crate::making::make;
+use crate::memory::Sim;
 use crate::order::Stamp;
-use crate::platform::Sim;
 use crate::timeline::Hold;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::entry::Promise;
@@ -293,7 +295,7 @@ impl Deref for Watched {
 
 impl Watched {
     pub(crate) fn new(spec: &LockSpec, number: u32, threads: usize) -> Self {
-        Self::over::<Sim>(spec.make(threads), spec, number, threads)
+        Self::over::<Sim>(make(spec, threads), spec, number, threads)
     }
 
     /// The lock that `spec` names, on the current machine.

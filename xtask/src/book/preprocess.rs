@@ -1,7 +1,7 @@
 //! mdBook's preprocessor. Pages in the repository's root become chapters. Links to other files of the repository, which
 //! the book's readers don't have, become the files' paths.
 
-use crate::tidy::root;
+use crate::root::root;
 use anyhow::{Context, Result};
 use pulldown_cmark::{Event, Parser, Tag};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use super::cores::Cores;
 use super::stats::threads;
-use crate::No;
+use crate::answer::No;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
 use lockwright_numbers::format::given;

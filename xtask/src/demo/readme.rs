@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn readme_has_the_marks_and_the_picture() {
-        let root = crate::tidy::root();
+        let root = crate::root::root();
         let text = fs::read_to_string(root.join("README.md")).unwrap();
         assert!(replaced(&text, "").is_ok());
         assert!(text.contains(&format!("]({PICTURE})")) && root.join(PICTURE).exists());

@@ -3,9 +3,10 @@
 //! What is compared is of one round, and rounds stand beside what was measured first; so all rounds of a database, or of a
 //! program, are of one machine, and have one number. Each is kept when it is whole.
 
+use crate::answer::{Interrupted, shown_words};
 use crate::demo::measure::Disturbance;
 use crate::demo::report::{date, machine};
-use crate::{Interrupted, shards, shown_words};
+use crate::shards;
 use anyhow::Result;
 use lockwright_bench::Machine;
 use lockwright_shards::{Flags, Job, Merge, Session};

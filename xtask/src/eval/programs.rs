@@ -13,7 +13,7 @@ mod report;
 use super::kept::{Conditions, ResultsPlace};
 use super::scratch::Scratch;
 use super::{bars, check_lock, interruption};
-use crate::No;
+use crate::answer::No;
 use crate::demo::{self, stats};
 use crate::test::install_packages;
 use anyhow::{Result, bail, ensure};
@@ -169,7 +169,7 @@ fn prepare(
         match install_packages(program.packages) {
             Ok(()) => is_any_ready = true,
             Err(error) => {
-                let why = crate::describe(&error, None);
+                let why = crate::answer::describe(&error, None);
                 eprintln!("skipped: {}: {why}", program.id);
                 skipped.push((program.id, why));
             }

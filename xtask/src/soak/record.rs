@@ -2,7 +2,7 @@
 
 use super::notes::{Note, Notes};
 use super::steps::SoakStep;
-use crate::tidy::root;
+use crate::root::root;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

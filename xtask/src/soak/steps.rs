@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn every_file_of_models_and_every_crate_that_draws_inputs_is_there() {
-        let root = crate::tidy::root();
+        let root = crate::root::root();
         let files = fs::read_dir(root.join("crates/model/tests")).unwrap().flatten();
         let files = files.map(|file| file.path()).filter(|path| path.is_file());
         let files: BTreeSet<String> =

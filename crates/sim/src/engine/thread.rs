@@ -1,31 +1,10 @@
 //! A simulated thread: what it waits for, and what the machine knows about it.
 
-use super::{Ps, Tid};
-use crate::platform::Sim;
-use crate::programs::Person;
+use crate::memory::Sim;
+use crate::policies::Person;
+use crate::units::Ps;
 use corosensei::Yielder;
 use lockwright_locks::posix::Held;
-
-/// What happens next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A thread goes on.
-    Resume { thread: Tid, turn: u32 },
-    /// A thread's request for a line reaches the directory.
-    Arrive { thread: Tid, line: u32, write: bool },
-    /// A line can serve the next request.
-    Free { line: u32 },
-    /// A wait has lasted as long as it may.
-    Timer { thread: Tid, turn: u32 },
-    /// A woken thread needs a core.
-    Ready { thread: Tid },
-    /// A thread's time slice is over.
-    Slice { cpu: u32, turn: u32 },
-    /// A spinning thread yields its core, if another one waits for it.
-    Yield { thread: Tid, turn: u32 },
-    /// An interrupt.
-    Noise { cpu: u32 },
-}
 
 /// What a thread does first when it gets the core that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Locks of the catalogue on the machine of explorations. Each acquisition has its own node, which ends right after it.
 
-use super::machine::Explored;
-use crate::engine::Tid;
-use crate::lock::{AnyLock, Carried, LockSpec};
+use super::memory::Explored;
+use crate::any_lock::{AnyLock, Carried};
+use crate::lock::LockSpec;
+use crate::units::Tid;
 use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Alone, HELD, Rule, Tuning, fifo};

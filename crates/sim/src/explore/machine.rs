@@ -11,10 +11,9 @@
 
 mod cell;
 
-pub(crate) use cell::ExploreCell;
-
-use super::explorer::{At, Ended, Wait, block, explorer, point};
-use super::mutant::{Mutation, Op};
+use super::explorer::{Ended, Wait, block, explorer, point};
+use super::memory::{ExploreCell, Explored, MemoryLine};
+use super::mutant::{At, Mutation, Op};
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
@@ -22,24 +21,6 @@ use lockwright_platform::{
     Requeue, Stage, Stages, Woken,
 };
 use std::panic::Location;
-
-/// The machine on which schedules are explored.
-#[derive(Debug)]
-pub(crate) struct Explored;
-
-/// Memory that stays readable until the machine ends.
-#[repr(align(128))]
-pub(crate) struct MemoryLine([u8; 1280]);
-
-impl MemoryLine {
-    pub(crate) fn zeroed() -> Box<Self> {
-        Box::new(Self([0; 1280]))
-    }
-
-    pub(crate) fn start(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr()
-    }
-}
 
 fn in_ns(ns: u32) -> Ps {
     engine().now + Ps::from(ns) * 1000

@@ -3,10 +3,13 @@
 //! Nothing is rebuilt: the machine knows which line calls it (`#[track_caller]`), and acts differently there. So a
 //! mutant is the lock's own machine code, on a machine with one fault.
 
-use super::explorer::At;
 use lockwright_platform::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::fmt;
+use std::panic::Location;
 use thiserror::Error;
+
+/// Where in a lock's source something happens.
+pub(crate) type At = &'static Location<'static>;
 
 /// What a place in the source asks of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

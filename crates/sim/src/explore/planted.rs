@@ -2,8 +2,8 @@
 
 use super::explorer::explorer;
 use super::lock::front;
-use super::machine::Explored;
-use super::process::{Mutex, Process};
+use super::memory::{Explored, Process};
+use super::process::Mutex;
 use super::{Exploration, Hit, Mutant, Mutation, Op, Search, Subject};
 use crate::engine::engine;
 use crate::lock::LockSpec;

@@ -2,7 +2,7 @@
 //! and glibc's code, which doesn't know about it.
 
 use super::explorer::explorer;
-use super::machine::Explored;
+use super::memory::{Explored, Process};
 use crate::engine::engine;
 use crate::lock::LockSpec;
 use lockwright_locks::catalog::{CATALOG, FrontVisitor, WholeVisitor, visit_front, visit_whole};
@@ -19,10 +19,6 @@ pub(super) type Mutex = posix::Mutex<Process>;
 
 /// How its threads unlock.
 pub(super) type Unlock = fn(&Mutex) -> Result<(), Refused>;
-
-/// The process.
-#[derive(Debug)]
-pub(crate) enum Process {}
 
 impl Environment for Process {
     type Platform = Explored;

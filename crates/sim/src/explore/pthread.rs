@@ -11,8 +11,8 @@
 //! own rule.
 
 use super::explorer::explorer;
-use super::machine::{ExploreCell, Explored};
-use super::process::{Mutex, Process, ProcessLocks, Unlock, recount};
+use super::memory::{ExploreCell, Explored, Process};
+use super::process::{Mutex, ProcessLocks, Unlock, recount};
 use super::protected::{Protected, check_lines, is_last, pause};
 use crate::check::Violation;
 use crate::engine::{Engine, Tid, engine, fail};

@@ -2,9 +2,9 @@
 //! that the lock has, and what must hold.
 
 use super::explorer::{explorer, point};
-use super::machine::Explored;
+use super::memory::Explored;
 use super::protected::{check_lines, is_last, pause, spawn};
-use super::{Setting, THREADS};
+use super::setting::{Setting, THREADS};
 use crate::check::Violation;
 use crate::engine::{Engine, engine, fail};
 use crate::lock::LockSpec;

@@ -4,7 +4,7 @@
 use super::explorer::explorer;
 use super::protected::{Protected, check_lines, is_last, pause, spawn};
 use super::subject::Make;
-use super::{Setting, machine::Explored};
+use super::{memory::Explored, setting::Setting};
 use crate::check::Violation;
 use crate::engine::{Engine, engine, fail};
 use crate::lock::LockSpec;

@@ -2,7 +2,7 @@
 //! orderings, wakes and sleeps; `// SURVIVES MUTATION: reason`, about that mutation alone), and those that apply only to
 //! explorations.
 
-use super::machine::Explored;
+use super::memory::Explored;
 use super::mutant::{Mutation, Op, Site};
 use lockwright_locks::catalog::{FrontVisitor, find, visit_front};
 use lockwright_locks::entry::{Entry, Kind, Promise};

@@ -8,7 +8,28 @@ use crate::watched::Watched;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
+
+/// A workload: its description, and how it is set up. Each one's file exports its own as `ENTRY`.
+pub struct Workload {
+    /// The name on the command line.
+    pub id: &'static str,
+    /// One line: what its threads do.
+    pub idea: &'static str,
+    /// Where it comes from: paper and figure.
+    pub source: &'static str,
+    /// Its options.
+    pub params: &'static [ParamSpec],
+    /// Makes locks, data and threads.
+    pub setup: &'static (dyn Fn(&mut Setup<'_>) + Sync),
+}
+
+impl fmt::Debug for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workload").field("id", &self.id).finish_non_exhaustive()
+    }
+}
 
 /// A run during its setup.
 pub struct Setup<'a> {

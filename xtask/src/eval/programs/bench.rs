@@ -1,7 +1,7 @@
 //! One run of one program under one lock: what is started, checked and counted.
 
 use super::load::{Load, Tails};
-use crate::No;
+use crate::answer::No;
 use crate::demo::measure;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_energy::Source;

@@ -4,7 +4,7 @@ use super::bench::{self, Bench, ProgramSample};
 use super::figures::Results;
 use super::list::Program;
 use super::{GLIBC, energy, scratch};
-use crate::No;
+use crate::answer::No;
 use crate::eval::kept::{Circumstances, Kept, Parts, jobs};
 use crate::eval::progress;
 use anyhow::{Context, Result};
@@ -239,7 +239,7 @@ fn rounds(
 /// What `run` gives, or why it failed, and the CPU seconds of the programs that it ran.
 fn spent<R>(run: impl FnOnce() -> Result<R>) -> Result<Option<(Outcome<R>, f64)>> {
     let before = bench::cpu_seconds("self", bench::CHILDREN)?;
-    let outcome = run().map_err(|error| crate::describe(&error, None));
+    let outcome = run().map_err(|error| crate::answer::describe(&error, None));
     Ok(Some((outcome, bench::cpu_seconds("self", bench::CHILDREN)? - before)))
 }
 

@@ -1,25 +1,8 @@
 //! The steps of a schedule, for its report, and what its threads wait for in the end.
 
-use super::{At, Blocked, Explorer, Wait};
-use crate::engine::Tid;
-use crate::explore::mutant::short;
-
-/// One operation, for the report of a finding.
-struct TracedOperation {
-    thread: Tid,
-    what: &'static str,
-    word: usize,
-    value: Option<u64>,
-    at: At,
-}
-
-/// What was seen of a schedule, for its report.
-#[derive(Default)]
-pub(super) struct Trace {
-    steps: Vec<TracedOperation>,
-    /// Words, in the order of their first use.
-    words: Vec<usize>,
-}
+use super::{Blocked, Explorer, TracedOperation, Wait};
+use crate::explore::mutant::{At, short};
+use crate::units::Tid;
 
 impl Explorer {
     /// Adds an operation to the report.

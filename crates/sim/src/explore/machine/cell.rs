@@ -1,9 +1,10 @@
 //! The words and pointers of an exploration: what was last written, by which thread, and which threads
 //! have used them.
 
-use super::super::THREADS;
-use super::super::explorer::{At, Ended, Wait, block, explorer, point};
-use super::super::mutant::{Mutation, Op, short};
+use super::super::explorer::{Ended, Wait, block, explorer, point};
+use super::super::memory::{ExploreCell, Stored, Value};
+use super::super::mutant::{At, Mutation, Op, short};
+use super::super::setting::THREADS;
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, engine, fail, inside};
 use crate::order::{acquires, releases};
@@ -15,57 +16,8 @@ const ALIVE: u32 = 0x600d_c311;
 const DEAD: u32 = 0xdead_c311;
 const NOBODY: u32 = u32::MAX;
 
-/// A value of the machine's memory.
-pub(crate) struct ExploreCell<V: Value> {
-    pub(super) value: Cell<V>,
-    alive: Cell<u32>,
-    /// Thread and clock.
-    made: (u32, u32),
-    /// Each thread's clock at its last use; 0: none.
-    used: Cell<[u32; THREADS]>,
-    /// The newest store that each thread has seen.
-    seen: Cell<[u32; THREADS]>,
-    /// The newest SeqCst store: a SeqCst load comes after it.
-    last_seq_cst: Cell<u32>,
-    /// The number of the first of `stores`.
-    base: Cell<u32>,
-    /// The last few stores, if there was any since the first value.
-    stores: RefCell<Vec<Stored<V>>>,
-}
-
-/// A value that was written.
-#[derive(Clone, Copy)]
-struct Stored<V> {
-    value: V,
-    by: u32,
-    clock: u32,
-    /// What an Acquire that reads it learns.
-    known: [u32; THREADS],
-}
-
 /// Stores that a word remembers.
 const MEMORY: usize = 6;
-
-/// What a cell may hold.
-pub(crate) trait Value: Copy + Eq {
-    /// For reports.
-    fn shown(self) -> u64;
-}
-impl Value for u32 {
-    fn shown(self) -> u64 {
-        self.into()
-    }
-}
-impl<T> Value for *mut T {
-    fn shown(self) -> u64 {
-        self.addr() as u64
-    }
-}
-
-// SAFETY: a machine and all of its threads live on one operating-system thread.
-unsafe impl<V: Value> Sync for ExploreCell<V> {}
-// SAFETY: as above.
-unsafe impl<V: Value> Send for ExploreCell<V> {}
 
 impl<V: Value> ExploreCell<V> {
     fn make(value: V) -> Self {

@@ -1,0 +1,94 @@
+//! Makes locks of the catalogue on the virtual machine. Front locks and glibc's run as in programs (product.rs).
+
+use crate::any_lock::{AnyLock, Carried};
+use crate::engine::Tid;
+use crate::lock::LockSpec;
+use crate::memory::Sim;
+use crate::product;
+use crate::readers::{self, SharedSections};
+use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
+use lockwright_locks::entry::{Entry, Kind};
+use lockwright_locks::front::{Rule, Tuning};
+use lockwright_platform::{RawLock, TryLock};
+use std::cell::Cell;
+
+/// An unlocked lock for `threads` threads.
+pub(crate) fn make(spec: &LockSpec, threads: usize) -> Box<dyn AnyLock> {
+    let Some(entry) = spec.entry() else {
+        return product::glibc();
+    };
+    let mut making = Making { spec, entry, threads, made: None };
+    match entry.kind {
+        Kind::Front => visit_front::<Sim>(&mut making),
+        Kind::Whole => visit_all::<Sim>(&mut making),
+        Kind::ReadWrite => {
+            return Box::new(SharedSections(readers::make::<Sim>(spec, threads)));
+        }
+    }
+    making.made.expect("every lock of the catalogue is visited")
+}
+
+struct Making<'a> {
+    spec: &'a LockSpec,
+    entry: &'static Entry,
+    threads: usize,
+    made: Option<Box<dyn AnyLock>>,
+}
+
+impl FrontVisitor<Sim> for Making<'_> {
+    fn visit<R: Rule<Sim>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning) {
+        if std::ptr::eq(entry, self.entry) {
+            self.made = Some(product::front::<R>(self.spec.tuned_for::<Sim>(defaults)));
+        }
+    }
+}
+
+impl Visitor<Sim> for Making<'_> {
+    fn visit<L: TryLock<Sim> + 'static>(&mut self, entry: &'static Entry) {
+        if std::ptr::eq(entry, self.entry) {
+            self.made = Some(Typed::boxed(L::new(), self.threads));
+        }
+    }
+}
+
+/// Aligned to a cache line of its own.
+#[repr(align(128))]
+struct Aligned<T>(T);
+
+struct Typed<L: RawLock<Sim>> {
+    lock: Aligned<L>,
+    /// One for each thread.
+    nodes: Vec<Aligned<Cell<L::Node>>>,
+}
+
+impl<L: TryLock<Sim> + 'static> Typed<L> {
+    fn boxed(lock: L, threads: usize) -> Box<dyn AnyLock> {
+        let nodes = (0..threads).map(|_| Aligned(Cell::new(L::Node::default()))).collect();
+        Box::new(Self { lock: Aligned(lock), nodes })
+    }
+}
+
+impl<L: TryLock<Sim>> AnyLock for Typed<L> {
+    fn lock(&self, thread: Tid, window_ns: u32) {
+        // SAFETY: the node is this thread's, for one acquisition at a time, and the vector does not grow.
+        unsafe {
+            self.lock.0.lock_in_front(self.nodes[thread as usize].0.as_ptr(), window_ns, || true)
+        }
+    }
+
+    fn try_lock(&self, thread: Tid) -> bool {
+        // SAFETY: as above.
+        unsafe { self.lock.0.try_lock(self.nodes[thread as usize].0.as_ptr()) }
+    }
+
+    fn unlock(&self, thread: Tid) {
+        // SAFETY: as above; the caller holds it.
+        unsafe { self.lock.0.unlock(self.nodes[thread as usize].0.as_ptr()) }
+    }
+
+    fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
+        let node = self.nodes[thread as usize].0.as_ptr();
+        // SAFETY: as above.
+        unsafe { self.lock.0.with_window(node, window_ns, || section.run()) }
+    }
+}
