@@ -270,9 +270,7 @@ impl Engine {
 
     /// A thread writes to a line that its core owns.
     fn written(&mut self, thread: Tid, id: u32) {
-        let line = &mut self.lines.lines[id as usize];
-        line.writes += 1;
-        line.dirty = true;
+        self.lines.lines[id as usize].written();
         if let Some(paths) = &mut self.paths {
             paths.writes(thread, id);
         }

@@ -1,8 +1,9 @@
 use super::{HandOverPath, Paths, Transfer};
 use crate::engine::Tid;
 use crate::load::{Setup, Workload};
-use crate::lock::{AnyLock, LockSpec};
-use crate::platform::{Sim, SimWord};
+use crate::any_lock::AnyLock;
+use crate::lock::LockSpec;
+use crate::memory::{Sim, SimWord};
 use crate::watched::Watched;
 use crate::{Outcome, Placement, Run, profile, workload};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
