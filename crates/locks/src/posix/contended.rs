@@ -9,11 +9,22 @@
 //! ```
 
 use super::hooks;
-use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, UNDECIDED, policy, tuned};
+use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, Policy, UNDECIDED};
 use crate::front::{self, FREE, HELD, PROMISED, Parts, Tuning, View};
 use crate::front::{Waiter, side, try_take};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
+
+/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
+/// meanwhile.
+pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
+    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
+}
+
+fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
+    let Policy { how, tuning } = E::policy(place);
+    (how, E::tuning(tuning))
+}
 
 /// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
