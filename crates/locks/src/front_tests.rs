@@ -4,10 +4,11 @@ extern crate std;
 
 mod memos;
 
+use crate::front::tuning::MOST_COUNTED;
 use crate::front::{Arrived, barging, fifo, malthusian, mood, mutexee, saturation, side};
 use crate::front::{
     CHAINED, Choose, FREE, GRANTED, HELD, Note, Observe, PROMISED, Parts, Rule, SOMEBODY, Seat,
-    Tuning, View, WAITED, Waiter, Word0, acquire, release,
+    Tuning, View, WAITED, Waiter, Word0, acquire, leave_line, release,
 };
 use crate::testing::{Threads, torn};
 use core::cell::Cell;
@@ -172,6 +173,116 @@ fn those_beside_the_line_stay_behind_at_a_fork() {
     child.count_out();
     child.count_out();
     assert_eq!(memory.side.load(Relaxed) & side::SPINNERS, 0);
+}
+
+/// Lengths around the edges of the line's count, and of 16 bits.
+const LENGTHS: [u32; 13] = [1, 2, 3, 495, 496, 510, 511, 512, 513, 520, 1024, 65_535, 65_536];
+
+fn join_line(parts: &Parts<'_, Threads>, tuning: &Tuning) -> &'static Waiter<Threads> {
+    let node = node_of(parts);
+    View::new(*parts, tuning).join(node);
+    node
+}
+
+#[test]
+fn a_line_of_any_length_is_counted_as_far_as_the_field_goes() {
+    let rest = !(mood::LENGTH | mood::NAPPING);
+    for most in [1, 3, MOST_COUNTED] {
+        let tuning = Tuning { most_counted: most, ..tuning::<fifo::Lock>() };
+        for length in LENGTHS {
+            let memory = Memory::new(HELD, rest);
+            let nodes: Vec<_> = (0..length).map(|_| join_line(&memory.parts(), &tuning)).collect();
+            let counted = || mood::waiters(memory.mood.load(Relaxed));
+            assert_eq!(counted(), length.min(most), "{length}");
+            for (left, node) in (0..length).rev().zip(nodes) {
+                // SAFETY: the node is this thread's, and does not wait.
+                unsafe { leave_line(memory.parts(), &tuning, node) };
+                // The counted waiters were the first.
+                assert_eq!(counted(), (left + most.min(length)).saturating_sub(length), "{length}");
+            }
+            assert_eq!(memory.mood.load(Relaxed), rest, "{length}: other fields");
+            assert!(memory.tail.load(Relaxed).is_null());
+        }
+    }
+}
+
+/// So many waiters come to stand behind one that is about to acquire.
+struct Behind<'a>(&'a Memory, &'a Tuning, u32);
+
+impl Seat<Threads> for Behind<'_> {
+    fn joins(&self) {}
+
+    fn sits(&self, node: *const Waiter<Threads>) {
+        if !node.is_null() {
+            (0..self.2).for_each(|_| _ = join_line(&self.0.parts(), self.1));
+        }
+    }
+
+    fn is_beside(&self, _: bool) {}
+}
+
+#[test]
+fn a_line_that_is_longer_than_the_count_is_crowded() {
+    // Whether the holder that leaves was counted, or was not.
+    for most_counted in [MOST_COUNTED, 3, 0] {
+        for behind in LENGTHS[..11].iter().map(|length| length - 1) {
+            for cpus in [2, 500] {
+                let memory = Memory::new(FREE, 0);
+                let tuning = Tuning { most_counted, cpus, ..tuning::<Joins>() };
+                let seat = Behind(&memory, &tuning, behind);
+                acquire::<Threads, Joins>(memory.parts(), &tuning, Some(&seat));
+                let is_crowded = memory.side.load(Relaxed) & side::CROWDED != 0;
+                let expected = match most_counted {
+                    0 => behind > 0,
+                    most => behind.min(most - 1) >= cpus.min(mood::MANY),
+                };
+                assert_eq!(is_crowded, expected, "{behind} behind, {most_counted} {cpus}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_era_takes_a_line_from_before_a_fork_for_its_own() {
+    let tuning = |era| Tuning { era, ..tuning::<Joins>() };
+    for forks in 1..300 {
+        // `Threads` tells eras apart as the pool does: by the forks so far.
+        let memory = Memory::new(FREE, 0);
+        let parent = crate::testing::forks();
+        join_line(&memory.parts(), &tuning(parent));
+        (0..forks).for_each(|_| crate::testing::fork());
+        let child = tuning(parent + forks);
+        let node = node_of(&memory.parts());
+        assert!(
+            !View::new(memory.parts(), &child).join(node),
+            "behind nobody, after {forks} forks"
+        );
+        assert_eq!(mood::waiters(memory.mood.load(Relaxed)), 1);
+        // The same for a thread that finds the line, and for one that leaves it.
+        let memory = Memory::new(FREE, 0);
+        let old = join_line(&memory.parts(), &child);
+        old.gate.store(GRANTED, Relaxed);
+        crate::testing::fork();
+        View::new(memory.parts(), &tuning(child.era + 1)).clear_left_behind();
+        View::new(memory.parts(), &tuning(child.era + 64)).clear_left_behind();
+        assert!(!memory.tail.load(Relaxed).is_null(), "not ours to give back");
+        acquire::<Threads, Joins>(memory.parts(), &tuning(child.era + 1), None);
+        assert!(memory.tail.load(Relaxed).is_null());
+    }
+}
+
+#[test]
+fn a_count_of_contenders_from_four_forks_ago_heals() {
+    let memory = Memory::new(FREE, 0);
+    let era = |era| Tuning { era, ..tuning::<Joins>() };
+    let (parents, childs) = (era(0), era(4));
+    assert!(View::<Threads>::new(memory.parts(), &parents).count_in(7));
+    let child = View::<Threads>::new(memory.parts(), &childs);
+    assert_eq!(child.contenders(), 1, "the field has two bits");
+    acquire::<Threads, Joins>(memory.parts(), &childs, None);
+    assert_eq!(child.contenders(), 0);
+    child.count_out(); // of one that was forgotten
+    assert_eq!(memory.side.load(Relaxed) & (side::SPINNERS | side::BYPASSES), 0);
 }
 
 #[test]

@@ -132,6 +132,20 @@ const LINE: Layout = match Layout::from_size_align(128, 128) {
     Err(_) => panic!("128 is a power of two"),
 };
 
+std::thread_local! {
+    static FORKS: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
+}
+
+/// How often the calling thread has [forked](fork).
+pub(crate) fn forks() -> usize {
+    FORKS.get()
+}
+
+/// From now on the calling thread is that of a forked child.
+pub(crate) fn fork() {
+    FORKS.set(forks() + 1);
+}
+
 impl Platform for Threads {
     type Word = Word32;
     type Ptr<T> = Pointer<T>;
@@ -206,9 +220,19 @@ impl Platform for Threads {
         2
     }
 
+    /// Its last word says how many forks there were.
     fn take_line() -> *mut u8 {
-        // SAFETY: the layout is not empty.
-        unsafe { std::alloc::alloc_zeroed(LINE) }
+        // SAFETY: the layout is not empty, and has room for a word behind the usable bytes.
+        unsafe {
+            let line = std::alloc::alloc_zeroed(LINE);
+            line.add(Self::LINE).cast::<usize>().write(forks());
+            line
+        }
+    }
+
+    fn is_line_ours(line: *const u8) -> bool {
+        // SAFETY: written by `take_line`.
+        unsafe { line.add(Self::LINE).cast::<usize>().read() == forks() }
     }
 
     unsafe fn give_line(_line: *mut u8) {} // never freed: lines must stay readable

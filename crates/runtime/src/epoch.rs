@@ -20,49 +20,15 @@ mod blocks;
 use crate::clock::Instant;
 use crate::env::{say, variable};
 pub use crate::shared::FUNCTIONS;
-use crate::shared::{IDS, NUMBERED, common, lockwright_epochs, percentile, set_name};
-use crate::{clock, programs, thread, watch};
-use blocks::attach;
+use crate::shared::{NUMBERED, common, lockwright_epochs, percentile, set_name};
+use crate::{clock, programs, watch};
+use blocks::{Block, DEPTH, Entry, attach, block, narrow, set};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
+use core::sync::atomic::{AtomicBool, compiler_fence};
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_native::place;
 use lockwright_record::Execution;
-use lockwright_record::epochs::{Own, Windows};
-
-/// How deep a thread's epochs can be nested; epochs beyond that depth count as part of the innermost one.
-const DEPTH: usize = 64;
-const _: () = assert!(size_of::<Own>() <= 24, "the paper's space for each thread and epoch");
-
-/// A running epoch.
-#[repr(C)]
-struct Entry {
-    id: AtomicU32,
-    /// Was `started` read in ticks?
-    in_ticks: AtomicU32,
-    started: AtomicU64,
-    /// The frame of the function whose call is the epoch; 0: the program itself marks the epoch's end.
-    frame: AtomicU64,
-}
-
-/// A thread's epochs. All fields except the two links belong to the thread. Zeroes are right for a new thread.
-#[repr(C)]
-struct Block {
-    /// The windows, and the block that was mapped before this one. Commands read both.
-    windows: Windows,
-    /// The number of running epochs.
-    depth: AtomicU32,
-    /// The number of epochs beyond [`DEPTH`].
-    beyond: AtomicU32,
-    /// The next free block, while this one is free.
-    free: AtomicU64,
-    stack: [Entry; DEPTH],
-    /// One bit for each epoch that this thread has run.
-    used: [AtomicU64; IDS / 64],
-}
-
-const _: () = assert!(IDS.is_multiple_of(64) && size_of::<Block>() <= 5 * 4096);
 
 /// Reads the variables, starts the clock.
 ///
@@ -364,12 +330,6 @@ impl Block {
     }
 }
 
-#[inline(always)]
-fn set(own: &Own, feedback: Feedback) {
-    own.window_ns.store(feedback.window_ns, Relaxed); // own thread only
-    own.unit_ns.store(feedback.unit_ns, Relaxed);
-}
-
 /// Records one execution. Out of line, so that programs that don't record don't pay for it.
 #[cold]
 #[inline(never)]
@@ -385,19 +345,6 @@ fn changed(id: u32) {
     if let Some(watcher) = watch::epochs() {
         (watcher.changed)(id);
     }
-}
-
-#[inline(always)]
-fn narrow(window_ns: u32) {
-    // SAFETY: the calling thread's own memory.
-    unsafe { (*thread::this()).narrowed_ns.store(WINDOW_MAX_NS - window_ns, Relaxed) } // own thread only
-}
-
-/// The calling thread's block; null: it has none yet.
-#[inline(always)]
-fn block() -> *mut Block {
-    // SAFETY: the calling thread's own memory.
-    unsafe { (*thread::this()).epochs.load(Relaxed).cast() } // own thread only
 }
 
 static SAID_ID: AtomicBool = AtomicBool::new(false);

@@ -24,6 +24,7 @@
 //! loads an object we must not touch it (it isn't relocated yet): `dlopen(RTLD_NOLOAD)` waits until it is loaded, and keeps it
 //! loaded while we look at it.
 
+mod functions;
 mod hooks;
 mod objects;
 mod patch;
@@ -31,24 +32,13 @@ mod patch;
 use crate::env::{cut, say};
 use crate::object::{self, Generation};
 use crate::{epoch, trampoline};
-use core::cell::UnsafeCell;
 use core::ffi::CStr;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use functions::{DLOPEN, DLSYM, FUNCTIONS, Function, ON, STORE, TEXT};
 use lockwright_locks::amp::feedback::Percentile;
-use objects::{Pin, key, next, remember};
+use objects::{DONE, PATH, Pin, key, next, remember};
 use patch::{WriterLock, patch};
-
-/// Room for this many functions.
-const FUNCTIONS: usize = 32;
-/// Room for this many bytes of LOCKWRIGHT_EPOCHS.
-const TEXT: usize = 16 * 1024;
-/// How many objects we remember as done.
-const OBJECTS: usize = 4096;
-/// Bytes of a path.
-const PATH: usize = 4096;
-const PAGE: usize = 4096;
-const _: () = assert!(FUNCTIONS <= epoch::FUNCTIONS);
 
 /// Functions that look at their caller's frame or return twice: they never get a trampoline. (`lockwright run` says why.)
 const REFUSED: &[&CStr] = &[
@@ -71,55 +61,10 @@ const REFUSED: &[&CStr] = &[
     c"__tls_get_addr",
 ];
 
-/// A function whose calls are epochs.
-#[derive(Clone, Copy)]
-struct Function {
-    /// Where its name lies in the text.
-    start: usize,
-    end: usize,
-    epoch: u32,
-}
-
-struct Store {
-    text: [u8; TEXT],
-    functions: [Option<Function>; FUNCTIONS],
-}
-
-struct StoreCell(UnsafeCell<Store>);
-// SAFETY: written by `load`, once, before `ON`; read after that.
-unsafe impl Sync for StoreCell {}
-static STORE: StoreCell =
-    StoreCell(UnsafeCell::new(Store { text: [0; TEXT], functions: [None; FUNCTIONS] }));
-/// Is there any function?
-static ON: AtomicBool = AtomicBool::new(false);
-
-/// Stand-ins for the functions, in a program whose code takes their addresses at fixed places: its own linkage
-/// table's entries. Calls to them reach the trampoline by the program's slot.
-static STAND_INS: [AtomicUsize; FUNCTIONS] = [const { AtomicUsize::new(0) }; FUNCTIONS];
 /// The `Generation::number` as of which all objects have been looked at.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// How many objects had been unloaded when `DONE` was emptied.
 static EMPTIED: AtomicU64 = AtomicU64::new(0);
-/// Objects that are done: their `key`s, hashed.
-static DONE: [AtomicUsize; OBJECTS] = [const { AtomicUsize::new(0) }; OBJECTS];
-/// Does some library (not the program) have the old kind of path (DT_RPATH), which also applies to its libraries'
-/// libraries?
-static OLD_PATHS: AtomicBool = AtomicBool::new(false);
-/// 0, or 1 plus the era of the process whose thread writes.
-static WRITER: AtomicUsize = AtomicUsize::new(0);
-
-/// The real functions. Written before any slot leads to their hooks.
-static DLSYM: AtomicUsize = AtomicUsize::new(0);
-static DLOPEN: AtomicUsize = AtomicUsize::new(0);
-
-/// What a name stands for.
-#[derive(Clone, Copy)]
-enum Wanted {
-    Function(usize),
-    Dlsym,
-    Dlopen,
-}
-
 /// Reads the variable and looks at everything that is loaded.
 ///
 /// # Safety
@@ -205,18 +150,6 @@ fn parse(piece: &[u8]) -> Result<Said<'_>, &'static [u8]> {
         return Err(b"a name is missing");
     }
     Ok(Said { name, function, slo_ns, percentile })
-}
-
-fn store() -> Option<&'static Store> {
-    // ORDERING: Acquire, pairs with `load`.
-    // SAFETY: ON: nobody writes any more.
-    ON.load(Acquire).then(|| unsafe { &*STORE.0.get() })
-}
-
-fn find(name: &[u8]) -> Option<usize> {
-    let store = store()?;
-    let mut functions = store.functions.iter().map_while(|function| *function);
-    functions.position(|function| &store.text[function.start..function.end] == name)
 }
 
 /// Looks at the objects that were loaded since the last look.

@@ -21,7 +21,7 @@ mod rehearse;
 
 pub(crate) use rehearse::{rehearse, rehearse_recorded};
 
-use crate::caller::{Call, with_frame};
+use crate::caller::{Call, with_caller, with_frame};
 use crate::environment::{fast_give, take_word};
 use crate::layout::{Here, Mutex};
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
@@ -42,7 +42,7 @@ use lockwright_record::trace::What;
 #[derive(Clone, Copy)]
 enum Operation {
     Lock,
-    /// Lock, of the plain kind: the fast path has tried.
+    /// Lock, of the plain kind. The fast path has tried, if operations aren't watched.
     Wait,
     TryLock,
     /// Lock, or give up when this clock reads this time.
@@ -50,7 +50,7 @@ enum Operation {
     /// Lock again after a condvar wait, which moved the thread to this mutex, or didn't.
     LockAgain(bool),
     Unlock,
-    /// Unlock, of the plain kind: the fast path has tried.
+    /// Unlock, likewise.
     Wake,
 }
 use Operation::{Lock, LockAgain, LockUntil, TryLock, Unlock, Wait, Wake};
@@ -216,22 +216,21 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
 /// not known, or not needed. Each operation has a copy of its own, without the others' code.
 macro_rules! slow {
     ($($name:ident = $from:ident: $operation:expr;)*) => { $(
-        with_frame! {
-            #[cold]
-            "C" $name(mutex: *mut Mutex, caller: usize) = $from;
+        with_caller! {
+            $name(*mut Mutex, caller) = $from;
         }
 
         #[inline(never)]
         unsafe extern "C" fn $from(
             mutex: *mut Mutex,
             caller: usize,
-            _: usize,
-            _: usize,
+            from: usize,
             frame: usize,
             stack: usize,
         ) -> c_int {
-            // SAFETY: the caller's promise, and the naked function's.
-            unsafe { slow(&*mutex, caller, $operation, Call::of_naked(frame, stack)) }
+            let from = if caller == 0 { from } else { caller };
+            // SAFETY: the caller's promise.
+            unsafe { slow(&*mutex, caller, $operation, Call { from, frame, stack }) }
         }
     )* };
 }
@@ -247,7 +246,6 @@ slow! {
 /// The slow path: here, and only here, operations are observed and watched.
 #[inline(always)]
 unsafe fn slow(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
-    let call = Call { from: if caller == 0 { call.from } else { caller }, ..call };
     if observe::is_on() {
         observe::called(call);
     }
@@ -262,8 +260,13 @@ unsafe fn slow(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_
 #[cold]
 #[inline(never)]
 unsafe fn watched(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
-    // SAFETY: the caller's promise.
-    let run = || unsafe { ours(m, caller, operation) };
+    let run = || match operation {
+        // The fast path hasn't tried.
+        Wait => took(m, posix::lock(m, caller)),
+        Wake => gave(m, posix::unlock(m)),
+        // SAFETY: the caller's promise.
+        _ => unsafe { ours(m, caller, operation) },
+    };
     // SAFETY: the caller's promise.
     let glibc = || unsafe { glibc(m, operation) };
     let (what, how) = match operation {
@@ -306,7 +309,8 @@ unsafe fn ours(m: &Mutex, caller: usize, operation: Operation) -> c_int {
     {
         return gave(m, Ok(()));
     }
-    if !posix::is_ours(m) {
+    // (The plain kind is.)
+    if !matches!(operation, Wait | Wake) && !posix::is_ours(m) {
         // SAFETY: the caller's promise.
         return unsafe { glibc(m, operation) };
     }
@@ -315,8 +319,6 @@ unsafe fn ours(m: &Mutex, caller: usize, operation: Operation) -> c_int {
             fire!(mutex_entry, m);
             took(m, posix::lock(m, caller))
         }
-        // While operations are watched, the fast path takes nothing.
-        Wait if watch::is_on() => took(m, posix::lock(m, caller)),
         Wait => {
             if posix::acquire(m, 0, caller) {
                 m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
@@ -341,12 +343,12 @@ unsafe fn ours(m: &Mutex, caller: usize, operation: Operation) -> c_int {
             fire!(mutex_entry, m);
             took(m, posix::lock_again(m, moved, caller))
         }
-        Wake if !watch::is_on() => {
+        Unlock => gave(m, posix::unlock(m)),
+        Wake => {
             m.owner.store(0, Relaxed); // as in `unlock`
             posix::release(m, 0);
             gave(m, Ok(()))
         }
-        Unlock | Wake => gave(m, posix::unlock(m)),
     }
 }
 

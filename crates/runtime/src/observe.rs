@@ -22,33 +22,23 @@ mod open;
 pub(crate) mod semaphores;
 mod stack;
 
-pub(crate) use open::{at_exit, load};
+pub(crate) use open::{at_exit, load, lockwright_observe};
 
 use crate::caller::Call;
 use crate::fork;
 use crate::layout::Mutex;
 use crate::thread::{self, Room};
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use lockwright_locks::front::side;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_observe::control::{Control, Level, NONE, OPEN, Sampling, Settled};
+use lockwright_observe::control::{Level, NONE, OPEN, Sampling, Settled};
 use lockwright_observe::{Blame, Segment, Wait};
 use lockwright_platform::Word;
-use open::open;
+use open::opened;
 use stack::stack;
-
-/// What is counted in this process.
-#[unsafe(no_mangle)]
-#[used]
-pub(crate) static lockwright_observe: Control = Control::new();
-
-struct Shared(UnsafeCell<Option<Segment>>);
-// SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
-unsafe impl Sync for Shared {}
-static SEGMENT: Shared = Shared(UnsafeCell::new(None));
 
 /// A thread's account. Zeroes are the account of a thread that waits for nothing.
 #[repr(C)]
@@ -108,18 +98,10 @@ fn is_full() -> bool {
 fn segment() -> Option<Segment> {
     // ORDERING: Acquire, pairs with the Release in `open`.
     match lockwright_observe.state.load(Acquire) {
-        // SAFETY: OPEN: nobody writes any more.
-        OPEN => unsafe { *SEGMENT.0.get() },
-        NONE => open(),
+        OPEN => opened(),
+        NONE => open::open(in_child, before_sleep),
         _ => None,
     }
-}
-
-/// The segment, if the process has one. For callers that hold a lock, and should not make it now.
-#[inline]
-fn opened() -> Option<Segment> {
-    // ORDERING: Acquire, pairs with the Release in `open`.
-    if lockwright_observe.state.load(Acquire) == OPEN { segment() } else { None }
 }
 
 /// When counting began: notes from before that are out of date.
@@ -276,8 +258,9 @@ fn alone(since: u64, ns: u64) {
     settled.set(until);
 }
 
-/// The calling thread is in a child process: what it has yet to count was in the parent.
-fn forget() {
+/// The calling thread is in a child process: the segment, and what it has yet to count, were in the parent.
+fn in_child() {
+    open::forget();
     let account = account();
     account.settled.take();
     account.ended.take();

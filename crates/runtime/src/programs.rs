@@ -18,18 +18,19 @@ mod boost;
 mod cells;
 mod entries;
 mod grace;
+mod mailbox;
+mod readers;
 mod scheduling;
 mod world;
 
 use crate::fork::{self, When};
 use crate::leave::Turn;
-use crate::policy;
 use crate::posts::{NO_MEMORY, Refusal};
 use crate::thread;
 use core::mem::{offset_of, transmute};
 use core::ptr::null;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, fence};
+use core::sync::atomic::fence;
 use lockwright_locks::rw::biased::forget_all_but;
 use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
@@ -38,31 +39,19 @@ use lockwright_platform::hooks::{Hook, READS};
 use lockwright_programs::env::{Code, Env};
 use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC};
 use lockwright_programs::mailbox::{
-    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, PostRoom, Programs, REFUSED, Request,
-    SLOTS, STATE, SlotState, TAKEN, Tags, UNLOAD, VOID,
+    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, REFUSED, Request, SLOTS, STATE,
+    SlotState, TAKEN, UNLOAD, VOID,
 };
 use lockwright_programs::maps::View;
+use mailbox::{CHANGES, PID, hooks_word};
 
 pub(crate) use boost::has_waited;
 pub(crate) use cells::is_inside;
-
-/// This process's policies.
-#[unsafe(no_mangle)]
-#[used]
-pub static lockwright_programs: Programs = Programs::new(&TAGS, &ROOM);
-
-static TAGS: Tags = Tags::new();
-static ROOM: PostRoom = PostRoom::new();
+pub use mailbox::lockwright_programs;
+pub(crate) use readers::{choose_for_readers, for_readers};
 
 /// Some thread is loading or unloading. Unlike the mailbox's state, the command doesn't write this.
 static BUSY: Turn = Turn::new();
-/// How often a policy came or went.
-static CHANGES: AtomicU32 = AtomicU32::new(0);
-/// The slot of the policy that decides about readers of readers-writer locks; 0: none.
-static FOR_READERS: AtomicU32 = AtomicU32::new(0);
-/// This process; 0: no policy has been loaded yet.
-static PID: AtomicU32 = AtomicU32::new(0);
-
 static ANSWERS: Answers = Answers {
     ask: ask::ask,
     describe: world::describe,
@@ -70,25 +59,9 @@ static ANSWERS: Answers = Answers {
     unboost: boost::unboost,
 };
 
-/// This process's id. As a rule it isn't asked for: a child of `vfork` would get its own, and has none of the threads in our memory.
-fn pid() -> u32 {
-    match PID.load(Relaxed) {
-        // SAFETY: no preconditions.
-        0 => unsafe { libc::getpid() as u32 },
-        known => known, // changes only in a child, which has one thread
-    }
-}
-
 /// From now on policies know of epochs. `slo_now`: the SLO of the calling thread's innermost epoch, ns; 0: not known.
 pub(crate) fn knows_epochs(slo_now: fn() -> Option<u64>) {
     world::knows_epochs(slo_now);
-}
-
-/// The slot of the policy that decides whether readers of readers-writer locks use the table: the last one that was loaded, has the hook,
-/// and is asked by the table of locks; 0: none. Those who use it when it goes do so until their lock's next writer.
-#[inline(always)]
-pub(crate) fn for_readers() -> u32 {
-    FOR_READERS.load(Relaxed) // a policy that comes or goes now is as good as one that comes or goes a moment later
 }
 
 /// The calling thread tags itself, for policies; 0: not any more. `false`: too many threads have tags.
@@ -230,41 +203,10 @@ fn retire(slot: u32, info: &SlotState) -> u32 {
     turn
 }
 
-/// A policy has come or gone, or another table says who is asked: perhaps another policy decides about readers. One that is too slow goes
-/// while others and tables come and go, so each thread that chooses looks again after it has written. Then the last one to write knows what
-/// all the others knew.
-pub(crate) fn choose_for_readers() {
-    let choose = || {
-        let slots = lockwright_programs.slots.iter().zip(0..);
-        let decide = slots.filter(|(info, slot)| {
-            info.state.load(Relaxed) & STATE == LOADED // see the exchange, here and below
-                && info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0
-                && policy::asks(*slot)
-        });
-        let last = decide.max_by_key(|(info, _)| info.since_ns.load(Relaxed));
-        last.map_or(0, |(_, slot)| slot)
-    };
-    let mut chosen = choose();
-    loop {
-        // ORDERING: AcqRel, pairs with itself: after it we see the states that those saw who wrote before.
-        FOR_READERS.swap(chosen, AcqRel);
-        let now = choose();
-        if now == chosen {
-            return;
-        }
-        chosen = now;
-    }
-}
-
 fn unload(slot: u32, info: &SlotState) {
     let turn = retire(slot, info);
     // ORDERING: Release, as above.
     info.state.store((turn * POST) | FREE, Release);
-}
-
-/// A slot's hooks, as `policies` keeps them.
-fn hooks_word(hooks: u32, turn: u32) -> u32 {
-    hooks | turn << 16
 }
 
 /// Loads a policy: its image, and the pieces of its maps.

@@ -4,7 +4,7 @@ use crate::policies::{Policies, SLOTS, SlotPolicy};
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{FrontVisitor, visit_front};
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
-use lockwright_locks::front::tuning::SLOT;
+use lockwright_locks::front::tuning::{MOST_COUNTED, SLOT};
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::rw;
 use lockwright_locks::spec::Spec;
@@ -19,6 +19,8 @@ pub struct LockSpec {
     entry: Option<&'static Entry>,
     options: Vec<(&'static OptionSpec, u32)>,
     programs: BTreeMap<u32, SlotPolicy>,
+    /// How many waiters a front lock's line counts.
+    most_counted: u32,
 }
 
 /// Why a text names no lock.
@@ -33,6 +35,7 @@ impl From<Spec<'_>> for LockSpec {
             entry: spec.entry,
             options: spec.options().collect(),
             programs: BTreeMap::new(),
+            most_counted: MOST_COUNTED,
         }
     }
 }
@@ -47,7 +50,13 @@ impl LockSpec {
     #[cfg(test)]
     pub(crate) fn of(entry: &'static Entry) -> Self {
         let text = entry.id.to_owned();
-        Self { text, entry: Some(entry), options: Vec::new(), programs: BTreeMap::new() }
+        Self {
+            text,
+            entry: Some(entry),
+            options: Vec::new(),
+            programs: BTreeMap::new(),
+            most_counted: MOST_COUNTED,
+        }
     }
 
     /// The same lock on a machine that has this policy in the slot. The lock asks it if it is `programmed:slot=SLOT`.
@@ -150,6 +159,8 @@ impl LockSpec {
             varied.text.push_str(&format!("{sign}{}={value}", option.key));
             varied.options.push((option, value));
         }
+        // Few threads reach the edge of a field of two bits.
+        varied.most_counted = [MOST_COUNTED, 3, 1][rng.usize(0..3)];
         varied
     }
 
@@ -159,6 +170,7 @@ impl LockSpec {
         for (option, value) in &self.options {
             tuning.set(option.key, *value);
         }
+        tuning.most_counted = self.most_counted;
         tuning
     }
 

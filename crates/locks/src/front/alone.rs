@@ -5,7 +5,7 @@ use super::rule::{Rule, View, acquire};
 use super::tuning::Tuning;
 use super::waiter::Waiter;
 use super::word::{FREE, Word0};
-use super::{hand_on, hand_on_late, lock_until, release, unlock_slow};
+use super::{Left, hand_on, leave_or_hand_on, lock_until, release, unlock_alone, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
@@ -125,10 +125,19 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
         let node = unsafe { (*by).0 };
         if !node.is_null() {
             // SAFETY: as above.
-            if !unsafe { hand_on(node) || hand_on_late(self.parts(), &self.tuning, node) } {
+            if unsafe { hand_on(node) } {
+                return;
+            }
+            // SAFETY: as above.
+            let left = unsafe { leave_or_hand_on(self.parts(), &self.tuning, node) };
+            if left != Left::Passed {
                 R::release(&View::new(self.parts(), &self.tuning));
-                // SAFETY: as above.
-                unsafe { release(self.parts(), &self.tuning, node) };
+            }
+            match left {
+                Left::Passed => {}
+                Left::Empty => unlock_alone(self.parts(), &self.tuning),
+                // SAFETY: as above; it holds the lock by this node.
+                Left::Not => unsafe { release(self.parts(), &self.tuning, node) },
             }
             return;
         }

@@ -24,7 +24,7 @@
 use super::line::{Parts, View, side, wake_behind};
 use super::waiter::{BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Pace, SOMEBODY, Waiter, give_back, grants, is_sliced, sliced, state};
-use super::word::CHAINED;
+use super::word::{CHAINED, Word0};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Machine, Word};
@@ -193,6 +193,38 @@ fn grant<P: Machine>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
         }
         _ => answer,
     }
+}
+
+/// What became of a holder's node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Another thread has the lock, and the mutex may be gone.
+    Passed,
+    /// The line is empty, the node has been given back, and the caller holds the lock by the word.
+    Empty,
+    /// The caller holds the lock by the node.
+    Not,
+}
+
+/// As [`hand_on`], which has just answered `false`. It costs one transfer of the mutex's line, as MCS's unlock does, if nobody is
+/// behind the node, and another one of the node's line if somebody is joining.
+pub(super) fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> Left {
+    let Parts { word, owner, .. } = line.parts;
+    if !node.next(Relaxed).is_null() {
+        // A look at the mutex is due, or the next waiter sleeps, or has just joined.
+        return if hand_on(node) { Left::Passed } else { Left::Not };
+    }
+    if !Word0::<P>::may_be_by_node(word.now_to_write()) {
+        return Left::Not; // released by code that knows nothing of us, and taken again
+    }
+    if line.leave_empty(node) {
+        // SAFETY: the line is empty, and the node was its last.
+        unsafe { give_back(from_ref(node).cast_mut(), null_mut()) };
+        owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
+        line.has_emptied();
+        return Left::Empty;
+    }
+    if line.is_in_line(node) && hand_on(node) { Left::Passed } else { Left::Not }
 }
 
 /// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.

@@ -337,24 +337,32 @@ impl<'a, P: Machine> View<'a, P> {
 
     /// The waiter behind `node`, which the caller may pass. `None`: the line is empty now.
     pub(super) fn successor(&self, node: &Waiter<P>) -> Option<*mut Waiter<P>> {
-        let Parts { tail, mood, .. } = self.parts;
-        let me = from_ref(node).cast_mut();
         // ORDERING: Acquire, pairs with [link].
         let next = node.next(Acquire);
         if !next.is_null() {
             return Some(next);
         }
-        // Relaxed: the next thread to join finds an empty line, and gets what we wrote by the word.
-        if tail.compare_exchange(tag(me, self.tuning.era), null_mut(), Relaxed, Relaxed).is_ok() {
-            if mood.load(Relaxed) & mood::LENGTH != 0 {
-                mood.fetch_and(!mood::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
-            }
-            self.recount_contenders();
+        if self.leave_empty(node) {
             return None;
         }
         // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
         P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
         Some(node.next(Relaxed))
+    }
+
+    /// Leaves an empty line, if the node, which the caller may pass, is the last one in it.
+    pub(super) fn leave_empty(&self, node: &Waiter<P>) -> bool {
+        let Parts { tail, mood, .. } = self.parts;
+        let mine = tag(from_ref(node).cast_mut(), self.tuning.era);
+        // Relaxed: the next thread to join finds an empty line, and gets what we wrote by the word.
+        let is_last = tail.compare_exchange(mine, null_mut(), Relaxed, Relaxed).is_ok();
+        if is_last && mood.load(Relaxed) & mood::LENGTH != 0 {
+            mood.fetch_and(!mood::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
+        }
+        if is_last {
+            self.recount_contenders();
+        }
+        is_last
     }
 
     /// The line has become empty. In a process that is the child of four others, or more, the count of contenders may date from

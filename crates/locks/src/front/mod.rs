@@ -38,6 +38,7 @@ mod word;
 
 pub use alone::{Alone, AsIs, By, Tune};
 pub use choice::Waiters;
+pub use grant::Left;
 #[cfg(test)]
 pub(crate) use learn::{memos, saturation};
 pub use line::{Parts, Seat, Taken, View, mood, side};
@@ -118,20 +119,25 @@ pub unsafe fn hand_on<P: Machine>(node: *const Waiter<P>) -> bool {
     grant::hand_on(unsafe { &*node })
 }
 
-/// As [`hand_on`], which has just answered `false`. If a thread is joining behind the node, waits for its link, and tries again.
+/// As [`hand_on`], which has just answered `false`: leaves the line if nobody is behind the node. If a thread is joining there, waits
+/// for its link, and tries again to grant it the lock.
 ///
 /// # Safety
 /// As [`hand_on`].
-pub unsafe fn hand_on_late<P: Machine>(
+pub unsafe fn leave_or_hand_on<P: Machine>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
     node: *const Waiter<P>,
-) -> bool {
+) -> Left {
     // SAFETY: the caller's promise; nodes stay readable.
-    let node = unsafe { &*node };
-    // In either case the caller writes to the mutex soon, unless this works.
-    P::load_to_write(parts.side);
-    View::new(parts, tuning).is_in_line(node) && grant::hand_on(node)
+    grant::leave_or_hand_on(&View::new(parts, tuning), unsafe { &*node })
+}
+
+/// Unlock, by a thread that holds the lock by the word and has just left the line ([`Left::Empty`]).
+pub fn unlock_alone<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
+    if !parts.word.give_chained() {
+        unlock_slow(parts, tuning);
+    }
 }
 
 /// As [`hand_on`], but always releases, if need be by the mutex.

@@ -23,7 +23,7 @@
 //! stays behind shows a thread that has lost its CPU.
 
 use super::tuning::BYPASS_MAX;
-use super::word::{CHAINED, PROMISED, WAITED, Word0};
+use super::word::Word0;
 use core::cmp::min;
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -349,7 +349,7 @@ impl<P: Machine> Waiter<P> {
     /// mutex without releasing this one. Then the caller holds the new mutex by the word. If in doubt the answer is no: releasing
     /// by the word is right, too.
     pub(super) fn is_still_in(&self, word: &Word0<P>, last: *mut Self) -> bool {
-        if last.is_null() || ![CHAINED, WAITED, PROMISED].contains(&word.now()) {
+        if last.is_null() || !Word0::<P>::may_be_by_node(word.now()) {
             return false;
         }
         if core::ptr::eq(last, self) {

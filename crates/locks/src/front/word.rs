@@ -31,6 +31,7 @@
 //! | a thread that waits awake, and promises to take care of the sleepers | (2, q, s) | (4, q, s) | [`promise`](Word0::promise) |
 //! | the same, when it gives up | (1, 3 or 4, q, s) | (2, q, s); or it wakes a sleeper | [`pass_on`](Word0::pass_on) |
 //! | a thread that wants the holder to unlock by the slow path | (1, q, s) | (4, q, s) | [`divert`](Word0::divert) |
+//! | unlock by a holder that stayed, and has left the line empty | (3, 0, s) | (0, 0, s) | [`give_chained`](Word0::give_chained) |
 //! | unlock by the fast path | (1, q, s) | (0, q, s) | [`give`](Word0::give) |
 //! | unlock | (1 to 4, q, s) | (0, q, s), then wakes, if it was 2 | [`release`](Word0::release) |
 //! | the only thread of a process | (0, 0, 0) | (1, 0, 0), and back | [`take_alone`](Word0::take_alone), [`give_alone`](Word0::give_alone) |
@@ -191,6 +192,23 @@ impl<P: Machine> Word0<P> {
         // [give] ORDERING: Release, pairs with every Acquire that takes the word.
         // STATE: (1, q, s) -> (0, q, s).
         self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+    }
+
+    /// Releases a word that is 3, by a holder that has just left the line empty. `false`: it isn't 3.
+    pub(crate) fn give_chained(&self) -> bool {
+        // ORDERING: Release, pairs with every Acquire that takes the word.
+        // STATE: (3, q, s) -> (0, q, s). From here on nothing, by invariant 2.
+        self.0.compare_exchange(CHAINED, FREE, Release, Relaxed).is_ok()
+    }
+
+    /// May the lock be held by a node?
+    pub(crate) fn may_be_by_node(now: u32) -> bool {
+        [CHAINED, WAITED, PROMISED].contains(&now)
+    }
+
+    /// As [`now`](Self::now), for a thread that will soon write to the word's cache line.
+    pub(crate) fn now_to_write(&self) -> u32 {
+        P::load_to_write(&self.0)
     }
 
     /// Gives back a word that the caller took a moment ago; nothing was done under the lock. `false`: it isn't 1.

@@ -9,10 +9,21 @@
 //! ```
 
 use super::hooks;
-use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, UNDECIDED, policy, tuned};
-use crate::front::{self, FREE, Parts, Tuning, View, Waiter, side};
+use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, Policy, UNDECIDED};
+use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Programmable, TryLock, Word};
+use lockwright_platform::{Platform, Programmable, TryLock, Word};
+
+/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
+/// meanwhile.
+pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
+    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
+}
+
+fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
+    let Policy { how, tuning } = E::policy(place);
+    (how, E::tuning(tuning))
+}
 
 /// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
@@ -139,15 +150,17 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 /// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
-    let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
+    E::Platform::load_to_write(&mutex.side); // whatever comes next, it writes to this line
+    let (_, tuning) = policy(mutex);
     // SAFETY: as in our caller: the thread holds the mutex by this node.
-    if unsafe { front::hand_on_late(mutex.parts_of(0), &tuning, node) } {
-        return E::released(core::ptr::from_ref(mutex).addr(), 0);
+    match unsafe { front::leave_or_hand_on(mutex.parts_of(0), &tuning, node) } {
+        Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), 0),
+        Left::Empty => by_word(mutex, 0, front::unlock_alone),
+        Left::Not => by_word(mutex, 0, |parts, tuning| {
+            // SAFETY: as above: it still holds the mutex by this node.
+            unsafe { front::release(parts, tuning, node) }
+        }),
     }
-    // SAFETY: as in our caller.
-    by_word(mutex, mutex.kind.load(Relaxed), |parts, tuning| unsafe {
-        front::release(parts, tuning, node)
-    });
 }
 
 /// Releases word 0 of a mutex of this kind, if [`Environment::give`] did not, for a thread that holds it by no node ([`hand_on`] comes first).

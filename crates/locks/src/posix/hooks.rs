@@ -5,7 +5,7 @@
 //! that locked before the mark may unlock after it: then a release is told that no acquisition preceded. When the policy is gone, the next
 //! `lock` that finds the mutex free takes the mark away.
 
-use super::mutex::{ERRORCHECK, Environment, How, MARKED, Mutex, RECURSIVE, TYPE, policy, waiters};
+use super::mutex::{ERRORCHECK, Environment, How, MARKED, Mutex, Policy, RECURSIVE, TYPE, waiters};
 use crate::front::{Tuning, View, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{Context, Hook, Node, THREADS, WAITERS};
@@ -26,9 +26,14 @@ pub(super) enum Marked {
 #[derive(Clone, Copy)]
 pub(super) struct Slot(u32);
 
+/// The mutex's policy.
+fn here<E: Environment>(mutex: &Mutex<E>) -> Policy<E> {
+    E::policy(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
+}
+
 /// What the mark on a mutex means now; the mark stays when the mutex's lock changes.
 pub(super) fn meaning<E: Environment>(mutex: &Mutex<E>) -> Marked {
-    let policy = E::policy(mutex.side.load(Relaxed) & side::LOCK); // as in `policy`
+    let policy = here(mutex);
     match policy.how {
         How::Whole(_) => Marked::Queues,
         How::Front(_) => Marked::Asks(Slot(policy.tuning.policy)),
@@ -100,7 +105,7 @@ impl Slot {
         if self.ask_of(Hook::LockAcquire, mutex, kind) != 1 {
             return false;
         }
-        let (_, tuning) = policy(mutex);
+        let tuning = E::tuning(here(mutex).tuning);
         View::new(mutex.parts_of(kind), &tuning).take().is_some() // within `bypass`
     }
 

@@ -314,17 +314,6 @@ impl<E: Environment> Policy<E> {
     }
 }
 
-/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
-/// meanwhile.
-pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
-    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
-}
-
-pub(super) fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
-    let Policy { how, tuning } = E::policy(place);
-    (how, E::tuning(tuning))
-}
-
 /// How many threads wait in the mutex's line: a hint, for the holder.
 pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
     mood::waiters(mutex.users.load(Relaxed))

@@ -1,8 +1,8 @@
 //! Kinds, owners, and answers. Callers have checked that the mutex is [ours](is_ours).
 
-use super::contended::{acquire, forget, hand_on, release};
+use super::contended::{acquire, forget, hand_on, policy, release};
 use super::hooks::{self, Marked};
-use super::mutex::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS, policy};
+use super::mutex::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
 use crate::front::{self, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};

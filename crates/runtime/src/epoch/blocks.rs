@@ -1,20 +1,72 @@
-//! Where threads' blocks come from, and where a block goes when its thread ends: glibc's key destructor hands it on.
+//! A thread's block: where it comes from, and where it goes when its thread ends. (glibc's key destructor hands it on.)
 
-use super::{Block, block, narrow, set};
 use crate::fork::{self, When};
-use crate::shared::{common, lockwright_epochs};
+use crate::shared::{IDS, common, lockwright_epochs};
 use crate::thread;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_locks::amp::feedback::{Feedback, WINDOW_MAX_NS};
+use lockwright_record::epochs::{Own, Windows};
+
+/// How deep a thread's epochs can be nested; epochs beyond that depth count as part of the innermost one.
+pub(super) const DEPTH: usize = 64;
+const _: () = assert!(size_of::<Own>() <= 24, "the paper's space for each thread and epoch");
+
+/// A running epoch.
+#[repr(C)]
+pub(super) struct Entry {
+    pub(super) id: AtomicU32,
+    /// Was `started` read in ticks?
+    pub(super) in_ticks: AtomicU32,
+    pub(super) started: AtomicU64,
+    /// The frame of the function whose call is the epoch; 0: the program itself marks the epoch's end.
+    pub(super) frame: AtomicU64,
+}
+
+/// A thread's epochs. All fields except the two links belong to the thread. Zeroes are right for a new thread.
+#[repr(C)]
+pub(super) struct Block {
+    /// The windows, and the block that was mapped before this one. Commands read both.
+    pub(super) windows: Windows,
+    /// The number of running epochs.
+    pub(super) depth: AtomicU32,
+    /// The number of epochs beyond [`DEPTH`].
+    pub(super) beyond: AtomicU32,
+    /// The next free block, while this one is free.
+    free: AtomicU64,
+    pub(super) stack: [Entry; DEPTH],
+    /// One bit for each epoch that this thread has run.
+    pub(super) used: [AtomicU64; IDS / 64],
+}
+
+const _: () = assert!(IDS.is_multiple_of(64) && size_of::<Block>() <= 5 * 4096);
 
 /// The stack of free blocks: page number of the top one in the lower 36 bits, a tag against ABA above.
 static FREE: AtomicU64 = AtomicU64::new(0);
 const PAGE_BITS: u32 = 36;
 /// glibc's key whose destructor gives a thread's block back, + 1; 0: none yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
+
+#[inline(always)]
+pub(super) fn narrow(window_ns: u32) {
+    // SAFETY: the calling thread's own memory.
+    unsafe { (*thread::this()).narrowed_ns.store(WINDOW_MAX_NS - window_ns, Relaxed) } // own thread only
+}
+
+/// The calling thread's block; null: it has none yet.
+#[inline(always)]
+pub(super) fn block() -> *mut Block {
+    // SAFETY: the calling thread's own memory.
+    unsafe { (*thread::this()).epochs.load(Relaxed).cast() } // own thread only
+}
+
+#[inline(always)]
+pub(super) fn set(own: &Own, feedback: Feedback) {
+    own.window_ns.store(feedback.window_ns, Relaxed); // own thread only
+    own.unit_ns.store(feedback.unit_ns, Relaxed);
+}
 
 /// Gives the calling thread a block; null if there is no memory.
 #[cold]
@@ -157,7 +209,7 @@ fn at_page(top: u64) -> *mut Block {
 fn in_child() {
     FREE.store(0, Relaxed); // one thread
     // From here on a signal handler's epoch finds only fresh blocks, and blocks that we have given back.
-    let own = self::block();
+    let own = block();
     let mut block: *mut Block = lockwright_epochs.newest.load(Relaxed).cast();
     // SAFETY: blocks are never unmapped; nobody but us uses them.
     while let Some(other) = unsafe { block.as_ref() } {

@@ -1,8 +1,9 @@
 //! What runs instead of `dlsym` and `dlopen`.
 
+use super::functions::{DLOPEN, DLSYM, OLD_PATHS, STAND_INS, find};
+use super::look_again;
 use super::objects::LinkMap;
 use super::patch::stub;
-use super::{DLOPEN, DLSYM, OLD_PATHS, STAND_INS, find, look_again};
 use crate::{object, real};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
@@ -50,13 +51,6 @@ core::arch::global_asm!(
     dlopen = sym DLOPEN,
     open = sym open,
 );
-
-unsafe extern "C" {
-    #[link_name = "lockwright_dlsym"]
-    pub(super) fn dlsym_hook();
-    #[link_name = "lockwright_dlopen"]
-    pub(super) fn dlopen_hook();
-}
 
 /// Called before a symbol is looked up: returns the result, if it is a function whose calls are epochs.
 unsafe extern "C" fn before_dlsym(

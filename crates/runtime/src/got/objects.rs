@@ -1,11 +1,18 @@
 //! Which objects are still to be looked at, and what keeps one loaded meanwhile.
 
-use super::{DLOPEN, DONE, OBJECTS, ON, PATH};
+use super::functions::{DLOPEN, ON};
 use crate::object::{self, Generation, Object};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
+
+/// How many objects we remember as done.
+const OBJECTS: usize = 4096;
+/// Bytes of a path.
+pub(super) const PATH: usize = 4096;
+/// Objects that are done: their `key`s, hashed.
+pub(super) static DONE: [AtomicUsize; OBJECTS] = [const { AtomicUsize::new(0) }; OBJECTS];
 
 /// The first object from place `at` on that isn't done, and its path.
 pub(super) fn next(at: usize, now: &Generation, path: &mut [u8; PATH]) -> Option<(Object, usize)> {

@@ -1,15 +1,27 @@
 //! An object's words, and what they are made to point to.
 
-use super::hooks::{dlopen_hook, dlsym_hook};
+use super::functions::{DLOPEN, DLSYM, OLD_PATHS, STAND_INS, Wanted, find, store};
 use super::objects::Pin;
-use super::{DLOPEN, DLSYM, OLD_PATHS, PAGE, STAND_INS, WRITER, Wanted, find, store};
 use crate::env::say;
 use crate::object::{self, Object, RelocationKind, Word};
 use crate::{fork, trampoline};
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+
+const PAGE: usize = 4096;
+/// 0, or 1 plus the era of the process whose thread writes.
+static WRITER: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" {
+    /// What runs instead of `dlsym`, see hooks.rs.
+    #[link_name = "lockwright_dlsym"]
+    fn dlsym_hook();
+    /// What runs instead of `dlopen`.
+    #[link_name = "lockwright_dlopen"]
+    fn dlopen_hook();
+}
 
 fn wanted(name: &CStr) -> Option<Wanted> {
     match name.to_bytes() {

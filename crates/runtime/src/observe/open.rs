@@ -1,7 +1,7 @@
 //! The segment: made for the first thread that has to wait, in this user's folder or where a command wants it, and removed at
 //! the end.
 
-use super::{SEGMENT, before_sleep, lockwright_observe, maps, opened};
+use super::maps;
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::{access, files, thread};
@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::system_call;
-use lockwright_observe::control::{BUSY, FAILED, Level, NONE, OPEN};
+use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN};
 use lockwright_observe::layout::FOLDERS;
 use lockwright_observe::{About, Refused, Segment};
 use lockwright_record::file::decimal;
@@ -73,8 +73,27 @@ pub(crate) unsafe fn load() {
     }
 }
 
+/// What is counted in this process.
+#[unsafe(no_mangle)]
+#[used]
+pub(crate) static lockwright_observe: Control = Control::new();
+
+pub(super) struct Shared(pub(super) UnsafeCell<Option<Segment>>);
+// SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
+unsafe impl Sync for Shared {}
+pub(super) static SEGMENT: Shared = Shared(UnsafeCell::new(None));
+
+/// The segment, if the process has one. For callers that hold a lock, and should not make it now.
+#[inline]
+pub(super) fn opened() -> Option<Segment> {
+    // ORDERING: Acquire, pairs with the Release in `open`.
+    // SAFETY: OPEN: nobody writes any more.
+    (lockwright_observe.state.load(Acquire) == OPEN).then(|| unsafe { *SEGMENT.0.get() })?
+}
+
+/// Makes the segment. `in_child` is called in a forked child, and `before_sleep` before any sleep.
 #[cold]
-pub(super) fn open() -> Option<Segment> {
+pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     let control = &lockwright_observe;
     // ORDERING: Acquire, pairs with the Release below.
     control.state.compare_exchange(NONE, BUSY, Acquire, Relaxed).ok()?;
@@ -190,9 +209,8 @@ pub(crate) fn at_exit() {
 }
 
 /// In the child of a fork: the segment is the parent's.
-fn in_child() {
+pub(super) fn forget() {
     // Relaxed: there is one thread.
     lockwright_observe.base.store(0, Relaxed);
     lockwright_observe.state.store(NONE, Relaxed);
-    super::forget();
 }

@@ -2,7 +2,9 @@
 
 use super::cells::{self, ASKING, ThreadCell};
 use super::entries::{self, Mapped};
-use super::{CHANGES, choose_for_readers, grace, lockwright_programs};
+use super::grace;
+use super::mailbox::{CHANGES, hooks_word, lockwright_programs};
+use super::readers::choose_for_readers;
 use crate::env::say;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
@@ -142,7 +144,7 @@ fn take_off(entry: &Mapped, info: &SlotState, hook: Hook, mean_ns: u64) {
         return;
     }
     if let Some(word) = policies::word(entry.slot.get()) {
-        let own = super::hooks_word(info.hooks.load(Relaxed), entry.turn.get());
+        let own = hooks_word(info.hooks.load(Relaxed), entry.turn.get());
         let _ = word.compare_exchange(own, 0, Relaxed, Relaxed); // a hint
     }
     choose_for_readers();

@@ -13,17 +13,14 @@
 //! The holder takes it back when it releases by a policy that boosts. The lock may have another policy by then, or none. So the waiter does
 //! it when its wait ends, however that ends. A process that confines itself meanwhile leaves the priority as it is.
 
-use super::cells::{self, ThreadCell};
-use super::lockwright_programs;
+use super::cells::{self, KNOWN, ThreadCell};
+use super::mailbox::lockwright_programs;
 use super::scheduling::Scheduling;
-use super::world;
 use crate::{leave, thread};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 /// In [`ThreadCell::boost`], with [`OVER`]: the waiter has taken it back, not the holder.
 const BACK: u64 = 1 << 32;
-/// In [`ThreadCell::boost`]: there is a [`Scheduling`] below.
-const KNOWN: u64 = 1 << 33;
 /// In [`ThreadCell::boost`]: the thread has another one now.
 const SET: u64 = 1 << 34;
 /// In [`ThreadCell::boost`]: it gets its own back.
@@ -34,6 +31,26 @@ const WAITER: u32 = 36;
 /// The word of a waiter that is about to give: of the calling thread.
 fn mine() -> u64 {
     u64::from(thread::id()) << WAITER
+}
+
+/// The calling thread's priority, read again now and then.
+pub(super) fn own_prio(cell: &ThreadCell) -> i32 {
+    // Own thread only, as is all of this. The clock takes longer than the rest of a description.
+    let until = cell.until_prio.load(Relaxed);
+    if until != 0 {
+        cell.until_prio.store(until - 1, Relaxed);
+        return cell.prio.load(Relaxed);
+    }
+    cell.until_prio.store(15, Relaxed);
+    let now = cells::seconds() + 1;
+    // With another's priority, its own is what it was.
+    if cell.prio_read.load(Relaxed) != now && !is_boosted(thread::id()) {
+        cell.prio_read.store(now, Relaxed);
+        if let Some(own) = Scheduling::of(0) {
+            cell.prio.store(own.prio(), Relaxed);
+        }
+    }
+    cell.prio.load(Relaxed)
 }
 
 /// The thread `holder` gets the calling thread's priority.
@@ -49,7 +66,7 @@ pub(super) fn boost(holder: u32) {
     if holder == thread::id() || is_boosted(holder) {
         return;
     }
-    let (ours, now) = (world::own_prio(own), cells::seconds() + 1);
+    let (ours, now) = (own_prio(own), cells::seconds() + 1);
     // What others know of its priority may be as old as what threads know of their own. (Hints.)
     if cell.prio_read.load(Relaxed) == now && ours <= cell.prio.load(Relaxed) {
         return;
@@ -83,24 +100,24 @@ fn give(cell: &ThreadCell, holder: u32, ours: i32, now: u32) -> bool {
         cell.prio_read.store(now, Relaxed);
     }
     if theirs.is_some_and(|theirs| ours <= theirs.prio()) {
-        end(cell);
+        cell.end();
         return false;
     }
     let word = mine() | KNOWN | theirs.map_or(0, |theirs| theirs.pack().into());
     // ORDERING: Release, here and below, pairs with the Acquire in `finish`, for whoever does that.
     if theirs.is_some() && cell.boost.compare_exchange(mine(), word, Release, Relaxed).is_err() {
-        end(cell); // it has released already
+        cell.end(); // it has released already
         return false;
     }
     if theirs.is_none() || !Scheduling::for_a_while(ours).set(holder) {
         mailbox.unboosted.fetch_add(1, Relaxed); // a counter, as the next
-        finish(cell, holder); // it may have been set in part
+        cell.finish(holder); // it may have been set in part
         return false;
     }
     mailbox.boosts.fetch_add(1, Relaxed);
     let is_set = cell.boost.compare_exchange(word, word | SET, Release, Relaxed).is_ok();
     if !is_set {
-        finish(cell, holder);
+        cell.finish(holder);
     }
     is_set
 }
@@ -168,22 +185,10 @@ fn torn() {
         match cell.boost.load(Relaxed) & (SET | OVER | BACK) {
             SET => restore(cell, holder, OVER | BACK),
             HOLDERS => {}
-            _ => finish(cell, holder),
+            _ => cell.finish(holder),
         }
     }
     forget();
-}
-
-/// In a forked child, whose only thread had this cell: it has the parent's priorities. (Those which are worth a privilege the kernel has
-/// reset: SCHED_RESET_ON_FORK.)
-pub(super) fn in_child(cell: &ThreadCell) {
-    finish(cell, thread::id());
-    cell.boosting.store(0, Relaxed); // one thread
-}
-
-/// A thread that is gone had this cell.
-pub(super) fn is_left(cell: &ThreadCell) {
-    end(cell);
 }
 
 /// The holder is giving itself its own priority back.
@@ -197,27 +202,9 @@ fn restore(cell: &ThreadCell, tid: u32, over: u64) {
         // ORDERING: AcqRel, pairs with the Release in `give`, and goes before the Acquire in `finish`.
         match cell.boost.compare_exchange_weak(word, word | over, AcqRel, Relaxed) {
             Ok(_) if word & SET == 0 => return,
-            Ok(_) => return finish(cell, tid),
+            Ok(_) => return cell.finish(tid),
             Err(now) => word = now,
         }
-    }
-}
-
-/// As [`restore`], for the one thread that sees to the word.
-fn finish(cell: &ThreadCell, tid: u32) {
-    // ORDERING: Acquire, pairs with the Release in `give`.
-    let word = cell.boost.load(Acquire);
-    if word & KNOWN != 0 {
-        Scheduling::unpack(word as u32).set(tid);
-    }
-    end(cell);
-}
-
-/// The thread has its own priority.
-fn end(cell: &ThreadCell) {
-    // ORDERING: Release, pairs with the Acquire in `boost`: the system calls are over.
-    if cell.boost.swap(0, Release) != 0 {
-        lockwright_programs.boosted.fetch_sub(1, Relaxed); // a hint
     }
 }
 

@@ -3,7 +3,8 @@
 //! A thread takes a cell near the place that its id gives, and keeps it until it ends. Nothing tells us when that is: a cell is free
 //! again when somebody needs it and the kernel knows no thread of that id. A thread that finds no cell is not asked about.
 
-use super::boost;
+use super::mailbox::{lockwright_programs, pid};
+use super::scheduling::Scheduling;
 use crate::access::{self, Access};
 use crate::thread;
 use core::ptr;
@@ -21,6 +22,9 @@ const WAYS: usize = 16;
 pub(super) const ASKING: u32 = 0x100;
 /// In [`ThreadCell::inside`]: in a hook of the policy with this number.
 pub(super) const INSIDE: u32 = 0x200;
+
+/// In [`ThreadCell::boost`]: there is a [`Scheduling`] below.
+pub(super) const KNOWN: u64 = 1 << 33;
 
 /// A thread's cell. Only the thread writes it, except for `boost`, and its priority, which a waiter may have read.
 #[repr(C, align(128))]
@@ -82,6 +86,31 @@ impl ThreadCell {
         self.prio.store(0, Relaxed);
         self.held_since.store(0, Relaxed);
         self.held_ns.store(0, Relaxed);
+    }
+
+    /// Gives the thread its own priority back: for the one thread that sees to the word.
+    pub(super) fn finish(&self, tid: u32) {
+        // ORDERING: Acquire, pairs with the Release in `boost::give`.
+        let word = self.boost.load(Acquire);
+        if word & KNOWN != 0 {
+            Scheduling::unpack(word as u32).set(tid);
+        }
+        self.end();
+    }
+
+    /// The thread has its own priority.
+    pub(super) fn end(&self) {
+        // ORDERING: Release, pairs with the Acquire in `boost::boost`: the system calls are over.
+        if self.boost.swap(0, Release) != 0 {
+            lockwright_programs.boosted.fetch_sub(1, Relaxed); // a hint
+        }
+    }
+
+    /// In a forked child, whose only thread had this cell: it has the parent's priorities. (Those which are worth a privilege the kernel
+    /// has reset: SCHED_RESET_ON_FORK.)
+    fn in_child(&self) {
+        self.finish(thread::id());
+        self.boosting.store(0, Relaxed); // one thread
     }
 }
 
@@ -151,7 +180,7 @@ pub(super) fn claim_for(tid: u32) -> Option<&'static ThreadCell> {
     };
     // What the one before has left. (A waiter that still has its id may write `boost`, and finds that the word isn't its own.)
     ALL[at].inside.store(0, Relaxed);
-    boost::is_left(&ALL[at]);
+    ALL[at].end();
     // ORDERING: Release, pairs with the Acquire in `of`: who finds the cell by its owner finds it so.
     OWNERS[at].store(tid, Release);
     of(tid) // another thread may have made one meanwhile, which others find first
@@ -192,7 +221,7 @@ pub(super) fn is_gone(tid: u32) -> bool {
     match access::now() {
         Access::All => {
             // SAFETY: sends no signal.
-            let said = unsafe { system_call!(libc::SYS_tgkill, super::pid(), tid, 0) };
+            let said = unsafe { system_call!(libc::SYS_tgkill, pid(), tid, 0) };
             said == -libc::c_long::from(libc::ESRCH)
         }
         Access::Files => is_listed(tid) == Some(false) && is_listed(thread::id()) == Some(true),
@@ -244,19 +273,19 @@ pub(super) fn in_child() -> bool {
         let is_own = ptr::eq(own, cell);
         if is_own && cell.inside.load(Relaxed) != 0 {
             // A signal handler forked, in a hook. It returns there.
-            boost::in_child(cell);
+            cell.in_child();
             owner.store(thread::id(), Relaxed);
             continue;
         }
         was_inside |= cell.inside.swap(0, Relaxed) != 0;
         // A waiter may have made it for the thread that forked.
         if is_own || tid == id {
-            boost::in_child(cell);
+            cell.in_child();
         }
         if is_own {
             set_own(ptr::null());
         }
-        boost::is_left(cell);
+        cell.end();
         cell.clear();
         owner.store(0, Relaxed);
     }

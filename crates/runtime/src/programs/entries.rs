@@ -1,7 +1,8 @@
 //! The policies in this process's memory: which are in force, and what it takes to run one.
 
+use super::mailbox::lockwright_programs;
 use super::world::HELPERS;
-use super::{cells, grace, lockwright_programs};
+use super::{cells, grace};
 use crate::access::{self, Access};
 use crate::posts;
 use core::cell::Cell;

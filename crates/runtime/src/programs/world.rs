@@ -1,9 +1,8 @@
 //! What policies are told about the calling thread, and what their helpers ask of the machine.
 
 use super::boost;
-use super::cells::{self, ThreadCell};
-use super::scheduling::Scheduling;
-use super::{PID, lockwright_programs};
+use super::cells;
+use super::mailbox::{PID, lockwright_programs};
 use crate::thread;
 use core::mem::transmute;
 use core::ptr::null_mut;
@@ -15,7 +14,7 @@ use lockwright_platform::hooks::{IN_EPOCH, Node};
 use lockwright_programs::calls::{self, MachineHelpers};
 use lockwright_programs::env::{Env, HelperFn};
 use lockwright_programs::helpers;
-use lockwright_programs::mailbox::tag_places;
+use lockwright_programs::mailbox::{Tag, tag_places};
 
 /// The SLO of the calling thread's innermost epoch, ns; 0: not known. `None`: it is in no epoch.
 pub(super) type SloNow = fn() -> Option<u64>;
@@ -45,7 +44,7 @@ pub(super) fn describe(node: &mut Node) {
     }
     node.tag = tag(node.tid);
     if let Some(cell) = cells::own() {
-        node.prio = own_prio(cell);
+        node.prio = boost::own_prio(cell);
         node.held_locks = cell.held.load(Relaxed); // own thread only, as the next
         node.cs_total_ns = cell.held_ns.load(Relaxed);
     }
@@ -68,10 +67,8 @@ pub(super) fn set_tag(tag: u64) -> bool {
     let (mailbox, tid) = (&lockwright_programs, thread::id());
     let places = || tag_places(tid).filter_map(|at| mailbox.tags.0.get(at));
     // Hints, all of it.
-    let take = |place: &lockwright_programs::mailbox::Tag, from| {
-        place.tid.compare_exchange(from, tid, Relaxed, Relaxed).is_ok()
-    };
-    let is_left = |place: &lockwright_programs::mailbox::Tag| {
+    let take = |place: &Tag, from| place.tid.compare_exchange(from, tid, Relaxed, Relaxed).is_ok();
+    let is_left = |place: &Tag| {
         let owner = place.tid.load(Relaxed);
         cells::is_gone(owner) && take(place, owner)
     };
@@ -86,26 +83,6 @@ pub(super) fn set_tag(tag: u64) -> bool {
     place.tag.store(tag, Relaxed);
     mailbox.tagged.store(1, Relaxed);
     true
-}
-
-/// The calling thread's priority, read again now and then.
-pub(super) fn own_prio(cell: &ThreadCell) -> i32 {
-    // Own thread only, as is all of this. The clock takes longer than the rest of a description.
-    let until = cell.until_prio.load(Relaxed);
-    if until != 0 {
-        cell.until_prio.store(until - 1, Relaxed);
-        return cell.prio.load(Relaxed);
-    }
-    cell.until_prio.store(15, Relaxed);
-    let now = cells::seconds() + 1;
-    // With another's priority, its own is what it was.
-    if cell.prio_read.load(Relaxed) != now && !boost::is_boosted(thread::id()) {
-        cell.prio_read.store(now, Relaxed);
-        if let Some(own) = Scheduling::of(0) {
-            cell.prio.store(own.prio(), Relaxed);
-        }
-    }
-    cell.prio.load(Relaxed)
 }
 
 /// The priority of a thread, as it was last read; 0 if it has not asked a policy.

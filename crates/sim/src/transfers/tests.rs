@@ -1,7 +1,7 @@
 use super::{HandOverPath, Paths, Transfer};
+use crate::any_lock::AnyLock;
 use crate::engine::Tid;
 use crate::load::{Setup, Workload};
-use crate::any_lock::AnyLock;
 use crate::lock::LockSpec;
 use crate::memory::{Sim, SimWord};
 use crate::watched::Watched;

@@ -47,6 +47,9 @@ const LONG_LINE: u32 = 8;
 /// more. The time doubles after each check.
 const LOOK_NS: u32 = 4_000;
 
+/// It looks after this part of the time for which it stays awake, if that is longer.
+const LOOKS: u32 = 8;
+
 /// How often they check whether they may, ns.
 const FIRST_NS: u32 = 50;
 
@@ -251,7 +254,8 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
     node: &Waiter<P>,
     mut left: u32,
 ) -> (u32, bool) {
-    let (mut look, mut slept) = (left.min(LOOK_NS), false);
+    // The wait grows with the line. Only the first in line has to notice, and a look that comes just when the lock is granted is dear.
+    let (mut look, mut slept) = ((left / LOOKS).max(LOOK_NS).min(left), false);
     let mut chooser = Chooser::of::<P, R>(lock, left);
     loop {
         if let Some(chooser) = chooser.as_mut().filter(|_| left > 0) {

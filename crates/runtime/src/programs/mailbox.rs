@@ -1,0 +1,32 @@
+//! This process's mailbox for policies, and what all parts know of it.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use lockwright_programs::mailbox::{PostRoom, Programs, Tags};
+
+/// This process's policies.
+#[unsafe(no_mangle)]
+#[used]
+pub static lockwright_programs: Programs = Programs::new(&TAGS, &ROOM);
+
+static TAGS: Tags = Tags::new();
+static ROOM: PostRoom = PostRoom::new();
+
+/// How often a policy came or went.
+pub(super) static CHANGES: AtomicU32 = AtomicU32::new(0);
+/// This process; 0: no policy has been loaded yet.
+pub(super) static PID: AtomicU32 = AtomicU32::new(0);
+
+/// This process's id. As a rule it isn't asked for: a child of `vfork` would get its own, and has none of the threads in our memory.
+pub(super) fn pid() -> u32 {
+    match PID.load(Relaxed) {
+        // SAFETY: no preconditions.
+        0 => unsafe { libc::getpid() as u32 },
+        known => known, // changes only in a child, which has one thread
+    }
+}
+
+/// A slot's hooks, as `policies` keeps them.
+pub(super) fn hooks_word(hooks: u32, turn: u32) -> u32 {
+    hooks | turn << 16
+}
