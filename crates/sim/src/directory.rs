@@ -28,6 +28,7 @@ pub(crate) struct Transfer {
     pub(crate) back: Ps,
 }
 
+/// A cache line.
 pub(crate) struct Line {
     /// The core that may write without asking. `NOBODY`: copies may exist, see `sharers`.
     pub(crate) owner: u32,
