@@ -309,7 +309,7 @@ unsafe fn ours(m: &Mutex, caller: usize, operation: Operation) -> c_int {
     {
         return gave(m, Ok(()));
     }
-    // (The plain kind is.)
+    // (The plain kind is ours.)
     if !matches!(operation, Wait | Wake) && !posix::is_ours(m) {
         // SAFETY: the caller's promise.
         return unsafe { glibc(m, operation) };
