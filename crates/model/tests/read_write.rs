@@ -3,8 +3,9 @@
 
 use lockwright_locks::catalog::{ReadWriteVisitor, visit_read_write};
 use lockwright_locks::entry::Entry;
+use lockwright_locks::rw::Prefer;
 use lockwright_locks::rw::biased::Biased;
-use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
+use lockwright_locks::rw::rwlock::{Outcome, Parts, Waiter};
 use lockwright_locks::rw::{ReadWrite, Tuning};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
+use lockwright_locks::rw::Prefer;
+use lockwright_locks::rw::rwlock::{Outcome, Parts, Waiter};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelWord};
 use lockwright_model::scenario::{explore, only_known_models_are_asked_for};

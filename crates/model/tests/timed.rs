@@ -160,7 +160,7 @@ unsafe fn dozes<C: Checker, const SPINS: usize>(
 ) -> bool {
     let parts = lock.parts();
     parts.side.fetch_or(side::CROWDED, Relaxed); // a hint: threads outnumber the CPUs
-    if View::new(parts, lock.tuning()).doze(2, 1_000).is_none() {
+    if barging::doze(&View::new(parts, lock.tuning()), 2, 1_000).is_none() {
         // SAFETY: the caller's promise.
         return unsafe { scenario::lock::<C, SPINS, _>(lock, node, section) };
     }

@@ -12,8 +12,9 @@ use core::ffi::{c_int, c_void};
 use core::mem::{offset_of, size_of, transmute};
 
 use libc::{clockid_t, timespec};
+use lockwright_locks::rw::Prefer;
 use lockwright_locks::rw::biased::Biased;
-use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Prefer, Waiter};
+use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
 use lockwright_platform::{Ordering::Relaxed, Word};
 

@@ -30,7 +30,8 @@
 //! A policy decides when readers may show themselves, and nothing else: whatever it answers, these rules hold. A torn writer may stay
 //! counted; then the lock keeps its readers out of the table.
 
-use super::rwlock::{Counted, Outcome, Parts, Waiter, is_writing, readers, waiting};
+use super::rwlock::{Counted, Outcome, Parts, Waiter};
+use super::waiting::{is_writing, readers, waiting};
 use core::ops::Range;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release, SeqCst};

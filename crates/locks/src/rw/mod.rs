@@ -15,14 +15,35 @@ pub mod per_cpu;
 pub mod phase_fair;
 pub mod programmed_rw;
 pub mod rwlock;
-mod single;
 mod waiting;
 
-pub use single::Single;
+pub use rwlock::Single;
 
 use crate::entry::OptionSpec;
 use lockwright_platform::Platform;
-use rwlock::Prefer;
+
+/// Who goes first when both wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefer {
+    /// Readers: they never wait for a waiting writer. A thread may read-lock again.
+    Readers = 0,
+    /// A writer that leaves prefers writers; readers still join readers. A thread may read-lock again.
+    Writers,
+    /// Readers wait for waiting writers. A thread that read-locks again may wait forever.
+    WritersStrictly,
+}
+
+impl Prefer {
+    /// By glibc's number.
+    #[inline]
+    pub fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Readers,
+            2 => Self::WritersStrictly,
+            _ => Self::Writers,
+        }
+    }
+}
 
 /// A readers-writer lock without data: any number of readers, or one writer.
 ///

@@ -40,12 +40,14 @@
 //!
 //! This file decides who gets in, and who lets whom in; `waiting.rs` says how threads wait.
 
-use super::{PREFER, SPIN};
+use super::waiting::{ASLEEP, OPEN, READER, READERS_MAX, WOKEN, WRITE, WRITERS};
+use super::waiting::{has_writers, is_open, is_writing, readers, waiting};
+use super::{PREFER, Prefer, ReadWrite, SPIN, Tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Word};
 
-pub use super::waiting::{Counted, Waiter};
+pub use super::waiting::{Counted, Outcome, Parts, Waiter};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -65,94 +67,91 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// The name that the catalogue uses.
-pub type Lock<P> = super::Single<P>;
+pub type Lock<P> = Single<P>;
 
-/// A write phase. Two bits: glibc's debugger scripts read them as "phase" and "acquired".
-pub(super) const WRITE: u32 = 0b11;
-/// Readers may sleep on `state`.
-pub(super) const ASLEEP: u32 = 1 << 2;
-/// One reader.
-pub(super) const READER: u32 = 1 << 3;
-/// Writers wait, or did so when somebody last looked: `writers` knows.
-pub(super) const WRITERS: u32 = 1 << 31;
-/// The most readers that we let in: far below the field's end, because arrivals count themselves first.
-pub(super) const READERS_MAX: u32 = 1 << 27;
-
-/// A write phase without an owner, for the first thread that claims it.
-pub(super) const OPEN: u32 = 1;
-/// A waiting writer has been woken and has not looked yet.
-pub(super) const WOKEN: u32 = 1 << 1;
-/// One waiting writer.
-pub(super) const WAITING: u32 = 1 << 2;
-
-pub(super) fn readers(state: u32) -> u32 {
-    (state & !WRITERS) / READER
+/// A readers-writer lock of three words.
+pub struct Single<P: Platform> {
+    state: P::Word,
+    writers: P::Word,
+    owner: P::Word,
+    tuning: Tuning,
 }
 
-pub(super) fn is_writing(state: u32) -> bool {
-    state & WRITE != 0
-}
+impl<P: Platform> Single<P> {
+    fn parts(&self) -> Parts<'_, P> {
+        let Self { state, writers, owner, tuning } = self;
+        Parts { state, writers, owner, prefer: tuning.prefer }
+    }
 
-pub(super) fn has_writers(state: u32) -> bool {
-    state & WRITERS != 0
-}
-
-pub(super) fn is_open(writers: u32) -> bool {
-    writers & OPEN != 0
-}
-
-pub(super) fn waiting(writers: u32) -> u32 {
-    writers / WAITING
-}
-
-/// Who goes first when both wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefer {
-    /// Readers: they never wait for a waiting writer. A thread may read-lock again.
-    Readers = 0,
-    /// A writer that leaves prefers writers; readers still join readers. A thread may read-lock again.
-    Writers,
-    /// Readers wait for waiting writers. A thread that read-locks again may wait forever.
-    WritersStrictly,
-}
-
-impl Prefer {
-    /// By glibc's number.
-    #[inline]
-    pub fn of(number: u32) -> Self {
-        match number {
-            0 => Self::Readers,
-            2 => Self::WritersStrictly,
-            _ => Self::Writers,
-        }
+    fn waiter(&self, me: u32, deadline: Option<P::Deadline>) -> Waiter<'static, P> {
+        Waiter { me, spin_ns: self.tuning.spin_ns, deadline, counted: None }
     }
 }
 
-/// How an attempt to acquire ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The lock is held.
-    Acquired,
-    /// It would have had to wait.
-    Busy,
-    /// The deadline passed.
-    TimedOut,
-    /// The caller holds it for writing.
-    Deadlock,
-    /// More readers than can be counted.
-    TooMany,
+/// Is the lock held now?
+///
+/// Callers must not ask for a lock that they hold for writing, and there are fewer of them than can be counted.
+fn acquired(outcome: Outcome) -> bool {
+    debug_assert!(!matches!(outcome, Outcome::Deadlock | Outcome::TooMany), "{outcome:?}");
+    outcome == Outcome::Acquired
 }
 
-/// The words of one lock, wherever they lie; all zeroes is an unlocked lock.
-pub struct Parts<'a, P: Platform> {
-    /// Readers and the phase: written by everybody, atomically.
-    pub state: &'a P::Word,
-    /// Waiting writers: written by them and by the owner of a write phase.
-    pub writers: &'a P::Word,
-    /// The writer's thread id: written by the writer while it holds the lock.
-    pub owner: &'a P::Word,
-    /// Who goes first. Must be the same in every call.
-    pub prefer: Prefer,
+impl<P: Platform> ReadWrite<P> for Single<P> {
+    type Pass = ();
+    const TIMED: bool = true;
+    const LAST_MAY_END: bool = true;
+
+    fn new(tuning: &Tuning) -> Self {
+        let [state, writers, owner] = [(); 3].map(|()| P::Word::new(0));
+        Self { state, writers, owner, tuning: *tuning }
+    }
+
+    fn nests(tuning: &Tuning) -> bool {
+        tuning.prefer != Prefer::WritersStrictly
+    }
+
+    #[inline]
+    fn read(&self, me: u32) {
+        acquired(self.parts().read(|_| self.waiter(me, None)));
+    }
+
+    #[inline]
+    fn try_read(&self, _: u32) -> Option<()> {
+        acquired(self.parts().try_read()).then_some(())
+    }
+
+    fn read_until(&self, me: u32, deadline: P::Deadline) -> Option<()> {
+        acquired(self.parts().read(|_| self.waiter(me, Some(deadline)))).then_some(())
+    }
+
+    #[inline]
+    fn leave_read(&self, (): ()) {
+        self.parts().unlock();
+    }
+
+    #[inline]
+    fn write(&self, me: u32) {
+        acquired(self.parts().write(me, |_| self.waiter(me, None)));
+    }
+
+    #[inline]
+    fn try_write(&self, me: u32) -> bool {
+        acquired(self.parts().try_write(me))
+    }
+
+    fn write_until(&self, me: u32, deadline: P::Deadline) -> bool {
+        acquired(self.parts().write(me, |_| self.waiter(me, Some(deadline))))
+    }
+
+    #[inline]
+    fn leave_write(&self) {
+        self.parts().unlock();
+    }
+
+    fn torn_wait(&self, writes: bool) -> bool {
+        self.parts().torn_wait(writes);
+        true
+    }
 }
 
 impl<P: Platform> Parts<'_, P> {

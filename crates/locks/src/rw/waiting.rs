@@ -1,12 +1,74 @@
-//! How readers and writers wait, give up, and are torn away. The protocol is `rwlock.rs`'s.
+//! The words of `rwlock`, and how readers and writers wait, give up, and are torn away. The protocol is `rwlock.rs`'s.
 
-use super::rwlock::{
-    ASLEEP, OPEN, Outcome, Parts, Prefer, READER, READERS_MAX, WAITING, WOKEN, WRITE, WRITERS,
-    has_writers, is_open, is_writing, readers, waiting,
-};
+use super::Prefer;
 use core::cell::Cell;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Woken, Word};
+
+/// A write phase. Two bits: glibc's debugger scripts read them as "phase" and "acquired".
+pub(super) const WRITE: u32 = 0b11;
+/// Readers may sleep on `state`.
+pub(super) const ASLEEP: u32 = 1 << 2;
+/// One reader.
+pub(super) const READER: u32 = 1 << 3;
+/// Writers wait, or did so when somebody last looked: `writers` knows.
+pub(super) const WRITERS: u32 = 1 << 31;
+/// The most readers that we let in: far below the field's end, because arrivals count themselves first.
+pub(super) const READERS_MAX: u32 = 1 << 27;
+
+/// A write phase without an owner, for the first thread that claims it.
+pub(super) const OPEN: u32 = 1;
+/// A waiting writer has been woken and has not looked yet.
+pub(super) const WOKEN: u32 = 1 << 1;
+/// One waiting writer.
+pub(super) const WAITING: u32 = 1 << 2;
+
+pub(super) fn readers(state: u32) -> u32 {
+    (state & !WRITERS) / READER
+}
+
+pub(super) fn is_writing(state: u32) -> bool {
+    state & WRITE != 0
+}
+
+pub(super) fn has_writers(state: u32) -> bool {
+    state & WRITERS != 0
+}
+
+pub(super) fn is_open(writers: u32) -> bool {
+    writers & OPEN != 0
+}
+
+pub(super) fn waiting(writers: u32) -> u32 {
+    writers / WAITING
+}
+
+/// How an attempt to acquire ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The lock is held.
+    Acquired,
+    /// It would have had to wait.
+    Busy,
+    /// The deadline passed.
+    TimedOut,
+    /// The caller holds it for writing.
+    Deadlock,
+    /// More readers than can be counted.
+    TooMany,
+}
+
+/// The words of one lock, wherever they lie; all zeroes is an unlocked lock.
+pub struct Parts<'a, P: Platform> {
+    /// Readers and the phase: written by everybody, atomically.
+    pub state: &'a P::Word,
+    /// Waiting writers: written by them and by the owner of a write phase.
+    pub writers: &'a P::Word,
+    /// The writer's thread id: written by the writer while it holds the lock.
+    pub owner: &'a P::Word,
+    /// Who goes first. Must be the same in every call.
+    pub prefer: Prefer,
+}
 
 /// Where a waiting thread is counted: this must be undone if it is torn out of its wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
