@@ -25,7 +25,7 @@
 //! | the same, if the word is free by then | (0, q, s) | (2, q, s) held by it | [`mark`](Word0::mark) |
 //! | head that leaves; its successor sleeps at its gate | (1 or 3, q, s) | (2, q, s + 1): the head moves the successor to the word | [`owe_wake`](Word0::owe_wake) |
 //! | signal, by the holder | (1 or 3, q, s) | (2, q, s + 1): a condvar's sleeper now sleeps on the word | [`owe_wake`](Word0::owe_wake) |
-//! | head that acquired; its successor is awake | (1, q, s) | (3, q, s): the head stays in the line | [`begin_chain`](Word0::begin_chain) |
+//! | head that acquired; its successor is awake, or nobody is behind it yet | (1, q, s) | (3, q, s): the head stays in the line | [`begin_chain`](Word0::begin_chain) |
 //! | unlock by a holder that stayed | (3, q, s) | (3, q - 1, s), held by its successor | none: the successor's gate |
 //! | holder by a grant that leaves the line | (3, q, s) | (1, q, s) | [`end_chain`](Word0::end_chain) |
 //! | a thread that waits awake, and promises to take care of the sleepers | (2, q, s) | (4, q, s) | [`promise`](Word0::promise) |

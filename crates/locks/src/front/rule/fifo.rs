@@ -65,6 +65,9 @@ impl<P: Machine> Observe<P> for Lock {}
 /// Takes a free lock; if the line is crowded, past its head. From a quarter of the bound on, one arrival in 32 joins the
 /// line instead: the head, woken long ago, may be waiting for a CPU, and gets one when that arrival goes to sleep.
 fn overtake<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
+    if !lock.is_open() {
+        return None; // the fewer looks at the mutex, the sooner it has joined
+    }
     let is_sent = |so_far| so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
     let may = lock.is_line_empty() || lock.is_crowded() && !is_sent(lock.overtaken());
     if may { lock.take() } else { None }

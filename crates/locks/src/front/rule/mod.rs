@@ -191,7 +191,9 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     seat: Option<&dyn Seat<P>>,
 ) -> *const Waiter<P> {
     let mut lock = View { seat, hooks: R::hooks(tuning), ..View::new(parts, tuning) };
-    let may_grant = tuning.grants() && !parts.by.is_null() && !lock.is_crowded();
+    // Where no pace is asked for, each look at the mutex that comes before the join only lets others in between.
+    let asks = tuning.budget_ns == 0 || !lock.is_crowded();
+    let may_grant = tuning.grants() && !parts.by.is_null() && asks;
     lock.pace = may_grant.then(Pace::default);
     let mut note = match R::arrive(&lock) {
         Arrived::Took(_) => return core::ptr::null(),
