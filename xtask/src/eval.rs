@@ -28,7 +28,7 @@ use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_shards::{Flags, Merge, Session};
 use lockwright_tests::target_dir;
 use lockwright_text::table::{plain, table};
-use machine::Machine;
+use machine::Cores;
 use measure::{DatabasePlan, Measured, measure};
 use serde_json::Value;
 use std::fs;
@@ -94,7 +94,7 @@ struct Databases {
 }
 
 impl Databases {
-    fn threads(&self, machine: &Machine) -> usize {
+    fn threads(&self, machine: &Cores) -> usize {
         self.threads.unwrap_or_else(|| machine.classes.iter().map(|class| class.cpus.len()).sum())
     }
 }
@@ -109,7 +109,7 @@ fn threads(text: &str) -> Result<usize, String> {
 /// All measurements, with the conditions for the report.
 struct Evaluation {
     results: Vec<Results>,
-    machine: Machine,
+    machine: Cores,
     threads: usize,
     seconds: f64,
     warmup: f64,
@@ -130,7 +130,7 @@ fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {
     if args.quick {
         (args.time, args.warmup, args.rounds) = (0.15, 0.05, 1);
     }
-    let machine = Machine::parse(&args.emulate)?;
+    let machine = Cores::parse(&args.emulate)?;
     if merged.is_none() {
         machine.check_here()?;
     }

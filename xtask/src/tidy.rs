@@ -244,7 +244,7 @@ fn orderings(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     labels(file, complaints);
 }
 
-/// A label in "pairs with" must exist, in this file or in its folder.
+/// A label in "pairs with" must exist, in this file or in its folder (for the rules of front locks: or in the one above).
 fn labels(file: &File<'_>, complaints: &mut Vec<String>) {
     for (number, line) in file.text.lines().enumerate() {
         let Some((_, rest)) = line.split_once("pairs with [") else { continue };
@@ -255,7 +255,9 @@ fn labels(file: &File<'_>, complaints: &mut Vec<String>) {
         let stands = |text: &str| {
             text.lines().any(|line| line.contains(&mark) && !line.contains(&format!("with {mark}")))
         };
-        let beside = fs::read_dir(folder).into_iter().flatten().flatten();
+        // The rules' folder lies below that of the line.
+        let folders = [Some(folder), folder.parent().filter(|_| folder.ends_with("rule"))];
+        let beside = folders.into_iter().flatten().flat_map(fs::read_dir).flatten().flatten();
         let mut texts = beside.filter_map(|entry| fs::read_to_string(entry.path()).ok());
         if !stands(file.text) && !texts.any(|text| stands(&text)) {
             complaints.push(format!("{}: nothing is labelled '{mark}'", file.at(number)));
@@ -290,7 +292,7 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
         return Ok(()); // the catalogue has everything about it
     }
     let name = format!("{}.rs", entry.id.replace('-', "_"));
-    let folders = ["front", "spin", "queue", "numa", "block", "amp", "rw"];
+    let folders = ["front/rule", "spin", "queue", "numa", "block", "amp", "rw"];
     let path = folders.iter().map(|folder| root.join("crates/locks/src").join(folder).join(&name));
     let Some(path) = path.into_iter().find(|path| path.exists()) else {
         complaints.push(format!("lock '{}' has no file called {name}", entry.id));

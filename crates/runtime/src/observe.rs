@@ -37,7 +37,7 @@ use lockwright_native::place;
 use lockwright_observe::control::{Level, NONE, OPEN, Sampling, Settled};
 use lockwright_observe::{Blame, Segment, Wait};
 use lockwright_platform::Word;
-use open::opened;
+use open::{is_full, opened};
 use stack::stack;
 
 /// A thread's account. Zeroes are the account of a thread that waits for nothing.
@@ -87,10 +87,6 @@ fn account() -> &'static Account {
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
     lockwright_observe.level.load(Relaxed) != Level::Off as u32 // a hint
-}
-
-fn is_full() -> bool {
-    lockwright_observe.level.load(Relaxed) == Level::Full as u32 // a hint
 }
 
 /// The segment; makes it if the process has none yet.

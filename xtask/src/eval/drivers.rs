@@ -1,6 +1,6 @@
 //! The databases' drivers: builds them, runs them, and parses their output.
 
-use super::machine::Machine;
+use super::machine::Cores;
 use super::scratch::Scratch;
 use crate::demo::measure::{DemoReport, OnCpu, verdict};
 use anyhow::{Context, Result, bail, ensure};
@@ -155,7 +155,7 @@ pub(super) struct Run {
 
 impl Run {
     /// The first class of cores that did nothing.
-    fn idle<'a>(&self, machine: &'a Machine) -> Option<&'a str> {
+    fn idle<'a>(&self, machine: &'a Cores) -> Option<&'a str> {
         let mut classes = machine.classes.iter().zip(&self.classes);
         classes.find(|(_, run)| run.operations == 0).map(|(class, _)| &*class.name)
     }
@@ -179,7 +179,7 @@ pub(super) struct Driver {
     library: PathBuf,
     /// For the databases, and for what the library records.
     scratch: Scratch,
-    machine: Machine,
+    machine: Cores,
     seconds: f64,
     warmup: f64,
     threads: usize,
@@ -215,7 +215,7 @@ impl Driver {
     pub(super) fn new(
         database: Database,
         options: &super::Databases,
-        machine: &Machine,
+        machine: &Cores,
     ) -> Result<Driver> {
         Ok(Driver {
             database,
@@ -288,7 +288,7 @@ impl Driver {
     }
 }
 
-fn parse(text: &str, machine: &Machine) -> Result<Run> {
+fn parse(text: &str, machine: &Cores) -> Result<Run> {
     let report: DemoReport = serde_json::from_str(text)?;
     let mut classes = vec![ClassRun::default(); machine.classes.len()];
     let mut total = 0;
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn figures_are_of_the_classes_and_add_up() {
-        let machine = Machine::parse("big:0,little:1x2").unwrap();
+        let machine = Cores::parse("big:0,little:1x2").unwrap();
         let report_of = |total: u32, cpu: u32, max: u32| {
             format!(
                 r#"{{"operations": {total}, "operations_per_second": 10.0, "seconds": 0.7, "process_cpu_seconds": 0.5,

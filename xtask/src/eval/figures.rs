@@ -1,7 +1,7 @@
 //! Figures from runs, for plots, bars and files.
 
 use super::drivers::{Database, NO_LIMIT_NS, Run, Subject};
-use super::machine::Machine;
+use super::machine::Cores;
 use crate::demo::stats::spread;
 use lockwright_numbers::format::{given, with_range};
 use lockwright_numbers::{Spread, Times};
@@ -23,7 +23,7 @@ pub(super) struct Results {
     pub(super) database: Database,
     /// The locks and SLOs that are compared, each with one run per round.
     pub(super) points: Vec<Point>,
-    pub(super) machine: Machine,
+    pub(super) machine: Cores,
 }
 
 /// One lock at one SLO.
@@ -320,7 +320,7 @@ mod tests {
         points.extend(
             asl.iter().map(|&(slo, rate, over)| point("asl", Some(slo), run(rate, 1000, over))),
         );
-        let machine = Machine::parse("big:0,little:1x2").unwrap();
+        let machine = Cores::parse("big:0,little:1x2").unwrap();
         Results { database: DATABASES[0], points, machine }
     }
 

@@ -14,15 +14,15 @@ pub(super) struct Class {
 
 /// The cores that a program sees, fastest class first.
 #[derive(Clone, Debug)]
-pub(super) struct Machine {
+pub(super) struct Cores {
     /// The original text.
     pub(super) spec: String,
     pub(super) classes: Vec<Class>,
 }
 
-impl Machine {
+impl Cores {
     /// The library parses the text itself, and more strictly. This reads what the figures need.
-    pub(super) fn parse(spec: &str) -> Result<Machine> {
+    pub(super) fn parse(spec: &str) -> Result<Cores> {
         let mut classes: Vec<Class> = Vec::new();
         for piece in spec.split(',') {
             let cpus = match piece.split_once(':') {
@@ -57,7 +57,7 @@ impl Machine {
             }
         }
         ensure!(classes.len() > 1, "--emulate '{spec}': one class only\n{HINT}");
-        Ok(Machine { spec: spec.to_owned(), classes })
+        Ok(Cores { spec: spec.to_owned(), classes })
     }
 
     /// Does this machine have these CPUs? It is better to know before building for an hour.
@@ -105,12 +105,12 @@ mod tests {
 
     #[test]
     fn classes_have_their_cpus_and_factors() {
-        let machine = Machine::parse("big:0-1,4,little:2-3x3.75").unwrap();
+        let machine = Cores::parse("big:0-1,4,little:2-3x3.75").unwrap();
         assert_eq!(machine.classes[0].cpus, [0, 1, 4]);
         assert_eq!((machine.classes[1].factor, machine.class_of(3)), (3.75, Some(1)));
         assert_eq!((machine.class_of(4), machine.class_of(5)), (Some(0), None));
         assert_eq!((machine.tag(), machine.variable().0), ("emulated", "LOCKWRIGHT_EMULATE"));
-        let real = Machine::parse("big:0,little:1").unwrap();
+        let real = Cores::parse("big:0,little:1").unwrap();
         assert_eq!((real.tag(), real.variable().0), ("real", "LOCKWRIGHT_TOPOLOGY"));
     }
 
@@ -118,7 +118,7 @@ mod tests {
     fn nonsense_is_refused() {
         for spec in ["", "big", "0,1", "big:0", "big:0,little:", "big:1-0,little:2", "a:0,b:1x0.5"]
         {
-            assert!(Machine::parse(spec).is_err(), "{spec}");
+            assert!(Cores::parse(spec).is_err(), "{spec}");
         }
     }
 }

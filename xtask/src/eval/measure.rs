@@ -3,7 +3,7 @@
 use super::drivers::{Database, NO_LIMIT_NS, Run, Runs, Subject};
 use super::figures::{self, Point, Results};
 use super::kept::{Circumstances, Parts, jobs};
-use super::machine::Machine;
+use super::machine::Cores;
 use super::progress;
 use crate::demo::stats::spread;
 use anyhow::Result;
@@ -24,7 +24,7 @@ const FACTORS_QUICK: [f64; 2] = [0.0, 4.0];
 pub(super) struct DatabasePlan {
     pub(super) databases: Vec<Database>,
     pub(super) locks: Vec<String>,
-    pub(super) machine: Machine,
+    pub(super) machine: Cores,
     pub(super) threads: usize,
     pub(super) seconds: f64,
     pub(super) warmup: f64,

@@ -127,7 +127,7 @@ fn plan() -> DatabasePlan {
     DatabasePlan {
         databases: DATABASES[..3].to_vec(),
         locks: ["fifo", "asl", "glibc"].map(str::to_owned).to_vec(),
-        machine: Machine::parse("big:0,little:1x2").unwrap(),
+        machine: Cores::parse("big:0,little:1x2").unwrap(),
         threads: 2,
         seconds: 0.1,
         warmup: 0.1,
@@ -233,7 +233,7 @@ fn databases_of_different_machines_are_named() {
 fn what_decides_the_results_is_the_plan() {
     let other = DatabasePlan { rounds: 4, ..plan() };
     assert_ne!(plan().inputs(), other.inputs());
-    let other = DatabasePlan { machine: Machine::parse("big:0,little:1x3").unwrap(), ..plan() };
+    let other = DatabasePlan { machine: Cores::parse("big:0,little:1x3").unwrap(), ..plan() };
     assert_ne!(plan().inputs(), other.inputs());
 }
 

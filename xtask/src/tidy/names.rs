@@ -70,7 +70,7 @@ struct Written<'a> {
 }
 
 /// Where a path leads: to a module, to an item of one, or out of the crate.
-enum Found<'a> {
+enum Reached<'a> {
     Module(Place<'a>),
     Item(Place<'a>),
     Outside,
@@ -192,7 +192,7 @@ impl<'a> Modules<'a> {
     }
 
     /// Where `path` leads, written in the module at `from`.
-    fn find(&self, from: &Place<'a>, path: &[&'a str], depth: u32) -> Found<'a> {
+    fn find(&self, from: &Place<'a>, path: &[&'a str], depth: u32) -> Reached<'a> {
         let mut here = from.clone();
         let mut rest = path;
         match path[0] {
@@ -210,14 +210,14 @@ impl<'a> Modules<'a> {
         for (number, name) in rest.iter().copied().enumerate() {
             let is_last = number + 1 == rest.len();
             match self.look(&here, name, is_last, depth) {
-                Some(Found::Module(place)) => here = place,
+                Some(Reached::Module(place)) => here = place,
                 Some(found) => return found,
                 // The first name of a path may be another crate's, or a local one.
-                None if is_bare && number == 0 => return Found::Outside,
-                None => return Found::Item(here),
+                None if is_bare && number == 0 => return Reached::Outside,
+                None => return Reached::Item(here),
             }
         }
-        Found::Module(here)
+        Reached::Module(here)
     }
 
     /// What `name` stands for in the module at `here`. A module and a function may have one name; a path goes on from the module.
@@ -227,22 +227,22 @@ impl<'a> Modules<'a> {
         name: &'a str,
         is_last: bool,
         depth: u32,
-    ) -> Option<Found<'a>> {
+    ) -> Option<Reached<'a>> {
         let scope = self.0.get(here)?;
         let depth = depth.checked_sub(1)?;
         let child = || {
             let below = here.iter().copied().chain([name]).collect();
-            scope.children.contains(name).then_some(Found::Module(below))
+            scope.children.contains(name).then_some(Reached::Module(below))
         };
         let named = || match scope.names.get(name)? {
-            Name::Item => Some(Found::Item(here.clone())),
+            Name::Item => Some(Reached::Item(here.clone())),
             Name::Import { path, .. } => Some(self.find(here, path, depth)),
         };
         let found = if is_last { named().or_else(child) } else { child().or_else(named) };
         found.or_else(|| {
             let from = |glob: &Place<'a>| match self.find(here, glob, depth) {
-                Found::Module(place) => self.look(&place, name, is_last, depth),
-                Found::Item(_) | Found::Outside => None,
+                Reached::Module(place) => self.look(&place, name, is_last, depth),
+                Reached::Item(_) | Reached::Outside => None,
             };
             scope.globs.iter().find_map(from)
         })
@@ -251,8 +251,8 @@ impl<'a> Modules<'a> {
     /// Adds the arrows of all modules.
     fn draw(&self, arrows: &mut FileArrows) {
         for (place, scope) in &self.0 {
-            let mut add = |line: usize, path: &[&str], found: Found<'a>, hands_on: bool| {
-                let Found::Item(at) = found else { return };
+            let mut add = |line: usize, path: &[&str], found: Reached<'a>, hands_on: bool| {
+                let Reached::Item(at) = found else { return };
                 let to = self.0.get(&at).map_or(scope.file, |target| target.file);
                 if to != scope.file && !(hands_on && at.starts_with(place)) {
                     let between = (scope.file.to_owned(), to.to_owned());
@@ -261,7 +261,7 @@ impl<'a> Modules<'a> {
             };
             for Written { line, path, hands_on, glob } in &scope.written {
                 let found = self.find(place, path, DEEPEST);
-                if let (true, Found::Module(at)) = (glob, &found)
+                if let (true, Reached::Module(at)) = (glob, &found)
                     && let Some(from) = self.0.get(at)
                 {
                     // Of all that it could use, it uses what it mentions.

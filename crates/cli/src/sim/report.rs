@@ -3,6 +3,7 @@
 use super::csv::csv;
 use super::notes::notes;
 use super::plan::{At, Plan};
+use super::transfers::Cells;
 use super::{SeedRuns, class, place, placement, replay, source, transfers};
 use crate::hints::{Failure, cause};
 use crate::output;
@@ -15,9 +16,6 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// A table's header and rows.
-pub(super) type Cells = (Vec<String>, Vec<Vec<String>>);
 
 /// The names of the classes of cores of all machines, the fastest first.
 pub(super) fn classes(plan: &Plan) -> Vec<&str> {

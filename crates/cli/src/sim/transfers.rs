@@ -1,11 +1,13 @@
 //! The table of `--transfers`: what lies on the way from a holder's unlock to the next holder's section.
 
 use super::plan::Plan;
-use super::report::Cells;
 use super::{SeedRuns, place};
 use crate::output;
 use lockwright_numbers::format::{si, time};
 use lockwright_sim::{HandOverPath, Outcome};
+
+/// A table's header and rows.
+pub(super) type Cells = (Vec<String>, Vec<Vec<String>>);
 
 /// What the table shows.
 pub(super) const TITLE: &str =

@@ -78,6 +78,11 @@ pub(crate) unsafe fn load() {
 #[used]
 pub(crate) static lockwright_observe: Control = Control::new();
 
+/// Is everything counted, with stacks?
+pub(super) fn is_full() -> bool {
+    lockwright_observe.level.load(Relaxed) == Level::Full as u32 // a hint
+}
+
 pub(super) struct Shared(pub(super) UnsafeCell<Option<Segment>>);
 // SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
 unsafe impl Sync for Shared {}

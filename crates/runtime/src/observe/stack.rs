@@ -1,6 +1,6 @@
 //! The stack of a call of the program's, as far as it can be walked from inside.
 
-use super::is_full;
+use super::open::is_full;
 use crate::caller::Call;
 use crate::{access, thread};
 use core::ffi::{c_int, c_ulong};

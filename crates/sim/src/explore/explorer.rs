@@ -20,7 +20,7 @@ pub(crate) use steps::{Ended, block, explorer, point, run};
 use super::adversary::Adversary;
 use super::memory::{ExploreCell, Explored, MemoryLine, Process};
 use super::mutant::{At, Mutant, Mutation, Op, Sites};
-use super::setting::{Setting, Strategy};
+use super::setting::{Cast, Strategy};
 use crate::units::{Ps, Tid};
 use lockwright_locks::posix::{Held, Policy};
 use lockwright_platform::{Memo, Ordering, Ptr, ReaderTable, Word};
@@ -129,7 +129,7 @@ pub(crate) struct Explorer {
 impl Explorer {
     pub(crate) fn new(
         strategy: Strategy,
-        setting: &Setting,
+        setting: &Cast,
         mut rng: fastrand::Rng,
         mutant: Option<Mutant>,
     ) -> Self {

@@ -36,8 +36,8 @@ pub use mutant::{Mutant, MutantError, Mutation, Op, Site, SourcePlace};
 use process::{ProcessLocks, Unlock};
 pub use search::{Block, Hit, Search, Tally, Total};
 use serde::{Deserialize, Serialize};
+use setting::{Cast, USUAL};
 pub use setting::{MOST_USUAL, Strategy, THREADS};
-use setting::{Setting, USUAL};
 use subject::{Make, What};
 pub use subject::{RUNTIME, Subject};
 pub use survivors::why_it_survives;
@@ -156,7 +156,7 @@ impl Exploration {
         };
         let cpus = [1, 2, 4, 8][rng.usize(0..4)];
         let classes = (0..threads).map(|_| [0, 0, 1, 1, 2][rng.usize(0..5)]).collect();
-        let setting = Setting { threads, cpus, classes };
+        let setting = Cast { threads, cpus, classes };
         let drawn = match &self.subject.0 {
             What::Lock { spec, make, .. } => Drawn::Lock(spec.varied(&mut rng), *make),
             What::ReadWrite { spec } => Drawn::ReadWrite(spec.varied(&mut rng)),
@@ -194,7 +194,7 @@ impl Exploration {
         let x = explorer(&mut e);
         after(x);
         let describe = |violation| {
-            let Setting { threads, cpus, classes } = &setting;
+            let Cast { threads, cpus, classes } = &setting;
             let lock = drawn.describe();
             let name = |class: &u8| ["big", "little", "smallest"][usize::from(*class)];
             let cores = classes.iter().map(name).collect::<Vec<_>>().join(", ");

@@ -4,7 +4,7 @@
 use super::explorer::{explorer, point};
 use super::memory::Explored;
 use super::protected::{check_lines, is_last, pause, spawn};
-use super::setting::{Setting, THREADS};
+use super::setting::{Cast, THREADS};
 use crate::check::Violation;
 use crate::engine::{Engine, engine, fail};
 use crate::lock::LockSpec;
@@ -248,7 +248,7 @@ impl Drop for World {
 pub(super) fn set_up(
     e: &mut Engine,
     spec: &LockSpec,
-    setting: &Setting,
+    setting: &Cast,
     mut rng: fastrand::Rng,
 ) -> impl Sized + use<> {
     let threads = setting.threads;

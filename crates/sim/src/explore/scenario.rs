@@ -4,7 +4,7 @@
 use super::explorer::explorer;
 use super::protected::{Protected, check_lines, is_last, pause, spawn};
 use super::subject::Make;
-use super::{memory::Explored, setting::Setting};
+use super::{memory::Explored, setting::Cast};
 use crate::check::Violation;
 use crate::engine::{Engine, engine, fail};
 use crate::lock::LockSpec;
@@ -124,7 +124,7 @@ pub(super) fn set_up(
     e: &mut Engine,
     spec: &LockSpec,
     make: Make,
-    setting: &Setting,
+    setting: &Cast,
     mut rng: fastrand::Rng,
 ) -> impl Sized + use<> {
     let threads = setting.threads;

@@ -1,3 +1,5 @@
+//! Locks whose hand-overs take a known number of transfers, and what is counted for them.
+
 use super::{HandOverPath, Paths, Transfer};
 use crate::any_lock::AnyLock;
 use crate::engine::Tid;

@@ -86,7 +86,7 @@ impl<P: Machine> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         if !lock.has(Hook::LockContended) {
             return fifo::Lock::arrive(&lock);
         }
@@ -115,7 +115,7 @@ impl<P: Machine> Rule<P> for Lock {
     }
 
     fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         match u64::from(note.own) {
             PARK | WAKE_EARLY if lock.has(Hook::ScheduleWaiter) => 0,
             _ => fifo::Lock::awake_ns(&lock, note),
@@ -130,12 +130,12 @@ impl<P: Machine> Choose<P> for Lock {
     const CHOOSERS: u32 = 8;
 
     fn chooses(lock: &View<'_, P>) -> bool {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         lock.has(Hook::CmpNode) && !memos::backs_off(&lock)
     }
 
     fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         if !lock.has(Hook::SkipShuffle) {
             return true;
         }
@@ -145,7 +145,7 @@ impl<P: Machine> Choose<P> for Lock {
     }
 
     fn next(lock: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         let now = P::now();
         let mut context = Context { own: lock.own(waiters.chooser(), now), ..lock.context(now) };
         let describe = |waiters: &Waiters<'_, P>, place| match lock.reads(THREADS) {
@@ -193,7 +193,7 @@ impl<P: Machine> Observe<P> for Lock {
     }
 
     fn describe(lock: &View<'_, P>, note: &mut Note) -> Option<hooks::Node> {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         if lock.hooks & TOLD != 0 {
             note.tells = lock.tuning.policy as u8; // 1 to 15
         }
@@ -222,14 +222,14 @@ impl<P: Machine> Observe<P> for Lock {
     }
 
     fn begins_to_wait(lock: &View<'_, P>, node: &Waiter<P>) {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         if u64::from(node.note.own) == BOOST && lock.has(Hook::ScheduleWaiter) {
             lock.boost(node);
         }
     }
 
     fn measures(lock: &View<'_, P>) -> bool {
-        let lock = Program(lock);
+        let lock = Asker(lock);
         lock.reads(LENGTHS)
     }
 
@@ -242,9 +242,9 @@ impl<P: Machine> Observe<P> for Lock {
 }
 
 /// A lock and its policy.
-struct Program<'l, 'a, P: Machine>(&'l View<'a, P>);
+struct Asker<'l, 'a, P: Machine>(&'l View<'a, P>);
 
-impl<'a, P: Machine> Deref for Program<'_, 'a, P> {
+impl<'a, P: Machine> Deref for Asker<'_, 'a, P> {
     type Target = View<'a, P>;
 
     fn deref(&self) -> &View<'a, P> {
@@ -252,7 +252,7 @@ impl<'a, P: Machine> Deref for Program<'_, 'a, P> {
     }
 }
 
-impl<P: Machine> Program<'_, '_, P> {
+impl<P: Machine> Asker<'_, '_, P> {
     /// Does its policy have this hook?
     fn has(&self, hook: Hook) -> bool {
         self.hooks & hook.bit() != 0
