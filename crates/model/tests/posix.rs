@@ -138,7 +138,7 @@ unsafe fn as_glibc<C: Checker, const SPINS: usize, const SECOND: usize>(
         }
     }
     section();
-    if word.release() == WAITED {
+    if word.release_as_glibc() == WAITED {
         Machine::<C, SPINS>::unpark(word.address(), 1);
     }
     true

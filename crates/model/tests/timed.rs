@@ -96,7 +96,7 @@ where
                     other.unlock(&raw mut node);
                 }
             });
-            if parts.word.release() == front::WAITED {
+            if parts.word.release_as_glibc() == front::WAITED {
                 Machine::<C, SPINS>::unpark(parts.word.address(), 1);
             }
             machine::join::<C>(vec![handle]);

@@ -70,6 +70,11 @@ impl LockSpec {
         self
     }
 
+    /// Does a front lock's line count so many waiters?
+    pub(crate) fn counts(&self, threads: usize) -> bool {
+        threads <= self.most_counted as usize
+    }
+
     /// The policies of its machine, by slot.
     pub fn programs(&self) -> impl Iterator<Item = (u32, &SlotPolicy)> {
         self.programs.iter().map(|(slot, program)| (*slot, program))
@@ -160,7 +165,9 @@ impl LockSpec {
             varied.options.push((option, value));
         }
         // Few threads reach the edge of a field of two bits.
-        varied.most_counted = [MOST_COUNTED, 3, 1][rng.usize(0..3)];
+        if self.entry.is_some_and(|entry| entry.kind == Kind::Front) {
+            varied.most_counted = [MOST_COUNTED, 3, 1][rng.usize(0..3)];
+        }
         varied
     }
 

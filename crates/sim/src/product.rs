@@ -152,7 +152,7 @@ pub(crate) fn unlock_as_glibc<E: Environment>(
     m.owner.store(0, Relaxed);
     count(m, u32::MAX); // `--__nusers`
     let word = m.word.address();
-    if m.word.release() > HELD {
+    if m.word.release_as_glibc() > HELD {
         E::Platform::unpark(word, 1);
     }
 }

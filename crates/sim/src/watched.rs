@@ -41,7 +41,8 @@ impl Promised {
     /// What `spec` promises to `threads` threads, on the current machine.
     fn by<P: Machine>(spec: &LockSpec, threads: usize) -> Self {
         let promise = spec.entry().map_or(Promise::Nothing, |entry| entry.promise);
-        let fits = threads <= P::cpus() as usize;
+        // A line that is longer than it counts is crowded, however many CPUs there are.
+        let fits = threads <= P::cpus() as usize && spec.counts(threads);
         Self {
             in_order: match promise {
                 Promise::Arrival => true,

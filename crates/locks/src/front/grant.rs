@@ -21,8 +21,8 @@
 //!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
-use super::line::{Parts, View, side, wake_behind};
-use super::waiter::{BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
+use super::line::{Parts, View, side};
+use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Pace, SOMEBODY, Waiter, give_back, grants, is_sliced, sliced, state};
 use super::word::{CHAINED, Word0};
 use core::ptr::{from_ref, null_mut};
@@ -31,6 +31,9 @@ use lockwright_platform::{Machine, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs?
 pub(super) const LOOKS_EACH: u32 = 31;
+
+/// How many waiters behind a node are woken at a time.
+const WAKES: usize = 16;
 
 /// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns. (A holder may wait for it twice:
 /// to grant it the lock, and again after its look at the mutex.)
@@ -150,6 +153,38 @@ fn stay<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
     }
     word.begin_chain();
     true
+}
+
+/// Wakes the waiters that sleep behind `node`, so that they are awake when the lock reaches them. `false`: the next one won't be.
+///
+/// It wakes them all at once. A wake takes longer than many sections; one by one, each would hold up the line for that long.
+pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
+    let mut next_is_awake = None;
+    // ORDERING: Acquire, here and below, pairs with [link].
+    let mut next = node.next(Acquire);
+    for _ in 0..WAKES {
+        if next.is_null() {
+            break;
+        }
+        // SAFETY: linked behind a node that is in the line, or was, and is readable.
+        let waiter = unsafe { &*next };
+        let now = if waiter.note.parks {
+            state(waiter.gate.load(Relaxed)) // a hint, like all of this
+        } else {
+            match waiter.turn(ASLEEP, WAITING) {
+                Ok(_) => {
+                    P::unpark(&raw const waiter.gate, 1);
+                    WAITING
+                }
+                Err(gate) => state(gate),
+            }
+        };
+        if now != LEFT {
+            next_is_awake = next_is_awake.or(Some([WAITING, CHOOSING].contains(&now)));
+        }
+        next = waiter.next(Acquire); // ORDERING: as above, pairs with [link].
+    }
+    next_is_awake == Some(true)
 }
 
 /// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that waiter is awake and no look at

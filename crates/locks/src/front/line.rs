@@ -38,9 +38,7 @@
 //! sleeps, asks the node before that one instead.
 
 use super::tuning::Tuning;
-use super::waiter::{
-    ASLEEP, BEHIND, CHOOSING, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING,
-};
+use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING};
 use super::waiter::{Note, Pace, Waiter, give_back, state};
 use super::word::{CHAINED, FREE, HELD, WAITED, Word0};
 use core::ptr::{from_ref, null_mut};
@@ -126,9 +124,6 @@ pub mod mood {
 
 /// How many eras the side word can tell apart.
 const FORKS: usize = (side::ERA / side::FORK + 1) as usize;
-
-/// How many waiters behind a node are woken at a time.
-const WAKES: usize = 16;
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
 pub struct Parts<'a, P: Machine> {
@@ -560,38 +555,6 @@ fn wake<P: Machine>(mut next: *mut Waiter<P>) {
     }
 }
 
-/// Wakes the waiters that sleep behind `node`, so that they are awake when the lock reaches them. `false`: the next one won't be.
-///
-/// It wakes them all at once. A wake takes longer than many sections; one by one, each would hold up the line for that long.
-pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
-    let mut next_is_awake = None;
-    // ORDERING: Acquire, here and below, pairs with [link].
-    let mut next = node.next(Acquire);
-    for _ in 0..WAKES {
-        if next.is_null() {
-            break;
-        }
-        // SAFETY: linked behind a node that is in the line, or was, and is readable.
-        let waiter = unsafe { &*next };
-        let now = if waiter.note.parks {
-            state(waiter.gate.load(Relaxed)) // a hint, like all of this
-        } else {
-            match waiter.turn(ASLEEP, WAITING) {
-                Ok(_) => {
-                    P::unpark(&raw const waiter.gate, 1);
-                    WAITING
-                }
-                Err(gate) => state(gate),
-            }
-        };
-        if now != LEFT {
-            next_is_awake = next_is_awake.or(Some([WAITING, CHOOSING].contains(&now)));
-        }
-        next = waiter.next(Acquire); // ORDERING: as above, pairs with [link].
-    }
-    next_is_awake == Some(true)
-}
-
 /// Who may pass the head.
 impl<P: Machine> View<'_, P> {
     /// The way past the line: takes a free word. With somebody in line this is counted, and fails once the head has been
@@ -850,7 +813,6 @@ impl<P: Machine> View<'_, P> {
             }
             _ => {}
         }
-        let address = word.address();
         // Signals moved these threads here. Only the holder writes the two fields. Moved threads come first, `herd` of them at
         // most: each has its signal, and passes the duty on. After seven such unlocks it is another sleeper's turn.
         let now = side.load(Relaxed);
@@ -863,14 +825,7 @@ impl<P: Machine> View<'_, P> {
         } else {
             side.fetch_add(side::PREFERENCE.wrapping_sub(moved * side::MOVED), Relaxed);
         }
-        let was = word.release(); // from here on only the address
-        debug_assert!(was != FREE || moved == 0, "released a lock that nobody holds");
-        // The count of moved threads is too high if one woke up by itself. Then the wake goes to another sleeper.
-        // SURVIVES: without it they are woken one by one, by the duty that each passes on.
-        let woken = if moved > 0 { P::unpark_moved(address, moved) } else { 0 };
-        if woken == 0 && was == WAITED {
-            P::unpark(address, 1);
-        }
+        word.release(moved); // the mutex may be gone
     }
 
     /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when

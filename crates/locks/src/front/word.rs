@@ -219,10 +219,25 @@ impl<P: Machine> Word0<P> {
         self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
     }
 
-    /// Releases. Returns what the word said: after [`WAITED`] the caller owes a wake at the word's [`address`](Self::address).
-    pub fn release(&self) -> u32 {
+    /// Releases, and then wakes `moved` threads that signals moved here, or else, if the word was 2, a thread that sleeps on the word.
+    pub(crate) fn release(&self, moved: u32) {
+        let address = self.address();
         // [release] ORDERING: Release, pairs with every Acquire that takes the word.
         // STATE: (1 to 4, q, s) -> (0, q, s). From here on only the address, by invariant 2.
+        let was = self.0.swap(FREE, Release);
+        debug_assert!(was != FREE || moved == 0, "released a lock that nobody holds");
+        // The count of moved threads is too high if one woke up by itself. Then the wake goes to another sleeper.
+        // SURVIVES: without it they are woken one by one, by the duty that each passes on.
+        let woken = if moved > 0 { P::unpark_moved(address, moved) } else { 0 };
+        if woken == 0 && was == WAITED {
+            P::unpark(address, 1);
+        }
+    }
+
+    /// Releases as glibc's own code does: checkers stand in for that code. Returns what the word said.
+    pub fn release_as_glibc(&self) -> u32 {
+        // ORDERING: Release, pairs with every Acquire that takes the word.
+        // STATE: (1 to 4, q, s) -> (0, q, s).
         self.0.swap(FREE, Release)
     }
 

@@ -166,7 +166,7 @@ pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
         },
         unlock: |lock| {
             let parts = lock.parts();
-            if parts.word.release() > HELD {
+            if parts.word.release_as_glibc() > HELD {
                 Explored::unpark(parts.word.address(), 1);
             }
         },

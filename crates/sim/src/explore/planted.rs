@@ -43,7 +43,7 @@ fn unlock_that_looks_first(m: &Mutex) -> Result<(), Refused> {
     let word = m.word.address();
     let has_line = m.side.load(Relaxed) & side::LOCK != UNDECIDED;
     let has_sleepers = explorer(engine()).asleep_on(word.addr()) > 0;
-    if m.word.release() == WAITED && (has_line || has_sleepers) {
+    if m.word.release_as_glibc() == WAITED && (has_line || has_sleepers) {
         Explored::unpark(word, 1);
     }
     Ok(())

@@ -31,14 +31,12 @@ pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<St
     {
         return Some("this lock is never granted at a gate, and it serves nothing else".to_owned());
     }
-    let in_line = ["front/line.rs", "front/mod.rs"].contains(&site.place.file);
+    let in_line = site.place.file == "front/line.rs";
     let why = match (site.op, mutation) {
         (Op::Park, Mutation::NoCompare) if site.place.file == "amp/standby.rs" => {
             "the word is the sleeper's own, and never changes"
         }
-        (Op::Unpark, Mutation::NoWake)
-            if site.place.file == "front/leaving.rs" && !queues(lock) =>
-        {
+        (Op::Unpark, Mutation::NoWake) if site.place.file == "front/line.rs" && !queues(lock) => {
             "only torn waiters join its line, and they don't sleep on there"
         }
         (_, Mutation::Order(_) | Mutation::NoStore) if lock == GLIBC && in_line => {

@@ -30,10 +30,10 @@ pub mod programmed;
 pub mod slo;
 
 use super::choice::{Waiters, choose_behind};
-use super::grant::{LOOKS_EACH, settle};
+use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::learn::{memos, saturation};
 pub(super) use super::line::View;
-use super::line::{Parts, Seat, Taken, wake_behind};
+use super::line::{Parts, Seat, Taken};
 use super::tuning::Tuning;
 use super::waiter::{ASLEEP, BEHIND, GRANTED, MOST_CHOOSERS, Note, OPEN, PROMOTED, Pace, WAITING};
 use super::waiter::{Waiter, grants, state};
