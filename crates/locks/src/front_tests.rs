@@ -5,7 +5,7 @@ extern crate std;
 mod memos;
 
 use crate::front::tuning::MOST_COUNTED;
-use crate::front::{Arrived, barging, fifo, malthusian, mood, mutexee, saturation, side};
+use crate::front::{Arrived, barging, counts, fifo, hints, malthusian, mutexee, saturation};
 use crate::front::{
     CHAINED, Choose, FREE, GRANTED, HELD, Note, Observe, PROMISED, Parts, Rule, SOMEBODY, Seat,
     Tuning, View, WAITED, Waiter, Word0, acquire, leave_line, release,
@@ -18,28 +18,28 @@ use std::vec::Vec;
 
 pub(crate) struct Memory {
     pub(crate) word: Word0<Threads>,
-    side: <Threads as Platform>::Word,
-    mood: <Threads as Platform>::Word,
+    counts: <Threads as Platform>::Word,
+    hints: <Threads as Platform>::Word,
     pub(crate) tail: <Threads as Platform>::Ptr<Waiter<Threads>>,
 }
 
 impl Memory {
-    pub(crate) fn new(word: u32, mood: u32) -> Self {
+    pub(crate) fn new(word: u32, hints: u32) -> Self {
         let new = <<Threads as Platform>::Word as Word>::new;
         Self {
             word: Word0::of(new(word)),
-            side: new(0),
-            mood: new(mood),
+            counts: new(0),
+            hints: new(hints),
             tail: Ptr::new(null_mut()),
         }
     }
 
     pub(crate) fn parts(&self) -> Parts<'_, Threads> {
-        let Self { word, side, mood, tail } = self;
+        let Self { word, counts, hints, tail } = self;
         Parts {
             word,
-            side,
-            mood,
+            counts,
+            hints,
             by: core::ptr::null(),
             thread: 0,
             kind: 0,
@@ -78,13 +78,13 @@ struct Said<'a> {
     memory: &'a Memory,
     is_joining: Cell<bool>,
     node: Cell<*const Waiter<Threads>>,
-    is_beside: Cell<bool>,
+    contends: Cell<bool>,
 }
 
 impl<'a> Said<'a> {
     fn nothing(memory: &'a Memory) -> Self {
-        let (is_joining, node, is_beside) = (Cell::new(false), Cell::new(null()), Cell::new(false));
-        Self { memory, is_joining, node, is_beside }
+        let (is_joining, node, contends) = (Cell::new(false), Cell::new(null()), Cell::new(false));
+        Self { memory, is_joining, node, contends }
     }
 }
 
@@ -101,18 +101,18 @@ impl Seat<Threads> for Said<'_> {
         self.node.set(node);
     }
 
-    fn is_beside(&self, counted: bool) {
-        self.is_beside.set(counted);
+    fn contends(&self, counted: bool) {
+        self.contends.set(counted);
     }
 }
 
 #[test]
 fn hints_that_glibcs_code_has_spoilt_heal() {
-    let hints = mood::NAPPING | mood::LENGTH;
-    let memory = Memory::new(FREE, hints | mood::STEPS);
+    let hints = hints::NAPPING | hints::LENGTH;
+    let memory = Memory::new(FREE, hints | hints::STEPS);
     acquire::<Threads, Joins>(memory.parts(), &tuning::<Joins>(), None);
     assert_eq!(memory.word.now(), HELD);
-    assert_eq!(memory.mood.load(Relaxed) & hints, 0);
+    assert_eq!(memory.hints.load(Relaxed) & hints, 0);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn who_is_torn_beside_the_line_can_be_counted_out() {
         let waits = || acquire::<Threads, malthusian::Lock>(memory.parts(), &tuning, Some(&said));
         assert!(torn(at, waits).is_none(), "the lock was held");
         let view = View::new(memory.parts(), &tuning);
-        if said.is_beside.get() {
+        if said.contends.get() {
             beside += 1;
             assert_eq!(view.contenders(), 1, "torn at {at}");
             view.count_out();
@@ -172,7 +172,7 @@ fn those_beside_the_line_stay_behind_at_a_fork() {
     assert_eq!(child.contenders(), 2);
     child.count_out();
     child.count_out();
-    assert_eq!(memory.side.load(Relaxed) & side::SPINNERS, 0);
+    assert_eq!(memory.counts.load(Relaxed) & counts::SPINNERS, 0);
 }
 
 /// Lengths around the edges of the line's count, and of 16 bits.
@@ -186,13 +186,13 @@ fn join_line(parts: &Parts<'_, Threads>, tuning: &Tuning) -> &'static Waiter<Thr
 
 #[test]
 fn a_line_of_any_length_is_counted_as_far_as_the_field_goes() {
-    let rest = !(mood::LENGTH | mood::NAPPING);
+    let rest = !(hints::LENGTH | hints::NAPPING);
     for most in [1, 3, MOST_COUNTED] {
         let tuning = Tuning { most_counted: most, ..tuning::<fifo::Lock>() };
         for length in LENGTHS {
             let memory = Memory::new(HELD, rest);
             let nodes: Vec<_> = (0..length).map(|_| join_line(&memory.parts(), &tuning)).collect();
-            let counted = || mood::waiters(memory.mood.load(Relaxed));
+            let counted = || hints::waiters(memory.hints.load(Relaxed));
             assert_eq!(counted(), length.min(most), "{length}");
             for (left, node) in (0..length).rev().zip(nodes) {
                 // SAFETY: the node is this thread's, and does not wait.
@@ -200,7 +200,7 @@ fn a_line_of_any_length_is_counted_as_far_as_the_field_goes() {
                 // The counted waiters were the first.
                 assert_eq!(counted(), (left + most.min(length)).saturating_sub(length), "{length}");
             }
-            assert_eq!(memory.mood.load(Relaxed), rest, "{length}: other fields");
+            assert_eq!(memory.hints.load(Relaxed), rest, "{length}: other fields");
             assert!(memory.tail.load(Relaxed).is_null());
         }
     }
@@ -218,7 +218,7 @@ impl Seat<Threads> for Behind<'_> {
         }
     }
 
-    fn is_beside(&self, _: bool) {}
+    fn contends(&self, _: bool) {}
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn a_line_that_is_longer_than_the_count_is_crowded() {
                 let tuning = Tuning { most_counted, cpus, ..tuning::<Joins>() };
                 let seat = Behind(&memory, &tuning, behind);
                 acquire::<Threads, Joins>(memory.parts(), &tuning, Some(&seat));
-                let is_crowded = memory.side.load(Relaxed) & side::CROWDED != 0;
+                let is_crowded = memory.counts.load(Relaxed) & counts::CROWDED != 0;
                 let expected = match most_counted {
                     0 => behind > 0,
-                    most => behind.min(most - 1) >= cpus.min(mood::MANY),
+                    most => behind.min(most - 1) >= cpus.min(hints::MANY),
                 };
                 assert_eq!(is_crowded, expected, "{behind} behind, {most_counted} {cpus}");
             }
@@ -257,7 +257,7 @@ fn no_era_takes_a_line_from_before_a_fork_for_its_own() {
             !View::new(memory.parts(), &child).join(node),
             "behind nobody, after {forks} forks"
         );
-        assert_eq!(mood::waiters(memory.mood.load(Relaxed)), 1);
+        assert_eq!(hints::waiters(memory.hints.load(Relaxed)), 1);
         // The same for a thread that finds the line, and for one that leaves it.
         let memory = Memory::new(FREE, 0);
         let old = join_line(&memory.parts(), &child);
@@ -282,7 +282,7 @@ fn a_count_of_contenders_from_four_forks_ago_heals() {
     acquire::<Threads, Joins>(memory.parts(), &childs, None);
     assert_eq!(child.contenders(), 0);
     child.count_out(); // of one that was forgotten
-    assert_eq!(memory.side.load(Relaxed) & (side::SPINNERS | side::BYPASSES), 0);
+    assert_eq!(memory.counts.load(Relaxed) & (counts::SPINNERS | counts::BYPASSES), 0);
 }
 
 #[test]
@@ -307,24 +307,24 @@ fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
         assert!(barging::doze(&view, 2, 1_000).is_none(), "held");
         memory.word.now() == WAITED
     };
-    memory.side.store(side::CROWDED, Relaxed);
+    memory.counts.store(counts::CROWDED, Relaxed);
     assert!(!dozes(), "nobody is in line");
     assert!(!View::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
     assert!(dozes());
-    memory.side.store(side::CROWDED | side::BYPASS, Relaxed);
+    memory.counts.store(counts::CROWDED | counts::BYPASS, Relaxed);
     assert!(dozes());
-    memory.side.store(side::CROWDED | (2 * side::BYPASS), Relaxed);
+    memory.counts.store(counts::CROWDED | (2 * counts::BYPASS), Relaxed);
     assert!(!dozes(), "the head's turn has come");
-    memory.side.store(0, Relaxed);
+    memory.counts.store(0, Relaxed);
     assert!(!dozes(), "no crowd");
 }
 
 /// Somebody waits awake while the word says 2: what it says after each step, and in the end.
-fn words_of_one_that_waits_awake(side: u32) -> (Vec<u32>, u32) {
+fn words_of_one_that_waits_awake(counts: u32) -> (Vec<u32>, u32) {
     let mut words = Vec::new();
     for at in 1.. {
         let memory = Memory::new(WAITED, 0);
-        memory.side.store(side, Relaxed);
+        memory.counts.store(counts, Relaxed);
         let tuning = Tuning { bypass: 2, ..tuning::<mutexee::Lock>() };
         assert!(!View::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
         let view = View::<Threads>::new(memory.parts(), &tuning);
@@ -340,14 +340,14 @@ fn words_of_one_that_waits_awake(side: u32) -> (Vec<u32>, u32) {
 
 #[test]
 fn who_promises_says_so_and_gives_it_back() {
-    let (words, last) = words_of_one_that_waits_awake(side::BYPASS);
+    let (words, last) = words_of_one_that_waits_awake(counts::BYPASS);
     assert!(words.contains(&PROMISED), "{words:?}");
     assert_eq!(last, WAITED);
 }
 
 #[test]
 fn nobody_promises_once_the_heads_turn_has_come() {
-    for turn in [2 * side::BYPASS, side::TURN] {
+    for turn in [2 * counts::BYPASS, counts::TURN] {
         let (words, _) = words_of_one_that_waits_awake(turn);
         assert!(words.iter().all(|&word| word == WAITED), "{turn:#x}: {words:?}");
     }

@@ -21,7 +21,7 @@ pub fn torn_wait<P: Machine>(
             !holds
         } else {
             let may = node.turn(WAITING, ASLEEP).is_ok();
-            let is_first = may && node.tell_before();
+            let is_first = may && node.tell_predecessor();
             may && !(is_first && node.turn(ASLEEP, PROMOTED).is_ok())
         };
         if sleeps && deadline.is_some() {

@@ -3,7 +3,7 @@
 use lockwright_locks::catalog::{FrontVisitor, front_rules, visit_front};
 use lockwright_locks::entry::Entry;
 use lockwright_locks::front::{
-    self, Alone, Arrived, By, Choose, Note, Observe, Rule, Tuning, View, barging, side,
+    self, Alone, Arrived, By, Choose, Note, Observe, Rule, Tuning, View, barging, counts,
 };
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
@@ -159,7 +159,7 @@ unsafe fn dozes<C: Checker, const SPINS: usize>(
     section: Section<'_>,
 ) -> bool {
     let parts = lock.parts();
-    parts.side.fetch_or(side::CROWDED, Relaxed); // a hint: threads outnumber the CPUs
+    parts.counts.fetch_or(counts::CROWDED, Relaxed); // a hint: threads outnumber the CPUs
     if barging::doze(&View::new(parts, lock.tuning()), 2, 1_000).is_none() {
         // SAFETY: the caller's promise.
         return unsafe { scenario::lock::<C, SPINS, _>(lock, node, section) };

@@ -198,7 +198,7 @@ struct InLine<'a, T> {
     mutex: &'a Mutex,
     tuning: &'a Tuning,
     node: Cell<*const Waiter<Native>>,
-    is_beside: Cell<bool>,
+    contends: Cell<bool>,
     /// What the wait's policy must undo, too.
     undo: T,
     /// The thread's cancellation type, while it joins.
@@ -216,8 +216,8 @@ impl<T> Seat<Native> for InLine<'_, T> {
         let_cancellation_in(self.kind.replace(DEFERRED));
     }
 
-    fn is_beside(&self, counted: bool) {
-        self.is_beside.set(counted);
+    fn contends(&self, counted: bool) {
+        self.contends.set(counted);
         signal_fence();
     }
 }
@@ -233,7 +233,7 @@ impl<T: Fn()> Wait for InLine<'_, T> {
     fn leave(&self) {
         (self.undo)();
         let parts = self.mutex.parts();
-        if self.is_beside.get() {
+        if self.contends.get() {
             View::new(parts, self.tuning).count_out();
         }
         let node = self.node.get();
@@ -255,7 +255,7 @@ pub(crate) fn in_line(
     run: impl FnOnce(&dyn Seat<Native>),
 ) {
     let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
-    let wait = InLine { mutex, tuning, node, is_beside: Cell::new(false), undo, kind };
+    let wait = InLine { mutex, tuning, node, contends: Cell::new(false), undo, kind };
     guarded(&wait, || run(&wait));
 }
 

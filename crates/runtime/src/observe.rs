@@ -149,7 +149,7 @@ fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: 
         return account.uncounted.set(count + 1);
     }
     let now = if now == 0 { futex::now(Clock::Monotonic) } else { now };
-    let place = mutex.side.load(Relaxed) & side::LOCK;
+    let place = mutex.counts.load(Relaxed) & counts::LOCK;
     if of == lock || count == 0 {
         segment.arrived(lock, place, now, u64::from(count) + 1);
     } else {

@@ -26,12 +26,12 @@ impl Tune for AsIs {
     }
 }
 
-/// Word, side word and line in one place, with the tuning that suits the machine.
+/// Word, counts word and line in one place, with the tuning that suits the machine.
 #[repr(align(128))]
 pub struct Alone<P: Machine, R, T = AsIs> {
     word: Word0<P>,
-    side: P::Word,
-    mood: P::Word,
+    counts: P::Word,
+    hints: P::Word,
     tail: P::Ptr<Waiter<P>>,
     tuning: Tuning,
     rule: PhantomData<fn(R, T)>,
@@ -42,8 +42,8 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
     pub fn tuned(tuning: Tuning) -> Self {
         Self {
             word: Word0::of(P::Word::new(FREE)),
-            side: P::Word::new(0),
-            mood: P::Word::new(0),
+            counts: P::Word::new(0),
+            hints: P::Word::new(0),
             tail: P::Ptr::new(core::ptr::null_mut()),
             tuning,
             rule: PhantomData,
@@ -52,9 +52,9 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
 
     /// Its memory, for a caller that never holds it by a node.
     pub fn parts(&self) -> Parts<'_, P> {
-        let Self { word, side, mood, tail, .. } = self;
+        let Self { word, counts, hints, tail, .. } = self;
         let (by, site) = (core::ptr::null(), P::site());
-        Parts { word, side, mood, by, thread: 0, kind: 0, site, tail, owner: None }
+        Parts { word, counts, hints, by, thread: 0, kind: 0, site, tail, owner: None }
     }
 
     /// The same, for a caller that unlocks with this node.

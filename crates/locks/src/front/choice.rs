@@ -191,7 +191,7 @@ impl<P: Machine> Choice<P> {
             let moved = after.iter().copied().chain(iter::once(behind)).filter(has_moved);
             // First all the writes, then all the questions: so the cache lines travel at the same time.
             for waiter in moved.clone() {
-                (*waiter).set_before(&*follows(after, waiter));
+                (*waiter).set_predecessor(&*follows(after, waiter));
             }
             for (&waiter, by) in after.iter().zip(passed_by).filter(|(_, by)| *by > 0) {
                 let passed = &(*waiter).passed;

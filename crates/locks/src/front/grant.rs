@@ -21,7 +21,7 @@
 //!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
-use super::line::{Parts, View, side};
+use super::line::{Parts, View, counts};
 use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Pace, SOMEBODY, Waiter, give_back, grants, is_sliced, sliced, state};
 use super::word::{CHAINED, Word0};
@@ -122,7 +122,7 @@ pub(super) fn settle<P: Machine>(
 /// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time, or if nobody is behind it
 /// yet: whoever joins before it unlocks is granted the lock, and need not compete for the word.
 fn stay<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
-    let Parts { word, side, by, owner, .. } = line.parts;
+    let Parts { word, counts, by, owner, .. } = line.parts;
     // Only waiters that were counted are counted out after grants.
     if !line.tuning.grants() || by.is_null() || !node.is_counted() {
         return false;
@@ -142,14 +142,14 @@ fn stay<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
     owner.inspect(|owner| owner.store(SOMEBODY, Relaxed));
     let granted = if line.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
     // The exchange succeeds only without BEHIND.
-    // [stay] ORDERING: Release, pairs with `ask_before`: all that were chosen before us have gone.
+    // [stay] ORDERING: Release, pairs with `ask_predecessor`: all that were chosen before us have gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
     let stays = |from| node.gate.compare_exchange(from, granted, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;
     }
-    if side.load(Relaxed) & side::BY_NODE == 0 {
-        side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
+    if counts.load(Relaxed) & counts::BY_NODE == 0 {
+        counts.fetch_or(counts::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
     }
     word.begin_chain();
     true

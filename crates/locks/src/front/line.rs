@@ -10,14 +10,14 @@
 //!   arrivals ┤
 //!            └► tail ─► waiter ─► waiter ─► head ─► word 0
 //!
-//!   side   31   30 29      28        26 25       21 20         19 18      10 9        7 6         5      4     0
-//!          │ fork │ by node│ preferences│ moved    │ generation  │ overtakers│contenders│ crowded│ turn │ place │
-//!   mood   31         23 22        21          20       19     18     16 15                                  0
-//!          │ length    │ stalled  │ saturated │ napping│ slow │ steps   │ condvar waiters (the runtime's)      │
+//!   counts  31   30 29      28        26 25       21 20        19 18        10 9         7 6       5      4      0
+//!           │ fork │ by node│ preferences│ moved    │ generation │ overtakers │ contenders│ crowded│ turn │ place │
+//!   hints   31         23 22        21          20       19     18      16 15                                  0
+//!           │ length    │ stalled  │ saturated │ napping│ slow │ steps    │ condvar waiters (the runtime's)      │
 //! ```
 //!
 //! `turn`, `crowded`, `overtakers`, `contenders`, `fork`, `by node`, `napping` and `length` are the line's; `moved` and `preferences` are
-//! the unlock's (mod.rs); the rest of `mood` is what the lock has learnt (learn/saturation.rs); `place` and `generation` are posix's.
+//! the unlock's (mod.rs); the rest of `hints` is what the lock has learnt (learn/saturation.rs); `place` and `generation` are posix's.
 //!
 //! Invariants:
 //! 1. A waiter that sleeps at its gate is never the next to get the lock. The thread that makes it head while it sleeps there
@@ -45,8 +45,8 @@ use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Machine, Ptr, Stage, Word, hooks};
 
-/// The side word's fields. The lowest five bits and two more belong to the runtime (which lock this mutex runs on).
-pub mod side {
+/// The counts word's fields. The lowest five bits and two more belong to the runtime (which lock this mutex runs on).
+pub mod counts {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
     /// It is the turn of the line's head, which has napped: nobody overtakes it. While it naps: nobody has taken the lock since
@@ -56,7 +56,7 @@ pub mod side {
     pub const CROWDED: u32 = 1 << 6;
     /// One thread that waits beside the line (3 bits).
     pub const SPINNER: u32 = 1 << 7;
-    /// The field of threads that wait beside the line.
+    /// The field of contenders.
     pub const SPINNERS: u32 = 7 << 7;
     /// One arrival that overtook the line since a thread last left it (9 bits). Only the holder writes it.
     pub const BYPASS: u32 = 1 << 10;
@@ -83,13 +83,13 @@ pub mod side {
     pub const ERA: u32 = 3 << 30;
 }
 
-/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters). If glibc's own code works on the
+/// The hints word's fields, all hints. The lower half belongs to the runtime (condvar waiters). If glibc's own code works on the
 /// mutex, it counts holders in the whole word, and not atomically. So it may undo our writes, or change our half by a carry.
 ///
 /// That costs time, but never a wake: word 0, gates and `next` alone decide who sleeps and who is woken. And it heals:
 /// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line
 /// becomes empty; the others by what waiters observe.
-pub mod mood {
+pub mod hints {
     /// One step towards "saturated" (3 bits).
     pub const STEP: u32 = 1 << 16;
     /// The field of steps.
@@ -110,9 +110,9 @@ pub mod mood {
     pub const WAITERS: u32 = 1 << 9;
     /// The field of waiters.
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
-    /// How many waiters are in the line, by this mood word; from the tuning's `most_counted` on: at least so many.
-    pub fn waiters(mood: u32) -> u32 {
-        mood / WAITER // the word's highest field
+    /// How many waiters are in the line, by this hints word; from the tuning's `most_counted` on: at least so many.
+    pub fn waiters(hints: u32) -> u32 {
+        hints / WAITER // the word's highest field
     }
 
     /// This many waiters are a crowd on any machine.
@@ -122,17 +122,17 @@ pub mod mood {
     pub const NAPPING: u32 = 1 << 20;
 }
 
-/// How many eras the side word can tell apart.
-const FORKS: usize = (side::ERA / side::FORK + 1) as usize;
+/// How many eras the counts word can tell apart.
+const FORKS: usize = (counts::ERA / counts::FORK + 1) as usize;
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
 pub struct Parts<'a, P: Machine> {
     /// Word 0.
     pub word: &'a Word0<P>,
-    /// Small fields, see [`side`].
-    pub side: &'a P::Word,
-    /// What the lock has learnt, see [`mood`]; the lower half belongs to the runtime.
-    pub mood: &'a P::Word,
+    /// Small fields, see [`counts`].
+    pub counts: &'a P::Word,
+    /// What the lock has learnt, see [`hints`]; the lower half belongs to the runtime.
+    pub hints: &'a P::Word,
     /// Identifies the calling thread, while it holds a lock by a node (grant.rs). Null: it never does that.
     pub by: *const (),
     /// The calling thread's id, where the mutex has an owner field.
@@ -169,7 +169,7 @@ pub trait Seat<P: Machine> {
     /// Its node in the line; null: it is in no line.
     fn sits(&self, node: *const Waiter<P>);
     /// Is it [counted](View::count_in) among the contenders?
-    fn is_beside(&self, counted: bool);
+    fn contends(&self, counted: bool);
 }
 
 /// A lock and its line, as the calling thread sees them.
@@ -204,20 +204,20 @@ fn untag<P: Machine>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     }
 }
 
-/// By this mood, does the line's head nap, and leave the lock to others?
+/// By this hints, does the line's head nap, and leave the lock to others?
 #[inline]
-pub(crate) fn is_left<P: Machine>(mood: &P::Word) -> bool {
-    mood.load(Relaxed) & mood::NAPPING != 0
+pub(crate) fn is_left<P: Machine>(hints: &P::Word) -> bool {
+    hints.load(Relaxed) & hints::NAPPING != 0
 }
 
 /// The caller has taken the word: did it pass a head that naps? Such overtaking is not counted.
 #[inline]
-pub(crate) fn has_passed<P: Machine>(mood: &P::Word, side: &P::Word) -> bool {
-    let passed = is_left::<P>(mood);
+pub(crate) fn has_passed<P: Machine>(hints: &P::Word, counts: &P::Word) -> bool {
+    let passed = is_left::<P>(hints);
     if passed {
         P::reached(Stage::Passed);
-        if side.load(Relaxed) & side::TURN != 0 {
-            side.fetch_and(!side::TURN, Relaxed); // somebody came back for the lock
+        if counts.load(Relaxed) & counts::TURN != 0 {
+            counts.fetch_and(!counts::TURN, Relaxed); // somebody came back for the lock
         }
     }
     passed
@@ -263,7 +263,7 @@ impl<'a, P: Machine> View<'a, P> {
 
     /// A forked child must not act on hints about its parent's line.
     fn forget(&self) {
-        self.parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
+        self.parts.hints.fetch_and(!(hints::NAPPING | hints::LENGTH), Relaxed); // hints
     }
 
     /// Does the line consist only of nodes that had the lock, or left? The word is free, or the caller holds it without being in
@@ -312,8 +312,8 @@ impl<'a, P: Machine> View<'a, P> {
             self.forget();
         }
         // A hint, and we have the mutex's cache line at the moment. Before the link: after that we may be passed.
-        let counts = self.waiters() < self.tuning.most_counted;
-        if !counts {
+        let is_counted = self.waiters() < self.tuning.most_counted;
+        if !is_counted {
             node.is_beyond_count();
         }
         if !last.is_null() {
@@ -321,7 +321,7 @@ impl<'a, P: Machine> View<'a, P> {
             // SAFETY: that node can't leave before it has seen its `next`, which only we write.
             unsafe { (*last).link(me) };
         }
-        if counts {
+        if is_counted {
             self.count_in_line();
         }
         if last.is_null() {
@@ -347,12 +347,12 @@ impl<'a, P: Machine> View<'a, P> {
 
     /// Leaves an empty line, if the node, which the caller may pass, is the last one in it.
     pub(super) fn leave_empty(&self, node: &Waiter<P>) -> bool {
-        let Parts { tail, mood, .. } = self.parts;
+        let Parts { tail, hints, .. } = self.parts;
         let mine = tag(from_ref(node).cast_mut(), self.tuning.era);
         // Relaxed: the next thread to join finds an empty line, and gets what we wrote by the word.
         let is_last = tail.compare_exchange(mine, null_mut(), Relaxed, Relaxed).is_ok();
-        if is_last && mood.load(Relaxed) & mood::LENGTH != 0 {
-            mood.fetch_and(!mood::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
+        if is_last && hints.load(Relaxed) & hints::LENGTH != 0 {
+            hints.fetch_and(!hints::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
         }
         if is_last {
             self.recount_contenders();
@@ -363,20 +363,20 @@ impl<'a, P: Machine> View<'a, P> {
     /// The line has become empty. In a process that is the child of four others, or more, the count of contenders may date from
     /// before a fork, and look new: then it could stay too high forever. So it begins anew. (If it was right, it is too low for a while.)
     fn recount_contenders(&self) {
-        let side = self.parts.side;
-        if self.tuning.era >= FORKS && side.load(Relaxed) & side::SPINNERS != 0 {
-            side.fetch_and(!side::SPINNERS, Relaxed); // a count: it publishes nothing
+        let counts = self.parts.counts;
+        if self.tuning.era >= FORKS && counts.load(Relaxed) & counts::SPINNERS != 0 {
+            counts.fetch_and(!counts::SPINNERS, Relaxed); // a count: it publishes nothing
         }
     }
 
     /// A holder has left the line, which is empty now: nobody holds the lock by a node, and nobody has been overtaken.
     pub(super) fn has_emptied(&self) {
-        let side = self.parts.side;
-        let now = side.load(Relaxed);
-        let is_crowded = self.contenders_in(now) >= self.tuning.cpus.min(mood::MANY);
-        let old = side::BY_NODE | side::BYPASSES | if is_crowded { 0 } else { side::CROWDED };
+        let counts = self.parts.counts;
+        let now = counts.load(Relaxed);
+        let is_crowded = self.contenders_in(now) >= self.tuning.cpus.min(hints::MANY);
+        let old = counts::BY_NODE | counts::BYPASSES | if is_crowded { 0 } else { counts::CROWDED };
         if now & old != 0 {
-            side.fetch_and(!old, Relaxed); // the holder's, and a hint
+            counts.fetch_and(!old, Relaxed); // the holder's, and a hint
         }
     }
 
@@ -438,11 +438,11 @@ impl<'a, P: Machine> View<'a, P> {
 
     /// The caller has joined the line, and is counted. (If so many threads joined at the same time that the field is full, some aren't.)
     fn count_in_line(&self) {
-        let mood = self.parts.mood;
-        let mut now = mood.load(Relaxed); // the exchange checks it again
-        while mood::waiters(now) < mood::WAITERS - 1 {
+        let hints = self.parts.hints;
+        let mut now = hints.load(Relaxed); // the exchange checks it again
+        while hints::waiters(now) < hints::WAITERS - 1 {
             // Relaxed: a hint. Not a fetch_add: the field must not wrap.
-            match mood.compare_exchange(now, now + mood::WAITER, Relaxed, Relaxed) {
+            match hints.compare_exchange(now, now + hints::WAITER, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(seen) => now = seen,
             }
@@ -451,14 +451,14 @@ impl<'a, P: Machine> View<'a, P> {
 
     /// So many waiters that were counted have left the line, or are about to. Returns how many there were before that.
     pub(super) fn count_out_of_line(&self, count: u32) -> u32 {
-        let mood = self.parts.mood;
-        let mut now = mood.load(Relaxed); // as above
+        let hints = self.parts.hints;
+        let mut now = hints.load(Relaxed); // as above
         loop {
             // Never below 0: a thread that joined while the line became empty may have been missed (`successor`).
-            let next = now - mood::waiters(now).min(count) * mood::WAITER;
+            let next = now - hints::waiters(now).min(count) * hints::WAITER;
             // Relaxed: a hint.
-            match mood.compare_exchange(now, next, Relaxed, Relaxed) {
-                Ok(_) => return mood::waiters(now),
+            match hints.compare_exchange(now, next, Relaxed, Relaxed) {
+                Ok(_) => return hints::waiters(now),
                 Err(seen) => now = seen,
             }
         }
@@ -468,26 +468,26 @@ impl<'a, P: Machine> View<'a, P> {
     /// line still counts. Records whether the line is crowded, and that its new head has not been overtaken yet. Returns whether it is
     /// crowded.
     pub(super) fn note_length(&self, node: &Waiter<P>, leaving: u32) -> bool {
-        let side = self.parts.side;
+        let counts = self.parts.counts;
         let is_counted = node.is_counted();
         let before = if is_counted { self.count_out_of_line(leaving) } else { 0 };
         let left = before.saturating_sub(leaving - 1);
-        let now = side.load(Relaxed);
-        if now & side::BYPASSES != 0 {
-            side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 3
+        let now = counts.load(Relaxed);
+        if now & counts::BYPASSES != 0 {
+            counts.fetch_and(!counts::BYPASSES, Relaxed); // the holder's, by invariant 3
         }
         // Contenders wait, too.
         let waiters = left.saturating_sub(1) + self.contenders_in(now);
         let crowded = match left {
             // The caller joined a line that was too long to be counted, and those behind joined after it.
             _ if !is_counted => !node.next(Relaxed).is_null(),
-            0 => now & side::CROWDED != 0, // the count has been spoilt
-            _ => waiters >= self.tuning.cpus.min(mood::MANY), // with the holder, more than the CPUs
+            0 => now & counts::CROWDED != 0, // the count has been spoilt
+            _ => waiters >= self.tuning.cpus.min(hints::MANY), // with the holder, more than the CPUs
         };
-        if crowded && now & side::CROWDED == 0 {
-            side.fetch_or(side::CROWDED, Relaxed);
-        } else if !crowded && now & side::CROWDED != 0 {
-            side.fetch_and(!side::CROWDED, Relaxed);
+        if crowded && now & counts::CROWDED == 0 {
+            counts.fetch_or(counts::CROWDED, Relaxed);
+        } else if !crowded && now & counts::CROWDED != 0 {
+            counts.fetch_and(!counts::CROWDED, Relaxed);
         }
         crowded
     }
@@ -582,17 +582,17 @@ impl<P: Machine> View<'_, P> {
 
     /// The caller has taken a free word. If it overtook the line, counts that, or frees the word again. `slept`: it made the word 2.
     pub(super) fn overtakes(&self, slept: bool) -> Option<Taken> {
-        let Parts { word, side, mood, tail, .. } = self.parts;
+        let Parts { word, counts, hints, tail, .. } = self.parts;
         // We have the word, so the headship stays where it is, and only we write the count (invariant 3).
         if tail.load(Relaxed).is_null() {
             return Some(Taken(()));
         }
         self.clear_left_behind();
-        if has_passed::<P>(mood, side) || self.is_left_behind() {
+        if has_passed::<P>(hints, counts) || self.is_left_behind() {
             return Some(Taken(()));
         }
         if self.overtaken() < self.tuning.bypass {
-            side.fetch_add(side::BYPASS, Relaxed); // the field has room: `bypass` is at most its largest value
+            counts.fetch_add(counts::BYPASS, Relaxed); // the field has room: `bypass` is at most its largest value
             return Some(Taken(()));
         }
         // Meanwhile it has become the head's turn. Nothing was done under the lock.
@@ -619,61 +619,61 @@ impl<P: Machine> View<'_, P> {
 
     /// Does the line's head nap, and leave the lock to others?
     pub fn is_left(&self) -> bool {
-        is_left::<P>(self.parts.mood)
+        is_left::<P>(self.parts.hints)
     }
 
     /// The head is awake: from now on nobody may pass it uncounted.
     pub(super) fn head_is_awake(&self) {
         if self.is_left() {
-            self.parts.mood.fetch_and(!mood::NAPPING, Relaxed); // (glibc's code may have set it, too, see `mood`)
+            self.parts.hints.fetch_and(!hints::NAPPING, Relaxed); // (glibc's code may have set it, too, see `hints`)
         }
     }
 
     /// Should waiters leave the lock to a thread that comes back for it? (learn/saturation.rs finds out.)
     pub fn is_saturated(&self) -> bool {
-        self.tuning.budget_ns != 0 && self.parts.mood.load(Relaxed) & mood::SATURATED != 0
+        self.tuning.budget_ns != 0 && self.parts.hints.load(Relaxed) & hints::SATURATED != 0
     }
 
     /// The caller has the lock, and is about to make another waiter head. The new head may be asleep, and waking up may take longer than
     /// many sections. Until the head is awake a saturated lock is left to its runner, as while the head naps.
     pub(super) fn leave_to_runner(&self) {
         if self.is_saturated() {
-            self.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: `head_is_awake` takes it back
+            self.parts.hints.fetch_or(hints::NAPPING, Relaxed); // a hint: `head_is_awake` takes it back
         }
     }
 
     /// Did waiters and holder outnumber the CPUs when a thread last left the line?
     pub fn is_crowded(&self) -> bool {
-        self.parts.side.load(Relaxed) & side::CROWDED != 0
+        self.parts.counts.load(Relaxed) & counts::CROWDED != 0
     }
 
     /// How many threads are in line: a hint.
     pub fn waiters(&self) -> u32 {
-        mood::waiters(self.parts.mood.load(Relaxed))
+        hints::waiters(self.parts.hints.load(Relaxed))
     }
 
     /// Is it the turn of the line's head?
     pub fn is_turn(&self) -> bool {
-        self.parts.side.load(Relaxed) & side::TURN != 0
+        self.parts.counts.load(Relaxed) & counts::TURN != 0
     }
 
     /// The head's turn has come: nobody overtakes it until it has the lock. A hint.
     pub fn begin_turn(&self) {
         if !self.is_turn() {
-            self.parts.side.fetch_or(side::TURN, Relaxed);
+            self.parts.counts.fetch_or(counts::TURN, Relaxed);
         }
     }
 
     /// Ends the head's turn: it has the lock, or begins to nap.
     pub(super) fn end_turn(&self) {
         if self.is_turn() {
-            self.parts.side.fetch_and(!side::TURN, Relaxed); // a hint
+            self.parts.counts.fetch_and(!counts::TURN, Relaxed); // a hint
         }
     }
 
     /// How often the current head has been overtaken.
     pub fn overtaken(&self) -> u32 {
-        (self.parts.side.load(Relaxed) & side::BYPASSES) / side::BYPASS
+        (self.parts.counts.load(Relaxed) & counts::BYPASSES) / counts::BYPASS
     }
 
     /// How long a waiter with this note has left until its `timeout`, ns; 0: it is over. None: the lock has no timeout.
@@ -684,48 +684,52 @@ impl<P: Machine> View<'_, P> {
 
     /// The number of threads that wait outside the line and have [counted](Self::count_in) themselves.
     pub fn contenders(&self) -> u32 {
-        self.contenders_in(self.parts.side.load(Relaxed))
+        self.contenders_in(self.parts.counts.load(Relaxed))
     }
 
-    /// As [`contenders`](Self::contenders), by this value of the side word. Threads from before a fork don't count.
-    fn contenders_in(&self, side: u32) -> u32 {
-        if side & side::ERA == self.era() { (side & side::SPINNERS) / side::SPINNER } else { 0 }
+    /// As [`contenders`](Self::contenders), by this value of the counts word. Threads from before a fork don't count.
+    fn contenders_in(&self, counts: u32) -> u32 {
+        if counts & counts::ERA == self.era() {
+            (counts & counts::SPINNERS) / counts::SPINNER
+        } else {
+            0
+        }
     }
 
-    /// The era, as the side word holds it.
+    /// The era, as the counts word holds it.
     fn era(&self) -> u32 {
-        (self.tuning.era as u32).wrapping_mul(side::FORK)
+        (self.tuning.era as u32).wrapping_mul(counts::FORK)
     }
 
     /// Counts the calling thread as one that waits outside the line, if fewer than `most` do.
     pub fn count_in(&self, most: u32) -> bool {
-        let side = self.parts.side;
-        let mut now = side.load(Relaxed); // the exchange checks it again
+        let counts = self.parts.counts;
+        let mut now = counts.load(Relaxed); // the exchange checks it again
         loop {
             let contenders = self.contenders_in(now);
-            if contenders >= most.min(side::SPINNERS / side::SPINNER) {
+            if contenders >= most.min(counts::SPINNERS / counts::SPINNER) {
                 return false;
             }
-            let others = now & !(side::SPINNERS | side::ERA) | self.era();
-            let counted = others | ((contenders + 1) * side::SPINNER);
+            let others = now & !(counts::SPINNERS | counts::ERA) | self.era();
+            let counted = others | ((contenders + 1) * counts::SPINNER);
             // Relaxed: a count, it publishes nothing. Not a fetch_add: that could carry into the next field.
-            match side.compare_exchange(now, counted, Relaxed, Relaxed) {
+            match counts.compare_exchange(now, counted, Relaxed, Relaxed) {
                 Ok(_) => break,
                 Err(seen) => now = seen,
             }
         }
-        self.seat.inspect(|seat| seat.is_beside(true));
+        self.seat.inspect(|seat| seat.contends(true));
         true
     }
 
     /// The opposite of [`count_in`](Self::count_in).
     pub fn count_out(&self) {
-        self.seat.inspect(|seat| seat.is_beside(false));
-        let side = self.parts.side;
-        let mut now = side.load(Relaxed); // the exchange checks it again
+        self.seat.inspect(|seat| seat.contends(false));
+        let counts = self.parts.counts;
+        let mut now = counts.load(Relaxed); // the exchange checks it again
         while self.contenders_in(now) > 0 {
             // Relaxed: a count, it publishes nothing. Not a fetch_sub: `recount_contenders` may have cleared the field meanwhile.
-            match side.compare_exchange(now, now - side::SPINNER, Relaxed, Relaxed) {
+            match counts.compare_exchange(now, now - counts::SPINNER, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(seen) => now = seen,
             }
@@ -803,27 +807,27 @@ impl<P: Machine> View<'_, P> {
     /// It works under any rule, and with or without a line: a thread that needs the wake sleeps on the word.
     #[cold]
     pub(super) fn release(&self) {
-        let Parts { word, side, .. } = self.parts;
+        let Parts { word, counts, .. } = self.parts;
         match word.now() {
             FREE => return, // nobody held it: undefined in POSIX, and as harmless as with glibc
             HELD => {}
             // The holder does not hold it by a node, or has forgotten that node: then the node is in the way.
-            now if now == CHAINED || side.load(Relaxed) & side::BY_NODE != 0 => {
+            now if now == CHAINED || counts.load(Relaxed) & counts::BY_NODE != 0 => {
                 self.clear_left_behind()
             }
             _ => {}
         }
         // Signals moved these threads here. Only the holder writes the two fields. Moved threads come first, `herd` of them at
         // most: each has its signal, and passes the duty on. After seven such unlocks it is another sleeper's turn.
-        let now = side.load(Relaxed);
-        let mut moved = ((now & side::MOVEDS) / side::MOVED).min(self.tuning.herd.max(1));
-        if now & side::PREFERENCES == side::PREFERENCES || moved == 0 {
+        let now = counts.load(Relaxed);
+        let mut moved = ((now & counts::MOVEDS) / counts::MOVED).min(self.tuning.herd.max(1));
+        if now & counts::PREFERENCES == counts::PREFERENCES || moved == 0 {
             moved = 0;
-            if now & side::PREFERENCES != 0 {
-                side.fetch_and(!side::PREFERENCES, Relaxed);
+            if now & counts::PREFERENCES != 0 {
+                counts.fetch_and(!counts::PREFERENCES, Relaxed);
             }
         } else {
-            side.fetch_add(side::PREFERENCE.wrapping_sub(moved * side::MOVED), Relaxed);
+            counts.fetch_add(counts::PREFERENCE.wrapping_sub(moved * counts::MOVED), Relaxed);
         }
         word.release(moved); // the mutex may be gone
     }
@@ -834,10 +838,10 @@ impl<P: Machine> View<'_, P> {
         if !claim() {
             return false;
         }
-        let Parts { word, side, .. } = self.parts;
+        let Parts { word, counts, .. } = self.parts;
         // Relaxed, both: we hold the lock, and our own unlock reads them. Threads beyond the field's range are woken one by one.
-        if side.load(Relaxed) & side::MOVEDS != side::MOVEDS {
-            side.fetch_add(side::MOVED, Relaxed);
+        if counts.load(Relaxed) & counts::MOVEDS != counts::MOVEDS {
+            counts.fetch_add(counts::MOVED, Relaxed);
         }
         word.owe_wake();
         true

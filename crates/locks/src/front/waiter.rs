@@ -192,8 +192,8 @@ pub struct Waiter<P: Machine> {
     pace: P::Word,
     /// The next waiter; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
-    /// The waiter before it. Written by itself before it is linked, and by threads that choose a successor.
-    pub(super) before: P::Ptr<Waiter<P>>,
+    /// The waiter's predecessor. Written by its own thread before it is linked, and by threads that choose a successor.
+    pub(super) predecessor: P::Ptr<Waiter<P>>,
     /// The lock that it waits for: the address of its word.
     pub(super) of: P::Ptr<P::Word>,
     /// The thread that waits, see [`Parts::by`](super::Parts::by).
@@ -224,7 +224,7 @@ impl<P: Machine> Waiter<P> {
                 passed: new(0),
                 pace: new(0),
                 next: P::Ptr::new(none),
-                before: P::Ptr::new(none),
+                predecessor: P::Ptr::new(none),
                 of: P::Ptr::new(word.address().cast_mut()),
                 by: P::Ptr::new(by.cast_mut()),
                 thread: new(thread),
@@ -328,15 +328,15 @@ impl<P: Machine> Waiter<P> {
     /// Links `next` behind this node.
     pub(super) fn link(&self, next: *mut Self) {
         // SAFETY: in the line, or about to be, as this one.
-        unsafe { (*next).set_before(self) };
+        unsafe { (*next).set_predecessor(self) };
         self.set_next(next);
     }
 
     /// Records which node is before it.
-    pub(super) fn set_before(&self, before: &Self) {
-        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice that node may be new to it.
+    pub(super) fn set_predecessor(&self, before: &Self) {
+        // [predecessor] ORDERING: Release, pairs with the Acquires of `ask_predecessor`: after a choice that node may be new to it.
         // SURVIVES: where no rule chooses, waiters know the node by [join].
-        self.before.store(from_ref(before).cast_mut(), Release);
+        self.predecessor.store(from_ref(before).cast_mut(), Release);
     }
 
     /// Records which node is behind it.
@@ -410,12 +410,12 @@ impl<P: Machine> Waiter<P> {
 
     /// The id of the thread that holds the lock with this word by a node before this one; 0: none, or too far away. A hint: lines move on,
     /// and nodes are used again.
-    pub(super) fn holder_before(&self, word: &Word0<P>) -> u32 {
+    pub(super) fn holder_among_predecessors(&self, word: &Word0<P>) -> u32 {
         let mut at = self;
         for _ in 0..FARTHEST {
-            // ORDERING: Acquire, pairs with [before].
+            // ORDERING: Acquire, pairs with [predecessor].
             // SURVIVES: the answer is a hint, and few schedules ask this.
-            let before = at.before.load(Acquire);
+            let before = at.predecessor.load(Acquire);
             // SAFETY: it was in a line, and is still readable.
             let Some(before) = (unsafe { before.as_ref() }) else { return 0 };
             if !core::ptr::eq(before.of.load(Relaxed), word.address()) {
@@ -438,7 +438,7 @@ impl<P: Machine> Waiter<P> {
             // SAFETY: in the line, as this one; or it has ended, and is still readable.
             // Relaxed: the caller has already looked with Acquire.
             let (now, before) =
-                unsafe { ((*first).gate.load(Relaxed), (*first).before.load(Relaxed)) };
+                unsafe { ((*first).gate.load(Relaxed), (*first).predecessor.load(Relaxed)) };
             if state(now) == GRANTED || before.is_null() {
                 return first;
             }
@@ -454,7 +454,7 @@ impl<P: Machine> Waiter<P> {
     pub(super) fn is_first(&self) -> bool {
         // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is visible.
         // SURVIVES: as in `had_the_lock`, or needs a node that is used again, and explorations use each once.
-        self.ask_before(|gate| gate.load(Acquire))
+        self.ask_predecessor(|gate| gate.load(Acquire))
     }
 
     /// Has it had the lock, and is it still in the line? If it has left, the question goes to those before it.
@@ -468,21 +468,21 @@ impl<P: Machine> Waiter<P> {
     }
 
     /// Tells the one before it that it sleeps (its own gate says so already). `true`: it need not sleep, since it is first.
-    pub(crate) fn tell_before(&self) -> bool {
+    pub(crate) fn tell_predecessor(&self) -> bool {
         // [tell] ORDERING: AcqRel: Release pairs with [turn], of a waiter that leaves: it sees that we are ASLEEP. Acquire, as above.
         // SURVIVES: as above, both.
-        self.ask_before(|gate| gate.fetch_or(BEHIND, AcqRel))
+        self.ask_predecessor(|gate| gate.fetch_or(BEHIND, AcqRel))
     }
 
-    fn ask_before(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
-        // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
-        let mut before = self.before.load(Acquire);
+    fn ask_predecessor(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
+        // ORDERING: Acquire, pairs with [predecessor]. SURVIVES: as [predecessor].
+        let mut before = self.predecessor.load(Acquire);
         while !before.is_null() {
             // SAFETY: it is in the line as long as our own gate does not change, and after that it is still readable.
             let waiter = unsafe { &*before };
             match state(ask(&waiter.gate)) {
-                // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
-                LEFT => before = waiter.before.load(Acquire),
+                // ORDERING: Acquire, pairs with [predecessor]. SURVIVES: as [predecessor].
+                LEFT => before = waiter.predecessor.load(Acquire),
                 // Meanwhile a choice may have put somebody else before us, or before one that left. So we check again.
                 now => return now == GRANTED && self.is_behind(waiter),
             }
@@ -493,14 +493,14 @@ impl<P: Machine> Waiter<P> {
     /// Does `first`, whose gate the caller has read with Acquire, still come right before this one, not counting nodes that left?
     fn is_behind(&self, first: &Self) -> bool {
         // Relaxed, all: a holder's choices were written before its gate said GRANTED, and a thread that chooses later isn't before us.
-        let mut before = self.before.load(Relaxed);
+        let mut before = self.predecessor.load(Relaxed);
         while !before.is_null() && !core::ptr::eq(before, first) {
-            // SAFETY: as in `ask_before`.
+            // SAFETY: as in `ask_predecessor`.
             let waiter = unsafe { &*before };
             if state(waiter.gate.load(Relaxed)) != LEFT {
                 return false;
             }
-            before = waiter.before.load(Relaxed);
+            before = waiter.predecessor.load(Relaxed);
         }
         !before.is_null()
     }

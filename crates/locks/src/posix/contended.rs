@@ -1,4 +1,4 @@
-//! Which lock a mutex runs on. This is decided when the mutex is first contended, and kept in five bits of its side word, as
+//! Which lock a mutex runs on. This is decided when the mutex is first contended, and kept in five bits of its counts word, as
 //! a place in the process's table. 0 means "not decided yet". Two more bits tell to which generation of tables the place
 //! belongs: in a new generation, the next thread that has to wait decides again. (The bits wrap: if nobody waits for a mutex
 //! during four changes, or eight, it may keep its place. Then it runs on a lock that it could have had anyway.)
@@ -10,14 +10,14 @@
 
 use super::hooks;
 use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, Policy, UNDECIDED};
-use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, side};
+use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, counts};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Programmable, TryLock, Word};
 
 /// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
 /// meanwhile.
 pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
-    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
+    tuned(mutex.counts.load(Relaxed) & counts::LOCK) // guards no other data
 }
 
 fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
@@ -28,20 +28,20 @@ fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
 /// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
     // Read this before the choice: if the table changes meanwhile, the next thread decides again.
-    let generation = E::generation() % GENERATIONS * side::GENERATION;
-    let decided = |side: u32| {
-        let place = side & side::LOCK;
-        (place != UNDECIDED && side & side::GENERATIONS == generation).then_some(place)
+    let generation = E::generation() % GENERATIONS * counts::GENERATION;
+    let decided = |counts: u32| {
+        let place = counts & counts::LOCK;
+        (place != UNDECIDED && counts & counts::GENERATIONS == generation).then_some(place)
     };
-    let mut now = mutex.side.load(Relaxed);
+    let mut now = mutex.counts.load(Relaxed);
     if let Some(place) = decided(now) {
         return place;
     }
     let chosen = E::choose(mutex, caller);
     loop {
-        let next = now & !(side::LOCK | side::GENERATIONS) | chosen | generation;
+        let next = now & !(counts::LOCK | counts::GENERATIONS) | chosen | generation;
         // Relaxed: as in `policy`.
-        match mutex.side.compare_exchange(now, next, Relaxed, Relaxed) {
+        match mutex.counts.compare_exchange(now, next, Relaxed, Relaxed) {
             Ok(_) => return chosen,
             Err(seen) => match decided(seen) {
                 Some(place) => return place,
@@ -58,7 +58,7 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
 pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bool {
     // A thread comes this way each time during its turn, so this is the shortest path.
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
-        if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
+        if front::has_passed::<E::Platform>(&mutex.users, &mutex.counts) {
             let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
             View::new(mutex.parts_of(kind), &tuning).clear_left_behind();
             if kind & MARKED != 0 {
@@ -150,7 +150,7 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 /// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
-    E::Platform::load_to_write(&mutex.side); // whatever comes next, it writes to this line
+    E::Platform::load_to_write(&mutex.counts); // whatever comes next, it writes to this line
     let (_, tuning) = policy(mutex);
     // SAFETY: as in our caller: the thread holds the mutex by this node.
     match unsafe { front::leave_or_hand_on(mutex.parts_of(0), &tuning, node) } {

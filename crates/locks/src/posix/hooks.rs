@@ -6,7 +6,7 @@
 //! `lock` that finds the mutex free takes the mark away.
 
 use super::mutex::{ERRORCHECK, Environment, How, MARKED, Mutex, Policy, RECURSIVE, TYPE, waiters};
-use crate::front::{Tuning, View, side};
+use crate::front::{Tuning, View, counts};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{Context, Hook, Node, THREADS, WAITERS};
 use lockwright_platform::{Machine, Programmable, Word};
@@ -28,7 +28,7 @@ pub(super) struct Slot(u32);
 
 /// The mutex's policy.
 fn here<E: Environment>(mutex: &Mutex<E>) -> Policy<E> {
-    E::policy(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
+    E::policy(mutex.counts.load(Relaxed) & counts::LOCK) // guards no other data
 }
 
 /// What the mark on a mutex means now; the mark stays when the mutex's lock changes.

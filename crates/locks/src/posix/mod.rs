@@ -10,7 +10,7 @@
 //! ```
 //!
 //! ```text
-//!   0 word │ 4 count │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
+//!   0 word │ 4 count │ 8 owner │ 12 users, hints │ 16 kind │ 20 place, counts │ 24 tail │ 32 room
 //! ```
 //!
 //! All-zero memory is an unlocked mutex of the plain kind. The fields that glibc's own code looks at keep glibc's

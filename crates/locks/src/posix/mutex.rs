@@ -4,7 +4,7 @@
 use super::held::Held;
 use crate::catalog::{FrontVisitor, visit_front};
 use crate::entry::Entry;
-use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, Waiter, Word0, mood, side};
+use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, Waiter, Word0, counts, hints};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Platform, Ptr, Word};
 
@@ -147,12 +147,12 @@ pub struct Mutex<E: Environment> {
     /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind a holder writes that holder's id.
     pub owner: WordOf<E>,
     /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
-    /// the upper half the front locks' mood.
+    /// the upper half the front locks' hints.
     pub users: WordOf<E>,
     /// `__kind`: type and flags. Written by `init`, and by `destroy` (-1).
     pub kind: WordOf<E>,
-    /// `__spins`, `__elision`: the place, and the front locks' side word.
-    pub side: WordOf<E>,
+    /// `__spins`, `__elision`: the place, and the front locks' counts word.
+    pub counts: WordOf<E>,
     /// `__list.__prev`: the line's tail.
     pub tail: <E::Platform as Platform>::Ptr<Waiter<E::Platform>>,
     /// `__list.__next`: where a textbook lock stands in front of word 0; zeroes on every other mutex.
@@ -197,7 +197,7 @@ impl<E: Environment> Mutex<E> {
             owner: Word::new(0),
             users: Word::new(0),
             kind: Word::new(kind),
-            side: Word::new(0),
+            counts: Word::new(0),
             tail: Ptr::new(core::ptr::null_mut()),
             room,
         }
@@ -215,14 +215,14 @@ impl<E: Environment> Mutex<E> {
 
     /// The same, for a mutex that is known to be of this kind.
     pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
-        let Self { word, owner, users: mood, side, tail, .. } = self;
+        let Self { word, owner, users: hints, counts, tail, .. } = self;
         // These two kinds go by the owner, so nobody holds them by a node.
         let (by, kind) = match kind & TYPE {
             kind @ (RECURSIVE | ERRORCHECK) => (core::ptr::null(), kind),
             _ => (E::with_held(Held::by), 0),
         };
         let (thread, owner) = (E::thread(), Some(owner));
-        Parts { word, side, mood, by, thread, kind, site: 0, tail, owner }
+        Parts { word, counts, hints, by, thread, kind, site: 0, tail, owner }
     }
 }
 
@@ -230,10 +230,10 @@ impl<E: Environment> Mutex<E> {
 pub const UNDECIDED: u32 = 0;
 
 /// The last place.
-pub const PLACE_MAX: u32 = side::LOCK;
+pub const PLACE_MAX: u32 = counts::LOCK;
 
 /// How many generations of tables a mutex can tell apart.
-pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
+pub const GENERATIONS: u32 = counts::GENERATIONS / counts::GENERATION + 1;
 
 /// [`front::acquire`] of a rule.
 type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
@@ -316,5 +316,5 @@ impl<E: Environment> Policy<E> {
 
 /// How many threads wait in the mutex's line: a hint, for the holder.
 pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
-    mood::waiters(mutex.users.load(Relaxed))
+    hints::waiters(mutex.users.load(Relaxed))
 }

@@ -3,7 +3,7 @@
 use super::contended::{acquire, forget, hand_on, policy, release};
 use super::hooks::{self, Marked};
 use super::mutex::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
-use crate::front::{self, side};
+use crate::front::{self, counts};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};
 
@@ -194,7 +194,8 @@ pub fn holds<E: Environment>(m: &Mutex<E>) -> Option<bool> {
         return Some(false);
     }
     let is_owner = m.owner.load(Relaxed) == E::thread(); // by invariant 2
-    let by_node = || m.side.load(Relaxed) & side::BY_NODE != 0 && !m.tail.load(Relaxed).is_null();
+    let by_node =
+        || m.counts.load(Relaxed) & counts::BY_NODE != 0 && !m.tail.load(Relaxed).is_null();
     if E::with_held(|held| held.is_surely_held(&m.word, E::era())) {
         Some(true)
     } else if m.kind.load(Relaxed) & TYPE != RECURSIVE && by_node() {

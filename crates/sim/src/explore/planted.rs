@@ -9,7 +9,7 @@ use crate::engine::engine;
 use crate::lock::LockSpec;
 use lockwright_locks::entry::{Entry, Promise};
 use lockwright_locks::front::{
-    Arrived, Choose, Observe, Rule, Tuning, View, WAITED, Waiters, fifo, side,
+    Arrived, Choose, Observe, Rule, Tuning, View, WAITED, Waiters, counts, fifo,
 };
 use lockwright_locks::posix::{self, Environment, Refused, UNDECIDED};
 use lockwright_platform::Ordering::{Relaxed, Release};
@@ -41,7 +41,7 @@ fn unlock_that_looks_first(m: &Mutex) -> Result<(), Refused> {
         return Ok(());
     }
     let word = m.word.address();
-    let has_line = m.side.load(Relaxed) & side::LOCK != UNDECIDED;
+    let has_line = m.counts.load(Relaxed) & counts::LOCK != UNDECIDED;
     let has_sleepers = explorer(engine()).asleep_on(word.addr()) > 0;
     if m.word.release_as_glibc() == WAITED && (has_line || has_sleepers) {
         Explored::unpark(word, 1);

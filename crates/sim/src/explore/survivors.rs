@@ -54,7 +54,7 @@ fn queues(lock: &str) -> bool {
 }
 
 /// What the source says where an operation only serves waiters that are granted the lock.
-const FOR_GRANTS: [&str; 3] = ["if we are GRANTED", "[before] ORDERING", "[tell] ORDERING"];
+const FOR_GRANTS: [&str; 3] = ["if we are GRANTED", "[predecessor] ORDERING", "[tell] ORDERING"];
 
 /// Does this lock grant itself to waiters in its line? As far as is known: a lock without a rule of its own may.
 fn grants(lock: &str) -> bool {

@@ -20,21 +20,21 @@
 //! # Back-off from choices
 //!
 //! A policy that mostly leaves the order as it is makes each chooser look at many waiters, and each look moves
-//! cache lines between cores. So after 16 choices in vain, one after the other, the lock rests from choices: for as long as the last one
-//! took. After one more it rests for twice as long, and so on, up to 256 times. A choice that moves somebody ends this, and so does the
+//! cache lines between cores. So after 16 choices in vain, one after the other, the lock backs off from choices: for as long as the last one
+//! took. After one more it backs off for twice as long, and so on, up to 256 times. A choice that moves somebody ends this, and so does the
 //! arrival of a thread of another kind than those among which the policy chose in vain.
 //!
 //! ```text
-//!   16 in vain ─► rests 1 x ─► in vain ─► rests 2 x ─► ... ─► rests 256 x ─► ...       moved somebody, or another kind: rests no more
+//!   16 in vain ─► backs off 1 x ─► in vain ─► 2 x ─► ... ─► 256 x ─► ...       moved somebody, or another kind: no back-off
 //! ```
 //!
 //! Fewer than 16 would take a policy that sorts by two classes (CAL) for one that has nothing to say: its order is often right already.
-//! Without kinds, a rest would hide a rare thread that matters: the one with a high priority, or a tag, or another lock. What a thread
-//! only becomes while it waits (it has waited for long) doesn't count as a kind: then the policy's choice comes when the rest ends, at most
+//! Without kinds, a back-off would hide a rare thread that matters: the one with a high priority, or a tag, or another lock. What a thread
+//! only becomes while it waits (it has waited for long) doesn't count as a kind: then the policy's choice comes when the back-off ends, at most
 //! 3.2 ms later.
 //!
-//! While a lock rests, its waiters wait as fifo's do. The state lies in one of the machine's memos, as lengths of sections do, and
-//! is a hint, too: a machine without memos never rests.
+//! While a lock backs off, its waiters wait as fifo's do. The state lies in one of the machine's memos, as lengths of sections do, and
+//! is a hint, too: a machine without memos never backs off.
 
 use crate::front::line::View;
 use lockwright_platform::Ordering::Relaxed;
@@ -71,29 +71,29 @@ const LONGEST_NS: u32 = 4_000_000;
 /// A hold that isn't known yet counts as this long, ns.
 const UNKNOWN_NS: u32 = 1_000;
 
-/// In place of a section's number: the rests of the lock.
-const RESTS: u32 = u32::MAX;
+/// In place of a section's number: the back-off of the lock.
+const BACK_OFF: u32 = u32::MAX;
 
 /// In the memo: choices in vain, one after the other.
 const IN_VAIN: usize = 1;
 
-/// In the memo: until when the lock rests, the low half of the clock's ns.
+/// In the memo: until when the lock backs off, the low half of the clock's ns.
 const UNTIL: usize = 2;
 
 /// In the memo: the [kinds](kind) of the threads among which those choices were made.
 const KINDS: usize = 3;
 
-/// After this many of them the lock rests.
+/// After this many of them the lock backs off.
 const ENOUGH: u32 = 16;
 
-/// A rest is at most this power of two times as long as the choice.
+/// A back-off is at most this power of two times as long as the choice.
 const MOST: u32 = 8;
 
 /// A choice that took longer counts as this long, ns. (So a chooser that lost its CPU does no harm.)
 const LONGEST_CHOICE_NS: u32 = 12_500;
 
-/// The longest rest, ns.
-const LONGEST_REST_NS: u32 = LONGEST_CHOICE_NS << MOST;
+/// The longest back-off, ns.
+const LONGEST_BACK_OFF_NS: u32 = LONGEST_CHOICE_NS << MOST;
 
 /// Looks at the memo of a section, or of the lock ([`ALL`]), with the owner that it should have.
 pub(crate) fn memo<P: Machine, R>(
@@ -204,21 +204,21 @@ pub(crate) fn kind(thread: &Node) -> u32 {
 
 /// Does the lock back off from choices?
 pub(crate) fn backs_off<P: Machine>(line: &View<'_, P>) -> bool {
-    let until = memo(line, RESTS, |memo, owner| {
+    let until = memo(line, BACK_OFF, |memo, owner| {
         // Hints, all of it.
         let rests = memo[IN_VAIN].load(Relaxed) >= ENOUGH && memo[OWNER].load(Relaxed) == owner;
         rests.then(|| memo[UNTIL].load(Relaxed))
     });
     let Some(until) = until.flatten() else { return false };
     // An end that is further away is long past: the low half of the clock's ns comes round every 4.3 s.
-    (1..=LONGEST_REST_NS).contains(&until.wrapping_sub(P::now() as u32))
+    (1..=LONGEST_BACK_OFF_NS).contains(&until.wrapping_sub(P::now() as u32))
 }
 
 /// A choice among threads of these kinds, which began at `begun`, has left the order as it was.
 pub(crate) fn chose_in_vain<P: Machine>(line: &View<'_, P>, begun: u64, kinds: u32) {
     let now = P::now();
     let took = now.saturating_sub(begun).min(LONGEST_CHOICE_NS.into()) as u32;
-    memo(line, RESTS, |memo, owner| {
+    memo(line, BACK_OFF, |memo, owner| {
         claim::<P>(memo, owner, &[IN_VAIN, KINDS]);
         let in_vain = memo[IN_VAIN].load(Relaxed) + 1;
         if let Some(power) = in_vain.checked_sub(ENOUGH) {
@@ -231,7 +231,7 @@ pub(crate) fn chose_in_vain<P: Machine>(line: &View<'_, P>, begun: u64, kinds: u
 
 /// A choice has moved somebody.
 pub(crate) fn chose<P: Machine>(line: &View<'_, P>) {
-    memo(line, RESTS, |memo, owner| {
+    memo(line, BACK_OFF, |memo, owner| {
         if memo[OWNER].load(Relaxed) == owner && memo[IN_VAIN].load(Relaxed) != 0 {
             memo[IN_VAIN].store(0, Relaxed);
             memo[KINDS].store(0, Relaxed);
@@ -241,7 +241,7 @@ pub(crate) fn chose<P: Machine>(line: &View<'_, P>) {
 
 /// This thread is about to join the line: if choices were in vain among other kinds, that says nothing about this one.
 pub(crate) fn meets<P: Machine>(line: &View<'_, P>, thread: &Node) {
-    let is_new = memo(line, RESTS, |memo, owner| {
+    let is_new = memo(line, BACK_OFF, |memo, owner| {
         memo[IN_VAIN].load(Relaxed) >= ENOUGH
             && memo[KINDS].load(Relaxed) & kind(thread) == 0
             && memo[OWNER].load(Relaxed) == owner

@@ -70,13 +70,13 @@
 //! # What it learns
 //!
 //! ```text
-//!   mood, bits 16 to 22:   │ stalled │ saturated │ napping │ slow │ steps (3) │      napping is the line's
+//!   hints, bits 16 to 22:   │ stalled │ saturated │ napping │ slow │ steps (3) │      napping is the line's
 //! ```
 //!
 //! [`Learnt`] has these bits. Everything here is a hint: word 0 alone decides who holds the lock.
 
 use crate::front::grant::is_in_slice;
-use crate::front::line::{Parts, Taken, View, mood, side};
+use crate::front::line::{Parts, Taken, View, counts, hints};
 use crate::front::waiter::Pace;
 use crate::front::word::FREE;
 use lockwright_platform::Ordering::Relaxed;
@@ -120,7 +120,7 @@ const FASTER: u64 = 2;
 const VOTES: u32 = 4;
 
 /// Enough votes to decide at once.
-const ALL: i32 = (mood::STEPS / mood::STEP) as i32;
+const ALL: i32 = (hints::STEPS / hints::STEP) as i32;
 
 /// Nobody waits for a runner that isn't back after this long, ns.
 const GRACE_MAX_NS: u64 = 2_000;
@@ -152,20 +152,20 @@ const CROWDED_SPIN_NS: u32 = 4_000;
 /// While holders seem to lose their CPUs, one waiter in this many stays awake, to find out whether they still do.
 const AWAKE_EACH: u64 = 16;
 
-/// What a lock has learnt: its bits of the mood word.
+/// What a lock has learnt: its bits of the hints word.
 struct Learnt<'a, P: Machine>(&'a P::Word);
 
 impl<P: Machine> Learnt<'_, P> {
     /// Moves `by` steps towards saturated, or away from it.
     fn note(&self, by: i32) {
         let now = self.0.load(Relaxed);
-        let so_far = ((now & mood::STEPS) / mood::STEP) as i32;
-        let steps = (so_far + by).clamp(0, ALL) as u32 * mood::STEP;
-        let mut next = now & !mood::STEPS | steps;
-        if steps >= mood::SATURATED_AT {
-            next |= mood::SATURATED;
-        } else if steps < mood::IDLE_AT {
-            next &= !mood::SATURATED;
+        let so_far = ((now & hints::STEPS) / hints::STEP) as i32;
+        let steps = (so_far + by).clamp(0, ALL) as u32 * hints::STEP;
+        let mut next = now & !hints::STEPS | steps;
+        if steps >= hints::SATURATED_AT {
+            next |= hints::SATURATED;
+        } else if steps < hints::IDLE_AT {
+            next &= !hints::SATURATED;
         }
         self.change(now, next);
     }
@@ -173,30 +173,30 @@ impl<P: Machine> Learnt<'_, P> {
     /// From now on a saturated lock counts only as probably saturated.
     fn doubt(&self) {
         let now = self.0.load(Relaxed);
-        let probably = mood::SATURATED_AT - mood::STEP;
-        self.change(now, now & !(mood::STEPS | mood::SATURATED) | probably);
+        let probably = hints::SATURATED_AT - hints::STEP;
+        self.change(now, now & !(hints::STEPS | hints::SATURATED) | probably);
     }
 
     /// A turn begins, on a core of a slower class if `is_slow()`.
     fn begin_turn(&self, is_slow: impl FnOnce() -> bool) {
         let now = self.0.load(Relaxed);
-        if now & (mood::SATURATED | mood::SLOW) != 0 {
-            let slow = if is_slow() { mood::SLOW } else { 0 };
-            self.change(now, now & !mood::SLOW | slow);
+        if now & (hints::SATURATED | hints::SLOW) != 0 {
+            let slow = if is_slow() { hints::SLOW } else { 0 };
+            self.change(now, now & !hints::SLOW | slow);
         }
     }
 
     /// Does the holder seem to have lost its CPU?
     fn is_stalled(&self) -> bool {
-        self.0.load(Relaxed) & mood::STALLED != 0
+        self.0.load(Relaxed) & hints::STALLED != 0
     }
 
     /// Notes whether it has.
     fn set_stalled(&self, stalled: bool) {
         if stalled {
-            self.0.fetch_or(mood::STALLED, Relaxed); // a hint
+            self.0.fetch_or(hints::STALLED, Relaxed); // a hint
         } else {
-            self.0.fetch_and(!mood::STALLED, Relaxed); // a hint
+            self.0.fetch_and(!hints::STALLED, Relaxed); // a hint
         }
     }
 
@@ -209,7 +209,7 @@ impl<P: Machine> Learnt<'_, P> {
 }
 
 fn learnt<'a, P: Machine>(parts: &Parts<'a, P>) -> Learnt<'a, P> {
-    Learnt(parts.mood)
+    Learnt(parts.hints)
 }
 
 /// Does the holder seem to have lost its CPU?
@@ -219,7 +219,7 @@ pub(crate) fn is_stalled<P: Machine>(line: &View<'_, P>) -> bool {
 
 /// Do most hand-overs go to waiters that have slept, as noted?
 pub(crate) fn is_asleep<P: Machine>(line: &View<'_, P>) -> bool {
-    line.parts.mood.load(Relaxed) & mood::SATURATED != 0
+    line.parts.hints.load(Relaxed) & hints::SATURATED != 0
 }
 
 /// Notes a hand-over of a lock that doesn't ask whether it is saturated: 1 for a waiter that has slept, -1 for one that was awake.
@@ -268,23 +268,23 @@ pub(crate) fn spin<P: Machine>(
     mut take: impl FnMut() -> bool,
 ) -> bool {
     let View { parts, tuning, .. } = line;
-    let now = parts.mood.load(Relaxed);
+    let now = parts.hints.load(Relaxed);
     let start = P::now();
     // Somebody kept coming back while it woke up.
     let overtaken = head == Some(true) && line.overtaken() >= OVERTAKEN;
     let watches = tuning.budget_ns != 0
-        && now & mood::SATURATED == 0
-        && match now & mood::STEPS {
+        && now & hints::SATURATED == 0
+        && match now & hints::STEPS {
             // Granted: a head that comes after some grants knows their pace. With nobody else in line there are no grants to measure.
             _ if let Some(pace) = line.pace
-                && (pace.is_known() || now / mood::WAITER > 1) =>
+                && (pace.is_known() || now / hints::WAITER > 1) =>
             {
                 pace.is_known()
             }
             _ if overtaken && !few(line) => true,
             0 => is_in_slice(start) || start / 64 % if few(line) { 64 } else { 32 } == 0,
             // The clock's low bits serve as a die.
-            steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
+            steps if steps < hints::IDLE_AT => start / 64 % 8 == 0,
             _ => start / 64 % 2 == 0,
         };
     let mut got = false;
@@ -354,12 +354,12 @@ pub(crate) fn nap<P: Machine>(
 ) -> bool {
     let (parts, budget) = (&line.parts, u64::from(line.tuning.budget_ns));
     let start = P::now();
-    let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, like all of these
+    let waiters = parts.hints.load(Relaxed) / hints::WAITER; // a hint, like all of these
     let mut turn = budget / 4 * 3 / u64::from(waiters.max(1));
     if few(line) {
         turn = turn.min(budget / 2); // with one waiter, turns are rare enough even so, and the longest wait gets shorter
     }
-    if parts.mood.load(Relaxed) & mood::SLOW != 0 {
+    if parts.hints.load(Relaxed) & hints::SLOW != 0 {
         turn /= SLOW_SHARE;
     }
     if asked_ns != 0 {
@@ -405,9 +405,9 @@ pub(crate) fn runs<P: Machine>(line: &View<'_, P>) {
 /// The line's head leaves the lock to others while `looks` runs.
 fn leave<P: Machine, R>(line: &View<'_, P>, looks: impl FnOnce() -> R) -> R {
     P::reached(Stage::Naps);
-    line.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
+    line.parts.hints.fetch_or(hints::NAPPING, Relaxed); // a hint, to arrivals
     let answer = looks();
-    line.parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+    line.parts.hints.fetch_and(!hints::NAPPING, Relaxed);
     P::reached(Stage::Head);
     answer
 }
@@ -417,7 +417,7 @@ fn is_gone<P: Machine>(line: &View<'_, P>, first: bool) -> bool {
     let (parts, grants) = (&line.parts, line.pace.is_some());
     if few(line) {
         // The next thread that takes the lock clears this: a hint.
-        let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;
+        let used = parts.counts.fetch_or(counts::TURN, Relaxed) & counts::TURN == 0;
         let gone = (first || !used) && !is_busy(parts, STILL_BUSY).unwrap_or(used);
         if gone {
             learnt(parts).note(-1);

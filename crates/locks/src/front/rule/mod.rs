@@ -281,7 +281,7 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
                 return (PROMOTED, slept);
             }
         } else if node.turn(WAITING, ASLEEP).is_ok() {
-            if node.tell_before() {
+            if node.tell_predecessor() {
                 if node.turn(ASLEEP, PROMOTED).is_ok() {
                     return (PROMOTED, slept);
                 }

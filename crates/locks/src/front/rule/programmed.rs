@@ -301,7 +301,7 @@ impl<P: Machine> Asker<'_, '_, P> {
     /// The holder gets the caller's priority, until it releases the lock, or the caller's wait ends.
     fn boost(&self, node: &Waiter<P>) {
         let holder = match self.parts.holder() {
-            0 => node.holder_before(self.parts.word),
+            0 => node.holder_among_predecessors(self.parts.word),
             known => known,
         };
         if holder != 0 {
