@@ -376,6 +376,7 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
     let own = |lock: &str| lock.trim_end_matches(".rs").replace('_', "-");
     match file.split_once('/') {
         Some(("front", lock)) => {
+            let lock = lock.trim_start_matches("rule/");
             let rules = || front_rules().map(|entry| entry.id);
             let named: Vec<&str> = rules().filter(|id| *id == own(lock)).collect();
             // The line is the same under each lock, so two are enough.
@@ -387,9 +388,7 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
         }
         Some(("posix", _)) => ("posix".into(), &["posix"]),
         // `rwlock` is also used by other locks.
-        Some(("rw", "rwlock.rs" | "waiting.rs" | "single.rs")) => {
-            ("rwlock".into(), &["rwlock", "read_write"])
-        }
+        Some(("rw", "rwlock.rs" | "waiting.rs")) => ("rwlock".into(), &["rwlock", "read_write"]),
         Some(("rw", lock)) => (own(lock), &["read_write"]),
         Some(("condvar", _)) => ("condvar".into(), &["condvar"]),
         // Parts of locks in separate files.

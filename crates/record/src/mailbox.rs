@@ -57,7 +57,7 @@ pub struct Mailbox {
     pub now_len: AtomicU32,
     /// The current table as text; null: the process has none yet.
     pub now: AtomicPtr<u8>,
-    /// The places of its rules, [`RULES`] bytes in the rules' order: what a mutex's side word says about its rule.
+    /// The places of its rules, [`RULES`] bytes in the rules' order: what a mutex's counts word says about its rule.
     pub places: AtomicPtr<u8>,
     /// When the current table came into force, ns of `CLOCK_MONOTONIC`; 0: it is the first one.
     pub since_ns: AtomicU64,

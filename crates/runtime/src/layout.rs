@@ -23,7 +23,7 @@ impl Static for Here {
         owner: Atomic32::of(0),
         users: Atomic32::of(0),
         kind: Atomic32::of(0),
-        side: Atomic32::of(0),
+        counts: Atomic32::of(0),
         tail: AtomicAddress::null(),
         room: Room(UnsafeCell::new([0; 8])),
     };

@@ -30,7 +30,7 @@ use crate::layout::Mutex;
 use crate::thread::{self, Room};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use lockwright_locks::front::side;
+use lockwright_locks::front::counts;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;

@@ -216,8 +216,8 @@ fn how_it_picks(page: &mut String) {
     paragraph(
         page,
         &format!(
-            "The code is in `crates/locks/src/front/auto.rs`, `barging.rs`, `slo.rs` ([slo.md](slo.md)) and `rounds.rs`, which \
-        learns saturation. `lockwright explain {AUTO}` has the options."
+            "The code is in `crates/locks/src/front/rule` (`auto.rs`, `barging.rs`, `slo.rs`: [slo.md](slo.md)) and in \
+        `learn/saturation.rs` beside it. `lockwright explain {AUTO}` has the options."
         ),
     );
 }

@@ -1,7 +1,7 @@
 //! Which lock a mutex runs on. This is decided when the mutex is first contended, and kept in five bits of its counts word, as
 //! a place in the process's table. 0 means "not decided yet". Two more bits tell to which generation of tables the place
-//! belongs: in a new generation, the next thread that has to wait decides again. (The bits wrap: if nobody waits for a mutex
-//! during four changes, or eight, it may keep its place. Then it runs on a lock that it could have had anyway.)
+//! belongs: in a new generation, the next thread that has to wait decides again. The bits wrap: if nobody waits for a mutex
+//! during four changes, or eight, its place looks new. So from the fourth change on, one wait in 64 decides again, too.
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
@@ -25,16 +25,24 @@ fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
     (how, E::tuning(tuning))
 }
 
+/// Once so many tables have been in force that generations have come round, one wait in this many decides again.
+const DOUBTS_EACH: u64 = 64;
+
 /// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
     // Read this before the choice: if the table changes meanwhile, the next thread decides again.
-    let generation = E::generation() % GENERATIONS * counts::GENERATION;
+    let changes = E::generation();
+    let generation = changes % GENERATIONS * counts::GENERATION;
     let decided = |counts: u32| {
         let place = counts & counts::LOCK;
         (place != UNDECIDED && counts & counts::GENERATIONS == generation).then_some(place)
     };
     let mut now = mutex.counts.load(Relaxed);
-    if let Some(place) = decided(now) {
+    // The clock's low bits serve as a die.
+    let doubts = || changes >= GENERATIONS && (E::Platform::now() / 64).is_multiple_of(DOUBTS_EACH);
+    if let Some(place) = decided(now)
+        && !doubts()
+    {
         return place;
     }
     let chosen = E::choose(mutex, caller);
@@ -213,4 +221,65 @@ pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     View::new(mutex.parts(), tuning).clear_left_behind();
     // SAFETY: held since above, with this node.
     unsafe { lock.unlock(&raw mut node) };
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::super::{Held, Mutex};
+    use super::*;
+    use crate::testing::Threads;
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static CHANGES: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// A process in which each table puts all mutexes at a place of its own.
+    struct Switching;
+
+    impl Environment for Switching {
+        type Platform = Threads;
+        type Room = u64;
+        fn thread() -> u32 {
+            1
+        }
+        fn with_held<R>(run: impl FnOnce(&Held<Threads>) -> R) -> R {
+            run(&Held::default())
+        }
+        fn choose(_: &Mutex<Self>, _: usize) -> u32 {
+            1 + Self::generation()
+        }
+        fn policy(_: u32) -> Policy<Self> {
+            Policy::new(How::Glibc, Tuning::for_any())
+        }
+        fn generation() -> u32 {
+            CHANGES.get()
+        }
+    }
+
+    /// How many waits it takes until the mutex is at the place of the table in force.
+    fn waits_until_new(mutex: &Mutex<Switching>) -> u64 {
+        let new = |_: &u64| {
+            Threads::pause(64);
+            decide(mutex, 0) == 1 + CHANGES.get()
+        };
+        (1..).find(new).expect("in the end")
+    }
+
+    #[test]
+    fn no_number_of_tables_makes_a_mutex_keep_its_place() {
+        let mutex = Mutex::<Switching>::of_kind(0, 0);
+        for changes in [1, 2, 3, GENERATIONS, 2 * GENERATIONS, 5, 3 * GENERATIONS] {
+            CHANGES.set(0);
+            mutex.counts.store(0, Relaxed);
+            assert_eq!(decide(&mutex, 0), 1);
+            CHANGES.set(changes);
+            let waits = waits_until_new(&mutex);
+            let most = if changes % GENERATIONS == 0 { DOUBTS_EACH } else { 1 };
+            assert!(waits <= most, "{changes} changes: {waits} waits");
+            assert_eq!(decide(&mutex, 0), 1 + changes, "and stays");
+        }
+    }
 }

@@ -273,7 +273,7 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
             chooser.as_mut().map_or((left - look, true), |chooser| chooser.left(lock, node));
         look = left.min(2 * look.max(LOOK_NS / 2));
         if chooser.is_none() && left > 0 {
-            chooser = Chooser::of::<P, R>(lock, left); // the lock may no longer rest
+            chooser = Chooser::of::<P, R>(lock, left); // the lock may no longer back off
         }
         if left > 0 {
             // Released by code that knows nothing of us? This is a hint; if so, we compete for the word, as anybody may.
@@ -413,7 +413,7 @@ impl Chooser {
         }
         let is_due = self.now >= self.ask;
         if is_due && self.chose == 0 && !chooses::<P, R>(lock) {
-            return LOOK_NS; // the lock has begun to rest
+            return LOOK_NS; // the lock has begun to back off
         }
         let mut may = node.may_choose();
         if may <= self.chose && (is_due || self.chose == 1) && node.is_first() {
