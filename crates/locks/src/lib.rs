@@ -6,11 +6,13 @@
 //!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's) ── hemlock (no links) ── reciprocating (stacks)
 //!   numa/    cohort: a lock of locks, one for each cluster: c-tkt-tkt, cptltkt ── cna (mcs that prefers its own cluster)
 //!   block/   mcs-stp: mcs, and sleep after a while
-//!   front/   on word 0 of a pthread_mutex_t, glibc's 0/1/2 protocol
-//!              line   the queue of sleepers: mcs with the head kept in the lock
-//!              fifo   nobody overtakes the line ── barging: running threads may, within a bound ── auto: whichever suits the machine
-//!              batch  should the lock stay where its data is?
-//!              asl    fifo, but little cores stand by first ── asl-max, asl-opt (fixed windows) ── pb10 (1 in 10)
+//!   front/   on word 0 of a pthread_mutex_t, in glibc's own protocol (0, 1, 2; 3 and 4 are "more than 1" to glibc). Four floors:
+//!              word    word 0, with all its transitions
+//!              line    the queue of waiters: mcs, whose head competes for the word ── grant: hand-over by nodes ── choice: who is next
+//!              learn/  saturation: should the lock stay where its data is? ── memos: how long are sections?
+//!              rule/   fifo: nobody overtakes the line ── barging: running threads may, within a bound ── auto: whichever suits the machine
+//!                      asl: fifo, but little cores stand by first (asl-max, asl-opt: fixed windows) ── slo: and turns ── pb10: 1 in 10 ── cal
+//!                      malthusian: few circulate ── mutexee: wake nobody while somebody is awake ── programmed: a policy decides
 //!   amp/     for unequal cores: feedback (from latency to window), standby (wait without queueing),
 //!              reorderable (any FIFO lock, with a second way to acquire it): asl-mcs, asl-ticket, asl-clh
 //!   rw/      readers and writers, in phases        condvar   a list; a signal belongs to one waiter

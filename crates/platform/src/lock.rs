@@ -230,6 +230,6 @@ pub trait TimedLock<P: Platform>: RawLock<P> {
 /// A lock that can live in memory zeroed by somebody else (a static `pthread_mutex_t`).
 ///
 /// # Safety
-/// All-zero bytes are an unlocked lock. The type has at most 16 bytes and an alignment of at most 8. It needs no
+/// All-zero bytes are an unlocked lock. The type has at most 8 bytes and an alignment of at most 8. It needs no
 /// destructor: freeing the memory of an unlocked lock leaks nothing.
 pub unsafe trait InPlace {}

@@ -2,9 +2,9 @@
 //! module.
 //!
 //! ```text
-//!   lock  unlock                                        fast paths: of the plain kind, while nobody waits
-//!     │     │    try_lock  lock_until  lock_again
-//!     └─────┴────────┴─────────┴───────────┘
+//!   lock  unlock     try_lock                           fast paths: the plain kind, while nobody waits; try_lock, unless watched
+//!     │     │           │      lock_until  lock_again        (destroy goes by no slow path)
+//!     └─────┴───────────┴───────────┴───────────┘
 //!                    ▼
 //!                  slow       observers learn where the program called us; watched? ─► watched ─► watchers' hooks around ─┐
 //!                    ▼                                                                                                   │
@@ -243,7 +243,7 @@ slow! {
     wake = wake_from: Wake;
 }
 
-/// The slow path: here, and only here, operations are observed and watched.
+/// The slow path: here operations are observed and watched. ([`destroy`] tells observers and watchers by itself.)
 #[inline(always)]
 unsafe fn slow(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
     if observe::is_on() {

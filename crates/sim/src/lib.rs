@@ -8,7 +8,7 @@
 //!
 //! Every figure that comes out of here is *simulated*.
 //!
-//! The floors: a file uses only files on lower floors, or on its own, without circles (`cargo xtask tidy` checks that).
+//! The floors: a file uses only files on lower floors, or on its own. There are no circles of files (`cargo xtask tidy` checks that).
 //!
 //! ```text
 //!  asked      sweep     batch     targets   workload/ what threads do     explore/ (mod, search, survivors)
@@ -17,10 +17,10 @@
 //!  locks      product   readers   lock: which one, by name
 //!  machine    platform  programs: policies at work              explore/ (machine, machine/cell)
 //!  costs      futex     lines     cores     power     engine/ (events, running)     explore/ (explorer/steps)
-//!  engine     engine: the parts together, and its threads       explore/ (explorer: who goes next, explorer/trace)
+//!  engine     engine: the parts together                        explore/ (explorer: who goes next, explorer/trace)
 //!  parts      agenda    arbiter   directory (of lines)     cpu     sleepers     meters     memory     policies
 //!             any_lock  engine/thread                           explore/ (memory, adversary, mutant, setting)
-//!  ground     units     profile/  order     check     timeline  outcome     kept
+//!  ground     units     profile/  order     check     timeline  outcome     kept      transfers
 //! ```
 //!
 //! A part is what the engine has; what it costs to use one is on the floor of costs, mostly as methods of the engine.

@@ -23,7 +23,7 @@ use lockwright_platform::{Machine, Word, hooks};
 /// The most waiters that a choice looks at, including the next in line.
 const CHOICE: usize = 16;
 
-/// The caller is head, or first in line, or second with permission: it chooses by `pick`, among `most` waiters at most, who follows it.
+/// The caller is head, or first in line, or near the front with permission: it chooses by `pick`, among `most` waiters at most, who follows it.
 /// `None`: it had nothing to choose from. `Some(false)`: `pick` chose nobody.
 pub(super) fn choose_behind<P: Machine>(
     line: &View<'_, P>,
@@ -48,7 +48,7 @@ pub(super) fn choose_behind<P: Machine>(
     Some(choice.any)
 }
 
-/// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows two; it gets to know others by
+/// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows none; it gets to know them by
 /// [`look`](Self::look), since each look may move a cache line.
 pub struct Waiters<'a, P: Machine> {
     chooser: &'a Waiter<P>,

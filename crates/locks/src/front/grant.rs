@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! 1. Of the nodes in the line that are GRANTED, at most one has the lock. Those before it do nothing any more. Those
-//!    behind it are WAITING, ASLEEP or LEFT; the first of them that is not LEFT may be PROMOTED.
+//!    behind it are WAITING, CHOOSING, ASLEEP or LEFT; the first of them that is not LEFT may be PROMOTED.
 //! 2. Nobody sleeps at its gate behind a GRANTED node that doesn't know it ([`BEHIND`]). A waiter that falls asleep tells
 //!    the one before it by an atomic step on that one's gate, and the same step tells the waiter if it need not sleep. A
 //!    GRANTED holder that has been told wakes the sleeper, or leaves the line at once and makes the sleeper head, on word 0.

@@ -8,7 +8,7 @@
 //! ```text
 //!            ┌ contenders: outside the line, awake or standing by, for a bounded time
 //!   arrivals ┤
-//!            └► tail ─► waiter ─► waiter ─► head ─► word 0
+//!            └► line:  head ─► waiter ─► waiter ◄─ tail     the head competes for word 0
 //!
 //!   counts  31   30 29      28        26 25       21 20        19 18        10 9         7 6       5      4      0
 //!           │ fork │ by node│ preferences│ moved    │ generation │ overtakers │ contenders│ crowded│ turn │ place │
@@ -16,8 +16,8 @@
 //!           │ length    │ stalled  │ saturated │ napping│ slow │ steps    │ condvar waiters (the runtime's)      │
 //! ```
 //!
-//! `turn`, `crowded`, `overtakers`, `contenders`, `fork`, `by node`, `napping` and `length` are the line's; `moved` and `preferences` are
-//! the unlock's (mod.rs); the rest of `hints` is what the lock has learnt (learn/saturation.rs); `place` and `generation` are posix's.
+//! `turn`, `crowded`, `overtakers`, `contenders`, `fork`, `by node`, `napping` and `length` are the line's; `moved` and `preferences` belong
+//! to unlock by the word (`View::release`, `View::adopt`); the rest of `hints` is what the lock has learnt (learn/saturation.rs); `place` and `generation` are posix's.
 //!
 //! Invariants:
 //! 1. A waiter that sleeps at its gate is never the next to get the lock. The thread that makes it head while it sleeps there
@@ -54,7 +54,7 @@ pub mod counts {
     pub const TURN: u32 = 1 << 5;
     /// When a thread last left the line, waiters and holder outnumbered the CPUs.
     pub const CROWDED: u32 = 1 << 6;
-    /// One thread that waits beside the line (3 bits).
+    /// One contender (3 bits).
     pub const SPINNER: u32 = 1 << 7;
     /// The field of contenders.
     pub const SPINNERS: u32 = 7 << 7;
@@ -77,7 +77,7 @@ pub mod counts {
     pub const PREFERENCES: u32 = 7 << 26;
     /// Somebody has held the lock by a node, and no unlock by a node has found the line empty since. Only the holder writes it.
     pub const BY_NODE: u32 = 1 << 29;
-    /// The era in which the threads beside the line counted themselves: one fork (2 bits, the highest: they wrap, and the count heals).
+    /// The era in which the contenders counted themselves: one fork (2 bits, the highest: they wrap, and the count heals).
     pub const FORK: u32 = 1 << 30;
     /// The field of forks.
     pub const ERA: u32 = 3 << 30;
@@ -104,7 +104,7 @@ pub mod hints {
     pub const IDLE_AT: u32 = 3 << 16;
     /// Holders seem to lose their CPUs: a thread has waited awake for as long as that can pay, and the holder did not release.
     pub const STALLED: u32 = 1 << 22;
-    /// One waiter in the line (9 bits). A waiter is counted only while the field has room, and only those that were are counted out.
+    /// One waiter in the line (9 bits). A waiter is counted only while fewer than `most_counted` are, and only such waiters are counted out.
     pub const WAITER: u32 = 1 << 23;
     /// How many lengths the field can tell apart.
     pub const WAITERS: u32 = 1 << 9;
@@ -117,7 +117,7 @@ pub mod hints {
 
     /// This many waiters are a crowd on any machine.
     pub const MANY: u32 = WAITERS - 64;
-    /// The line's head naps or watches (batch.rs), or the lock is saturated and its head isn't awake yet. Any thread that finds
+    /// The line's head naps or watches (learn/saturation.rs), or the lock is saturated and its head isn't awake yet. Any thread that finds
     /// the word free may take it, uncounted.
     pub const NAPPING: u32 = 1 << 20;
 }
@@ -125,7 +125,7 @@ pub mod hints {
 /// How many eras the counts word can tell apart.
 const FORKS: usize = (counts::ERA / counts::FORK + 1) as usize;
 
-/// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
+/// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`](super::Alone).
 pub struct Parts<'a, P: Machine> {
     /// Word 0.
     pub word: &'a Word0<P>,
@@ -161,7 +161,7 @@ impl<P: Machine> Clone for Parts<'_, P> {
 }
 impl<P: Machine> Copy for Parts<'_, P> {}
 
-/// Where a waiting thread records its place, so that it can leave the line if it is torn out of its wait ([`leave_line`]).
+/// Where a waiting thread records its place, so that it can leave the line if it is torn out of its wait ([`leave_line`](super::leave_line)).
 pub trait Seat<P: Machine> {
     /// It is about to join the line, or to change its order. If it is torn away between this and [`sits`](Self::sits), it leaves a node
     /// that nobody can pass, or loses one that it was moving.
@@ -191,7 +191,7 @@ pub struct View<'a, P: Machine> {
 pub struct Taken(());
 
 fn tag<P: Machine>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
-    node.map_addr(|address| address | era % ERAS)
+    node.map_addr(|address| address | (era % ERAS))
 }
 
 /// The node behind a tagged pointer; null if the pointer is from before a fork (that thread doesn't exist here). A hint: in a process
@@ -777,7 +777,7 @@ impl<P: Machine> View<'_, P> {
         word.spin_for(ns, |value| {
             match value {
                 FREE => taken = self.take_as(promised),
-                // With nobody in line, hardly anybody sleeps on the word: after one wake in vain it is 1 again. (By invariant 3.)
+                // With nobody in line, hardly anybody sleeps on the word: after one wake in vain it is 1 again. (And never at the head's turn: invariant 3 above.)
                 WAITED if !self.is_line_empty() && self.may_overtake() => {
                     promised |= word.promise()
                 }

@@ -1,14 +1,14 @@
 //! A waiter's place in the line: a node, and what its gate says.
 //!
 //! ```text
-//!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: the next waiter sleeps, or is about to
+//!   WAITING ◄─► ASLEEP      not head                         │ BEHIND: the next waiter sleeps, or is about to
 //!      │  ▲
-//!      ▼  │ ◄─► CHOOSING    first or second behind a holder that was granted the lock; changes who follows it (choice.rs)
-//!      └────┬────┴─► OPEN        head: competes for the word; opened by its predecessor, which has left
-//!           ├──────► PROMOTED    head: competes for the word by itself, since its predecessor had the lock; then maybe OPEN
-//!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
-//!           ├──────► LEFT        was torn out of its wait ([`View::leave`](super::View))
-//!           └ GRANTED ─► ENDED   its node has been given back
+//!      ▼  └───► CHOOSING    not head; changes who follows it, and then is WAITING again (choice.rs)
+//!      ├──────► OPEN        head: competes for the word; opened by its predecessor, which has left (from any of the three)
+//!      ├──────► PROMOTED    head: competes for the word by itself, since its predecessor had the lock; then maybe OPEN
+//!      ├──────► GRANTED     has the lock, and is still in the line (grant.rs): from WAITING, or a head that stays
+//!      └──────► LEFT        was torn out of its wait ([`View::leave`](super::View))
+//!   any of them ─► ENDED    its node has been given back
 //!
 //!   a gate:  31           10 9      5   4    3   2   0          a node's line of 128 bytes:
 //!            │ tick         │ grants │ sliced │behind│ state │    Waiter (64 bytes) │ Description (56 bytes) │ 8 bytes of the pool's
@@ -66,7 +66,7 @@ pub(super) const BEHIND: u32 = 8;
 /// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
 
-/// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond (batch.rs).
+/// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond (learn/saturation.rs).
 const SLICED: u32 = 16;
 
 /// In a GRANTED gate: one tick of the time at which the mutex was last looked at (22 bits, which wrap).
@@ -459,7 +459,7 @@ impl<P: Machine> Waiter<P> {
 
     /// Has it had the lock, and is it still in the line? If it has left, the question goes to those before it.
     pub(super) fn had_the_lock(&self) -> bool {
-        // ORDERING: Acquire, as above: if it has left, its `before` is visible.
+        // ORDERING: Acquire, as above: if it has left, its `predecessor` is visible.
         // SURVIVES: few schedules read a link that old, of one torn out of a line that glibc's code left behind.
         match state(self.gate.load(Acquire)) {
             LEFT => self.is_first(),
@@ -505,7 +505,7 @@ impl<P: Machine> Waiter<P> {
         !before.is_null()
     }
 
-    /// Its `before` has just been changed. May it be asleep, and have told the node that was before it?
+    /// Its `predecessor` has just been changed. May it be asleep, and have told the old predecessor?
     pub(super) fn may_sleep(&self) -> bool {
         // ORDERING: AcqRel. Acquire pairs with [turn], of a waiter that fell asleep: it has told the one that was before it. Release with its
         // Acquire: a waiter that falls asleep after this tells the one that is before it now.

@@ -1,18 +1,20 @@
-//! Word 0: the lock itself, in glibc's own protocol. [`Word0`] has all of its transitions as named functions, and nothing else writes
-//! the word.
+//! Word 0: the lock itself, in glibc's own protocol. [`Word0`] has all of its transitions as named functions, and nothing else of ours
+//! writes the word.
 //!
 //! ```text
 //!   0 FREE       nobody holds the lock
 //!   1 HELD       held, and nobody needs a wake
 //!   2 WAITED     held, and somebody may sleep on the word: unlock owes a wake
-//!   3 CHAINED    held, within a chain of grants (grant.rs), and nobody needs a wake   ┐ to glibc's code these two are just
-//!   4 PROMISED   held, somebody may sleep, and a waiter that is awake cares for them  ┘ "more than 1"
+//!   3 CHAINED    held, within a chain of grants (grant.rs), and nobody needs a wake      ┐ to glibc's code these two are
+//!   4 PROMISED   held, unlock takes the slow path and owes no wake: a waiter that is     ┘ just "more than 1"
+//!                awake cares for the sleepers, or there are none
 //!
-//!            take                          begin_chain            promise
-//!   0 ─────────────► 1 ──────────────────────────► 3         2 ──────────► 4
-//!   ▲ ▲ ▲      give  │ ▲                 end_chain │         ▲             │ pass_on, or release
-//!   │ │ └────────────┘ └───────────────────────────┘         │             │
-//!   │ └─ release ────── 1 to 4 ─ mark, owe_wake, pass_on ────┴─────────────┘
+//!            take                begin_chain              promise
+//!   0 ─────────────► 1 ────────────────────────► 3     2 ─────────► 4      divert:                   1 ─► 4
+//!   ▲                │ ◄────── end_chain ─────── │     │            │      mark, owe_wake, pass_on:  1, 3, 4 ─► 2
+//!   ├──── give ──────┘                           │     │            │      take, after a sleep:      0 ─► 2
+//!   ├──── give_chained ──────────────────────────┘     │            │      mark, if it is free:      0 ─► 2
+//!   └──── release: from 1 to 4 ────────────────────────┴────────────┘
 //! ```
 //!
 //! State: (word, q threads in line, s asleep on the word). The transitions:
@@ -23,17 +25,17 @@
 //! | a thread that has slept | (0, q, s) | (2, q, s) held by it | [`take`](Word0::take) |
 //! | a thread that found the word held | (1, 3 or 4, q, s) | (2, q, s + 1), then sleeps on the word | [`mark`](Word0::mark) |
 //! | the same, if the word is free by then | (0, q, s) | (2, q, s) held by it | [`mark`](Word0::mark) |
-//! | head that leaves; its successor sleeps at its gate | (1 or 3, q, s) | (2, q, s + 1): the head moves the successor to the word | [`owe_wake`](Word0::owe_wake) |
-//! | signal, by the holder | (1 or 3, q, s) | (2, q, s + 1): a condvar's sleeper now sleeps on the word | [`owe_wake`](Word0::owe_wake) |
+//! | head that leaves; its successor sleeps at its gate | (1, 3 or 4, q, s) | (2, q, s + 1): the head moves the successor to the word | [`owe_wake`](Word0::owe_wake) |
+//! | signal, by the holder | (1, 3 or 4, q, s) | (2, q, s + 1): a condvar's sleeper now sleeps on the word | [`owe_wake`](Word0::owe_wake) |
 //! | head that acquired; its successor is awake, or nobody is behind it yet | (1, q, s) | (3, q, s): the head stays in the line | [`begin_chain`](Word0::begin_chain) |
 //! | unlock by a holder that stayed | (3, q, s) | (3, q - 1, s), held by its successor | none: the successor's gate |
 //! | holder by a grant that leaves the line | (3, q, s) | (1, q, s) | [`end_chain`](Word0::end_chain) |
 //! | a thread that waits awake, and promises to take care of the sleepers | (2, q, s) | (4, q, s) | [`promise`](Word0::promise) |
-//! | the same, when it gives up | (1, 3 or 4, q, s) | (2, q, s); or it wakes a sleeper | [`pass_on`](Word0::pass_on) |
+//! | a thread that has promised, or may have been woken at the word, and does not acquire | (1, 3 or 4, q, s) | (2, q, s); or it wakes a sleeper | [`pass_on`](Word0::pass_on) |
 //! | a thread that wants the holder to unlock by the slow path | (1, q, s) | (4, q, s) | [`divert`](Word0::divert) |
 //! | unlock by a holder that stayed, and has left the line empty | (3, 0, s) | (0, 0, s) | [`give_chained`](Word0::give_chained) |
-//! | unlock by the fast path | (1, q, s) | (0, q, s) | [`give`](Word0::give) |
-//! | unlock | (1 to 4, q, s) | (0, q, s), then wakes, if it was 2 | [`release`](Word0::release) |
+//! | unlock by the fast path; an arrival that must not overtake | (1, q, s) | (0, q, s) | [`give`](Word0::give), [`put_back`](Word0::put_back) |
+//! | unlock | (1 to 4, q, s) | (0, q, s), then wakes those whom signals moved here, or, if it was 2, a sleeper | [`release`](Word0::release) |
 //! | the only thread of a process | (0, 0, 0) | (1, 0, 0), and back | [`take_alone`](Word0::take_alone), [`give_alone`](Word0::give_alone) |
 //! | glibc's code | any | the same, without 3 and 4 | its own |
 //!
@@ -54,7 +56,7 @@ pub const HELD: u32 = 1;
 pub const WAITED: u32 = 2;
 /// Word 0: held, within a chain of grants, and nobody needs a wake.
 pub const CHAINED: u32 = 3;
-/// Word 0: held, somebody may sleep on the word, and a thread that waits awake takes care of the sleepers.
+/// Word 0: held; unlock takes the slow path and owes no wake: a thread that waits awake takes care of the sleepers, or there are none.
 pub const PROMISED: u32 = 4;
 
 /// Word 0 of a mutex.

@@ -21,7 +21,7 @@
 //!    wait or owes a wake. They are hints: word 0 alone says whether the mutex is held, and whether somebody needs a wake. So
 //!    both may change at any moment, with one exception: a mutex's room only ever serves one textbook lock.
 //! 2. Only the holder uses `count`. If `owner` is a thread's own id, that thread wrote it there; or, on a mutex of the plain kind,
-//!    the thread holds it by a node, and a waiter that fell asleep behind it wrote the id (`tell_whose`).
+//!    the thread holds it by a node, and a waiter that fell asleep behind it wrote the id (`name_holder`).
 
 mod contended;
 mod held;

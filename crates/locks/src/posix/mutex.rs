@@ -37,7 +37,8 @@ pub trait Environment: Sized + 'static {
     fn policy(place: u32) -> Policy<Self>;
 
     /// Counts the tables that choose differently from the table before. A mutex gets a new place when it is first
-    /// contended under such a table. Wraps at [`GENERATIONS`].
+    /// contended under such a table. It goes on past [`GENERATIONS`], of which a
+    /// mutex keeps only the remainder.
     fn generation() -> u32 {
         0
     }
@@ -83,7 +84,7 @@ pub trait Environment: Sized + 'static {
         let _ = (address, release);
     }
 
-    /// Runs a wait for word 0, in the line or beside it. The wait records the thread's place in the seat, if it gets one.
+    /// Runs a wait for word 0, in the line or outside it. The wait records the thread's place in the seat, if it gets one.
     fn in_line(
         mutex: &Mutex<Self>,
         tuning: &Tuning,

@@ -16,7 +16,7 @@
 //! the base is barging's line, and standby sleeps, without an option for it. (The paper has a separate blocking version, with
 //! pthread's mutex and nanosleep.)
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
 //! 2. After `window` ns, 100 ms at the most, the thread is in the line: so it waits for a bounded number of others.
 //! 3. A window of 0 is fifo.

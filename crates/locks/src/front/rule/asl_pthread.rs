@@ -15,7 +15,7 @@
 //! Our deviations: the published text doesn't say how long the first sleep is, or the longest; ours are 50 us and 1 ms (amp/standby.rs). A
 //! thread that finds itself on a big core asks at once. `asl` is our own lock with this idea; its base is a line.
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
 //! 2. After its window, 100 ms at most, it asks like every other thread. From there on, glibc's algorithm promises nothing.
 //! 3. Nobody joins the line, unless waiters under another rule stand in it and its head must not be overtaken any more.

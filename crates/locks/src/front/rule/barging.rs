@@ -5,11 +5,11 @@
 //! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), but only a few at a time. Second, sleepers stand
 //! in a line, and only its head is woken. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again.
 //! That makes it slow with more threads than CPUs. But it never runs out of runners. So in a crowd on few CPUs
-//! (where spinners are not counted) an arrival first dozes on the word a few times, as glibc's waiters do (beside.rs).
+//! (where spinners are not counted) an arrival first dozes on the word a few times, as glibc's waiters do ([`doze`]).
 //!
 //! A lock is *saturated* if its last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy.
 //! Handing it to another core would only move its data there. So the line's head naps until its turn, and leaves the lock to
-//! the thread that comes back (front/batch.rs).
+//! the thread that comes back (learn/saturation.rs).
 //!
 //! Overtaking has a bound: after `bypass` arrivals it is the head's turn, and arrivals join the line.
 //! So, unless the lock is saturated, a head that was woken but waits for a CPU gets one: the threads that overtook it go to sleep.
@@ -21,7 +21,7 @@
 //!           └ join the line ─► head ─► take
 //! ```
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. While the lock is
 //!    saturated, a head that gets no CPU (say, because of a real-time thread) is overtaken without a bound.
 
@@ -94,7 +94,7 @@ fn give_way<P: Machine>(lock: &View<'_, P>) {
     }
 }
 
-/// Waits awake beside the line, if few enough threads do.
+/// Waits awake outside the line, if few enough threads do.
 fn spin_in_front<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
     // All of these are hints: `take` decides who may have the lock.
     if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass || lock.is_turn() {

@@ -20,7 +20,7 @@
 //! window of it. The paper sorts each queue by the lengths of sections; here waiters of one class are served by arrival. The paper
 //! always chooses. No arrival overtakes the line (the paper's `no_steal`), except in a crowd, as in fifo.rs.
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. A waiter is passed over at most `bypass` times, and then it is next.
 //! 2. Between two headships at most `bypass` arrivals overtake the head, and none unless the line is crowded.
 

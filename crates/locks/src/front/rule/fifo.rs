@@ -13,7 +13,7 @@
 //!
 //! While the line isn't crowded and its next waiter is awake, unlock grants it the lock (front/grant.rs).
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. If the line was not crowded when a thread last left it, only its head takes the lock (and trylock, timed
 //!    locks and sleepers on the word, which don't queue).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.

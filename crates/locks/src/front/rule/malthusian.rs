@@ -13,7 +13,7 @@
 //! back has waited longest. An arrival that finds the circulating set full joins the passive set by itself; in the
 //! paper unlock moves it. One in `bypass` acquisitions lets a waiter back; the paper does so with a probability of 1/1000.
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
 //! 2. A head holds back for 100 ms at most, and withholds no wake from others meanwhile.
 

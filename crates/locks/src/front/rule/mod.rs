@@ -149,18 +149,18 @@ pub trait Observe<P: Machine> {
         let _ = (lock, node);
     }
 
-    /// Does the rule measure how long the lock is held (hold.rs)?
+    /// Does the rule measure how long the lock is held (learn/memos.rs)?
     fn measures(lock: &View<'_, P>) -> bool {
         let _ = lock;
         false
     }
 
-    /// The head has the lock, and leaves the line; `slept`: it has slept before.
+    /// A waiter has the lock, as head or by a grant; `slept`: it has slept before.
     fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
         let _ = (lock, note, slept);
     }
 
-    /// The holder is about to free a word that says 2.
+    /// The holder is about to free the word by the slow path (it isn't 1).
     fn release(lock: &View<'_, P>) {
         let _ = lock;
     }
@@ -331,7 +331,7 @@ fn wait_as_head<P: Machine, R: Rule<P>>(
     if may_choose && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
         choose_and_sit::<P, R>(lock, node);
     }
-    // By invariant 1.
+    // By invariant 1 of word.rs.
     let take = |slept| word.take(slept);
     if lock.is_saturated() {
         if slept {

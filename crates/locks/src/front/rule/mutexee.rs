@@ -20,7 +20,7 @@
 //! that is held, and forever if the holder needs this CPU. Here it waits until it is head, stays awake for `spin`, then sleeps until
 //! the next unlock. Sleepers are served by arrival. The paper pauses by `mfence`; here the platform decides how.
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
 //! 2. A head that has waited for `timeout` is woken, and from then on no arrival overtakes it. (A hint says so; timed lockers and
 //!    glibc's code do not heed it.)

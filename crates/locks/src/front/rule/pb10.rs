@@ -22,7 +22,7 @@
 //! The count, the usual length of a round and the next turn lie in one of the machine's memos (learn/memos.rs), and are hints. A machine without
 //! memos has no turns: there it is fifo.
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
 //! 2. After 100 ms at the most, a thread on a little core is in the line.
 

@@ -18,7 +18,7 @@
 //! waiter that is about to be first shuffles, and looks at 16 others at most; in ShflLock a shuffler may be anywhere in the line. A policy with
 //! `lock_contended` gets asl's line: in a crowd, barging's.
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. A waiter is passed over at most `bypass` times, and then it is next. Between two headships at most `bypass` arrivals overtake the
 //!    head. Both hold whatever a policy says.
 //! 2. A choice looks at 16 waiters, and the waiters before and after it are the same (debug builds check that).

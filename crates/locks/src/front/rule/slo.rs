@@ -2,7 +2,7 @@
 //!
 //! Our own. LibASL (asl.rs) hands a saturated lock from big core to big core, because little ones are slow. But each
 //! hand-over moves the data to the next core, which may cost more than the section itself. So here the holder keeps the
-//! lock for a *turn* (front/batch.rs), the others sleep, and each gets its turn. A budget in time limits what
+//! lock for a *turn* (learn/saturation.rs), the others sleep, and each gets its turn. A budget in time limits what
 //! overtaking and batching may cost a waiter. Within the budget they are unrestricted.
 //!
 //! ```text
@@ -20,7 +20,7 @@
 //! While the lock is not saturated this is asl, except that an arrival also takes a word that stays free in front
 //! of a sleeping head.
 //!
-//! Invariants: those of the front locks (front/mod.rs), and
+//! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. The time in which it
 //!    wakes up depends on the scheduler, and is not part of the budget.
 //! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
