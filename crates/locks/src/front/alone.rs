@@ -5,7 +5,8 @@ use super::rule::{Rule, View, acquire};
 use super::tuning::Tuning;
 use super::waiter::Waiter;
 use super::word::{FREE, Word0};
-use super::{Left, hand_on, leave_or_hand_on, lock_until, release, unlock_alone, unlock_slow};
+use super::{Left, hand_on, leave_or_hand_on, lock_until, release};
+use super::{unlock_alone, unlock_slow, unlock_stale};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
@@ -136,6 +137,7 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
             match left {
                 Left::Passed => {}
                 Left::Empty => unlock_alone(self.parts(), &self.tuning),
+                Left::Stale => unlock_stale(self.parts(), &self.tuning),
                 // SAFETY: as above; it holds the lock by this node.
                 Left::Not => unsafe { release(self.parts(), &self.tuning, node) },
             }

@@ -76,11 +76,12 @@ fn count_out_granted<P: Machine>(line: &View<'_, P>, gate: u32) {
 }
 
 /// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later;
-/// otherwise it leaves. `true`: it stays, and unlocks by its node. `choose`: the caller may put others behind itself.
+/// otherwise, or if it must not stay, it leaves. `true`: it stays, and unlocks by its node. `choose`: the caller may put others behind itself.
 pub(super) fn settle<P: Machine>(
     line: &View<'_, P>,
     node: &Waiter<P>,
     gate: u32,
+    may_stay: bool,
     choose: impl FnOnce(),
 ) -> bool {
     let word = line.parts.word;
@@ -102,7 +103,7 @@ pub(super) fn settle<P: Machine>(
                 unsafe { give_back(first, me) };
             }
         }
-        if stay(line, node) {
+        if may_stay && stay(line, node) {
             return true;
         }
     }
@@ -239,6 +240,8 @@ pub enum Left {
     Empty,
     /// The caller holds the lock by the node.
     Not,
+    /// The node is in no line any more, or a joiner has lost its CPU: the caller releases the word.
+    Stale,
 }
 
 /// As [`hand_on`], which has just answered `false`. It costs one transfer of the mutex's line, as MCS's unlock does, if nobody is
@@ -250,7 +253,7 @@ pub(super) fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>)
         return if hand_on(node) { Left::Passed } else { Left::Not };
     }
     if !Word0::<P>::may_be_by_node(word.now_to_write()) {
-        return Left::Not; // released by code that knows nothing of us, and taken again
+        return Left::Stale; // released by code that knows nothing of us, and taken again
     }
     if line.leave_empty(node) {
         // SAFETY: the line is empty, and the node was its last.
@@ -259,7 +262,11 @@ pub(super) fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>)
         line.has_emptied();
         return Left::Empty;
     }
-    if line.is_in_line(node) && hand_on(node) { Left::Passed } else { Left::Not }
+    match line.is_in_line(node) {
+        false => Left::Stale,
+        true if hand_on(node) => Left::Passed,
+        true => Left::Not,
+    }
 }
 
 /// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.

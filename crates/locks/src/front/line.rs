@@ -75,7 +75,7 @@ pub mod counts {
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 7 << 26;
-    /// Somebody has held the lock by a node, and no unlock by a node has found the line empty since. Only the holder writes it.
+    /// Somebody has held the lock by a node, and maybe no unlock by a node has found the line empty since. Only the holder writes it.
     pub const BY_NODE: u32 = 1 << 29;
     /// The era in which the contenders counted themselves: one fork (2 bits, the highest: they wrap, and the count heals).
     pub const FORK: u32 = 1 << 30;

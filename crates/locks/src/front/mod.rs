@@ -181,6 +181,13 @@ pub fn unlock_alone<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
     }
 }
 
+/// Unlock, by a thread whose node is in no line any more ([`Left::Stale`]).
+#[cold]
+pub fn unlock_stale<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
+    parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
+    unlock_slow(parts, tuning);
+}
+
 /// As [`hand_on`], but always releases, if need be by the mutex.
 ///
 /// # Safety
@@ -190,11 +197,10 @@ pub unsafe fn release<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *c
     // SAFETY: the caller's promise; nodes stay readable, so a node that has ended may be asked, too.
     let node = unsafe { &*node };
     let line = View::new(parts, tuning);
-    let in_line = line.is_in_line(node);
-    if !in_line {
-        parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
+    if !line.is_in_line(node) {
+        return unlock_stale(parts, tuning);
     }
-    if !in_line || !grant::hand_on_or_leave(&line, node) {
+    if !grant::hand_on_or_leave(&line, node) {
         line.release();
     }
 }

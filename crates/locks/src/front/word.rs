@@ -33,7 +33,7 @@
 //! | a thread that waits awake, and promises to take care of the sleepers | (2, q, s) | (4, q, s) | [`promise`](Word0::promise) |
 //! | a thread that has promised, or may have been woken at the word, and does not acquire | (1, 3 or 4, q, s) | (2, q, s); or it wakes a sleeper | [`pass_on`](Word0::pass_on) |
 //! | a thread that wants the holder to unlock by the slow path | (1, q, s) | (4, q, s) | [`divert`](Word0::divert) |
-//! | unlock by a holder that stayed, and has left the line empty | (3, 0, s) | (0, 0, s) | [`give_chained`](Word0::give_chained) |
+//! | unlock by a holder that stayed, and has left the line empty | (3, q, s) | (0, q, s) | [`give_chained`](Word0::give_chained) |
 //! | unlock by the fast path; an arrival that must not overtake | (1, q, s) | (0, q, s) | [`give`](Word0::give), [`put_back`](Word0::put_back) |
 //! | unlock | (1 to 4, q, s) | (0, q, s), then wakes those whom signals moved here, or, if it was 2, a sleeper | [`release`](Word0::release) |
 //! | the only thread of a process | (0, 0, 0) | (1, 0, 0), and back | [`take_alone`](Word0::take_alone), [`give_alone`](Word0::give_alone) |
@@ -43,7 +43,7 @@
 //! 1. The *duty* to wake is glibc's own. While anybody sleeps on the word, the word is 2; or a thread that an unlock has woken is
 //!    on its way and will make the word 2; or a thread that waits awake has promised to do so. So a thread that has slept, on the
 //!    word or at a gate, acquires by writing 2. An unlock, by our code or by glibc's, needs to know only the word.
-//! 2. After the write of 0 that releases, unlock uses nothing but the address, for futex calls: the mutex may be gone by then.
+//! 2. After the write of 0 that releases, or after the grant, unlock uses nothing but the address, for futex calls: the mutex may be gone by then.
 
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Machine, Woken, Word};
@@ -143,7 +143,7 @@ impl<P: Machine> Word0<P> {
 
     /// The holder, which is head, stays in the line and will grant the lock.
     pub(crate) fn begin_chain(&self) {
-        // [begin] STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `is_chained`:
+        // [begin] STATE: (1, q, s) -> (3, q, s), or it is 2 or 4. ORDERING: Release, pairs with the Acquire of `is_chained`:
         // no dead node in the line appears to hold the lock.
         // SURVIVES: needs code that knows nothing of chains, and a signal, under the same mutex.
         // SURVIVES no-store: a chain that the word doesn't show ends like one that was left behind (grant.rs, invariant 3).

@@ -1,10 +1,11 @@
 //! What front locks note about themselves in the machine's memos: how long they are held, and rests from choices.
 
 use super::{Memory, Vec, tuning};
-use crate::front::{Choose, HELD, Note, PROMISED, Parts, View, Waiter};
+use crate::front::{Arrived, Choose, FREE, HELD, Note, Observe, PROMISED, Parts, Rule, Tuning};
+use crate::front::{View, Waiter, acquire};
 use crate::front::{cal, fifo, memos, programmed};
 use crate::testing::{Threads, run_on};
-use lockwright_platform::{Class, Platform, hooks};
+use lockwright_platform::{Class, Machine, Ordering::Relaxed, Platform, Ptr, hooks};
 
 #[test]
 fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
@@ -135,4 +136,47 @@ fn among_short_sections_hardly_anybody_chooses() {
         memos::end_of_hold(&view);
         assert_eq!(choosers(), expected, "{ns}");
     }
+}
+
+/// Everybody joins the line, is granted the lock, and measures it.
+struct Measures;
+
+impl<P: Machine> Rule<P> for Measures {
+    fn arrive(_: &View<'_, P>) -> Arrived {
+        Arrived::Joins(Note::default())
+    }
+}
+
+impl<P: Machine> Choose<P> for Measures {}
+
+impl<P: Machine> Observe<P> for Measures {
+    fn measures(_: &View<'_, P>) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_lock_for_which_hardly_anybody_waits_learns_its_length() {
+    run_on(0);
+    let memory = Memory::new(FREE, 0);
+    let tuning = Tuning { grants_above: 0, budget_ns: 0, ..tuning::<Measures>() };
+    let thread = 0_u8;
+    let parts = || Parts { by: (&raw const thread).cast(), ..memory.parts() };
+    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let (mut stayed, mut learnt) = (0, 0);
+    for _ in 0..200 {
+        Threads::pause(64);
+        let node = acquire::<Threads, Measures>(parts(), &tuning, None);
+        if memory.word.now() == PROMISED {
+            learnt += 1;
+            assert!(node.is_null(), "its unlock would not end what it measures");
+            Threads::pause(640);
+            memos::end_of_hold(&view);
+        }
+        stayed += u32::from(!node.is_null());
+        memory.word.set(FREE);
+        memory.tail.store(core::ptr::null_mut(), Relaxed);
+    }
+    assert_eq!(memos::usual_hold_ns(&view, Class(0)), 640);
+    assert!(learnt > 5 && stayed > 100, "{learnt} were measured, {stayed} stayed");
 }

@@ -1,7 +1,8 @@
 //! Which lock a mutex runs on. This is decided when the mutex is first contended, and kept in five bits of its counts word, as
 //! a place in the process's table. 0 means "not decided yet". Two more bits tell to which generation of tables the place
 //! belongs: in a new generation, the next thread that has to wait decides again. The bits wrap: if nobody waits for a mutex
-//! during four changes, or eight, its place looks new. So from the fourth change on, one wait in 64 decides again, too.
+//! during four changes, or eight, its place looks new. So from the fourth change on, one wait in 64 decides again, too. (A mutex that callers with
+//! different rules share may then change between their locks.)
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
@@ -39,10 +40,10 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
     };
     let mut now = mutex.counts.load(Relaxed);
     // The clock's low bits serve as a die.
-    let doubts = || changes >= GENERATIONS && (E::Platform::now() / 64).is_multiple_of(DOUBTS_EACH);
-    if let Some(place) = decided(now)
-        && !doubts()
-    {
+    let doubts = caller != 0
+        && changes >= GENERATIONS
+        && (E::Platform::now() / 64).is_multiple_of(DOUBTS_EACH);
+    if let Some(place) = decided(now).filter(|_| !doubts) {
         return place;
     }
     let chosen = E::choose(mutex, caller);
@@ -52,8 +53,8 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
         match mutex.counts.compare_exchange(now, next, Relaxed, Relaxed) {
             Ok(_) => return chosen,
             Err(seen) => match decided(seen) {
-                Some(place) => return place,
-                None => now = seen,
+                Some(place) if !doubts => return place,
+                _ => now = seen,
             },
         }
     }
@@ -164,6 +165,7 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     match unsafe { front::leave_or_hand_on(mutex.parts_of(0), &tuning, node) } {
         Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), 0),
         Left::Empty => by_word(mutex, 0, front::unlock_alone),
+        Left::Stale => by_word(mutex, 0, front::unlock_stale),
         Left::Not => by_word(mutex, 0, |parts, tuning| {
             // SAFETY: as above: it still holds the mutex by this node.
             unsafe { front::release(parts, tuning, node) }
@@ -263,7 +265,7 @@ mod tests {
     fn waits_until_new(mutex: &Mutex<Switching>) -> u64 {
         let new = |_: &u64| {
             Threads::pause(64);
-            decide(mutex, 0) == 1 + CHANGES.get()
+            decide(mutex, 1) == 1 + CHANGES.get()
         };
         (1..).find(new).expect("in the end")
     }

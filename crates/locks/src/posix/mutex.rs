@@ -70,7 +70,8 @@ pub trait Environment: Sized + 'static {
         let _ = (mutex, wait, acquired);
     }
 
-    /// The calling thread is about to release a mutex by the slow path: somebody waits for it, or has asked for this ([`ask`]). The
+    /// The calling thread is about to release a mutex by the slow path: somebody waits for it, has asked for this
+    /// ([`ask`]), or it was held by a node. The
     /// result is passed to [`released`](Self::released).
     #[inline(always)]
     fn releases(mutex: &Mutex<Self>) -> u64 {

@@ -128,10 +128,15 @@ pub(crate) fn usual_hold_ns<P: Machine>(line: &View<'_, P>, class: Class) -> u32
     (u64::from(usual) * u64::from(FULL_SPEED) / u64::from(P::speed(class).max(1))) as u32
 }
 
+/// Should a holder that has acquired the lock at `now` measure how long it holds the lock?
+pub(crate) fn is_due<P: Machine>(line: &View<'_, P>, now: u64) -> bool {
+    (now / 64).is_multiple_of(SAMPLE) || usual(line, line.parts.site) == 0
+}
+
 /// The caller has just acquired the lock, at `now`, and may measure how long it holds it. `surely`: it must.
 pub(crate) fn may_measure_hold<P: Machine>(line: &View<'_, P>, now: u64, surely: bool) {
     let site = line.parts.site;
-    if !surely && !(now / 64).is_multiple_of(SAMPLE) && usual(line, site) != 0 {
+    if !surely && !is_due(line, now) {
         return;
     }
     memo(line, ALL, |memo, owner| {

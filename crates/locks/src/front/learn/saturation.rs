@@ -346,7 +346,7 @@ fn is_back<P: Machine>(line: &View<'_, P>, last: u32, guess: Option<u64>) -> boo
 }
 
 /// The head of a saturated lock leaves it to its runner until the head's turn has come, and asks nobody for a wake. It `take`s
-/// the lock early if the runner doesn't come back. `asked_ns`: when it asked; 0 if it didn't read the cline.
+/// the lock early if the runner doesn't come back. `asked_ns`: when it asked; 0 if it didn't read the clock.
 pub(crate) fn nap<P: Machine>(
     line: &View<'_, P>,
     asked_ns: u64,

@@ -237,14 +237,17 @@ pub fn acquire<P: Machine, R: Rule<P>>(
         saturation::runs(&lock);
     }
     R::acquired(&lock, &node.note, slept);
-    let stays = settle(&lock, node, gate, || {
+    let measures = R::measures(&lock);
+    // A head that is measured doesn't stay: its unlock must take the slow path.
+    let is_due = measures && state(gate) != GRANTED && memos::is_due(&lock, P::now());
+    let stays = settle(&lock, node, gate, !is_due, || {
         if chooses::<P, R>(&lock) && R::is_worth(&lock, node) {
             choose::<P, R>(&lock, node);
         }
     });
     // Will the unlock look at the mutex anyway?
-    if (!stays || grants(gate) >= LOOKS_EACH) && R::measures(&lock) {
-        memos::may_measure_hold(&lock, P::now(), stays);
+    if measures && (!stays || grants(gate) >= LOOKS_EACH) {
+        memos::may_measure_hold(&lock, P::now(), stays || is_due);
     }
     if stays { node } else { core::ptr::null() }
 }
