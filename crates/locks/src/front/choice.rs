@@ -34,9 +34,7 @@ pub(super) fn choose_behind<P: Machine>(
     if node.has_passed_the_choice() {
         return None;
     }
-    let mut waiters = Waiters::behind(node, most, line.tuning.bypass);
-    let chosen = pick(&mut waiters)?;
-    let choice = Choice::put_first(waiters.nodes, waiters.within_bounds(chosen));
+    let choice = picked(line, node, most, pick)?;
     let is_head = state(node.gate.load(Relaxed)) == OPEN;
     if choice.count > 0 && (is_head || node.turn(WAITING, CHOOSING).is_ok()) {
         // SAFETY: it may choose, and says that it does, or is head.
@@ -46,6 +44,19 @@ pub(super) fn choose_behind<P: Machine>(
         }
     }
     Some(choice.any)
+}
+
+/// What `pick` chooses among the waiters behind `node`. Not inlined: the notes of the waiters take much of the program's stack.
+#[inline(never)]
+fn picked<P: Machine>(
+    line: &View<'_, P>,
+    node: &Waiter<P>,
+    most: usize,
+    pick: impl FnOnce(&mut Waiters<'_, P>) -> Option<u32>,
+) -> Option<Choice<P>> {
+    let mut waiters = Waiters::behind(node, most, line.tuning.bypass);
+    let chosen = pick(&mut waiters)?;
+    Some(Choice::put_first(waiters.nodes, waiters.within_bounds(chosen)))
 }
 
 /// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows none; it gets to know them by

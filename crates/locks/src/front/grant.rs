@@ -217,15 +217,12 @@ pub(super) fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
 /// Grants the lock to a waiter that is awake, and counted. `Err`: it isn't; this is its gate.
 #[inline]
 fn grant<P: Machine>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
-    if !waiter.is_counted() {
-        return Err(waiter.gate.load(Relaxed)); // our caller looks again, as after an exchange that failed
-    }
-    let answer = waiter.turn(WAITING, granted);
+    let answer = waiter.grant(granted);
     match answer {
         Err(gate) if state(gate) == CHOOSING => {
             // Relaxed: `turn` checks the gate again.
             P::spin_for(&waiter.gate, Relaxed, CHOICE_NS, |gate| state(gate) != CHOOSING);
-            waiter.turn(WAITING, granted)
+            waiter.grant(granted)
         }
         _ => answer,
     }

@@ -420,8 +420,9 @@ impl<'a, P: Machine> View<'a, P> {
             return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
         }
         // Meanwhile somebody may fall asleep behind it and set BEHIND, once.
-        if P::requeue(gate, OPEN, word.address(), 1) == 0 {
-            P::requeue(gate, OPEN | BEHIND, word.address(), 1);
+        let open = head.gate.load(Relaxed) & !BEHIND; // only BEHIND may change
+        if P::requeue(gate, open, word.address(), 1) == 0 {
+            P::requeue(gate, open | BEHIND, word.address(), 1);
         }
         word.owe_wake();
     }

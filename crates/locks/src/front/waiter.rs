@@ -57,11 +57,15 @@ pub(super) const CHOOSING: u32 = 7;
 /// It has left the line, and the node has no owner.
 const ENDED: u32 = 6;
 
-/// In `thread`: the line's length does not contain this waiter. (Ids of threads have 22 bits.)
-const UNCOUNTED: u32 = 1 << 31;
+/// In a gate that isn't GRANTED: the line's length does not contain this waiter. Such a waiter is never granted the lock, so the bit can
+/// be [`SLICED`]'s.
+const UNCOUNTED: u32 = 16;
 
 /// In a gate: the one behind sleeps, or is about to.
 pub(super) const BEHIND: u32 = 8;
+
+/// What a gate keeps when its state changes, unless the waiter is granted the lock.
+const KEPT: u32 = BEHIND | UNCOUNTED;
 
 /// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
@@ -198,7 +202,7 @@ pub struct Waiter<P: Machine> {
     pub(super) of: P::Ptr<P::Word>,
     /// The thread that waits, see [`Parts::by`](super::Parts::by).
     by: P::Ptr<()>,
-    /// That thread's id, and maybe [`UNCOUNTED`].
+    /// That thread's id.
     thread: P::Word,
     pub(super) note: Note,
 }
@@ -239,17 +243,33 @@ impl<P: Machine> Waiter<P> {
 
     /// The id of the thread that waits.
     pub(super) fn thread(&self) -> u32 {
-        self.thread.load(Relaxed) & !UNCOUNTED // read by debuggers
+        self.thread.load(Relaxed) // read by debuggers
     }
 
-    /// Does the line's length contain it? If not, the line was as long as the length can say when it joined.
+    /// Does the line's length contain it? If not, the line was as long as the length can say when it joined. (It is in the gate, so that
+    /// a holder that grants the lock touches nothing else.)
     pub(super) fn is_counted(&self) -> bool {
-        self.thread.load(Relaxed) & UNCOUNTED == 0 // written before it was linked
+        let gate = self.gate.load(Relaxed); // written before the node was linked
+        state(gate) == GRANTED || gate & UNCOUNTED == 0
     }
 
     /// The caller's node, which isn't linked yet: the line's length does not contain it.
     pub(super) fn is_beyond_count(&self) {
-        self.thread.store(self.thread.load(Relaxed) | UNCOUNTED, Relaxed); // published by [link]
+        self.gate.fetch_or(UNCOUNTED, Relaxed); // published by [link]; the waiter behind us may have set BEHIND
+    }
+
+    /// Grants it the lock, if it is awake, and counted. `Err`: it isn't; this is its gate.
+    pub(super) fn grant(&self, granted: u32) -> Result<u32, u32> {
+        let mut now = WAITING;
+        loop {
+            // ORDERING: as [turn]: Release publishes the section that is over; Acquire, pairs with [tell]. Relaxed on failure: the gate is
+            // looked at again.
+            // SURVIVES: Acquire, as there.
+            match self.gate.compare_exchange(now, (now & BEHIND) | granted, AcqRel, Relaxed) {
+                Err(other) if other != now && other == WAITING | BEHIND => now = other,
+                result => return result,
+            }
+        }
     }
 
     /// The policy that must learn of a release by this node; 0: none.
@@ -379,7 +399,7 @@ impl<P: Machine> Waiter<P> {
         }
     }
 
-    /// Changes the gate's state from `from` to `to`, and keeps BEHIND. `Ok`: the gate as it was. `Err`: the gate as it is.
+    /// Changes the gate's state from `from` to `to`, and keeps BEHIND and UNCOUNTED. `Ok`: the gate as it was. `Err`: the gate as it is.
     pub(crate) fn turn(&self, from: u32, to: u32) -> Result<u32, u32> {
         let mut now = from;
         loop {
@@ -387,7 +407,7 @@ impl<P: Machine> Waiter<P> {
             // says GRANTED. Acquire, pairs with [tell]: a thread that leaves must not find an old gate behind it. Relaxed on
             // failure: the gate is looked at again.
             // SURVIVES: Acquire, on paper only: what is explored here never fails on an old gate.
-            match self.gate.compare_exchange(now, (now & BEHIND) | to, AcqRel, Relaxed) {
+            match self.gate.compare_exchange(now, (now & KEPT) | to, AcqRel, Relaxed) {
                 Err(other) if other != now && state(other) == from => now = other,
                 result => return result,
             }

@@ -295,7 +295,8 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
                 if let Some(chooser) = &mut chooser {
                     chooser.begin::<P>(left);
                 }
-                if node.gate.load(Relaxed) == WAITING | BEHIND && !lock.is_crowded() {
+                let gate = node.gate.load(Relaxed);
+                if state(gate) == WAITING && gate & BEHIND != 0 && !lock.is_crowded() {
                     wake_behind(node);
                 }
             }
