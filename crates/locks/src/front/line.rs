@@ -303,6 +303,11 @@ impl<'a, P: Machine> View<'a, P> {
     /// Joins the line; returns `true` if somebody is before the caller.
     pub(crate) fn join(&self, node: &Waiter<P>) -> bool {
         let me = from_ref(node).cast_mut();
+        // A hint. Before the exchange: between that and the link, each look at the mutex keeps a holder waiting that unlocks.
+        let is_counted = self.waiters() < self.tuning.most_counted;
+        if !is_counted {
+            node.is_beyond_count();
+        }
         // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
         // our predecessor's node is fully made before we write its `next`.
         let tail = self.parts.tail.swap(tag(me, self.tuning.era), AcqRel);
@@ -310,11 +315,6 @@ impl<'a, P: Machine> View<'a, P> {
         let last = self.last(tail);
         if last.is_null() && !tail.is_null() {
             self.forget();
-        }
-        // A hint, and we have the mutex's cache line at the moment. Before the link: after that we may be passed.
-        let is_counted = self.waiters() < self.tuning.most_counted;
-        if !is_counted {
-            node.is_beyond_count();
         }
         if !last.is_null() {
             // At once: a holder that unlocks now waits for this.

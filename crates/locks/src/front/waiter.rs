@@ -253,9 +253,9 @@ impl<P: Machine> Waiter<P> {
         state(gate) == GRANTED || gate & UNCOUNTED == 0
     }
 
-    /// The caller's node, which isn't linked yet: the line's length does not contain it.
+    /// The caller's node, which hasn't joined yet: the line's length does not contain it.
     pub(super) fn is_beyond_count(&self) {
-        self.gate.fetch_or(UNCOUNTED, Relaxed); // published by [link]; the waiter behind us may have set BEHIND
+        self.gate.store(WAITING | UNCOUNTED, Relaxed); // published by [join]
     }
 
     /// Grants it the lock, if it is awake, and counted. `Err`: it isn't; this is its gate.
