@@ -25,6 +25,7 @@ const CHOICE: usize = 16;
 
 /// The caller is head, or first in line, or near the front with permission: it chooses by `pick`, among `most` waiters at most, who follows it.
 /// `None`: it had nothing to choose from. `Some(false)`: `pick` chose nobody.
+#[inline(never)] // its lists take much of the program's stack
 pub(super) fn choose_behind<P: Machine>(
     line: &View<'_, P>,
     node: &Waiter<P>,
@@ -56,7 +57,7 @@ fn picked<P: Machine>(
 ) -> Option<Choice<P>> {
     let mut waiters = Waiters::behind(node, most, line.tuning.bypass);
     let chosen = pick(&mut waiters)?;
-    Some(Choice::put_first(waiters.nodes, waiters.within_bounds(chosen)))
+    Some(Choice::put_first(&waiters.nodes, waiters.within_bounds(chosen)))
 }
 
 /// Waiters that a rule may choose from: the next in line, and some behind it. At first it knows none; it gets to know them by
@@ -160,12 +161,13 @@ struct Choice<P: Machine> {
 
 impl<P: Machine> Choice<P> {
     /// These waiters with the chosen ones first.
-    fn put_first(before: [*mut Waiter<P>; CHOICE], chosen: u32) -> Self {
+    fn put_first(before: &[*mut Waiter<P>; CHOICE], chosen: u32) -> Self {
         let is_chosen = |place: &usize| chosen & 1 << place != 0;
         let places = 0..(u32::BITS - chosen.leading_zeros()) as usize;
         let moves = (chosen.trailing_ones() as usize) < places.len();
         let any = chosen != 0;
-        let mut new = Self { before, after: before, count: 0, any, passed_by: [0; CHOICE] };
+        let mut new =
+            Self { before: *before, after: *before, count: 0, any, passed_by: [0; CHOICE] };
         if moves {
             let (first, then) = (
                 places.clone().filter(is_chosen),
@@ -186,8 +188,8 @@ impl<P: Machine> Choice<P> {
     /// # Safety
     /// `node` is the same, and may choose. Nobody grants it the lock until this is over (it may be made head); or it is head.
     unsafe fn take_effect(&self, node: &Waiter<P>) {
-        let Self { before, after, count, passed_by, .. } = *self;
-        let (before, after) = (&before[..count], &after[..count]);
+        let Self { count, passed_by, .. } = self; // not copied: the program's stack may be small
+        let (before, after, count) = (&self.before[..*count], &self.after[..*count], *count);
         let me = from_ref(node).cast_mut();
         // SAFETY: they are in the line, behind the caller, and nobody else changes their order.
         unsafe {
@@ -204,7 +206,9 @@ impl<P: Machine> Choice<P> {
             for waiter in moved.clone() {
                 (*waiter).set_predecessor(&*follows(after, waiter));
             }
-            for (&waiter, by) in after.iter().zip(passed_by).filter(|(_, by)| *by > 0) {
+            for (&waiter, by) in
+                after.iter().zip(passed_by.iter().copied()).filter(|(_, by)| *by > 0)
+            {
                 let passed = &(*waiter).passed;
                 passed.store(passed.load(Relaxed) + by, Relaxed); // a count; those before us no longer write it
             }

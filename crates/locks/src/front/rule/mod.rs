@@ -369,6 +369,9 @@ fn chooses<P: Machine, R: Rule<P>>(lock: &View<'_, P>) -> bool {
 
 /// The caller may choose who follows it: lets the rule choose. See [`choose_behind`].
 fn choose<P: Machine, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
+    if node.next(Relaxed).is_null() {
+        return None;
+    }
     choose_behind(lock, node, 1 + R::AHEAD, |waiters| {
         let few = !waiters.look() || R::is_enough(waiters.notes()) || !waiters.look();
         (!few).then(|| R::next(lock, waiters))
