@@ -410,23 +410,6 @@ impl<'a, P: Machine> View<'a, P> {
         opened
     }
 
-    /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
-    ///
-    /// A thread that has just acquired must not spend its critical section on a wake: our unlock will wake the head, or glibc's. A
-    /// head that isn't asleep yet sees OPEN.
-    pub(super) fn move_to_word(&self, head: &Waiter<P>) {
-        let (word, gate) = (self.parts.word, &raw const head.gate);
-        if self.left_ns(&head.note) == Some(0) {
-            return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
-        }
-        // Meanwhile somebody may fall asleep behind it and set BEHIND, once.
-        let open = head.gate.load(Relaxed) & !BEHIND; // only BEHIND may change
-        if P::requeue(gate, open, word.address(), 1) == 0 {
-            P::requeue(gate, open | BEHIND, word.address(), 1);
-        }
-        word.owe_wake();
-    }
-
     /// The head is about to sleep on the word. Behind a holder by a node it writes that holder into the mutex, for debuggers.
     pub(super) fn name_holder(&self, head: &Waiter<P>) {
         if let Some(owner) = self.parts.owner
@@ -831,6 +814,23 @@ impl<P: Machine> View<'_, P> {
             counts.fetch_add(counts::PREFERENCE.wrapping_sub(moved * counts::MOVED), Relaxed);
         }
         word.release(moved); // the mutex may be gone
+    }
+
+    /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
+    ///
+    /// A thread that has just acquired must not spend its critical section on a wake: our unlock will wake the head, or glibc's. A
+    /// head that isn't asleep yet sees OPEN.
+    pub(super) fn move_to_word(&self, head: &Waiter<P>) {
+        let (word, gate) = (self.parts.word, &raw const head.gate);
+        if self.left_ns(&head.note) == Some(0) {
+            return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
+        }
+        // Meanwhile somebody may fall asleep behind it and set BEHIND, once.
+        let open = head.gate.load(Relaxed) & !BEHIND; // only BEHIND may change
+        if P::requeue(gate, open, word.address(), 1) == 0 {
+            P::requeue(gate, open | BEHIND, word.address(), 1);
+        }
+        word.owe_wake();
     }
 
     /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
