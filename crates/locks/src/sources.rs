@@ -7,7 +7,6 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("numa/shfllock.rs", include_str!("numa/shfllock.rs")),
     ("condvar/mod.rs", include_str!("condvar/mod.rs")),
     ("front/mod.rs", include_str!("front/mod.rs")),
-    ("front/rule/barging.rs", include_str!("front/rule/barging.rs")),
     ("front/rule/mod.rs", include_str!("front/rule/mod.rs")),
     ("front/word.rs", include_str!("front/word.rs")),
     ("front/line.rs", include_str!("front/line.rs")),

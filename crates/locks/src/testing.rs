@@ -272,9 +272,9 @@ std::thread_local! {
 
 /// Zeroed memory, with the size and alignment that a `pthread_mutex_t` offers, works as an unlocked lock.
 pub(crate) fn lives_in_zeroed_memory<L: TryLock<Threads> + InPlace>() {
-    const { assert!(size_of::<L>() <= 16 && align_of::<L>() <= 8) }
+    const { assert!(size_of::<L>() <= 8 && align_of::<L>() <= 8) }
     assert!(!core::mem::needs_drop::<L>());
-    let memory = [0_u64; 2];
+    let memory = 0_u64;
     // SAFETY: InPlace: large enough, aligned, zero is unlocked.
     let lock: &L = unsafe { &*(&raw const memory).cast() };
     let (mut mine, mut other) = (L::Node::default(), L::Node::default());

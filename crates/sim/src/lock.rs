@@ -70,7 +70,7 @@ impl LockSpec {
         self
     }
 
-    /// Does a front lock's line count so many waiters?
+    /// Does a front lock's line count this many waiters?
     pub(crate) fn counts(&self, threads: usize) -> bool {
         threads <= self.most_counted as usize
     }

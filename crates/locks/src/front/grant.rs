@@ -14,7 +14,7 @@
 //! 1. Of the nodes in the line that are GRANTED, at most one has the lock. Those before it do nothing any more. Those
 //!    behind it are WAITING, CHOOSING, ASLEEP or LEFT; the first of them that is not LEFT may be PROMOTED.
 //! 2. Nobody sleeps at its gate behind a GRANTED node that doesn't know it ([`BEHIND`]). A waiter that falls asleep tells
-//!    the one before it by an atomic step on that one's gate, and the same step tells the waiter if it need not sleep. A
+//!    its predecessor by an atomic step on the predecessor's gate, and the same step tells the waiter if it need not sleep. A
 //!    GRANTED holder that has been told wakes the sleeper, or leaves the line at once and makes the sleeper head, on word 0.
 //! 3. Code that knows nothing of chains may release the lock and leave the chain behind: word 0 free, H GRANTED. The next
 //!    waiter checks for that now and then, and before it sleeps (`is_first`). Then it competes for the word (PROMOTED). If
@@ -75,8 +75,8 @@ fn count_out_granted<P: Machine>(line: &View<'_, P>, gate: u32) {
     }
 }
 
-/// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later;
-/// otherwise, or if it must not stay, it leaves. `true`: it stays, and unlocks by its node. `choose`: the caller may put others behind itself.
+/// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later, and
+/// `may_stay`; otherwise it leaves. `true`: it stays, and unlocks by its node. `choose`: the caller may put others behind itself.
 pub(super) fn settle<P: Machine>(
     line: &View<'_, P>,
     node: &Waiter<P>,
@@ -220,7 +220,7 @@ fn grant<P: Machine>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
     let answer = waiter.grant(granted);
     match answer {
         Err(gate) if state(gate) == CHOOSING => {
-            // Relaxed: `turn` checks the gate again.
+            // Relaxed: `Waiter::grant` checks the gate again.
             P::spin_for(&waiter.gate, Relaxed, CHOICE_NS, |gate| state(gate) != CHOOSING);
             waiter.grant(granted)
         }

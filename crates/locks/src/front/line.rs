@@ -17,7 +17,8 @@
 //! ```
 //!
 //! `turn`, `crowded`, `overtakers`, `contenders`, `fork`, `by node`, `napping` and `length` are the line's; `moved` and `preferences` belong
-//! to unlock by the word (`View::release`, `View::adopt`); the rest of `hints` is what the lock has learnt (learn/saturation.rs); `place` and `generation` are posix's.
+//! to unlock by the word (`View::release`, `View::adopt`). The rest of `hints` is what the lock has learnt (learn/saturation.rs). `place` and
+//! `generation` are posix's.
 //!
 //! Invariants:
 //! 1. A waiter that sleeps at its gate is never the next to get the lock. The thread that makes it head while it sleeps there
@@ -34,8 +35,8 @@
 //!
 //! **Leaving from anywhere.** A thread may be torn out of its wait (`pthread_exit` in a signal handler). Its node outlives its stack. So
 //! the node says LEFT, and a thread that reaches it steps over it and gives it back (after the abandoned nodes of Scott & Scherer,
-//! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind such a node, before it
-//! sleeps, asks the node before that one instead.
+//! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind a LEFT
+//! node, before it sleeps, asks the node before the LEFT one.
 
 use super::tuning::Tuning;
 use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING};
@@ -204,7 +205,7 @@ fn untag<P: Machine>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     }
 }
 
-/// By this hints, does the line's head nap, and leave the lock to others?
+/// By these hints, does the line's head nap, and leave the lock to others?
 #[inline]
 pub(crate) fn is_left<P: Machine>(hints: &P::Word) -> bool {
     hints.load(Relaxed) & hints::NAPPING != 0
@@ -420,7 +421,7 @@ impl<'a, P: Machine> View<'a, P> {
         }
     }
 
-    /// The caller has joined the line, and is counted. (If so many threads joined at the same time that the field is full, some aren't.)
+    /// The caller has joined the line, and is counted. (Threads that find the field full, since others joined at the same time, aren't.)
     fn count_in_line(&self) {
         let hints = self.parts.hints;
         let mut now = hints.load(Relaxed); // the exchange checks it again
@@ -433,7 +434,7 @@ impl<'a, P: Machine> View<'a, P> {
         }
     }
 
-    /// So many waiters that were counted have left the line, or are about to. Returns how many there were before that.
+    /// This many counted waiters have left the line, or are about to. Returns how many were counted before.
     pub(super) fn count_out_of_line(&self, count: u32) -> u32 {
         let hints = self.parts.hints;
         let mut now = hints.load(Relaxed); // as above
@@ -523,7 +524,7 @@ impl<'a, P: Machine> View<'a, P> {
     }
 }
 
-/// Wakes the waiter that sleeps behind one that has left, so that it tells the one before that instead.
+/// Wakes the waiter that sleeps behind a node that has left, so that the waiter tells the next node further on instead.
 fn wake<P: Machine>(mut next: *mut Waiter<P>) {
     while !next.is_null() {
         // SAFETY: linked once, and still readable. If it is another thread's by now, that thread wakes in vain.

@@ -55,8 +55,8 @@ pub const SPIN_NS: u32 = 30_000;
 /// In place of a number of CPUs: the lock is granted on no machine.
 pub const NEVER: u32 = u32::MAX;
 
-/// At most so many waiters are counted in the line's length, a field of 9 bits. Those beyond know that they aren't. The rest of the field
-/// is for threads that join at the same moment.
+/// The most waiters that are counted in the line's length, a field of 9 bits. Waiters beyond know that they aren't counted. The rest of
+/// the field is for threads that join at the same moment.
 pub const MOST_COUNTED: u32 = (1 << 9) - 32;
 
 /// Any number of spinners: they aren't counted.

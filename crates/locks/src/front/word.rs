@@ -43,7 +43,8 @@
 //! 1. The *duty* to wake is glibc's own. While anybody sleeps on the word, the word is 2; or a thread that an unlock has woken is
 //!    on its way and will make the word 2; or a thread that waits awake has promised to do so. So a thread that has slept, on the
 //!    word or at a gate, acquires by writing 2. An unlock, by our code or by glibc's, needs to know only the word.
-//! 2. After the write of 0 that releases, or after the grant, unlock uses nothing but the address, for futex calls: the mutex may be gone by then.
+//! 2. After the write of 0 that releases, or after the grant, unlock uses nothing but the address, for futex calls: the mutex may be
+//!    gone by then.
 
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Machine, Woken, Word};

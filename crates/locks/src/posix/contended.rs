@@ -26,7 +26,7 @@ fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
     (how, E::tuning(tuning))
 }
 
-/// Once so many tables have been in force that generations have come round, one wait in this many decides again.
+/// From the first table on whose generation is used again, one wait in this many decides again.
 const DOUBTS_EACH: u64 = 64;
 
 /// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.

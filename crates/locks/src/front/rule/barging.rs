@@ -144,7 +144,6 @@ pub fn doze<P: Machine>(lock: &View<'_, P>, times: u32, ns: u32) -> Option<Taken
         if word.mark() {
             return lock.overtakes(true);
         }
-        // SURVIVES no-compare: it sleeps for `ns` at most.
         if word.sleep(Some(deadline)) == Woken::TimedOut {
             break; // only because the kernel says so: had it woken us, we would owe a wake
         }
