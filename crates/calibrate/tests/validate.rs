@@ -31,7 +31,8 @@ fn each_pass_has_a_verdict_and_each_row_its_passes() {
         assert!(counts(row) >= 3, "{row:?}");
         assert!(row.simulated_ns > 0.0 && row.spread_ns.0 <= row.real_ns, "{row:?}");
     }
-    assert_eq!(made.summary.alone + made.summary.two, made.rows.len());
+    let summary = made.summary;
+    assert_eq!(summary.alone + summary.outside + summary.two, made.rows.len());
     assert!(made.raw.iter().all(|raw| raw.ns > 0.0));
     assert_eq!(made.count(PassVerdict::Counts) > 0, steps.into_inner() > 0);
     let threads = made.raw.iter().map(|raw| raw.threads).max();

@@ -425,6 +425,12 @@ impl<'a, P: Machine> View<'a, P> {
     fn count_in_line(&self) {
         let hints = self.parts.hints;
         let mut now = hints.load(Relaxed); // the exchange checks it again
+        if hints::waiters(now) < hints::WAITERS / 2 {
+            // Relaxed: a hint. In one step: exchanges of many joiners make each other fail. To wrap the field, as many threads as it
+            // has room for would have to be stopped just before this step; even then the count heals when the line is empty.
+            hints.fetch_add(hints::WAITER, Relaxed);
+            return;
+        }
         while hints::waiters(now) < hints::WAITERS - 1 {
             // Relaxed: a hint. Not a fetch_add: the field must not wrap.
             match hints.compare_exchange(now, now + hints::WAITER, Relaxed, Relaxed) {
