@@ -21,16 +21,22 @@
 //!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
-use super::line::{Parts, View, counts};
+use super::line::{Parts, View, counts, hints};
+use super::tuning::MOST_COUNTED;
 use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
-use super::waiter::{GRANT, Pace, SOMEBODY, Waiter, give_back, grants, is_sliced, sliced, state};
+use super::waiter::{
+    GRANT, Pace, SOMEBODY, TICK, Waiter, give_back, grants, is_sliced, sliced, state,
+};
 use super::word::{CHAINED, Word0};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Machine, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs?
-pub(super) const LOOKS_EACH: u32 = 31;
+pub(super) const LOOKS_EACH: u32 = 63;
+const _: () =
+    assert!((LOOKS_EACH + 1) * GRANT == TICK, "the field of grants is full, and not more");
+const _: () = assert!(hints::MANY + LOOKS_EACH < MOST_COUNTED, "a holder can see a crowd");
 
 /// How many waiters behind a node are woken at a time.
 const WAKES: usize = 16;

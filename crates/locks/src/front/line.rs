@@ -76,7 +76,8 @@ pub mod counts {
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 7 << 26;
-    /// Somebody has held the lock by a node, and maybe no unlock by a node has found the line empty since. Only the holder writes it.
+    /// Somebody has held the lock by a node. It stays: to clear and set it each time costs a lock that is contended now and then
+    /// a transfer of its line. Only the holder writes it.
     pub const BY_NODE: u32 = 1 << 29;
     /// The era in which the contenders counted themselves: one fork (2 bits, the highest: they wrap, and the count heals).
     pub const FORK: u32 = 1 << 30;
@@ -116,8 +117,9 @@ pub mod hints {
         hints / WAITER // the word's highest field
     }
 
-    /// This many waiters are a crowd on any machine.
-    pub const MANY: u32 = WAITERS - 64;
+    /// This many waiters are a crowd on any machine. A holder that looks at the mutex can see so many: those that were granted the lock
+    /// since the last look are still counted, and take part of the field.
+    pub const MANY: u32 = WAITERS - 128;
     /// The line's head naps or watches (learn/saturation.rs), or the lock is saturated and its head isn't awake yet. Any thread that finds
     /// the word free may take it, uncounted.
     pub const NAPPING: u32 = 1 << 20;
@@ -370,12 +372,12 @@ impl<'a, P: Machine> View<'a, P> {
         }
     }
 
-    /// A holder has left the line, which is empty now: nobody holds the lock by a node, and nobody has been overtaken.
+    /// A holder has left the line, which is empty now: nobody has been overtaken.
     pub(super) fn has_emptied(&self) {
         let counts = self.parts.counts;
         let now = counts.load(Relaxed);
         let is_crowded = self.contenders_in(now) >= self.tuning.cpus.min(hints::MANY);
-        let old = counts::BY_NODE | counts::BYPASSES | if is_crowded { 0 } else { counts::CROWDED };
+        let old = counts::BYPASSES | if is_crowded { 0 } else { counts::CROWDED };
         if now & old != 0 {
             counts.fetch_and(!old, Relaxed); // the holder's, and a hint
         }
