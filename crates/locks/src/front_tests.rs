@@ -196,7 +196,7 @@ fn a_line_of_any_length_is_counted_as_far_as_the_field_goes() {
             assert_eq!(counted(), length.min(most), "{length}");
             for (left, node) in (0..length).rev().zip(nodes) {
                 // SAFETY: the node is this thread's, and does not wait.
-                unsafe { leave_line(memory.parts(), &tuning, node) };
+                unsafe { leave_line(&View::new(memory.parts(), &tuning), node) };
                 // The counted waiters were the first.
                 assert_eq!(counted(), (left + most.min(length)).saturating_sub(length), "{length}");
             }
@@ -293,7 +293,7 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
     let node = node_of(&parts());
     node.gate.store(GRANTED, Relaxed);
     // SAFETY: it says that it holds the lock, and is nobody else's.
-    unsafe { release(parts(), &tuning::<fifo::Lock>(), node) };
+    unsafe { release(&View::new(parts(), &tuning::<fifo::Lock>()), node) };
     assert_eq!((memory.word.now(), owner.load(Relaxed)), (FREE, 0));
 }
 

@@ -5,8 +5,7 @@ use super::rule::{Rule, View, acquire};
 use super::tuning::Tuning;
 use super::waiter::Waiter;
 use super::word::{FREE, Word0};
-use super::{Left, hand_on, leave_or_hand_on, lock_until, release};
-use super::{unlock_alone, unlock_slow, unlock_stale};
+use super::{Left, hand_on, leave_or_hand_on, lock_until, release, unlock_alone, unlock_stale};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
@@ -58,7 +57,12 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
         Parts { word, counts, hints, by, thread: 0, kind: 0, site, tail, owner: None }
     }
 
-    /// The same, for a caller that unlocks with this node.
+    /// The lock, for such a caller.
+    fn view(&self) -> View<'_, P> {
+        View::new(self.parts(), &self.tuning)
+    }
+
+    /// Its memory, for a caller that unlocks with this node.
     fn parts_for(&self, by: *mut By<P>) -> Parts<'_, P> {
         Parts { by: by.cast(), ..self.parts() }
     }
@@ -129,23 +133,22 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
             if unsafe { hand_on(node) } {
                 return;
             }
+            let view = self.view();
             // SAFETY: as above.
-            let left = unsafe { leave_or_hand_on(self.parts(), &self.tuning, node) };
+            let left = unsafe { leave_or_hand_on(&view, node) };
             if left != Left::Passed {
-                R::release(&View::new(self.parts(), &self.tuning));
+                R::release(&view);
             }
             match left {
                 Left::Passed => {}
-                Left::Empty => unlock_alone(self.parts(), &self.tuning),
-                Left::Stale => unlock_stale(self.parts(), &self.tuning),
+                Left::Empty => unlock_alone(&view),
+                Left::Stale => unlock_stale(&view),
                 // SAFETY: as above; it holds the lock by this node.
-                Left::Not => unsafe { release(self.parts(), &self.tuning, node) },
+                Left::Not => unsafe { release(&view, node) },
             }
-            return;
-        }
-        if !self.word.give() {
-            R::release(&View::new(self.parts(), &self.tuning));
-            unlock_slow(self.parts(), &self.tuning);
+        } else if !self.word.give() {
+            R::release(&self.view());
+            self.view().release();
         }
     }
 }

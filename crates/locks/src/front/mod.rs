@@ -81,8 +81,8 @@ pub use choice::Waiters;
 pub use grant::Left;
 #[cfg(test)]
 pub(crate) use learn::{memos, saturation};
+pub(crate) use line::has_passed;
 pub use line::{Parts, Seat, Taken, View, counts, hints};
-pub(crate) use line::{has_passed, is_left};
 pub use rule::{Arrived, Choose, Observe, Rule, acquire};
 pub use rule::{
     asl, asl_pthread, auto, barging, cal, fifo, malthusian, mutexee, pb10, programmed, slo,
@@ -164,27 +164,23 @@ pub unsafe fn hand_on<P: Machine>(node: *const Waiter<P>) -> bool {
 ///
 /// # Safety
 /// As [`hand_on`].
-pub unsafe fn leave_or_hand_on<P: Machine>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    node: *const Waiter<P>,
-) -> Left {
+pub unsafe fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: *const Waiter<P>) -> Left {
     // SAFETY: the caller's promise; nodes stay readable.
-    grant::leave_or_hand_on(&View::new(parts, tuning), unsafe { &*node })
+    grant::leave_or_hand_on(line, unsafe { &*node })
 }
 
 /// Unlock, by a thread that holds the lock by the word and has just left the line ([`Left::Empty`]).
-pub fn unlock_alone<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    if !parts.word.give_chained() {
-        unlock_slow(parts, tuning);
+pub fn unlock_alone<P: Machine>(line: &View<'_, P>) {
+    if !line.parts.word.give_chained() {
+        line.release();
     }
 }
 
 /// Unlock, by a thread whose node is in no line any more ([`Left::Stale`]).
 #[cold]
-pub fn unlock_stale<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
-    unlock_slow(parts, tuning);
+pub fn unlock_stale<P: Machine>(line: &View<'_, P>) {
+    line.parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
+    line.release();
 }
 
 /// As [`hand_on`], but always releases, if need be by the mutex.
@@ -192,22 +188,15 @@ pub fn unlock_stale<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
 /// # Safety
 /// As [`hand_on`].
 #[cold]
-pub unsafe fn release<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
+pub unsafe fn release<P: Machine>(line: &View<'_, P>, node: *const Waiter<P>) {
     // SAFETY: the caller's promise; nodes stay readable, so a node that has ended may be asked, too.
     let node = unsafe { &*node };
-    let line = View::new(parts, tuning);
     if !line.is_in_line(node) {
-        return unlock_stale(parts, tuning);
+        return unlock_stale(line);
     }
-    if !grant::hand_on_or_leave(&line, node) {
+    if !grant::hand_on_or_leave(line, node) {
         line.release();
     }
-}
-
-/// Releases a word that is not 1, by a thread that holds the lock by no node: somebody may need a wake.
-#[cold]
-pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    View::new(parts, tuning).release();
 }
 
 /// Takes a waiter out of the line. It doesn't wait for the lock; if it has just been granted the lock, it releases it.
@@ -215,11 +204,10 @@ pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
 /// # Safety
 /// `node` is the calling thread's own, as a [`Seat`] has it, and its wait does not go on.
 #[cold]
-pub unsafe fn leave_line<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
+pub unsafe fn leave_line<P: Machine>(line: &View<'_, P>, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.
     let node = unsafe { &*node };
-    let line = View::new(parts, tuning);
-    if !line.leave(node) && !grant::hand_on_or_leave(&line, node) {
+    if !line.leave(node) && !grant::hand_on_or_leave(line, node) {
         line.release();
     }
 }

@@ -9,7 +9,7 @@ use lockwright_locks::catalog::{CATALOG, FrontVisitor, WholeVisitor, visit_front
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Rule, Tuning, Window};
 use lockwright_locks::posix::queue_in_front;
-use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy, Refused};
+use lockwright_locks::posix::{self, Environment, Front, Held, How, Me, Policy, Refused};
 use lockwright_locks::spec::GLIBC;
 use lockwright_platform::Ordering::{AcqRel, Relaxed};
 use lockwright_platform::{InPlace, Platform, TryLock, Word};
@@ -39,8 +39,13 @@ impl Environment for Process {
         run(&explorer(e).held[me])
     }
 
-    fn policy(place: u32) -> Policy<Self> {
-        explorer(engine()).table[place as usize]
+    fn policy(place: u32) -> (Me, Policy<Self>) {
+        let Policy { how, tuning } = explorer(engine()).table[place as usize];
+        let window_ns = match tuning.window {
+            Window::Fixed => tuning.window_ns,
+            Window::Epoch => [0, 300, 3_000, 100_000_000][explorer(engine()).draw(0, 3) as usize],
+        };
+        (Me::of::<Self>(), Policy { how, tuning: Tuning { window_ns, ..tuning } })
     }
 
     fn generation() -> u32 {
@@ -48,27 +53,17 @@ impl Environment for Process {
     }
 
     /// Some waits are observed, as in the runtime.
-    fn waits(mutex: &Mutex, _: usize) -> u64 {
+    fn waits(mutex: &Mutex, _: usize) -> bool {
         let watched = explorer(engine()).draw(0, 3) == 0;
         if watched {
             posix::ask(mutex);
         }
-        watched.into()
+        watched
     }
 
-    fn has_waited(mutex: &Mutex, wait: u64, acquired: bool) {
-        if wait != 0 && acquired {
+    fn has_waited(mutex: &Mutex, acquired: bool) {
+        if acquired {
             posix::ask(mutex);
-        }
-    }
-
-    fn tuning(tuning: Tuning) -> Tuning {
-        match tuning.window {
-            Window::Fixed => tuning,
-            Window::Epoch => {
-                let window = explorer(engine()).draw(0, 3);
-                Tuning { window_ns: [0, 300, 3_000, 100_000_000][window as usize], ..tuning }
-            }
         }
     }
 }
