@@ -70,7 +70,7 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
         let (_, front) = rules.0[at.expect("it is in the catalogue")];
         let tuning = (front.defaults)(Tuning::for_cpus(2));
         let tuning = Tuning { policy: slot as u32, ..tuning };
-        (Me::of::<Self>(), Policy::new(How::Front(front), tuning))
+        (Me::of::<Self>(), Policy { how: How::Front(front), tuning })
     }
 }
 

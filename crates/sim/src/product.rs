@@ -57,7 +57,7 @@ pub(crate) fn front<R: Rule<Sim>>(tuning: Tuning) -> Box<dyn AnyLock> {
     let table = &mut current().expect("locks live on a machine").table;
     // All of a run's locks are alike.
     if table.is_empty() {
-        table.push(Policy::new(How::Front(Front::of::<R>(R::defaults)), tuning));
+        table.push(Policy { how: How::Front(Front::of::<R>(R::defaults)), tuning });
     }
     Box::new(Mutex::new(1))
 }

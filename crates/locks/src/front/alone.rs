@@ -62,17 +62,14 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
         View::new(self.parts(), &self.tuning)
     }
 
-    /// Its memory, for a caller that unlocks with this node.
-    fn parts_for(&self, by: *mut By<P>) -> Parts<'_, P> {
-        Parts { by: by.cast(), ..self.parts() }
-    }
-
     /// Acquires, and notes in the caller's node how to unlock.
+    #[inline]
     unsafe fn acquire(&self, by: *mut By<P>, tuning: &Tuning) {
-        let node = if self.fast_lock() {
+        // Look at the line first: otherwise this arrival would overtake it.
+        let node = if self.tail.load(Relaxed).is_null() && self.word.take(false) {
             core::ptr::null()
         } else {
-            acquire::<P, R>(self.parts_for(by), tuning, None)
+            acquire::<P, R>(Parts { by: by.cast(), ..self.parts() }, tuning, None)
         };
         // SAFETY: the caller's node, which is ours alone until `unlock`.
         unsafe { (*by).0 = node };
@@ -81,13 +78,6 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
     /// Its tuning.
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
-    }
-
-    #[inline]
-    fn fast_lock(&self) -> bool {
-        // Look at the line first: otherwise this arrival would overtake it.
-        let nobody_queues = self.tail.load(Relaxed).is_null();
-        nobody_queues && self.word.take(false)
     }
 }
 
@@ -126,16 +116,13 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
 
     #[inline]
     unsafe fn unlock(&self, by: *mut By<P>) {
-        // SAFETY: the caller's duty: locked with this node.
-        let node = unsafe { (*by).0 };
-        if !node.is_null() {
-            // SAFETY: as above.
-            if unsafe { hand_on(node) } {
+        // SAFETY: the caller's duty: locked with this node. By a node of the line, if it has one.
+        if let Some(node) = unsafe { (*by).0.as_ref() } {
+            if hand_on(node) {
                 return;
             }
             let view = self.view();
-            // SAFETY: as above.
-            let left = unsafe { leave_or_hand_on(&view, node) };
+            let left = leave_or_hand_on(&view, node);
             if left != Left::Passed {
                 R::release(&view);
             }
@@ -143,8 +130,7 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
                 Left::Passed => {}
                 Left::Empty => unlock_alone(&view),
                 Left::Stale => unlock_stale(&view),
-                // SAFETY: as above; it holds the lock by this node.
-                Left::Not => unsafe { release(&view, node) },
+                Left::Not => release(&view, node),
             }
         } else if !self.word.give() {
             R::release(&self.view());

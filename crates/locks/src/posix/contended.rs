@@ -135,14 +135,14 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     if node.is_null() {
         return false;
     }
-    // SAFETY: the thread holds it by this node.
-    let tells = unsafe { (*node).tells() };
+    // SAFETY: the thread holds it by this node, which is in the line.
+    let node = unsafe { &*node };
+    let (address, tells) = (core::ptr::from_ref(mutex).addr(), node.tells());
     if tells != 0 {
-        hooks::releases_by_node::<E::Platform>(core::ptr::from_ref(mutex).addr(), tells);
+        hooks::releases_by_node::<E::Platform>(address, tells);
     }
-    // SAFETY: as above.
-    if unsafe { front::hand_on(node) } {
-        E::released(core::ptr::from_ref(mutex).addr(), 0);
+    if front::hand_on(node) {
+        E::released(address, 0);
     } else {
         leave(mutex, node);
     }
@@ -151,16 +151,14 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 
 /// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
 #[cold]
-fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
+fn leave<E: Environment>(mutex: &Mutex<E>, node: &Waiter<E::Platform>) {
     E::Platform::load_to_write(&mutex.counts); // whatever comes next, it writes to this line
     let (me, Policy { tuning, .. }) = mutex.policy();
-    // SAFETY: as in our caller: the thread holds the mutex by this node.
-    match unsafe { front::leave_or_hand_on(&View::new(mutex.parts_of(0, me), &tuning), node) } {
+    match front::leave_or_hand_on(&View::new(mutex.parts_of(0, me), &tuning), node) {
         Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), 0),
         Left::Empty => by_word(mutex, 0, front::unlock_alone),
         Left::Stale => by_word(mutex, 0, front::unlock_stale),
-        // SAFETY: as above: it still holds the mutex by this node.
-        Left::Not => by_word(mutex, 0, |view| unsafe { front::release(view, node) }),
+        Left::Not => by_word(mutex, 0, |view| front::release(view, node)),
     }
 }
 
@@ -247,7 +245,7 @@ mod tests {
             1 + Self::generation()
         }
         fn policy(_: u32) -> (Me, Policy<Self>) {
-            (Me::of::<Self>(), Policy::new(How::Glibc, Tuning::for_any()))
+            (Me::of::<Self>(), Policy { how: How::Glibc, tuning: Tuning::for_any() })
         }
         fn generation() -> u32 {
             CHANGES.get()

@@ -14,34 +14,24 @@ use lockwright_platform::{Machine, Programmable, Word};
 /// The hooks that are asked at every operation.
 const EACH: u32 = Hook::LockAcquire.bit() | Hook::LockAcquired.bit() | Hook::LockRelease.bit();
 
-/// What a marked mutex does with an operation.
-pub(super) enum Marked {
-    /// Every arrival queues: a textbook lock stands in front.
-    Queues,
-    /// This policy may have hooks.
-    Asks(Slot),
-}
-
 /// A policy's slot; 0: there is none.
 #[derive(Clone, Copy)]
 pub(super) struct Slot(u32);
 
-/// What the mark on a mutex means now; the mark stays when the mutex's lock changes.
-pub(super) fn meaning<E: Environment>(mutex: &Mutex<E>) -> Marked {
+/// What the mark on a mutex means now: this policy may have hooks. `None`: every arrival queues, since a textbook lock stands in front. The
+/// mark stays when the mutex's lock changes.
+pub(super) fn meaning<E: Environment>(mutex: &Mutex<E>) -> Option<Slot> {
     let (_, policy) = mutex.policy();
     match policy.how {
-        How::Whole(_) => Marked::Queues,
-        How::Front(_) => Marked::Asks(Slot(policy.tuning.policy)),
-        How::Glibc => Marked::Asks(Slot(0)),
+        How::Whole(_) => None,
+        How::Front(_) => Some(Slot(policy.tuning.policy)),
+        How::Glibc => Some(Slot(0)),
     }
 }
 
 /// As [`meaning`], for operations that don't queue.
 pub(super) fn slot<E: Environment>(mutex: &Mutex<E>) -> Slot {
-    match meaning(mutex) {
-        Marked::Asks(slot) => slot,
-        Marked::Queues => Slot(0),
-    }
+    meaning(mutex).unwrap_or(Slot(0))
 }
 
 /// The mutex of this kind runs on a lock with this tuning: marks it, if its policy wants to know of each operation.

@@ -327,13 +327,6 @@ impl<E: Environment> Clone for Policy<E> {
 }
 impl<E: Environment> Copy for Policy<E> {}
 
-impl<E: Environment> Policy<E> {
-    /// This lock with this tuning.
-    pub const fn new(how: How<E>, tuning: Tuning) -> Self {
-        Self { how, tuning }
-    }
-}
-
 /// How many threads wait in the mutex's line: a hint, for the holder.
 pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
     hints::waiters(mutex.users.load(Relaxed))

@@ -1,7 +1,7 @@
 //! Kinds, owners, and answers. Callers have checked that the mutex is [ours](is_ours).
 
 use super::contended::{acquire, forget, hand_on, own, release};
-use super::hooks::{self, Marked};
+use super::hooks;
 use super::mutex::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, Policy, RECURSIVE, TYPE, USERS};
 use crate::front::{self, counts};
 use lockwright_platform::Ordering::Relaxed;
@@ -72,7 +72,7 @@ pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
 #[cold]
 #[inline(never)]
 fn take_marked<E: Environment>(m: &Mutex<E>, kind: u32) -> bool {
-    let Marked::Asks(slot) = hooks::meaning(m) else { return false };
+    let Some(slot) = hooks::meaning(m) else { return false };
     let has_it = slot.takes_past(m, kind) || E::take(m);
     if has_it {
         slot.acquired(m, kind);

@@ -747,7 +747,7 @@ fn a_mutex_is_as_fast_as_before_when_its_policy_is_gone() {
         fn policy(_: u32) -> (Me, Policy<Self>) {
             let tuning = Tuning { policy: 13, ..Tuning::for_cpus(2) };
             let how = How::Front(Front::of::<programmed::Lock>(|tuning| tuning));
-            (Me::of::<Self>(), Policy::new(how, tuning))
+            (Me::of::<Self>(), Policy { how, tuning })
         }
     }
     let _alone = alone();

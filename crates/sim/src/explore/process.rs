@@ -184,12 +184,12 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
         ) {
             if std::ptr::eq(entry, self.1) {
                 let tuning = self.0.tuned_for::<Explored>(defaults);
-                self.2 = Some(Policy::new(How::Front(Front::of::<R>(defaults)), tuning));
+                self.2 = Some(Policy { how: How::Front(Front::of::<R>(defaults)), tuning });
             }
         }
     }
     let tuning = Tuning { window: Window::Epoch, ..Tuning::for_cpus(Explored::cpus()) };
-    let Some(entry) = spec.entry() else { return Policy::new(How::Glibc, tuning) };
+    let Some(entry) = spec.entry() else { return Policy { how: How::Glibc, tuning } };
     let mut find = Find(spec, entry, None);
     visit_front::<Explored>(&mut find);
     let queue: fn(&Mutex, &Tuning) = |mutex, tuning| {
@@ -199,7 +199,7 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
             .expect("made for the textbook lock in the table")
             .acquire(mutex, tuning);
     };
-    find.2.unwrap_or_else(|| Policy::new(How::Whole(queue), tuning))
+    find.2.unwrap_or(Policy { how: How::Whole(queue), tuning })
 }
 
 /// Adds as a plain instruction does: it overwrites what others write meanwhile. The store is a swap, because on
