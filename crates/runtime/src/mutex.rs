@@ -244,15 +244,14 @@ slow! {
 /// The slow path: here operations are observed and watched. ([`destroy`] tells observers and watchers by itself.)
 #[inline(always)]
 unsafe fn slow(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
+    let is_watched = watch::is_on();
     if observe::is_on() {
         observe::called(call);
     }
-    if watch::is_on() {
-        // SAFETY: the caller's promise.
-        return unsafe { watched(m, caller, operation, call) };
+    // SAFETY: the caller's promise, for both.
+    unsafe {
+        if is_watched { watched(m, caller, operation, call) } else { ours(m, caller, operation) }
     }
-    // SAFETY: the caller's promise.
-    unsafe { ours(m, caller, operation) }
 }
 
 #[cold]
