@@ -5,11 +5,11 @@ extern crate std;
 mod memos;
 
 use crate::front::tuning::MOST_COUNTED;
-use crate::front::{Arrived, barging, counts, fifo, hints, malthusian, mutexee, saturation};
 use crate::front::{
-    CHAINED, Choose, FREE, GRANTED, HELD, Note, Observe, PROMISED, Parts, Rule, SOMEBODY, Seat,
-    Tuning, View, WAITED, Waiter, Word0, acquire, leave_line, release,
+    CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Taken, Tuning, View,
+    WAITED, Waiter, Word0, acquire, leave_line, release,
 };
+use crate::front::{barging, counts, fifo, hints, malthusian, mutexee, saturation};
 use crate::testing::{Threads, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
@@ -62,16 +62,12 @@ fn node_of<'a>(parts: &Parts<'_, Threads>) -> &'a Waiter<Threads> {
 struct Joins;
 
 impl<P: Machine> Rule<P> for Joins {
-    fn arrive(_: &View<'_, P>) -> Arrived {
-        Arrived::Joins(Note::default())
+    fn arrive(_: &View<'_, P>, _: &mut Note) -> Option<Taken> {
+        None
     }
-}
 
-impl<P: Machine> Choose<P> for Joins {
     const HOLDS_BACK: bool = true;
 }
-
-impl<P: Machine> Observe<P> for Joins {}
 
 /// What a thread has said about itself, and the line's tail at that moment.
 struct Said<'a> {
@@ -196,7 +192,7 @@ fn a_line_of_any_length_is_counted_as_far_as_the_field_goes() {
             assert_eq!(counted(), length.min(most), "{length}");
             for (left, node) in (0..length).rev().zip(nodes) {
                 // SAFETY: the node is this thread's, and does not wait.
-                unsafe { leave_line(memory.parts(), &tuning, node) };
+                unsafe { leave_line(&View::new(memory.parts(), &tuning), node) };
                 // The counted waiters were the first.
                 assert_eq!(counted(), (left + most.min(length)).saturating_sub(length), "{length}");
             }
@@ -292,8 +288,7 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
     let parts = || Parts { owner: Some(&owner), ..memory.parts() };
     let node = node_of(&parts());
     node.gate.store(GRANTED, Relaxed);
-    // SAFETY: it says that it holds the lock, and is nobody else's.
-    unsafe { release(parts(), &tuning::<fifo::Lock>(), node) };
+    release(&View::new(parts(), &tuning::<fifo::Lock>()), node);
     assert_eq!((memory.word.now(), owner.load(Relaxed)), (FREE, 0));
 }
 
@@ -381,7 +376,7 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let note = Note { asked_ns: u64::from(dice >> 4), ..Note::default() };
             let slept = (dice >> 16) % 7 < of_7;
-            <mutexee::Lock as Observe<Threads>>::acquired(&view, &note, slept);
+            <mutexee::Lock as Rule<Threads>>::acquired(&view, &note, slept);
             saturation::is_asleep(&view)
         };
         (0..10_000).filter(|_| hand_over()).count()

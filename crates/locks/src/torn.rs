@@ -1,7 +1,6 @@
 //! For checkers: a thread that is torn out of its wait in a front lock's line.
 
-use crate::front::{ASLEEP, Note, PROMOTED, Parts, Tuning, View, WAITING, Waiter};
-use crate::front::{leave_line, unlock_slow};
+use crate::front::{ASLEEP, Note, PROMOTED, Parts, Tuning, View, WAITING, Waiter, leave_line};
 use lockwright_platform::Machine;
 
 /// Joins the line, is torn out of its wait, and leaves. `asleep`: it first makes sure that somebody would wake it, and sleeps
@@ -13,7 +12,8 @@ pub fn torn_wait<P: Machine>(
     deadline: Option<P::Deadline>,
 ) {
     let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, Note::default(), None);
-    let behind = View::new(parts, tuning).join(node);
+    let line = View::new(parts, tuning);
+    let behind = line.join(node);
     let mut holds = false;
     if asleep {
         let sleeps = if !behind {
@@ -34,8 +34,8 @@ pub fn torn_wait<P: Machine>(
         }
     }
     // SAFETY: our own node, and in the line.
-    unsafe { leave_line(parts, tuning, node) };
+    unsafe { leave_line(&line, node) };
     if holds {
-        unlock_slow(parts, tuning);
+        line.release();
     }
 }

@@ -4,7 +4,7 @@
 use lockwright_locks::catalog::{FrontVisitor, visit_front};
 use lockwright_locks::entry::Entry;
 use lockwright_locks::front::{Rule, Tuning, WAITED};
-use lockwright_locks::posix::{self, Environment, Front, Held, How, Mutex, Policy};
+use lockwright_locks::posix::{self, Environment, Front, Held, How, Me, Mutex, Policy};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine};
 use lockwright_model::scenario::{
@@ -57,7 +57,7 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
         caller as u32
     }
 
-    fn policy(place: u32) -> Policy<Self> {
+    fn policy(place: u32) -> (Me, Policy<Self>) {
         let mut rules = Rules::<Machine<C, SPINS>>(Vec::new());
         visit_front(&mut rules);
         let (at, slot) = match place {
@@ -69,7 +69,8 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
         };
         let (_, front) = rules.0[at.expect("it is in the catalogue")];
         let tuning = (front.defaults)(Tuning::for_cpus(2));
-        Policy::new(How::Front(front), Tuning { policy: slot as u32, ..tuning })
+        let tuning = Tuning { policy: slot as u32, ..tuning };
+        (Me::of::<Self>(), Policy { how: How::Front(front), tuning })
     }
 }
 

@@ -2,9 +2,7 @@
 
 use lockwright_locks::catalog::{FrontVisitor, front_rules, visit_front};
 use lockwright_locks::entry::Entry;
-use lockwright_locks::front::{
-    self, Alone, Arrived, By, Choose, Note, Observe, Rule, Tuning, View, barging, counts,
-};
+use lockwright_locks::front::{self, Alone, By, Note, Rule, Taken, Tuning, View, barging, counts};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{
@@ -113,14 +111,10 @@ impl<P: lockwright_platform::Machine> Rule<P> for Patient {
         Tuning { budget_ns: 0, ..tuning }
     }
 
-    fn arrive(_: &View<'_, P>) -> Arrived {
-        Arrived::Joins(Note::default())
+    fn arrive(_: &View<'_, P>, _: &mut Note) -> Option<Taken> {
+        None
     }
-}
 
-impl<P: lockwright_platform::Machine> Observe<P> for Patient {}
-
-impl<P: lockwright_platform::Machine> Choose<P> for Patient {
     const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {

@@ -91,6 +91,7 @@ pub fn read_ns(id: libc::clockid_t) -> u64 {
 }
 
 /// Nanoseconds since the clock's zero.
+#[inline(always)]
 pub fn now(clock: Clock) -> u64 {
     read_ns(clock.id())
 }

@@ -39,6 +39,7 @@ const LOOKS_PER_CLOCK: u32 = 8;
 /// threads than CPUs the thread that we wait for may need this very CPU. (The published textbook locks would spin on.)
 const LOOKS_BEFORE_YIELD: u32 = 4096;
 
+// What only passes on is always inlined: a wait is a chain of short steps, and each call in between would be one more.
 impl Platform for Native {
     type Word = Atomic32;
     type Ptr<T> = AtomicAddress<T>;
@@ -113,14 +114,17 @@ impl Platform for Native {
         }
     }
 
+    #[inline(always)]
     fn park(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
         futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Own)
     }
 
+    #[inline(always)]
     fn unpark(word: *const Atomic32, count: u32) {
         futex::wake(word.cast(), count);
     }
 
+    #[inline(always)]
     fn now() -> u64 {
         futex::now(Clock::Monotonic)
     }
@@ -129,10 +133,12 @@ impl Platform for Native {
         futex::yield_cpu();
     }
 
+    #[inline(always)]
     fn after(ns: u32) -> Deadline {
         Deadline::after(u64::from(ns))
     }
 
+    #[inline(always)]
     fn place() -> Place {
         place::among_usable()
     }
@@ -141,10 +147,12 @@ impl Platform for Native {
         cpus::usable()
     }
 
+    #[inline(always)]
     fn take_line() -> *mut u8 {
         arena::take()
     }
 
+    #[inline(always)]
     fn is_line_ours(line: *const u8) -> bool {
         arena::is_ours(line)
     }
@@ -163,6 +171,7 @@ impl Platform for Native {
         word.load(Ordering::Relaxed)
     }
 
+    #[inline(always)]
     unsafe fn give_line(line: *mut u8) {
         // SAFETY: the caller's promise is the same as ours.
         unsafe { arena::give(line) }
@@ -170,10 +179,12 @@ impl Platform for Native {
 }
 
 impl Requeue for Native {
+    #[inline(always)]
     fn park_movable(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
         futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Movable)
     }
 
+    #[inline(always)]
     fn unpark_moved(word: *const Atomic32, count: u32) -> u32 {
         futex::wake_movable(word.cast(), count)
     }
@@ -189,6 +200,7 @@ impl Learning for Native {
         ALL.get(index).map(look)
     }
 
+    #[inline(always)]
     fn speed(class: Class) -> u32 {
         place::speed(class)
     }
@@ -241,10 +253,12 @@ impl Programmable for Native {
         node
     }
 
+    #[inline(always)]
     fn boost(holder: u32) {
         policies::boost(holder);
     }
 
+    #[inline(always)]
     fn unboost() {
         policies::unboost();
     }
@@ -270,6 +284,7 @@ impl Atomic32 {
 }
 
 impl Word for Atomic32 {
+    #[inline(always)]
     fn new(value: u32) -> Self {
         Self(AtomicU32::new(value))
     }
@@ -325,6 +340,7 @@ impl<T> AtomicAddress<T> {
 }
 
 impl<T> Ptr<T> for AtomicAddress<T> {
+    #[inline(always)]
     fn new(value: *mut T) -> Self {
         Self(AtomicPtr::new(value))
     }

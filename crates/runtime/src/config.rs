@@ -250,7 +250,7 @@ struct ChosenLock {
 }
 
 impl ChosenLock {
-    const GLIBC: Self = Self { policy: Policy::new(How::Glibc, TUNING), entry: None };
+    const GLIBC: Self = Self { policy: Policy { how: How::Glibc, tuning: TUNING }, entry: None };
 }
 
 /// Parses a rule. One bad part makes the whole rule bad.
@@ -289,7 +289,7 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<ChosenLock, Bad<'_>> {
         tuning.set(option.key, value);
     }
     let entry = (entry.kind == Kind::Whole).then_some(entry);
-    Ok(ChosenLock { policy: Policy::new(how, tuning), entry })
+    Ok(ChosenLock { policy: Policy { how, tuning }, entry })
 }
 
 /// The name in the catalogue that is closest to `name`.

@@ -1,13 +1,15 @@
 //! What the mutexes of this process depend on.
 
+use crate::fast::{self, fast_give, fast_take, is_single_threaded, threads};
 use crate::layout::{Here, Mutex, Room};
-use crate::mode::{GRANTING, SEVERAL, SINGLE, is_single_threaded};
-use crate::{fork, leave, machine, mode, observe, policy, programs, rules, switch, thread, watch};
+use crate::{fork, leave, machine, observe, policy, programs, rules, switch, thread, watch};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window};
-use lockwright_locks::posix::{Environment, Held, Policy};
+use lockwright_locks::front::{Parts, Tuning, Waiter};
+use lockwright_locks::posix::{Acquire, Environment, Held, Me, Policy};
 use lockwright_native::Native;
-use lockwright_platform::{Ptr, Word};
+use lockwright_platform::{Programmable, Word};
+use lockwright_record::mailbox::{POSTED, STATE};
 
 impl Environment for Here {
     type Platform = Native;
@@ -25,7 +27,7 @@ impl Environment for Here {
     }
 
     fn grants() {
-        mode::grants();
+        fast::grants();
     }
 
     fn era() -> usize {
@@ -37,20 +39,20 @@ impl Environment for Here {
         policy::choose(|order| rules::rule_for(order, address, kind, caller))
     }
 
-    fn policy(place: u32) -> Policy<Self> {
-        *policy::at(place)
+    #[inline(always)]
+    fn policy(place: u32) -> (Me, Policy<Self>) {
+        let tells = observe::is_on() || is_anybody_boosted();
+        // SAFETY: the calling thread's own memory.
+        let this = unsafe { &*thread::this() };
+        // SAFETY: as above, always of this type.
+        let by = unsafe { this.held.account::<Held<Native>>() }.by();
+        let (id, window_ns, era) = (thread::id(), this.window_ns(), fork::era());
+        let (me, &Policy { how, tuning }) = (Me { id, by, tells }, policy::at(place));
+        (me, Policy { how, tuning: tuning.seen(era, machine::cpus(), window_ns) })
     }
 
     fn generation() -> u32 {
         policy::generation()
-    }
-
-    fn tuning(tuning: Tuning) -> Tuning {
-        let window_ns = match tuning.window {
-            Window::Epoch => thread::window_ns(),
-            Window::Fixed => tuning.window_ns,
-        };
-        Tuning { era: fork::era(), window_ns, ..tuning.on(machine::cpus()) }
     }
 
     fn keeps_marks() -> bool {
@@ -58,25 +60,26 @@ impl Environment for Here {
     }
 
     fn before_wait() {
-        switch::look();
-        programs::look();
-        machine::look_now_and_then();
-    }
-
-    #[inline(always)]
-    fn waits(mutex: &Mutex, caller: usize) -> u64 {
-        if observe::is_on() { observe::waits(mutex, caller) } else { 0 }
-    }
-
-    #[inline(always)]
-    fn has_waited(mutex: &Mutex, wait: u64, acquired: bool) {
-        if wait != 0 {
-            observe::has_waited(mutex, acquired);
+        take_up_posts();
+        // SAFETY: the calling thread's own memory.
+        let waits = unsafe { &(*thread::this()).waits };
+        let count = waits.load(Relaxed); // own thread only
+        waits.store(count.wrapping_add(1), Relaxed);
+        if count.is_multiple_of(machine::WAITS_PER_LOOK) {
+            machine::look_now_and_then();
         }
     }
 
-    #[inline(always)]
-    fn releases(_: &Mutex) -> u64 {
+    fn waits(mutex: &Mutex, caller: usize) -> bool {
+        observe::is_on() && observe::waits(mutex, caller)
+    }
+
+    fn has_waited(mutex: &Mutex, acquired: bool) {
+        observe::has_waited(mutex, acquired);
+    }
+
+    fn releases() -> u64 {
+        Native::unboost();
         if observe::is_on() { observe::releases() } else { 0 }
     }
 
@@ -88,11 +91,19 @@ impl Environment for Here {
     }
 
     #[inline(always)]
-    fn in_line(mutex: &Mutex, tuning: &Tuning, wait: impl FnOnce(Option<&dyn Seat<Native>>)) {
+    fn in_line(
+        mutex: &Mutex,
+        parts: Parts<'_, Native>,
+        tuning: &Tuning,
+        acquire: Acquire<Native>,
+    ) -> *const Waiter<Native> {
         let is_in_hook = programs::is_inside();
         let undo = || programs::has_left(is_in_hook);
-        leave::in_line(mutex, tuning, undo, |seat| wait(Some(seat)));
-        programs::has_waited();
+        let node = leave::in_line(mutex, parts, tuning, undo, acquire);
+        if is_anybody_boosted() {
+            programs::has_waited();
+        }
+        node
     }
 
     #[inline(always)]
@@ -129,42 +140,20 @@ impl Environment for Here {
     }
 }
 
-/// Takes word 0 if it is free and nobody queues; never if this mode says that operations are watched.
+/// Takes up what commands have posted. Called by a thread that has to wait.
 #[inline(always)]
-pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
-    // An arrival must not overtake a line without noticing.
-    mutex.tail.load(Relaxed).is_null() && take_word(mutex, mode())
+pub(crate) fn take_up_posts() {
+    let is_posted = |state: &AtomicU32| state.load(Relaxed) & STATE == POSTED; // a hint, which is checked again
+    if is_posted(&switch::lockwright_mailbox.state) {
+        switch::take();
+    }
+    if is_posted(&programs::lockwright_programs.state) {
+        programs::take();
+    }
 }
 
-/// The same, for a mutex at which nobody queues.
+/// Has any thread got another's priority, by a policy? A hint, but what the calling thread gave is in it.
 #[inline(always)]
-pub(crate) fn take_word(mutex: &Mutex, mode: u32) -> bool {
-    if mode & !GRANTING == SEVERAL {
-        return mutex.word.take(false);
-    }
-    let free = mutex.word.now() + mode == FREE + SINGLE;
-    if free {
-        mutex.word.take_alone();
-    }
-    free
-}
-
-/// The mode, ignoring watchers.
-#[inline(always)]
-pub(crate) fn threads() -> u32 {
-    u32::from(is_single_threaded())
-}
-
-/// Releases word 0 if nobody needs a wake; never if this mode says that operations are watched. After the write that releases, the
-/// mutex may be gone.
-#[inline(always)]
-pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {
-    if mode == SEVERAL {
-        return mutex.word.give();
-    }
-    let held = mutex.word.now() + mode == HELD + SINGLE;
-    if held {
-        mutex.word.give_alone();
-    }
-    held
+fn is_anybody_boosted() -> bool {
+    programs::lockwright_programs.boosted.load(Relaxed) != 0
 }

@@ -30,7 +30,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
-use lockwright_locks::front::{self, Seat, Tuning, View, Waiter};
+use lockwright_locks::front::{self, Parts, Seat, Tuning, View, Waiter};
 use lockwright_native::Native;
 
 /// glibc's `struct _pthread_cleanup_buffer`.
@@ -233,30 +233,32 @@ impl<T: Fn()> Wait for InLine<'_, T> {
     fn leave(&self) {
         (self.undo)();
         let parts = self.mutex.parts();
+        let line = View::new(parts, self.tuning);
         if self.contends.get() {
-            View::new(parts, self.tuning).count_out();
+            line.count_out();
         }
         let node = self.node.get();
         if !node.is_null() {
             // SAFETY: our own node, and its wait does not go on.
-            unsafe { front::leave_line(parts, self.tuning, node) };
+            unsafe { front::leave_line(&line, node) };
         }
         parts.word.pass_on();
         let_cancellation_in(self.kind.get());
     }
 }
 
-/// Runs a front lock's wait, which records its place in the seat. If it is left, `undo` is called, too.
+/// Runs `acquire`, a front lock's wait, which records its place in the seat. If it is left, `undo` is called, too.
 #[inline(always)]
 pub(crate) fn in_line(
     mutex: &Mutex,
+    parts: Parts<'_, Native>,
     tuning: &Tuning,
     undo: impl Fn(),
-    run: impl FnOnce(&dyn Seat<Native>),
-) {
+    acquire: impl FnOnce(Parts<'_, Native>, &Tuning, Option<&dyn Seat<Native>>) -> *const Waiter<Native>,
+) -> *const Waiter<Native> {
     let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
     let wait = InLine { mutex, tuning, node, contends: Cell::new(false), undo, kind };
-    guarded(&wait, || run(&wait));
+    guarded(&wait, || acquire(parts, tuning, Some(&wait)))
 }
 
 /// A wait on word 0 itself.
@@ -279,7 +281,7 @@ struct HeldMutex<'a>(&'a Mutex, &'a Tuning);
 
 impl Wait for HeldMutex<'_> {
     fn leave(&self) {
-        front::unlock_slow(self.0.parts(), self.1);
+        View::new(self.0.parts(), self.1).release();
     }
 }
 

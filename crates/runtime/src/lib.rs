@@ -15,7 +15,7 @@
 //!        │
 //!   watchers       emulate  trace  recording  order        emulate little cores;  record operations, epochs, orders
 //!        │             └─ their functions ─► watch
-//!   ground         watch  mode                             is this process watched?  watchers register here
+//!   ground         watch  fast                             is this process watched?  watchers register here;  the fast paths
 //!                  fork  access                            children, and handlers for them;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
 //!                  attached                                were we loaded into a running program?
@@ -44,6 +44,7 @@ mod emulate;
 mod env;
 mod environment;
 pub mod epoch;
+mod fast;
 mod files;
 mod fork;
 #[cfg(target_arch = "x86_64")]
@@ -53,7 +54,6 @@ pub mod init;
 pub mod layout;
 mod leave;
 pub mod machine;
-mod mode;
 pub mod mutex;
 #[cfg_attr(
     not(target_arch = "x86_64"),

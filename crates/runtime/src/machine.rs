@@ -22,7 +22,6 @@ use crate::access::{self, Access};
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::leave::Turn;
-use crate::thread;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_ulong};
 use core::sync::atomic::Ordering::Relaxed;
@@ -34,13 +33,13 @@ use lockwright_native::system_call;
 use lockwright_native::topology::{self, Topology};
 
 /// A thread looks at the clock once in this many contended acquisitions.
-const WAITS_PER_LOOK: u32 = 64;
+pub(crate) const WAITS_PER_LOOK: u32 = 64;
 /// The files are read again after this many seconds, whatever the system calls say: nothing announces a change of
 /// quota.
 const FILES_EVERY: u32 = 60;
 
-/// The number of CPUs that the program may keep busy; 0: not read yet.
-static CPUS: AtomicU32 = AtomicU32::new(0);
+/// The number of CPUs that the program may keep busy, as last seen. While nobody has looked: as the early policy assumes.
+static CPUS: AtomicU32 = AtomicU32::new(2);
 /// When somebody last looked, in seconds of the coarse monotonic clock.
 static LOOKED: AtomicU32 = AtomicU32::new(0);
 /// When the files were last read, likewise.
@@ -71,22 +70,22 @@ fn use_reach(reach: Reach) {
 
 /// The number of CPUs that the program may keep busy, as last seen.
 pub(crate) fn cpus() -> u32 {
-    match CPUS.load(Relaxed) {
-        0 => 2, // nobody has looked: as the early policy assumes
-        cpus => cpus,
-    }
+    CPUS.load(Relaxed) // a hint
 }
 
-/// Called before each contended acquisition: looks if nobody has yet, or if it is time to look again.
-#[inline]
+/// Called before a thread's first contended acquisition, and before each [`WAITS_PER_LOOK`]th after that: looks if nobody has yet, or if
+/// it is time to look again.
+#[cold]
 pub(crate) fn look_now_and_then() {
     learn();
-    // SAFETY: the calling thread's own memory.
-    let waits = unsafe { &(*thread::this()).waits };
-    let count = waits.load(Relaxed).wrapping_add(1); // own thread only
-    waits.store(count, Relaxed);
-    if count.is_multiple_of(WAITS_PER_LOOK) {
-        look_if_due();
+    let (now, last) = (seconds(), LOOKED.load(Relaxed));
+    // Relaxed: it elects one thread per second; everything that this thread reads and writes is a hint.
+    if now == last || LOOKED.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
+        return;
+    }
+    let is_due = now.wrapping_sub(READ.load(Relaxed)) >= FILES_EVERY;
+    if is_due || has_changed() {
+        look();
     }
 }
 
@@ -123,19 +122,6 @@ fn learn_first() {
 /// The coarse monotonic clock.
 fn seconds() -> u32 {
     futex::read(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u32
-}
-
-#[cold]
-fn look_if_due() {
-    let (now, last) = (seconds(), LOOKED.load(Relaxed));
-    // Relaxed: it elects one thread per second; everything that this thread reads and writes is a hint.
-    if now == last || LOOKED.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
-        return;
-    }
-    let is_due = now.wrapping_sub(READ.load(Relaxed)) >= FILES_EVERY;
-    if is_due || has_changed() {
-        look();
-    }
 }
 
 /// Do system calls show that affinity has changed?

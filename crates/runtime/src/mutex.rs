@@ -16,21 +16,19 @@
 //! The fast path of the plain kind is one compare-and-swap on word 0, and none at all while the process has one thread (glibc's
 //! `__libc_single_threaded`).
 
-mod fast;
 mod rehearse;
 
 pub(crate) use rehearse::{rehearse, rehearse_recorded};
 
 use crate::caller::{Call, with_caller, with_frame};
-use crate::environment::{fast_give, take_word};
+use crate::fast::{GRANTING, SEVERAL, by_mode, fast_give, mode, take_word};
+use crate::fast::{is_plain, nobody_queues_and_say, own_and_say, released};
 use crate::layout::{Here, Mutex};
-use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
 use crate::watch::{self, How, Taking, Who};
 use crate::{attached, observe, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
-use fast::{is_plain, nobody_queues_and_say, own_and_say, released};
 use lockwright_locks::front::HELD;
 use lockwright_locks::posix::{self, Environment as _, Held, MARKED, Refused, USERS};
 use lockwright_native::{Clock, Deadline};
@@ -246,15 +244,14 @@ slow! {
 /// The slow path: here operations are observed and watched. ([`destroy`] tells observers and watchers by itself.)
 #[inline(always)]
 unsafe fn slow(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
+    let is_watched = watch::is_on();
     if observe::is_on() {
         observe::called(call);
     }
-    if watch::is_on() {
-        // SAFETY: the caller's promise.
-        return unsafe { watched(m, caller, operation, call) };
+    // SAFETY: the caller's promise, for both.
+    unsafe {
+        if is_watched { watched(m, caller, operation, call) } else { ours(m, caller, operation) }
     }
-    // SAFETY: the caller's promise.
-    unsafe { ours(m, caller, operation) }
 }
 
 #[cold]
@@ -320,9 +317,7 @@ unsafe fn ours(m: &Mutex, caller: usize, operation: Operation) -> c_int {
             took(m, posix::lock(m, caller))
         }
         Wait => {
-            if posix::acquire(m, 0, caller) {
-                m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
-            }
+            posix::acquire(m, 0, caller);
             took(m, Ok(()))
         }
         TryLock => errno(posix::try_lock(m)),

@@ -105,11 +105,11 @@ fn begun() -> u64 {
     lockwright_observe.since_ns.load(Relaxed) // a hint: written before the level
 }
 
-/// The calling thread has to wait; `caller` is the address of its call, or 0. Returns 0 if the wait isn't counted.
+/// The calling thread has to wait; `caller` is the address of its call, or 0. `false`: the wait isn't counted.
 #[cold]
-pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
+pub(crate) fn waits(mutex: &Mutex, caller: usize) -> bool {
     fork::era(); // so that a child notices the fork even if no fork handler ran
-    let Some(segment) = segment() else { return 0 };
+    let Some(segment) = segment() else { return false };
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     count(account, &segment);
     // The lock may be free again, and both a clock and the mutex's cache line, which the holder needs, take as long as a short
@@ -136,7 +136,7 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
         segment.blocks(lock, now, counts, begun());
         posix::ask(mutex);
     }
-    1
+    true
 }
 
 /// Counts one more wait. The segment is told only now and then: each time would cost as much as a short wait. `now` is 0 if

@@ -26,10 +26,10 @@ pub(crate) type How = posix::How<Here>;
 pub(crate) type Policy = posix::Policy<Here>;
 
 /// The lock that runs before the process has a table.
-static EARLY: Policy = Policy::new(
-    How::Front(Front::of::<front::barging::Lock>(|tuning| tuning)),
-    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, budget_ns: 0, ..Tuning::for_any() },
-);
+static EARLY: Policy = Policy {
+    how: How::Front(Front::of::<front::barging::Lock>(|tuning| tuning)),
+    tuning: Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, budget_ns: 0, ..Tuning::for_any() },
+};
 const EARLY_PLACE: u32 = PLACE_MAX;
 /// How many different tables a process can have.
 pub(crate) const TABLES: usize = 512;

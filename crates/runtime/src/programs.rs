@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   lock ─► Native::ask ─► ask ─► cell: I am inside ─► the slot's entry ─► the hook's code ─► helpers (world)
-//!   before_wait ─► look ─► load │ unload: entries ─► reclaim, if nobody is inside (grace, cells)
+//!   before_wait ─► take ─► load │ unload: entries ─► reclaim, if nobody is inside (grace, cells)
 //! ```
 //!
 //! Invariants:
@@ -80,17 +80,9 @@ pub(crate) fn has_left(was_inside: bool) {
 }
 
 /// Takes up what the command has posted. Called by a thread that has to wait.
-#[inline(always)]
-pub(crate) fn look() {
-    // A hint: `take_alone` checks it again.
-    if lockwright_programs.state.load(Relaxed) & STATE == POSTED {
-        take();
-    }
-}
-
 #[cold]
 #[inline(never)]
-fn take() {
+pub(crate) fn take() {
     // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
     BUSY.take(give_up, take_alone);

@@ -24,7 +24,7 @@ use lockwright_record::order;
 use crate::caller::{Call, with_caller};
 use crate::probes::fire;
 use crate::watch::{How, Taking};
-use crate::{config, programs, real, switch, thread, watch};
+use crate::{config, environment, programs, real, thread, watch};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
 #[repr(C)]
@@ -167,8 +167,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn waiter(&self, deadline: Option<Deadline>) -> Waiter<'_, Native> {
-        switch::look();
-        programs::look();
+        environment::take_up_posts();
         let (me, spin_ns) = (thread::id(), config::spin_ns());
         Waiter { me, spin_ns, deadline, counted: Some(&self.counted) }
     }

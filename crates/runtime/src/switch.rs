@@ -40,17 +40,9 @@ pub(crate) fn tell(table: &'static Table) {
 }
 
 /// Puts a posted table in force. Called by a thread that has to wait.
-#[inline(always)]
-pub(crate) fn look() {
-    // A hint: `take` checks it again.
-    if lockwright_mailbox.state.load(Relaxed) & STATE == POSTED {
-        take();
-    }
-}
-
 #[cold]
 #[inline(never)]
-fn take() {
+pub(crate) fn take() {
     // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
     // A thread that is torn away may have put its table in force.

@@ -338,7 +338,15 @@ pub(crate) fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
 #[inline(always)]
 pub(crate) fn window_ns() -> u32 {
     // SAFETY: the calling thread's own memory.
-    WINDOW_MAX_NS - unsafe { (*this()).narrowed_ns.load(Relaxed) } // own thread only
+    unsafe { (*this()).window_ns() }
+}
+
+impl Thread {
+    /// As [`window_ns`]. For the thread itself.
+    #[inline(always)]
+    pub(crate) fn window_ns(&self) -> u32 {
+        WINDOW_MAX_NS - self.narrowed_ns.load(Relaxed) // own thread only
+    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //!
 //! A watcher registers its functions here, before the program's main. Only `init` knows it, because it starts it. Lock
 //! operations tell us, and we tell the watcher. Normally nobody watches, and then this costs the plain mutex nothing:
-//! see `mode`.
+//! see `fast`.
 
 use crate::caller::Call;
+use crate::fast;
 use crate::layout::Mutex;
-use crate::mode;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -209,14 +209,14 @@ pub(crate) fn begin(who: Who, hooks: Option<&'static Hooks>) {
     // ORDERING: Release, pairs with the Acquire in `is_by`. Threads that start later see all of it.
     // SAFETY: our variable.
     unsafe { WATCHED.fetch_or(who as u8, Release) };
-    mode::watch(true);
+    fast::watch(true);
 }
 
 /// This watcher no longer watches. Called in the child of a fork, by its only thread.
 pub(crate) fn end(who: Who) {
     // SAFETY: our variable; one thread.
     let before = unsafe { WATCHED.fetch_and(!(who as u8), Relaxed) };
-    mode::watch(before & !(who as u8) != 0);
+    fast::watch(before & !(who as u8) != 0);
 }
 
 /// A point at which something is measured: emulation first adds the delay for what was computed until here.

@@ -6,7 +6,7 @@ use crate::any_lock::AnyLock;
 use crate::engine::{Tid, current, engine};
 use crate::memory::{Product, Sim};
 use lockwright_locks::front::{HELD, Rule, Tuning, WAITED};
-use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy};
+use lockwright_locks::posix::{self, Environment, Front, Held, How, Me, Policy};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Woken, Word};
 
@@ -28,14 +28,12 @@ impl Environment for Product {
         run(&e.threads[e.me() as usize].held)
     }
 
-    fn policy(place: u32) -> Policy<Self> {
-        // An undecided mutex gets the first lock; that makes no difference, because all locks of a run are alike.
-        engine().table[(place.max(1) - 1) as usize]
-    }
-
-    fn tuning(tuning: Tuning) -> Tuning {
+    fn policy(place: u32) -> (Me, Policy<Self>) {
         let e = engine();
-        tuning.within(e.threads[e.me() as usize].window_ns)
+        // An undecided mutex gets the first lock; that makes no difference, because all locks of a run are alike.
+        let Policy { how, tuning } = e.table[(place.max(1) - 1) as usize];
+        let tuning = tuning.within(e.threads[e.me() as usize].window_ns);
+        (Me::of::<Self>(), Policy { how, tuning })
     }
 }
 
@@ -59,7 +57,7 @@ pub(crate) fn front<R: Rule<Sim>>(tuning: Tuning) -> Box<dyn AnyLock> {
     let table = &mut current().expect("locks live on a machine").table;
     // All of a run's locks are alike.
     if table.is_empty() {
-        table.push(Policy::new(How::Front(Front::of::<R>(R::defaults)), tuning));
+        table.push(Policy { how: How::Front(Front::of::<R>(R::defaults)), tuning });
     }
     Box::new(Mutex::new(1))
 }

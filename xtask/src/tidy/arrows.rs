@@ -66,7 +66,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &["trace", "recording", "emulate", "observe", "order"],
             // The bottom layer.
             &[
-                "watch", "mode", "shared", "thread", "fork", "clock", "access", "env", "attached",
+                "watch", "fast", "shared", "thread", "fork", "clock", "access", "env", "attached",
                 "caller",
             ],
             &["layout", "real", "files", "object", "probes"],

@@ -5,8 +5,7 @@ use super::rule::{Rule, View, acquire};
 use super::tuning::Tuning;
 use super::waiter::Waiter;
 use super::word::{FREE, Word0};
-use super::{Left, hand_on, leave_or_hand_on, lock_until, release};
-use super::{unlock_alone, unlock_slow, unlock_stale};
+use super::{Left, hand_on, leave_or_hand_on, lock_until, release, unlock_alone, unlock_stale};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
@@ -58,17 +57,19 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
         Parts { word, counts, hints, by, thread: 0, kind: 0, site, tail, owner: None }
     }
 
-    /// The same, for a caller that unlocks with this node.
-    fn parts_for(&self, by: *mut By<P>) -> Parts<'_, P> {
-        Parts { by: by.cast(), ..self.parts() }
+    /// The lock, for such a caller.
+    fn view(&self) -> View<'_, P> {
+        View::new(self.parts(), &self.tuning)
     }
 
     /// Acquires, and notes in the caller's node how to unlock.
+    #[inline]
     unsafe fn acquire(&self, by: *mut By<P>, tuning: &Tuning) {
-        let node = if self.fast_lock() {
+        // Look at the line first: otherwise this arrival would overtake it.
+        let node = if self.tail.load(Relaxed).is_null() && self.word.take(false) {
             core::ptr::null()
         } else {
-            acquire::<P, R>(self.parts_for(by), tuning, None)
+            acquire::<P, R>(Parts { by: by.cast(), ..self.parts() }, tuning, None)
         };
         // SAFETY: the caller's node, which is ours alone until `unlock`.
         unsafe { (*by).0 = node };
@@ -77,13 +78,6 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
     /// Its tuning.
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
-    }
-
-    #[inline]
-    fn fast_lock(&self) -> bool {
-        // Look at the line first: otherwise this arrival would overtake it.
-        let nobody_queues = self.tail.load(Relaxed).is_null();
-        nobody_queues && self.word.take(false)
     }
 }
 
@@ -122,30 +116,25 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
 
     #[inline]
     unsafe fn unlock(&self, by: *mut By<P>) {
-        // SAFETY: the caller's duty: locked with this node.
-        let node = unsafe { (*by).0 };
-        if !node.is_null() {
-            // SAFETY: as above.
-            if unsafe { hand_on(node) } {
+        // SAFETY: the caller's duty: locked with this node. By a node of the line, if it has one.
+        if let Some(node) = unsafe { (*by).0.as_ref() } {
+            if hand_on(node) {
                 return;
             }
-            // SAFETY: as above.
-            let left = unsafe { leave_or_hand_on(self.parts(), &self.tuning, node) };
+            let view = self.view();
+            let left = leave_or_hand_on(&view, node);
             if left != Left::Passed {
-                R::release(&View::new(self.parts(), &self.tuning));
+                R::release(&view);
             }
             match left {
                 Left::Passed => {}
-                Left::Empty => unlock_alone(self.parts(), &self.tuning),
-                Left::Stale => unlock_stale(self.parts(), &self.tuning),
-                // SAFETY: as above; it holds the lock by this node.
-                Left::Not => unsafe { release(self.parts(), &self.tuning, node) },
+                Left::Empty => unlock_alone(&view),
+                Left::Stale => unlock_stale(&view),
+                Left::Not => release(&view, node),
             }
-            return;
-        }
-        if !self.word.give() {
-            R::release(&View::new(self.parts(), &self.tuning));
-            unlock_slow(self.parts(), &self.tuning);
+        } else if !self.word.give() {
+            R::release(&self.view());
+            self.view().release();
         }
     }
 }

@@ -195,9 +195,10 @@ pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
 }
 
 /// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that waiter is awake and no look at
-/// the mutex is due. `true`: another thread has the lock, and the mutex may be gone.
+/// the mutex is due. `true`: another thread has the lock, and the mutex may be gone. `false`: the caller has to look at the
+/// mutex, by [`leave_or_hand_on`].
 #[inline]
-pub(super) fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
+pub fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // others change only BEHIND
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
     let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
@@ -247,9 +248,9 @@ pub enum Left {
     Stale,
 }
 
-/// As [`hand_on`], which has just answered `false`. It costs one transfer of the mutex's line, as MCS's unlock does, if nobody is
-/// behind the node, and another one of the node's line if somebody is joining.
-pub(super) fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> Left {
+/// As [`hand_on`], which has just answered `false`: leaves the line if nobody is behind the node. It costs one transfer of the
+/// mutex's line, as MCS's unlock does, if nobody is behind the node, and another one of the node's line if somebody is joining.
+pub fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> Left {
     let Parts { word, owner, .. } = line.parts;
     if !node.next(Relaxed).is_null() {
         // A look at the mutex is due, or the next waiter sleeps, or has just joined.

@@ -795,11 +795,11 @@ impl<P: Machine> View<'_, P> {
 
 /// Unlock by the word.
 impl<P: Machine> View<'_, P> {
-    /// Releases a word that is not 1: somebody may need a wake.
+    /// Releases a word that is not 1, by a thread that holds the lock by no node: somebody may need a wake.
     ///
     /// It works under any rule, and with or without a line: a thread that needs the wake sleeps on the word.
     #[cold]
-    pub(super) fn release(&self) {
+    pub fn release(&self) {
         let Parts { word, counts, .. } = self.parts;
         match word.now() {
             FREE => return, // nobody held it: undefined in POSIX, and as harmless as with glibc

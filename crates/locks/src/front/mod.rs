@@ -78,12 +78,12 @@ mod word;
 
 pub use alone::{Alone, AsIs, By, Tune};
 pub use choice::Waiters;
-pub use grant::Left;
+pub use grant::{Left, hand_on, leave_or_hand_on};
 #[cfg(test)]
 pub(crate) use learn::{memos, saturation};
+pub(crate) use line::has_passed;
 pub use line::{Parts, Seat, Taken, View, counts, hints};
-pub(crate) use line::{has_passed, is_left};
-pub use rule::{Arrived, Choose, Observe, Rule, acquire};
+pub use rule::{Rule, acquire};
 pub use rule::{
     asl, asl_pthread, auto, barging, cal, fifo, malthusian, mutexee, pb10, programmed, slo,
 };
@@ -149,65 +149,28 @@ pub fn adopt<P: Machine>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> b
     View::new(parts, &Tuning::for_any()).adopt(claim)
 }
 
-/// Unlock, by a thread that holds the lock by its `node`. `false`: it has to look at the mutex, by calling [`leave_or_hand_on`].
-///
-/// # Safety
-/// [`acquire`] returned the node to the calling thread, and [`Waiter::is_held`] says that it holds the lock by it.
-#[inline]
-pub unsafe fn hand_on<P: Machine>(node: *const Waiter<P>) -> bool {
-    // SAFETY: the caller's promise: the thread holds the lock by this node, so the node is in the line.
-    grant::hand_on(unsafe { &*node })
-}
-
-/// As [`hand_on`], which has just answered `false`: leaves the line if nobody is behind the node. If a thread is joining there, waits
-/// for its link, and tries again to grant it the lock.
-///
-/// # Safety
-/// As [`hand_on`].
-pub unsafe fn leave_or_hand_on<P: Machine>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    node: *const Waiter<P>,
-) -> Left {
-    // SAFETY: the caller's promise; nodes stay readable.
-    grant::leave_or_hand_on(&View::new(parts, tuning), unsafe { &*node })
-}
-
 /// Unlock, by a thread that holds the lock by the word and has just left the line ([`Left::Empty`]).
-pub fn unlock_alone<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    if !parts.word.give_chained() {
-        unlock_slow(parts, tuning);
+pub fn unlock_alone<P: Machine>(line: &View<'_, P>) {
+    if !line.parts.word.give_chained() {
+        line.release();
     }
 }
 
 /// Unlock, by a thread whose node is in no line any more ([`Left::Stale`]).
 #[cold]
-pub fn unlock_stale<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
-    unlock_slow(parts, tuning);
+pub fn unlock_stale<P: Machine>(line: &View<'_, P>) {
+    line.parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
+    line.release();
 }
 
 /// As [`hand_on`], but always releases, if need be by the mutex.
-///
-/// # Safety
-/// As [`hand_on`].
 #[cold]
-pub unsafe fn release<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
-    // SAFETY: the caller's promise; nodes stay readable, so a node that has ended may be asked, too.
-    let node = unsafe { &*node };
-    let line = View::new(parts, tuning);
+pub fn release<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) {
     if !line.is_in_line(node) {
-        return unlock_stale(parts, tuning);
-    }
-    if !grant::hand_on_or_leave(&line, node) {
+        unlock_stale(line);
+    } else if !grant::hand_on_or_leave(line, node) {
         line.release();
     }
-}
-
-/// Releases a word that is not 1, by a thread that holds the lock by no node: somebody may need a wake.
-#[cold]
-pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    View::new(parts, tuning).release();
 }
 
 /// Takes a waiter out of the line. It doesn't wait for the lock; if it has just been granted the lock, it releases it.
@@ -215,11 +178,10 @@ pub fn unlock_slow<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
 /// # Safety
 /// `node` is the calling thread's own, as a [`Seat`] has it, and its wait does not go on.
 #[cold]
-pub unsafe fn leave_line<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
+pub unsafe fn leave_line<P: Machine>(line: &View<'_, P>, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.
     let node = unsafe { &*node };
-    let line = View::new(parts, tuning);
-    if !line.leave(node) && !grant::hand_on_or_leave(&line, node) {
+    if !line.leave(node) && !grant::hand_on_or_leave(line, node) {
         line.release();
     }
 }

@@ -132,6 +132,12 @@ impl Tuning {
         self.cpus > self.grants_above
     }
 
+    /// The same tuning in a process of this era, on `cpus` CPUs, and in an epoch whose window is `window_ns`.
+    #[must_use]
+    pub fn seen(self, era: usize, cpus: u32, window_ns: u32) -> Self {
+        Self { era, ..self.within(window_ns).on(cpus) }
+    }
+
     /// The same tuning in an epoch whose window is `window_ns`, if windows come from epochs.
     #[must_use]
     pub fn within(&self, window_ns: u32) -> Self {

@@ -6,24 +6,24 @@
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
-//!   release ─► what is at the place now: its release hook ─► front::unlock_slow, which knows word 0 alone
+//!   release ─► what is at the place now: its release hook ─► View::release, which knows word 0 alone
 //! ```
 
 use super::hooks;
-use super::mutex::{Environment, GENERATIONS, How, MARKED, Mutex, Policy, UNDECIDED};
-use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, counts};
+use super::mutex::{
+    Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, TYPE, UNDECIDED,
+};
+use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, counts, hints};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Programmable, TryLock, Word};
+use lockwright_platform::{Platform, TryLock, Word};
 
-/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
-/// meanwhile.
-pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
-    tuned(mutex.counts.load(Relaxed) & counts::LOCK) // guards no other data
-}
-
-fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
-    let Policy { how, tuning } = E::policy(place);
-    (how, E::tuning(tuning))
+/// Records the calling thread, which has this id, as holder.
+#[inline(always)]
+pub(super) fn own<E: Environment>(mutex: &Mutex<E>, kind: u32, id: u32) {
+    mutex.owner.store(id, Relaxed); // others read it only to show it in gdb
+    if kind & TYPE == RECURSIVE {
+        mutex.count.store(1, Relaxed); // the holder's
+    }
 }
 
 /// From the first table on whose generation is used again, one wait in this many decides again.
@@ -60,20 +60,21 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
     }
 }
 
-/// Acquires a mutex of this kind, by its lock. `true`: the thread holds it by its word; `false`: by a node, which the thread
+/// Acquires a mutex of this kind, by its lock, and records the holder. The thread holds it by its word; or by a node, which the thread
 /// remembers.
 #[cold]
 #[inline(never)]
-pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bool {
+pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
     // A thread comes this way each time during its turn, so this is the shortest path.
-    if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
+    if mutex.users.load(Relaxed) & hints::NAPPING != 0 && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.counts) {
             let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
-            View::new(mutex.parts_of(kind), &tuning).clear_left_behind();
+            let me = Me::of::<E>();
+            View::new(mutex.parts_of(kind, me), &tuning).clear_left_behind();
             if kind & MARKED != 0 {
                 hooks::slot(mutex).acquired(mutex, kind);
             }
-            return true;
+            return own(mutex, kind, me.id);
         }
         // Meanwhile it has become the head's turn. Nothing was done under the lock.
         if !E::give(mutex) {
@@ -81,36 +82,17 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
         }
     }
     E::before_wait();
-    let (how, tuning) = tuned::<E>(decide(mutex, caller));
-    let wait = E::waits(mutex, caller);
-    let by_word = acquire_by(mutex, kind, caller, how, &tuning);
-    E::has_waited(mutex, wait, true);
-    if tuning.policy != 0 {
-        hooks::Slot::of(&tuning).acquired(mutex, kind);
-    }
-    by_word
-}
-
-#[inline(always)]
-fn acquire_by<E: Environment>(
-    mutex: &Mutex<E>,
-    kind: u32,
-    caller: usize,
-    how: How<E>,
-    tuning: &Tuning,
-) -> bool {
+    let (me, Policy { how, tuning }) = E::policy(decide(mutex, caller));
+    let tells = me.tells && E::waits(mutex, caller);
+    let mut node = core::ptr::null();
     match how {
         How::Front(front) => {
-            hooks::mark(mutex, kind, tuning);
-            // The place where a section begins identifies it.
-            let parts = Parts { site: caller as u32, ..mutex.parts_of(kind) };
-            let mut node = core::ptr::null();
-            E::in_line(mutex, tuning, |seat| node = (front.acquire)(parts, tuning, seat));
-            if !node.is_null() {
-                E::grants();
-                E::with_held(|held| held.note(&mutex.word, node, tuning.era));
-                return false;
+            if tuning.policy != 0 {
+                hooks::mark(mutex, kind, &tuning);
             }
+            // The place where a section begins identifies it.
+            let parts = Parts { site: caller as u32, ..mutex.parts_of(kind, me) };
+            node = E::in_line(mutex, parts, &tuning, front.acquire);
         }
         // A textbook lock's queue does not survive a fork. After one, its mutexes use glibc's algorithm.
         How::Whole(acquire) if tuning.era == 0 => {
@@ -118,13 +100,24 @@ fn acquire_by<E: Environment>(
                 // From now on every arrival comes here, and queues. Relaxed: a thread that doesn't see it yet overtakes.
                 mutex.kind.fetch_or(MARKED, Relaxed);
             }
-            E::in_queue(mutex, tuning, || acquire(mutex, tuning));
+            E::in_queue(mutex, &tuning, || acquire(mutex, &tuning));
         }
         How::Whole(_) | How::Glibc => {
-            E::on_word(mutex, || front::lock_as_glibc(mutex.parts()));
+            E::on_word(mutex, || front::lock_as_glibc(mutex.parts_of(kind, me)));
         }
     }
-    true
+    if node.is_null() {
+        own(mutex, kind, me.id);
+    } else {
+        E::grants();
+        E::with_held(|held| held.note(&mutex.word, node, tuning.era));
+    }
+    if tells {
+        E::has_waited(mutex, true);
+    }
+    if tuning.policy != 0 {
+        hooks::Slot::of(&tuning).acquired(mutex, kind);
+    }
 }
 
 /// Code that knows nothing of nodes is about to unlock the mutex for the calling thread: forgets that it holds it by a node.
@@ -142,14 +135,14 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     if node.is_null() {
         return false;
     }
-    // SAFETY: the thread holds it by this node.
-    let tells = unsafe { (*node).tells() };
+    // SAFETY: the thread holds it by this node, which is in the line.
+    let node = unsafe { &*node };
+    let (address, tells) = (core::ptr::from_ref(mutex).addr(), node.tells());
     if tells != 0 {
-        hooks::releases_by_node::<E::Platform>(core::ptr::from_ref(mutex).addr(), tells);
+        hooks::releases_by_node::<E::Platform>(address, tells);
     }
-    // SAFETY: as above.
-    if unsafe { front::hand_on(node) } {
-        E::released(core::ptr::from_ref(mutex).addr(), 0);
+    if front::hand_on(node) {
+        E::released(address, 0);
     } else {
         leave(mutex, node);
     }
@@ -158,18 +151,14 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 
 /// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
 #[cold]
-fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
+fn leave<E: Environment>(mutex: &Mutex<E>, node: &Waiter<E::Platform>) {
     E::Platform::load_to_write(&mutex.counts); // whatever comes next, it writes to this line
-    let (_, tuning) = policy(mutex);
-    // SAFETY: as in our caller: the thread holds the mutex by this node.
-    match unsafe { front::leave_or_hand_on(mutex.parts_of(0), &tuning, node) } {
+    let (me, Policy { tuning, .. }) = mutex.policy();
+    match front::leave_or_hand_on(&View::new(mutex.parts_of(0, me), &tuning), node) {
         Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), 0),
         Left::Empty => by_word(mutex, 0, front::unlock_alone),
         Left::Stale => by_word(mutex, 0, front::unlock_stale),
-        Left::Not => by_word(mutex, 0, |parts, tuning| {
-            // SAFETY: as above: it still holds the mutex by this node.
-            unsafe { front::release(parts, tuning, node) }
-        }),
+        Left::Not => by_word(mutex, 0, |view| front::release(view, node)),
     }
 }
 
@@ -177,7 +166,7 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
 #[cold]
 #[inline(never)]
 pub fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
-    by_word(mutex, kind, front::unlock_slow);
+    by_word(mutex, kind, |line| line.release());
 }
 
 /// Releases word 0, which is not 1. Which thread gets the wake does not depend on the mutex's lock, which another thread may be
@@ -186,17 +175,19 @@ pub fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
 fn by_word<E: Environment>(
     mutex: &Mutex<E>,
     kind: u32,
-    unlock: impl FnOnce(Parts<'_, E::Platform>, &Tuning),
+    unlock: impl FnOnce(&View<'_, E::Platform>),
 ) {
-    let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
-    E::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
-    let (how, tuning) = policy(mutex);
-    let parts = mutex.parts_of(kind);
+    let address = core::ptr::from_ref(mutex).addr();
+    let (me, Policy { how, tuning }) = mutex.policy();
+    let release = if me.tells { E::releases() } else { 0 };
+    let view = View::new(mutex.parts_of(kind, me), &tuning);
     if let How::Front(front) = how {
-        (front.release)(&View::new(parts, &tuning));
+        (front.release)(&view);
     }
-    unlock(parts, &tuning);
-    E::released(address, release);
+    unlock(&view);
+    if me.tells {
+        E::released(address, release);
+    }
 }
 
 /// Asks the mutex's holder to release it by the slow path, which calls [`Environment::releases`]. It costs the holder
@@ -253,8 +244,8 @@ mod tests {
         fn choose(_: &Mutex<Self>, _: usize) -> u32 {
             1 + Self::generation()
         }
-        fn policy(_: u32) -> Policy<Self> {
-            Policy::new(How::Glibc, Tuning::for_any())
+        fn policy(_: u32) -> (Me, Policy<Self>) {
+            (Me::of::<Self>(), Policy { how: How::Glibc, tuning: Tuning::for_any() })
         }
         fn generation() -> u32 {
             CHANGES.get()

@@ -6,7 +6,7 @@
 //! `lock` that finds the mutex free takes the mark away.
 
 use super::mutex::{ERRORCHECK, Environment, How, MARKED, Mutex, Policy, RECURSIVE, TYPE, waiters};
-use crate::front::{Tuning, View, counts};
+use crate::front::{Tuning, View};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{Context, Hook, Node, THREADS, WAITERS};
 use lockwright_platform::{Machine, Programmable, Word};
@@ -14,45 +14,29 @@ use lockwright_platform::{Machine, Programmable, Word};
 /// The hooks that are asked at every operation.
 const EACH: u32 = Hook::LockAcquire.bit() | Hook::LockAcquired.bit() | Hook::LockRelease.bit();
 
-/// What a marked mutex does with an operation.
-pub(super) enum Marked {
-    /// Every arrival queues: a textbook lock stands in front.
-    Queues,
-    /// This policy may have hooks.
-    Asks(Slot),
-}
-
 /// A policy's slot; 0: there is none.
 #[derive(Clone, Copy)]
 pub(super) struct Slot(u32);
 
-/// The mutex's policy.
-fn here<E: Environment>(mutex: &Mutex<E>) -> Policy<E> {
-    E::policy(mutex.counts.load(Relaxed) & counts::LOCK) // guards no other data
-}
-
-/// What the mark on a mutex means now; the mark stays when the mutex's lock changes.
-pub(super) fn meaning<E: Environment>(mutex: &Mutex<E>) -> Marked {
-    let policy = here(mutex);
+/// What the mark on a mutex means now: this policy may have hooks. `None`: every arrival queues, since a textbook lock stands in front. The
+/// mark stays when the mutex's lock changes.
+pub(super) fn meaning<E: Environment>(mutex: &Mutex<E>) -> Option<Slot> {
+    let (_, policy) = mutex.policy();
     match policy.how {
-        How::Whole(_) => Marked::Queues,
-        How::Front(_) => Marked::Asks(Slot(policy.tuning.policy)),
-        How::Glibc => Marked::Asks(Slot(0)),
+        How::Whole(_) => None,
+        How::Front(_) => Some(Slot(policy.tuning.policy)),
+        How::Glibc => Some(Slot(0)),
     }
 }
 
 /// As [`meaning`], for operations that don't queue.
 pub(super) fn slot<E: Environment>(mutex: &Mutex<E>) -> Slot {
-    match meaning(mutex) {
-        Marked::Asks(slot) => slot,
-        Marked::Queues => Slot(0),
-    }
+    meaning(mutex).unwrap_or(Slot(0))
 }
 
 /// The mutex of this kind runs on a lock with this tuning: marks it, if its policy wants to know of each operation.
 pub(super) fn mark<E: Environment>(mutex: &Mutex<E>, kind: u32, tuning: &Tuning) {
-    let wants = || E::Platform::hooks(tuning.policy) & EACH != 0;
-    if tuning.policy != 0 && kind & MARKED == 0 && wants() {
+    if kind & MARKED == 0 && E::Platform::hooks(tuning.policy) & EACH != 0 {
         mutex.kind.fetch_or(MARKED, Relaxed); // a thread that doesn't see it yet is not told
     }
 }
@@ -105,8 +89,8 @@ impl Slot {
         if self.ask_of(Hook::LockAcquire, mutex, kind) != 1 {
             return false;
         }
-        let tuning = E::tuning(here(mutex).tuning);
-        View::new(mutex.parts_of(kind), &tuning).take().is_some() // within `bypass`
+        let (me, Policy { tuning, .. }) = mutex.policy();
+        View::new(mutex.parts_of(kind, me), &tuning).take().is_some() // within `bypass`
     }
 
     /// The calling thread has the mutex.

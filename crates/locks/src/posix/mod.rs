@@ -31,9 +31,10 @@ mod operations;
 
 pub use contended::{acquire, ask, forget, hand_on, queue_in_front, release};
 pub use held::Held;
-pub use mutex::{ERRORCHECK, KINDS, MARKED, RECURSIVE, TYPE, USERS};
 pub use mutex::{
-    Environment, Front, GENERATIONS, How, Mutex, PLACE_MAX, Policy, Static, UNDECIDED, waiters,
+    Acquire, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Static, UNDECIDED,
+    waiters,
 };
+pub use mutex::{ERRORCHECK, KINDS, MARKED, RECURSIVE, TYPE, USERS};
 pub use operations::{Refused, destroy, holds, is_ours};
 pub use operations::{lock, lock_again, lock_until, try_lock, unlock};

@@ -6,7 +6,7 @@ use crate::catalog::{FrontVisitor, visit_front};
 use crate::entry::Entry;
 use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, Waiter, Word0, counts, hints};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Machine, Platform, Ptr, Word};
+use lockwright_platform::{Machine, Platform, Programmable, Ptr, Word};
 
 /// What mutexes depend on in their process.
 pub trait Environment: Sized + 'static {
@@ -33,19 +33,15 @@ pub trait Environment: Sized + 'static {
     /// contended.
     fn choose(mutex: &Mutex<Self>, caller: usize) -> u32;
 
-    /// The policy at that place now. For [`UNDECIDED`]: what a mutex runs on until its place is decided.
-    fn policy(place: u32) -> Policy<Self>;
+    /// The calling thread; and the policy at that place now, with its tuning for that thread. For [`UNDECIDED`]: what a mutex runs on until
+    /// its place is decided.
+    fn policy(place: u32) -> (Me, Policy<Self>);
 
     /// Counts the tables that choose differently from the table before. A mutex gets a new place when it is first
     /// contended under such a table. It goes on past [`GENERATIONS`], of which a
     /// mutex keeps only the remainder.
     fn generation() -> u32 {
         0
-    }
-
-    /// A policy's tuning as it is now, for the calling thread.
-    fn tuning(tuning: Tuning) -> Tuning {
-        tuning
     }
 
     /// Does somebody else use the [mark](MARKED) on mutexes now?
@@ -56,43 +52,42 @@ pub trait Environment: Sized + 'static {
     /// The calling thread has to wait for a mutex, and has time for other things first.
     fn before_wait() {}
 
-    /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. The result is passed to
-    /// [`has_waited`](Self::has_waited).
-    #[inline(always)]
-    fn waits(mutex: &Mutex<Self>, caller: usize) -> u64 {
+    /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. `true`: the end of the wait is told to
+    /// [`has_waited`](Self::has_waited). Called only if the thread [`tells`](Me::tells), as the other functions about waits and releases.
+    fn waits(mutex: &Mutex<Self>, caller: usize) -> bool {
         let _ = (mutex, caller);
-        0
+        false
     }
 
     /// A wait has ended; `acquired`: the thread got the mutex.
-    #[inline(always)]
-    fn has_waited(mutex: &Mutex<Self>, wait: u64, acquired: bool) {
-        let _ = (mutex, wait, acquired);
+    fn has_waited(mutex: &Mutex<Self>, acquired: bool) {
+        let _ = (mutex, acquired);
     }
 
     /// The calling thread is about to release a mutex by the slow path: somebody waits for it, has asked for this
     /// ([`ask`]), or it was held by a node. The
     /// result is passed to [`released`](Self::released).
-    #[inline(always)]
-    fn releases(mutex: &Mutex<Self>) -> u64 {
-        let _ = mutex;
+    fn releases() -> u64 {
+        Self::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
         0
     }
 
-    /// The mutex at this address has been released; it may be gone.
+    /// The mutex at this address has been released; it may be gone. `release`: 0 if it was granted to a waiter. (Then nobody asks
+    /// whether the thread [`tells`](Me::tells).)
     #[inline(always)]
     fn released(address: usize, release: u64) {
         let _ = (address, release);
     }
 
-    /// Runs a wait for word 0, in the line or outside it. The wait records the thread's place in the seat, if it gets one.
+    /// Waits for word 0, in the line or outside it, by `acquire`, which records the thread's place in the seat, if it gets one.
     fn in_line(
         mutex: &Mutex<Self>,
+        parts: Parts<'_, Self::Platform>,
         tuning: &Tuning,
-        wait: impl FnOnce(Option<&dyn Seat<Self::Platform>>),
-    ) {
-        let _ = (mutex, tuning);
-        wait(None);
+        acquire: Acquire<Self::Platform>,
+    ) -> *const Waiter<Self::Platform> {
+        let _ = mutex;
+        acquire(parts, tuning, None)
     }
 
     /// Runs a wait that sleeps on word 0 alone.
@@ -125,6 +120,24 @@ pub trait Environment: Sized + 'static {
     #[inline(always)]
     fn give(mutex: &Mutex<Self>) -> bool {
         mutex.word.give()
+    }
+}
+
+/// The calling thread, as a slow operation sees it: asked for once.
+#[derive(Clone, Copy)]
+pub struct Me {
+    /// Its id, not 0.
+    pub id: u32,
+    /// Identifies it in nodes, see [`Held::by`].
+    pub by: *const (),
+    /// Does anybody want to know of its waits and releases?
+    pub tells: bool,
+}
+
+impl Me {
+    /// The calling thread. It tells.
+    pub fn of<E: Environment>() -> Self {
+        Self { id: E::thread(), by: E::with_held(Held::by), tells: true }
     }
 }
 
@@ -210,21 +223,26 @@ impl<E: Environment> Mutex<E> {
         !self.word.is_free() // a hint
     }
 
-    /// The parts that the front locks use.
-    pub fn parts(&self) -> Parts<'_, E::Platform> {
-        self.parts_of(self.kind.load(Relaxed))
+    /// The calling thread, and the lock that the mutex runs on. If it isn't decided yet: the lock that it runs on meanwhile.
+    #[inline(always)]
+    pub(super) fn policy(&self) -> (Me, Policy<E>) {
+        E::policy(self.counts.load(Relaxed) & counts::LOCK) // guards no other data
     }
 
-    /// The same, for a mutex that is known to be of this kind.
-    pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
+    /// The parts that the front locks use.
+    pub fn parts(&self) -> Parts<'_, E::Platform> {
+        self.parts_of(self.kind.load(Relaxed), Me::of::<E>())
+    }
+
+    /// The same, for a mutex that is known to be of this kind, and the calling thread.
+    pub(super) fn parts_of(&self, kind: u32, me: Me) -> Parts<'_, E::Platform> {
         let Self { word, owner, users: hints, counts, tail, .. } = self;
         // These two kinds go by the owner, so nobody holds them by a node.
         let (by, kind) = match kind & TYPE {
             kind @ (RECURSIVE | ERRORCHECK) => (core::ptr::null(), kind),
-            _ => (E::with_held(Held::by), 0),
+            _ => (me.by, 0),
         };
-        let (thread, owner) = (E::thread(), Some(owner));
-        Parts { word, counts, hints, by, thread, kind, site: 0, tail, owner }
+        Parts { word, counts, hints, by, thread: me.id, kind, site: 0, tail, owner: Some(owner) }
     }
 }
 
@@ -238,11 +256,11 @@ pub const PLACE_MAX: u32 = counts::LOCK;
 pub const GENERATIONS: u32 = counts::GENERATIONS / counts::GENERATION + 1;
 
 /// [`front::acquire`] of a rule.
-type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
+pub type Acquire<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
 
 /// A front lock's rule, with its type erased.
 pub struct Front<P: Machine> {
-    pub(super) acquire: Wait<P>,
+    pub(super) acquire: Acquire<P>,
     pub(super) release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,
@@ -308,13 +326,6 @@ impl<E: Environment> Clone for Policy<E> {
     }
 }
 impl<E: Environment> Copy for Policy<E> {}
-
-impl<E: Environment> Policy<E> {
-    /// This lock with this tuning.
-    pub const fn new(how: How<E>, tuning: Tuning) -> Self {
-        Self { how, tuning }
-    }
-}
 
 /// How many threads wait in the mutex's line: a hint, for the holder.
 pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {

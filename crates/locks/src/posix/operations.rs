@@ -1,8 +1,8 @@
 //! Kinds, owners, and answers. Callers have checked that the mutex is [ours](is_ours).
 
-use super::contended::{acquire, forget, hand_on, policy, release};
-use super::hooks::{self, Marked};
-use super::mutex::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
+use super::contended::{acquire, forget, hand_on, own, release};
+use super::hooks;
+use super::mutex::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, Policy, RECURSIVE, TYPE, USERS};
 use crate::front::{self, counts};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};
@@ -52,16 +52,6 @@ fn before_lock<E: Environment>(m: &Mutex<E>, kind: u32, again: Refused) -> Optio
     Some(Ok(()))
 }
 
-/// Records the calling thread as holder.
-#[inline(always)]
-fn own<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
-    m.owner.store(E::thread(), Relaxed); // others read it only to show it in gdb
-    if kind & TYPE == RECURSIVE {
-        m.count.store(1, Relaxed); // the holder's
-    }
-    Ok(())
-}
-
 /// Locks; `caller` is the address of the call.
 #[inline(always)]
 pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
@@ -70,17 +60,19 @@ pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
         return answer;
     }
     let has_it = if kind & MARKED == 0 { E::take(m) } else { take_marked(m, kind) };
-    if !has_it && !acquire(m, kind, caller) {
-        return Ok(()); // by a node
+    if has_it {
+        own(m, kind, E::thread());
+    } else {
+        acquire(m, kind, caller);
     }
-    own(m, kind)
+    Ok(())
 }
 
 /// Takes a marked mutex, if it is free and the caller need not queue.
 #[cold]
 #[inline(never)]
 fn take_marked<E: Environment>(m: &Mutex<E>, kind: u32) -> bool {
-    let Marked::Asks(slot) = hooks::meaning(m) else { return false };
+    let Some(slot) = hooks::meaning(m) else { return false };
     let has_it = slot.takes_past(m, kind) || E::take(m);
     if has_it {
         slot.acquired(m, kind);
@@ -95,7 +87,8 @@ fn got<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
     if kind & MARKED != 0 {
         hooks::slot(m).acquired(m, kind);
     }
-    own(m, kind)
+    own(m, kind, E::thread());
+    Ok(())
 }
 
 /// Tries to lock.
@@ -123,10 +116,12 @@ pub fn lock_until<E: Environment>(
         return got(m, kind);
     }
     let Some(deadline) = deadline else { return Err(Refused::Invalid) };
-    let (_, tuning) = policy(m);
-    let wait = E::waits(m, 0);
-    let acquired = E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline));
-    E::has_waited(m, wait, acquired);
+    let (me, Policy { tuning, .. }) = m.policy();
+    let tells = me.tells && E::waits(m, 0);
+    let acquired = E::on_word(m, || front::lock_until(m.parts_of(kind, me), &tuning, deadline));
+    if tells {
+        E::has_waited(m, acquired);
+    }
     if acquired { got(m, kind) } else { Err(Refused::TimedOut) }
 }
 
@@ -180,11 +175,14 @@ pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> A
     if !moved {
         return lock(m, caller);
     }
-    let (_, tuning) = policy(m);
-    let wait = E::waits(m, caller);
-    E::on_word(m, || front::lock_moved(m.parts(), &tuning));
-    E::has_waited(m, wait, true);
-    got(m, m.kind.load(Relaxed))
+    let (me, Policy { tuning, .. }) = m.policy();
+    let kind = m.kind.load(Relaxed);
+    let tells = me.tells && E::waits(m, caller);
+    E::on_word(m, || front::lock_moved(m.parts_of(kind, me), &tuning));
+    if tells {
+        E::has_waited(m, true);
+    }
+    got(m, kind)
 }
 
 /// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes,

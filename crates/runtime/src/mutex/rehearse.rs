@@ -1,9 +1,8 @@
 //! Pairs of lock and unlock whose cost is measured: what watching them takes is left out of what is recorded.
 
 use super::{wait, wake};
-use crate::environment::{fast_give, fast_take, threads};
+use crate::fast::{SEVERAL, fast_give, fast_take, threads};
 use crate::layout::Mutex;
-use crate::mode::SEVERAL;
 use crate::thread;
 use crate::watch::Rehearsal;
 use core::mem::MaybeUninit;

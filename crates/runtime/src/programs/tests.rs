@@ -97,7 +97,7 @@ fn post_all(requests: &[u8]) -> Result<(), String> {
     mailbox.len.store(requests.len() as u32, Relaxed);
     let post = (mailbox.state.load(Relaxed) & !STATE).wrapping_add(POST);
     mailbox.state.store(post | POSTED, Relaxed); // this thread takes it up
-    look();
+    take();
     let state = mailbox.state.load(Relaxed);
     assert_eq!(state & !STATE, post);
     if state & STATE == DONE {
@@ -688,7 +688,7 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
     use crate::layout::Here;
     use crate::leave::tests::{exit, on_a_thread};
     use crate::leave::{self, Wait};
-    use lockwright_locks::front::Tuning;
+    use lockwright_locks::front::{Parts, Seat, Tuning};
     use lockwright_locks::posix::Static;
 
     static INSIDE: [AtomicBool; 2] = [const { AtomicBool::new(true) }; 2];
@@ -709,15 +709,12 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
         }
         leave::guarded(&outside, || {
             let was_inside = is_inside();
-            leave::in_line(
-                &mutex,
-                &tuning,
-                || has_left(was_inside),
-                |_| {
-                    enter();
-                    exit();
-                },
-            );
+            let acquire = |_: Parts<'_, Native>, _: &Tuning, _: Option<&dyn Seat<Native>>| {
+                enter();
+                exit();
+                null()
+            };
+            leave::in_line(&mutex, mutex.parts(), &tuning, || has_left(was_inside), acquire);
         });
     }
     let _alone = alone();
@@ -729,7 +726,7 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
 #[test]
 fn a_mutex_is_as_fast_as_before_when_its_policy_is_gone() {
     use lockwright_locks::front::{Tuning, programmed};
-    use lockwright_locks::posix::{self, Environment, Front, Held, How, MARKED, Mutex, Policy};
+    use lockwright_locks::posix::{self, Environment, Front, Held, How, MARKED, Me, Mutex, Policy};
     use lockwright_platform::Word;
 
     /// All mutexes have the policy in slot 13.
@@ -747,9 +744,10 @@ fn a_mutex_is_as_fast_as_before_when_its_policy_is_gone() {
         fn choose(_: &Mutex<Self>, _: usize) -> u32 {
             1
         }
-        fn policy(_: u32) -> Policy<Self> {
+        fn policy(_: u32) -> (Me, Policy<Self>) {
             let tuning = Tuning { policy: 13, ..Tuning::for_cpus(2) };
-            Policy::new(How::Front(Front::of::<programmed::Lock>(|tuning| tuning)), tuning)
+            let how = How::Front(Front::of::<programmed::Lock>(|tuning| tuning));
+            (Me::of::<Self>(), Policy { how, tuning })
         }
     }
     let _alone = alone();

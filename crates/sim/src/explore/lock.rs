@@ -7,7 +7,7 @@ use crate::units::Tid;
 use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Alone, HELD, Rule, Tuning, fifo};
-use lockwright_locks::front::{lock_as_glibc, unlock_slow};
+use lockwright_locks::front::{View, lock_as_glibc};
 use lockwright_locks::torn::torn_wait;
 use lockwright_platform::{Machine, Platform, RawLock, Sections, TimedLock, TryLock};
 use std::cell::{Cell, RefCell};
@@ -216,7 +216,7 @@ impl<P: Machine> RawLock<P> for Glibc<P> {
     unsafe fn unlock(&self, _: *mut ()) {
         let (parts, tuning) = (self.0.parts(), self.0.tuning());
         if !parts.word.give() {
-            unlock_slow(parts, tuning);
+            View::new(parts, tuning).release();
         }
     }
 }

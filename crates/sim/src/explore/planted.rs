@@ -8,9 +8,7 @@ use super::{Exploration, Hit, Mutant, Mutation, Op, Search, Subject};
 use crate::engine::engine;
 use crate::lock::LockSpec;
 use lockwright_locks::entry::{Entry, Promise};
-use lockwright_locks::front::{
-    Arrived, Choose, Observe, Rule, Tuning, View, WAITED, Waiters, counts, fifo,
-};
+use lockwright_locks::front::{Note, Rule, Taken, Tuning, View, WAITED, Waiters, counts, fifo};
 use lockwright_locks::posix::{self, Environment, Refused, UNDECIDED};
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Platform, Word};
@@ -76,14 +74,10 @@ impl Rule<Explored> for Backwards {
         Tuning { bypass: 2, budget_ns: 0, ..tuning }
     }
 
-    fn arrive(_: &View<'_, Explored>) -> Arrived {
-        Arrived::or_joins(None)
+    fn arrive(_: &View<'_, Explored>, _: &mut Note) -> Option<Taken> {
+        None
     }
-}
 
-impl Observe<Explored> for Backwards {}
-
-impl Choose<Explored> for Backwards {
     const AHEAD: usize = 8;
 
     fn next(_: &View<'_, Explored>, waiters: &mut Waiters<'_, Explored>) -> u32 {

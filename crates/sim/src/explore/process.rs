@@ -9,7 +9,7 @@ use lockwright_locks::catalog::{CATALOG, FrontVisitor, WholeVisitor, visit_front
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Rule, Tuning, Window};
 use lockwright_locks::posix::queue_in_front;
-use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy, Refused};
+use lockwright_locks::posix::{self, Environment, Front, Held, How, Me, Policy, Refused};
 use lockwright_locks::spec::GLIBC;
 use lockwright_platform::Ordering::{AcqRel, Relaxed};
 use lockwright_platform::{InPlace, Platform, TryLock, Word};
@@ -39,8 +39,13 @@ impl Environment for Process {
         run(&explorer(e).held[me])
     }
 
-    fn policy(place: u32) -> Policy<Self> {
-        explorer(engine()).table[place as usize]
+    fn policy(place: u32) -> (Me, Policy<Self>) {
+        let Policy { how, tuning } = explorer(engine()).table[place as usize];
+        let window_ns = match tuning.window {
+            Window::Fixed => tuning.window_ns,
+            Window::Epoch => [0, 300, 3_000, 100_000_000][explorer(engine()).draw(0, 3) as usize],
+        };
+        (Me::of::<Self>(), Policy { how, tuning: Tuning { window_ns, ..tuning } })
     }
 
     fn generation() -> u32 {
@@ -48,27 +53,17 @@ impl Environment for Process {
     }
 
     /// Some waits are observed, as in the runtime.
-    fn waits(mutex: &Mutex, _: usize) -> u64 {
+    fn waits(mutex: &Mutex, _: usize) -> bool {
         let watched = explorer(engine()).draw(0, 3) == 0;
         if watched {
             posix::ask(mutex);
         }
-        watched.into()
+        watched
     }
 
-    fn has_waited(mutex: &Mutex, wait: u64, acquired: bool) {
-        if wait != 0 && acquired {
+    fn has_waited(mutex: &Mutex, acquired: bool) {
+        if acquired {
             posix::ask(mutex);
-        }
-    }
-
-    fn tuning(tuning: Tuning) -> Tuning {
-        match tuning.window {
-            Window::Fixed => tuning,
-            Window::Epoch => {
-                let window = explorer(engine()).draw(0, 3);
-                Tuning { window_ns: [0, 300, 3_000, 100_000_000][window as usize], ..tuning }
-            }
         }
     }
 }
@@ -189,12 +184,12 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
         ) {
             if std::ptr::eq(entry, self.1) {
                 let tuning = self.0.tuned_for::<Explored>(defaults);
-                self.2 = Some(Policy::new(How::Front(Front::of::<R>(defaults)), tuning));
+                self.2 = Some(Policy { how: How::Front(Front::of::<R>(defaults)), tuning });
             }
         }
     }
     let tuning = Tuning { window: Window::Epoch, ..Tuning::for_cpus(Explored::cpus()) };
-    let Some(entry) = spec.entry() else { return Policy::new(How::Glibc, tuning) };
+    let Some(entry) = spec.entry() else { return Policy { how: How::Glibc, tuning } };
     let mut find = Find(spec, entry, None);
     visit_front::<Explored>(&mut find);
     let queue: fn(&Mutex, &Tuning) = |mutex, tuning| {
@@ -204,7 +199,7 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
             .expect("made for the textbook lock in the table")
             .acquire(mutex, tuning);
     };
-    find.2.unwrap_or_else(|| Policy::new(How::Whole(queue), tuning))
+    find.2.unwrap_or(Policy { how: How::Whole(queue), tuning })
 }
 
 /// Adds as a plain instruction does: it overwrites what others write meanwhile. The store is a swap, because on

@@ -150,7 +150,7 @@ impl World {
                 }
             }
             Way::Torn { asleep, ns } => {
-                let tuning = Process::tuning(explorer(engine()).table[caller].tuning);
+                let (_, Policy { tuning, .. }) = Process::policy(caller as u32);
                 torn_wait(m.parts(), &tuning, asleep, ns.map(Explored::after));
                 return false;
             }

@@ -21,10 +21,9 @@
 //! 2. After `window` ns, 100 ms at the most, the thread is in the line: so it waits for a bounded number of others.
 //! 3. A window of 0 is fifo.
 
-use super::{Arrived, Choose, Observe, Rule, View, barging, fifo};
+use super::{Note, Rule, Taken, View, barging, fifo};
 use crate::amp::standby::{self, confirmed};
 use crate::entry::{Entry, Kind, Promise};
-use crate::front::line::Taken;
 use crate::front::tuning::{self, Tuning, Window};
 use lockwright_platform::{Class, Machine};
 
@@ -55,16 +54,17 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { window: Window::Epoch, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
         if let Some(taken) = stand_by(lock) {
-            return Arrived::Took(taken);
+            return Some(taken);
         }
-        if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
+        if lock.is_crowded() {
+            barging::Lock::arrive(lock, note)
+        } else {
+            fifo::Lock::arrive(lock, note)
+        }
     }
 }
-
-impl<P: Machine> Choose<P> for Lock {}
-impl<P: Machine> Observe<P> for Lock {}
 
 /// Lets others go first, on a core that is not of the fastest class, for the window.
 pub(super) fn stand_by<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {

@@ -20,7 +20,7 @@
 //! 2. After its window, 100 ms at most, it asks like every other thread. From there on, glibc's algorithm promises nothing.
 //! 3. Nobody joins the line, unless waiters under another rule stand in it and its head must not be overtaken any more.
 
-use super::{Arrived, Choose, Observe, Rule, View};
+use super::{Note, Rule, Taken, View};
 use crate::amp::standby::{Waiting, at_once, stand_by};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{Tuning, Window};
@@ -52,7 +52,7 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { window: Window::Epoch, waiting: Waiting::Asleep, budget_ns: 0, ..tuning }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, _: &mut Note) -> Option<Taken> {
         let Tuning { window_ns, waiting, .. } = *lock.tuning;
         let mut taken = None;
         if window_ns > 0 && !P::place().class.is_big() {
@@ -63,9 +63,6 @@ impl<P: Machine> Rule<P> for Lock {
             }
             taken = lock.take();
         }
-        Arrived::or_joins(taken.or_else(|| lock.sleep_on_word()))
+        taken.or_else(|| lock.sleep_on_word())
     }
 }
-
-impl<P: Machine> Choose<P> for Lock {}
-impl<P: Machine> Observe<P> for Lock {}

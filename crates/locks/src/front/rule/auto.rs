@@ -17,7 +17,7 @@
 //!
 //! Invariants: those of barging and slo.
 
-use super::{Arrived, Choose, Observe, Rule, View, barging, slo};
+use super::{Note, Rule, Taken, View, barging, slo};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, Tuning, Window};
 use lockwright_platform::Machine;
@@ -57,14 +57,11 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { window: Window::Epoch, grants_above: FEW, ..tuning }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
         let barges = match lock.tuning.cpus {
             ..=FEW => P::place().class.is_big(),
             _ => lock.is_crowded(),
         };
-        if barges { barging::Lock::arrive(lock) } else { slo::Lock::arrive(lock) }
+        if barges { barging::Lock::arrive(lock, note) } else { slo::Lock::arrive(lock, note) }
     }
 }
-
-impl<P: Machine> Choose<P> for Lock {}
-impl<P: Machine> Observe<P> for Lock {}

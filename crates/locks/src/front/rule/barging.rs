@@ -25,12 +25,10 @@
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. While the lock is
 //!    saturated, a head that gets no CPU (say, because of a real-time thread) is overtaken without a bound.
 
-use super::{Arrived, Choose, Observe, Rule, View};
+use super::{Note, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::saturation;
-use crate::front::line::Taken;
 use crate::front::tuning::{self, ANY};
-use crate::front::waiter::Note;
 use lockwright_platform::{Machine, Woken};
 
 /// An arrival dozes at most this often before it joins the line ...
@@ -65,7 +63,7 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Machine> Rule<P> for Lock {
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
         // Without a budget nobody knows whether the lock is saturated. Then a dozer might just take it from its runner.
         let knows = lock.tuning.spinners == ANY && lock.tuning.budget_ns != 0;
         let runs_short = knows && lock.is_crowded();
@@ -74,15 +72,12 @@ impl<P: Machine> Rule<P> for Lock {
         }
         let taken = lock.take().or_else(|| spin_in_front(lock));
         if taken.is_some() || !runs_short {
-            return Arrived::or_joins(taken);
+            return taken;
         }
-        let note = Note { asked_ns: P::now(), ..Note::default() };
-        doze(lock, DOZES, DOZE_NS).map_or(Arrived::Joins(note), Arrived::Took)
+        note.asked_ns = P::now();
+        doze(lock, DOZES, DOZE_NS)
     }
 }
-
-impl<P: Machine> Choose<P> for Lock {}
-impl<P: Machine> Observe<P> for Lock {}
 
 /// Gives way four times before the head's turn comes: the head may be waiting for this very CPU. (If all runners stopped only
 /// at the bound, the other CPUs would be idle until the head had woken the next one.)

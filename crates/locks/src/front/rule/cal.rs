@@ -24,12 +24,12 @@
 //! 1. A waiter is passed over at most `bypass` times, and then it is next.
 //! 2. Between two headships at most `bypass` arrivals overtake the head, and none unless the line is crowded.
 
-use super::{Arrived, Choose, Observe, Rule, View, fifo};
+use super::{Note, Rule, Taken, View, fifo};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::choice::Waiters;
 use crate::front::learn::memos;
 use crate::front::tuning::{self, Tuning};
-use crate::front::waiter::{Note, Waiter};
+use crate::front::waiter::Waiter;
 use lockwright_platform::{Class, FULL_SPEED, Machine};
 
 /// A waiter may be passed over this often, by default.
@@ -79,19 +79,15 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { bypass: BYPASS, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
-        match <fifo::Lock as Rule<P>>::arrive(lock) {
-            Arrived::Joins(_) => {
-                let class = P::place().class;
-                let (asked_ns, own) = (P::now(), memos::usual_hold_ns(lock, class));
-                Arrived::Joins(Note { class, asked_ns, own, ..Note::default() })
-            }
-            took => took,
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
+        let taken = fifo::Lock::arrive(lock, note);
+        if taken.is_none() {
+            note.class = P::place().class;
+            (note.asked_ns, note.own) = (P::now(), memos::usual_hold_ns(lock, note.class));
         }
+        taken
     }
-}
 
-impl<P: Machine> Observe<P> for Lock {
     fn measures(_: &View<'_, P>) -> bool {
         true
     }
@@ -99,9 +95,7 @@ impl<P: Machine> Observe<P> for Lock {
     fn release(lock: &View<'_, P>) {
         memos::end_of_hold(lock);
     }
-}
 
-impl<P: Machine> Choose<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
@@ -118,7 +112,7 @@ impl<P: Machine> Choose<P> for Lock {
     }
 
     fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
-        while !<Self as Choose<P>>::is_enough(waiters.notes()) && waiters.look() {}
+        while !<Self as Rule<P>>::is_enough(waiters.notes()) && waiters.look() {}
         1 << next(P::now(), waiters.notes())
     }
 }

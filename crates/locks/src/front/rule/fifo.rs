@@ -18,9 +18,8 @@
 //!    locks and sleepers on the word, which don't queue).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{Arrived, Choose, Observe, Rule, View};
+use super::{Note, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
-use crate::front::line::Taken;
 use crate::front::tuning::{self, Tuning};
 use lockwright_platform::Machine;
 
@@ -54,13 +53,10 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { bypass: BYPASS, budget_ns: 0, grants_above: 0, ..tuning }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
-        Arrived::or_joins(overtake(lock))
+    fn arrive(lock: &View<'_, P>, _: &mut Note) -> Option<Taken> {
+        overtake(lock)
     }
 }
-
-impl<P: Machine> Choose<P> for Lock {}
-impl<P: Machine> Observe<P> for Lock {}
 
 /// Takes a free lock; if the line is crowded, past its head. From a quarter of the bound on, one arrival in 32 joins the
 /// line instead: the head, woken long ago, may be waiting for a CPU, and gets one when that arrival goes to sleep.

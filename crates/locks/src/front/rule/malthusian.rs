@@ -17,11 +17,10 @@
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
 //! 2. A head holds back for 100 ms at most, and withholds no wake from others meanwhile.
 
-use super::{Arrived, Choose, Observe, Rule, View};
+use super::{Note, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::saturation;
 use crate::front::tuning::{self, Tuning};
-use crate::front::waiter::Note;
 use lockwright_platform::Machine;
 
 /// Threads beside the holder that circulate, by default.
@@ -62,22 +61,20 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, budget_ns: 0, ..tuning }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, _: &mut Note) -> Option<Taken> {
         let mut taken = lock.take();
         if taken.is_none() && lock.count_in(lock.tuning.spinners) {
             taken = saturation::contend(lock);
             lock.count_out();
         }
-        Arrived::or_joins(taken)
+        taken
     }
 
     /// Nobody in the passive set stays awake.
     fn awake_ns(_: &View<'_, P>, _: &Note) -> u32 {
         0
     }
-}
 
-impl<P: Machine> Choose<P> for Lock {
     const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
@@ -90,8 +87,6 @@ impl<P: Machine> Choose<P> for Lock {
         }
     }
 }
-
-impl<P: Machine> Observe<P> for Lock {}
 
 /// Is the lock free, now and a moment later? Then the contenders don't circulate: they wait by another rule, which
 /// leaves a lock with a line to the line's head.

@@ -2,12 +2,8 @@
 //! learns (learn/).
 //!
 //! ```text
-//!   arrive ─► Took, or Joins(note) ─► awake_ns ─► next ─────────► hold_back ─► spin_ns ─► acquired ─► release
-//!   arrival                            in line     first in line   head         head       holder      holder
-//!
-//!   Rule      arrive, awake_ns, spin_ns, defaults       what each lock decides
-//!   Choose    next, hold_back, ...                      for locks that choose who goes first
-//!   Observe   acquired, release, ...                    for locks that learn from what happens, or tell a policy
+//!   arrive ─► taken, or a note ─► awake_ns ─► next ─────────► hold_back ─► spin_ns ─► acquired ─► release
+//!   arrival                        in line     first in line   head         head       holder      holder
 //! ```
 //!
 //! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
@@ -58,14 +54,15 @@ const FIRST_NS: u32 = 50;
 const ASK_NS: u64 = 400;
 
 /// A front lock's decisions. The defaults are fifo's, except [`defaults`](Self::defaults): fifo has its own.
-pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
+pub trait Rule<P: Machine>: Send + Sync + 'static {
     /// The lock's own defaults, on top of what suits the machine.
     fn defaults(tuning: Tuning) -> Tuning {
         tuning
     }
 
-    /// A thread found the word taken, or somebody in line: it overtakes them and takes the lock, or joins the line.
-    fn arrive(lock: &View<'_, P>) -> Arrived;
+    /// A thread found the word taken, or somebody in line: it overtakes them and takes the lock, or joins the line, with this note on its
+    /// node.
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken>;
 
     /// How long a waiter that is not head stays awake, ns.
     fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
@@ -83,10 +80,9 @@ pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
     fn spin_ns(lock: &View<'_, P>) -> u32 {
         lock.tuning.spin_ns
     }
-}
 
-/// Who goes first, for rules that have a say in that.
-pub trait Choose<P: Machine> {
+    // Who goes first, for rules that have a say in that.
+
     /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
     const AHEAD: usize = 0;
 
@@ -127,10 +123,9 @@ pub trait Choose<P: Machine> {
     fn hold_back(lock: &View<'_, P>, note: &Note) {
         let _ = (lock, note);
     }
-}
 
-/// What happens at the lock, for rules that learn from it or tell a policy.
-pub trait Observe<P: Machine> {
+    // What happens at the lock, for rules that learn from it or tell a policy.
+
     /// Which hooks the policy has that this lock asks ([`hooks::Hook::bit`]).
     fn hooks(tuning: &Tuning) -> u32 {
         let _ = tuning;
@@ -166,22 +161,6 @@ pub trait Observe<P: Machine> {
     }
 }
 
-/// What an arrival does.
-#[derive(Debug)]
-pub enum Arrived {
-    /// It has the lock.
-    Took(Taken),
-    /// It joins the line, with this note on its node.
-    Joins(Note),
-}
-
-impl Arrived {
-    /// It has the lock, or joins the line with nothing to note.
-    pub fn or_joins(taken: Option<Taken>) -> Self {
-        taken.map_or(Self::Joins(Note::default()), Self::Took)
-    }
-}
-
 /// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
 /// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`](super::release)).
 #[cold]
@@ -192,13 +171,13 @@ pub fn acquire<P: Machine, R: Rule<P>>(
 ) -> *const Waiter<P> {
     let mut lock = View { seat, hooks: R::hooks(tuning), ..View::new(parts, tuning) };
     // Where no pace is asked for, each look at the mutex that comes before the join only lets others in between.
-    let asks = tuning.budget_ns == 0 || !lock.is_crowded();
-    let may_grant = tuning.grants() && !parts.by.is_null() && asks;
+    let asks = || tuning.budget_ns == 0 || !lock.is_crowded();
+    let may_grant = tuning.grants() && !parts.by.is_null() && asks();
     lock.pace = may_grant.then(Pace::default);
-    let mut note = match R::arrive(&lock) {
-        Arrived::Took(_) => return core::ptr::null(),
-        Arrived::Joins(note) => note,
-    };
+    let mut note = Note::default();
+    if R::arrive(&lock, &mut note).is_some() {
+        return core::ptr::null();
+    }
     if note.asked_ns == 0 && tuning.budget_ns != 0 {
         note.asked_ns = P::now();
     }
@@ -209,12 +188,13 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, note, lock.own);
     let behind = lock.join(node);
     seat.inspect(|seat| seat.sits(node));
-    let (mut gate, mut slept) = (OPEN, false);
+    let (mut gate, mut slept, mut granted) = (OPEN, false, false);
     if behind {
         R::begins_to_wait(&lock, node);
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
+        granted = state(gate) == GRANTED;
     }
-    if state(gate) != GRANTED {
+    if !granted {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
             lock.head_is_awake();
         }
@@ -233,13 +213,13 @@ pub fn acquire<P: Machine, R: Rule<P>>(
         P::reached(Stage::Chosen);
     }
     seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
-    if state(gate) != GRANTED {
+    if !granted {
         saturation::runs(&lock);
     }
     R::acquired(&lock, &node.note, slept);
     let measures = R::measures(&lock);
     // A head that is measured doesn't stay: its unlock must take the slow path.
-    let is_due = measures && state(gate) != GRANTED && memos::is_due(&lock, P::now());
+    let is_due = measures && !granted && memos::is_due(&lock, P::now());
     let stays = settle(&lock, node, gate, !is_due, || {
         if chooses::<P, R>(&lock) && R::is_worth(&lock, node) {
             choose::<P, R>(&lock, node);

@@ -25,11 +25,10 @@
 //! 2. A head that has waited for `timeout` is woken, and from then on no arrival overtakes it. (A hint says so; timed lockers and
 //!    glibc's code do not heed it.)
 
-use super::{Arrived, Choose, Observe, Rule, View};
+use super::{Note, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::saturation;
 use crate::front::tuning::{self, ASLEEP_PERCENT, BYPASS_MAX, Tuning};
-use crate::front::waiter::Note;
 use lockwright_platform::Machine;
 
 /// In spin mode a waiter stays awake for this long by default, ns. The paper says 8000 cycles, 2.9 us on its Xeon (M10). On our simulated
@@ -103,16 +102,16 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { spin_ns, bypass: BYPASS_MAX, budget_ns: 0, timeout_ns: TIMEOUT_NS, ..tuning }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, asked: &mut Note) -> Option<Taken> {
         let mut taken = lock.take();
-        let start = if taken.is_none() { P::now() } else { 0 };
         if taken.is_none() {
-            taken = lock.spin_and_promise(awake_ns(lock, start));
+            asked.asked_ns = P::now();
+            taken = lock.spin_and_promise(awake_ns(lock, asked.asked_ns));
             if taken.is_some() {
-                note(lock, start, false);
+                note(lock, asked.asked_ns, false);
             }
         }
-        taken.map_or(Arrived::Joins(Note { asked_ns: start, ..Note::default() }), Arrived::Took)
+        taken
     }
 
     /// All but the head sleep.
@@ -123,11 +122,7 @@ impl<P: Machine> Rule<P> for Lock {
     fn spin_ns(lock: &View<'_, P>) -> u32 {
         if lock.is_turn() { lock.tuning.spin_ns } else { awake_ns(lock, P::now()) }
     }
-}
 
-impl<P: Machine> Choose<P> for Lock {}
-
-impl<P: Machine> Observe<P> for Lock {
     fn acquired(lock: &View<'_, P>, asked: &Note, slept: bool) {
         note(lock, asked.asked_ns, slept);
     }

@@ -26,7 +26,7 @@
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
 //! 2. After 100 ms at the most, a thread on a little core is in the line.
 
-use super::{Arrived, Choose, Observe, Rule, View, asl, barging, fifo};
+use super::{Note, Rule, Taken, View, asl, barging, fifo};
 use crate::amp::standby::{WINDOW_MAX_NS, confirmed};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::memos::{OWNER, USUAL, claim, learn, memo};
@@ -81,27 +81,28 @@ impl<P: Machine> Rule<P> for Lock {
         <fifo::Lock as Rule<P>>::defaults(tuning)
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
         let crowded = lock.is_crowded();
-        if !crowded && let Arrived::Took(taken) = fifo::Lock::arrive(lock) {
-            return Arrived::Took(taken);
+        if !crowded && let Some(taken) = fifo::Lock::arrive(lock, note) {
+            return Some(taken);
         }
         if P::place().class.is_big() {
             count(lock);
-            return if crowded { barging::Lock::arrive(lock) } else { Arrived::or_joins(None) };
+            return if crowded { barging::Lock::arrive(lock, note) } else { None };
         }
         let ahead_ns = book(lock);
         if ahead_ns > 0
             && let Some(taken) = asl::stand_by_for(lock, ahead_ns, confirmed)
         {
-            return Arrived::Took(taken);
+            return Some(taken);
         }
-        if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
+        if lock.is_crowded() {
+            barging::Lock::arrive(lock, note)
+        } else {
+            fifo::Lock::arrive(lock, note)
+        }
     }
 }
-
-impl<P: Machine> Choose<P> for Lock {}
-impl<P: Machine> Observe<P> for Lock {}
 
 /// The caller, on a big core, found the lock taken.
 fn count<P: Machine>(lock: &View<'_, P>) {

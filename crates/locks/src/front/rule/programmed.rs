@@ -25,13 +25,13 @@
 //! 3. A thread stands by for at most 100 ms before it is in the line. Meanwhile it holds nothing, and nobody waits for it.
 //! 4. An answer out of range counts as 0.
 
-use super::{Arrived, Choose, Observe, Rule, View, asl, barging, fifo};
+use super::{Note, Rule, Taken, View, asl, barging, fifo};
 use crate::amp::standby::confirmed;
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::choice::Waiters;
 use crate::front::learn::memos;
 use crate::front::tuning::{self, Tuning};
-use crate::front::waiter::{Note, Waiter};
+use crate::front::waiter::Waiter;
 use core::ops::Deref;
 use lockwright_platform::hooks::{self, CLOCK, Context, Hook, LENGTHS, THREADS, WAITERS};
 use lockwright_platform::{Class, Machine};
@@ -85,21 +85,21 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { bypass: BYPASS, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
         let lock = Asker(lock);
         if !lock.has(Hook::LockContended) {
-            return fifo::Lock::arrive(&lock);
+            return fifo::Lock::arrive(&lock, note);
         }
         // All looks at the mutex come first, while its cache line is ours.
         let (crowded, lock_now) = (lock.is_crowded(), lock.context(0));
-        if !crowded && let Arrived::Took(taken) = fifo::Lock::arrive(&lock) {
-            return Arrived::Took(taken);
+        if !crowded && let Some(taken) = fifo::Lock::arrive(&lock, note) {
+            return Some(taken);
         }
         let own = if lock.reads(THREADS) { P::describe() } else { hooks::Node::default() };
         let window_ns = lock.ask(Hook::LockContended, &Context { own, ..lock_now });
         let window_ns = u32::try_from(window_ns).unwrap_or(0); // `largest` fits
         if window_ns == 0 && !crowded {
-            return Arrived::Joins(Note::default());
+            return None;
         }
         if window_ns > 0 {
             // A thread that moves to a faster core meanwhile asks at once. (Without a description it asked on the fastest.)
@@ -108,10 +108,14 @@ impl<P: Machine> Rule<P> for Lock {
                 if u32::from(class.0) < asked_on { 0 } else { confirmed(class).max(1) }
             };
             if let Some(taken) = asl::stand_by_for(&lock, window_ns, looks_for) {
-                return Arrived::Took(taken);
+                return Some(taken);
             }
         }
-        if lock.is_crowded() { barging::Lock::arrive(&lock) } else { fifo::Lock::arrive(&lock) }
+        if lock.is_crowded() {
+            barging::Lock::arrive(&lock, note)
+        } else {
+            fifo::Lock::arrive(&lock, note)
+        }
     }
 
     fn awake_ns(lock: &View<'_, P>, note: &Note) -> u32 {
@@ -121,9 +125,7 @@ impl<P: Machine> Rule<P> for Lock {
             _ => fifo::Lock::awake_ns(&lock, note),
         }
     }
-}
 
-impl<P: Machine> Choose<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     /// A question may take long, and there may be 16 of them.
@@ -185,9 +187,7 @@ impl<P: Machine> Choose<P> for Lock {
         }
         chosen
     }
-}
 
-impl<P: Machine> Observe<P> for Lock {
     fn hooks(tuning: &Tuning) -> u32 {
         if tuning.policy == 0 { 0 } else { P::hooks(tuning.policy) }
     }
@@ -234,7 +234,7 @@ impl<P: Machine> Observe<P> for Lock {
     }
 
     fn release(lock: &View<'_, P>) {
-        let hooks = <Self as Observe<P>>::hooks(lock.tuning);
+        let hooks = <Self as Rule<P>>::hooks(lock.tuning);
         if hooks & LENGTHS != 0 {
             memos::end_of_hold(lock);
         }

@@ -25,11 +25,9 @@
 //!    wakes up depends on the scheduler, and is not part of the budget.
 //! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
 
-use super::{Arrived, Choose, Observe, Rule, View, asl};
+use super::{Note, Rule, Taken, View, asl};
 use crate::entry::{Entry, Kind, Promise};
-use crate::front::line::Taken;
 use crate::front::tuning::{self, Tuning, Window};
-use crate::front::waiter::Note;
 use lockwright_platform::Machine;
 
 /// A waiter on a little core stands by for at most its budget divided by this.
@@ -64,25 +62,21 @@ impl<P: Machine> Rule<P> for Lock {
         Tuning { window: Window::Epoch, grants_above: 0, ..tuning }
     }
 
-    fn arrive(lock: &View<'_, P>) -> Arrived {
+    fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
         let saturated = lock.is_saturated();
         if let Some(taken) = come_back(lock, saturated) {
-            return Arrived::Took(taken);
+            return Some(taken);
         }
         if saturated && P::place().class.is_big() {
-            return Arrived::Joins(Note::default());
+            return None;
         }
         let asked_ns = P::now();
         let window_ns = lock.tuning.window_ns.min(lock.tuning.budget_ns / STANDBY_SHARE);
-        match asl::Lock::arrive(&lock.with(&Tuning { window_ns, ..*lock.tuning })) {
-            Arrived::Joins(note) => Arrived::Joins(Note { asked_ns, ..note }),
-            took => took,
-        }
+        let taken = asl::Lock::arrive(&lock.with(&Tuning { window_ns, ..*lock.tuning }), note);
+        note.asked_ns = asked_ns;
+        taken
     }
 }
-
-impl<P: Machine> Choose<P> for Lock {}
-impl<P: Machine> Observe<P> for Lock {}
 
 /// Takes a word that the head leaves to others, or is too slow to take.
 fn come_back<P: Machine>(lock: &View<'_, P>, saturated: bool) -> Option<Taken> {
