@@ -6,8 +6,8 @@ mod memos;
 
 use crate::front::tuning::MOST_COUNTED;
 use crate::front::{
-    CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Taken, Tuning, View,
-    WAITED, Waiter, Word0, acquire, leave_line, release,
+    CHAINED, Choose, FREE, GRANTED, HELD, Note, Observe, PROMISED, Parts, Rule, SOMEBODY, Seat,
+    Taken, Tuning, View, WAITED, Waiter, Word0, acquire, leave_line, release,
 };
 use crate::front::{barging, counts, fifo, hints, malthusian, mutexee, saturation};
 use crate::testing::{Threads, torn};
@@ -65,9 +65,13 @@ impl<P: Machine> Rule<P> for Joins {
     fn arrive(_: &View<'_, P>, _: &mut Note) -> Option<Taken> {
         None
     }
+}
 
+impl<P: Machine> Choose<P> for Joins {
     const HOLDS_BACK: bool = true;
 }
+
+impl<P: Machine> Observe<P> for Joins {}
 
 /// What a thread has said about itself, and the line's tail at that moment.
 struct Said<'a> {
@@ -288,7 +292,8 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
     let parts = || Parts { owner: Some(&owner), ..memory.parts() };
     let node = node_of(&parts());
     node.gate.store(GRANTED, Relaxed);
-    release(&View::new(parts(), &tuning::<fifo::Lock>()), node);
+    // SAFETY: it says that it holds the lock, and is nobody else's.
+    unsafe { release(&View::new(parts(), &tuning::<fifo::Lock>()), node) };
     assert_eq!((memory.word.now(), owner.load(Relaxed)), (FREE, 0));
 }
 
@@ -376,7 +381,7 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let note = Note { asked_ns: u64::from(dice >> 4), ..Note::default() };
             let slept = (dice >> 16) % 7 < of_7;
-            <mutexee::Lock as Rule<Threads>>::acquired(&view, &note, slept);
+            <mutexee::Lock as Observe<Threads>>::acquired(&view, &note, slept);
             saturation::is_asleep(&view)
         };
         (0..10_000).filter(|_| hand_over()).count()

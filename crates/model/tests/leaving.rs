@@ -2,7 +2,9 @@
 
 use lockwright_locks::catalog::{FrontVisitor, visit_front};
 use lockwright_locks::entry::Entry;
-use lockwright_locks::front::{Alone, By, Note, Rule, Taken, Tuning, View, Waiters};
+use lockwright_locks::front::{
+    Alone, By, Choose, Note, Observe, Rule, Taken, Tuning, View, Waiters,
+};
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
@@ -51,7 +53,11 @@ impl<P: lockwright_platform::Machine> Rule<P> for Backwards {
     fn arrive(_: &View<'_, P>, _: &mut Note) -> Option<Taken> {
         None
     }
+}
 
+impl<P: lockwright_platform::Machine> Observe<P> for Backwards {}
+
+impl<P: lockwright_platform::Machine> Choose<P> for Backwards {
     const AHEAD: usize = 4;
 
     fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {

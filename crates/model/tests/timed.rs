@@ -2,7 +2,9 @@
 
 use lockwright_locks::catalog::{FrontVisitor, front_rules, visit_front};
 use lockwright_locks::entry::Entry;
-use lockwright_locks::front::{self, Alone, By, Note, Rule, Taken, Tuning, View, barging, counts};
+use lockwright_locks::front::{
+    self, Alone, By, Choose, Note, Observe, Rule, Taken, Tuning, View, barging, counts,
+};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{
@@ -114,7 +116,11 @@ impl<P: lockwright_platform::Machine> Rule<P> for Patient {
     fn arrive(_: &View<'_, P>, _: &mut Note) -> Option<Taken> {
         None
     }
+}
 
+impl<P: lockwright_platform::Machine> Observe<P> for Patient {}
+
+impl<P: lockwright_platform::Machine> Choose<P> for Patient {
     const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {

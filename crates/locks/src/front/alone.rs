@@ -118,11 +118,13 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
     unsafe fn unlock(&self, by: *mut By<P>) {
         // SAFETY: the caller's duty: locked with this node. By a node of the line, if it has one.
         if let Some(node) = unsafe { (*by).0.as_ref() } {
-            if hand_on(node) {
+            // SAFETY: the caller's duty: the lock was acquired by this node, so the caller holds it.
+            if unsafe { hand_on(node) } {
                 return;
             }
             let view = self.view();
-            let left = leave_or_hand_on(&view, node);
+            // SAFETY: the caller still holds the lock by this node.
+            let left = unsafe { leave_or_hand_on(&view, node) };
             if left != Left::Passed {
                 R::release(&view);
             }
@@ -130,7 +132,8 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
                 Left::Passed => {}
                 Left::Empty => unlock_alone(&view),
                 Left::Stale => unlock_stale(&view),
-                Left::Not => release(&view, node),
+                // SAFETY: the caller still holds the lock by this node.
+                Left::Not => unsafe { release(&view, node) },
             }
         } else if !self.word.give() {
             R::release(&self.view());

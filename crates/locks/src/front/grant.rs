@@ -197,8 +197,11 @@ pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
 /// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that waiter is awake and no look at
 /// the mutex is due. `true`: another thread has the lock, and the mutex may be gone. `false`: the caller has to look at the
 /// mutex, by [`leave_or_hand_on`].
+///
+/// # Safety
+/// The calling thread holds the lock by this node, and [`Waiter::is_held`] has said so.
 #[inline]
-pub fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
+pub unsafe fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // others change only BEHIND
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
     let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
@@ -250,11 +253,15 @@ pub enum Left {
 
 /// As [`hand_on`], which has just answered `false`: leaves the line if nobody is behind the node. It costs one transfer of the
 /// mutex's line, as MCS's unlock does, if nobody is behind the node, and another one of the node's line if somebody is joining.
-pub fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> Left {
+///
+/// # Safety
+/// As [`hand_on`].
+pub unsafe fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> Left {
     let Parts { word, owner, .. } = line.parts;
     if !node.next(Relaxed).is_null() {
         // A look at the mutex is due, or the next waiter sleeps, or has just joined.
-        return if hand_on(node) { Left::Passed } else { Left::Not };
+        // SAFETY: the caller's promise.
+        return if unsafe { hand_on(node) } { Left::Passed } else { Left::Not };
     }
     if !Word0::<P>::may_be_by_node(word.now_to_write()) {
         return Left::Stale; // released by code that knows nothing of us, and taken again
@@ -268,7 +275,8 @@ pub fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> Lef
     }
     match line.is_in_line(node) {
         false => Left::Stale,
-        true if hand_on(node) => Left::Passed,
+        // SAFETY: the caller's promise; the node is still in the line.
+        true if unsafe { hand_on(node) } => Left::Passed,
         true => Left::Not,
     }
 }

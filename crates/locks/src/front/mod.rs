@@ -83,7 +83,7 @@ pub use grant::{Left, hand_on, leave_or_hand_on};
 pub(crate) use learn::{memos, saturation};
 pub(crate) use line::has_passed;
 pub use line::{Parts, Seat, Taken, View, counts, hints};
-pub use rule::{Rule, acquire};
+pub use rule::{Choose, Observe, Rule, acquire};
 pub use rule::{
     asl, asl_pthread, auto, barging, cal, fifo, malthusian, mutexee, pb10, programmed, slo,
 };
@@ -164,8 +164,11 @@ pub fn unlock_stale<P: Machine>(line: &View<'_, P>) {
 }
 
 /// As [`hand_on`], but always releases, if need be by the mutex.
+///
+/// # Safety
+/// As [`hand_on`]. (A node that has ended may be asked, too: nodes stay readable.)
 #[cold]
-pub fn release<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) {
+pub unsafe fn release<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) {
     if !line.is_in_line(node) {
         unlock_stale(line);
     } else if !grant::hand_on_or_leave(line, node) {

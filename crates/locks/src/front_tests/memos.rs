@@ -1,7 +1,7 @@
 //! What front locks note about themselves in the machine's memos: how long they are held, and rests from choices.
 
 use super::{Memory, Vec, tuning};
-use crate::front::{FREE, HELD, Note, PROMISED, Parts, Rule, Taken, Tuning};
+use crate::front::{Choose, FREE, HELD, Note, Observe, PROMISED, Parts, Rule, Taken, Tuning};
 use crate::front::{View, Waiter, acquire};
 use crate::front::{cal, fifo, memos, programmed};
 use crate::testing::{Threads, run_on};
@@ -125,8 +125,9 @@ fn among_short_sections_hardly_anybody_chooses() {
     let note = |asked: u64| Note { asked_ns: 64 * asked, ..Note::default() };
     let node = |asked| Waiter::take(memory.parts().word, core::ptr::null(), 0, note(asked), None);
     let nodes: Vec<_> = (0..3_200).map(node).collect();
-    let choosers =
-        || nodes.iter().filter(|node| <cal::Lock as Rule<Threads>>::is_worth(&view, node)).count();
+    let choosers = || {
+        nodes.iter().filter(|node| <cal::Lock as Choose<Threads>>::is_worth(&view, node)).count()
+    };
     assert_eq!(choosers(), 3_200, "how long they are isn't known");
     for (ns, expected) in [(100, 100), (10_000, 3_200)] {
         Threads::pause(1); // 0 means that nothing is measured
@@ -144,7 +145,11 @@ impl<P: Machine> Rule<P> for Measures {
     fn arrive(_: &View<'_, P>, _: &mut Note) -> Option<Taken> {
         None
     }
+}
 
+impl<P: Machine> Choose<P> for Measures {}
+
+impl<P: Machine> Observe<P> for Measures {
     fn measures(_: &View<'_, P>) -> bool {
         true
     }

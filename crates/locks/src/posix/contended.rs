@@ -141,24 +141,32 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     if tells != 0 {
         hooks::releases_by_node::<E::Platform>(address, tells);
     }
-    if front::hand_on(node) {
+    // SAFETY: the thread holds the mutex by this node, as `take` has checked.
+    if unsafe { front::hand_on(node) } {
         E::released(address, 0);
     } else {
-        leave(mutex, node);
+        // SAFETY: the thread still holds the mutex by this node.
+        unsafe { leave(mutex, node) };
     }
     true
 }
 
 /// Releases word 0 for a thread that holds it by this node, which can't grant the lock to the next waiter.
+///
+/// # Safety
+/// As [`front::hand_on`], which has answered `false`.
 #[cold]
-fn leave<E: Environment>(mutex: &Mutex<E>, node: &Waiter<E::Platform>) {
+unsafe fn leave<E: Environment>(mutex: &Mutex<E>, node: &Waiter<E::Platform>) {
     E::Platform::load_to_write(&mutex.counts); // whatever comes next, it writes to this line
     let (me, Policy { tuning, .. }) = mutex.policy();
-    match front::leave_or_hand_on(&View::new(mutex.parts_of(0, me), &tuning), node) {
+    let view = View::new(mutex.parts_of(0, me), &tuning);
+    // SAFETY: the caller's promise.
+    match unsafe { front::leave_or_hand_on(&view, node) } {
         Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), 0),
         Left::Empty => by_word(mutex, 0, front::unlock_alone),
         Left::Stale => by_word(mutex, 0, front::unlock_stale),
-        Left::Not => by_word(mutex, 0, |view| front::release(view, node)),
+        // SAFETY: the caller's promise.
+        Left::Not => by_word(mutex, 0, |view| unsafe { front::release(view, node) }),
     }
 }
 

@@ -8,7 +8,9 @@ use super::{Exploration, Hit, Mutant, Mutation, Op, Search, Subject};
 use crate::engine::engine;
 use crate::lock::LockSpec;
 use lockwright_locks::entry::{Entry, Promise};
-use lockwright_locks::front::{Note, Rule, Taken, Tuning, View, WAITED, Waiters, counts, fifo};
+use lockwright_locks::front::{
+    Choose, Note, Observe, Rule, Taken, Tuning, View, WAITED, Waiters, counts, fifo,
+};
 use lockwright_locks::posix::{self, Environment, Refused, UNDECIDED};
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Platform, Word};
@@ -77,7 +79,9 @@ impl Rule<Explored> for Backwards {
     fn arrive(_: &View<'_, Explored>, _: &mut Note) -> Option<Taken> {
         None
     }
+}
 
+impl Choose<Explored> for Backwards {
     const AHEAD: usize = 8;
 
     fn next(_: &View<'_, Explored>, waiters: &mut Waiters<'_, Explored>) -> u32 {
@@ -87,6 +91,8 @@ impl Rule<Explored> for Backwards {
         1 << last
     }
 }
+
+impl Observe<Explored> for Backwards {}
 
 fn backwards() -> Subject {
     Subject::made(LockSpec::of(&BACKWARDS), |spec, threads| {

@@ -21,7 +21,7 @@
 //! 2. After `window` ns, 100 ms at the most, the thread is in the line: so it waits for a bounded number of others.
 //! 3. A window of 0 is fifo.
 
-use super::{Note, Rule, Taken, View, barging, fifo};
+use super::{Choose, Note, Observe, Rule, Taken, View, barging, fifo};
 use crate::amp::standby::{self, confirmed};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, Tuning, Window};
@@ -65,6 +65,9 @@ impl<P: Machine> Rule<P> for Lock {
         }
     }
 }
+
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Lets others go first, on a core that is not of the fastest class, for the window.
 pub(super) fn stand_by<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {

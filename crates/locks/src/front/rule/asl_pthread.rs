@@ -20,7 +20,7 @@
 //! 2. After its window, 100 ms at most, it asks like every other thread. From there on, glibc's algorithm promises nothing.
 //! 3. Nobody joins the line, unless waiters under another rule stand in it and its head must not be overtaken any more.
 
-use super::{Note, Rule, Taken, View};
+use super::{Choose, Note, Observe, Rule, Taken, View};
 use crate::amp::standby::{Waiting, at_once, stand_by};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{Tuning, Window};
@@ -66,3 +66,6 @@ impl<P: Machine> Rule<P> for Lock {
         taken.or_else(|| lock.sleep_on_word())
     }
 }
+
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}

@@ -17,7 +17,7 @@
 //!
 //! Invariants: those of barging and slo.
 
-use super::{Note, Rule, Taken, View, barging, slo};
+use super::{Choose, Note, Observe, Rule, Taken, View, barging, slo};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, Tuning, Window};
 use lockwright_platform::Machine;
@@ -65,3 +65,6 @@ impl<P: Machine> Rule<P> for Lock {
         if barges { barging::Lock::arrive(lock, note) } else { slo::Lock::arrive(lock, note) }
     }
 }
+
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}

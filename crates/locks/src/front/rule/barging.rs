@@ -25,7 +25,7 @@
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. While the lock is
 //!    saturated, a head that gets no CPU (say, because of a real-time thread) is overtaken without a bound.
 
-use super::{Note, Rule, Taken, View};
+use super::{Choose, Note, Observe, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::saturation;
 use crate::front::tuning::{self, ANY};
@@ -78,6 +78,9 @@ impl<P: Machine> Rule<P> for Lock {
         doze(lock, DOZES, DOZE_NS)
     }
 }
+
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Gives way four times before the head's turn comes: the head may be waiting for this very CPU. (If all runners stopped only
 /// at the bound, the other CPUs would be idle until the head had woken the next one.)

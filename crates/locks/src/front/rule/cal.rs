@@ -24,7 +24,7 @@
 //! 1. A waiter is passed over at most `bypass` times, and then it is next.
 //! 2. Between two headships at most `bypass` arrivals overtake the head, and none unless the line is crowded.
 
-use super::{Note, Rule, Taken, View, fifo};
+use super::{Choose, Note, Observe, Rule, Taken, View, fifo};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::choice::Waiters;
 use crate::front::learn::memos;
@@ -87,15 +87,9 @@ impl<P: Machine> Rule<P> for Lock {
         }
         taken
     }
+}
 
-    fn measures(_: &View<'_, P>) -> bool {
-        true
-    }
-
-    fn release(lock: &View<'_, P>) {
-        memos::end_of_hold(lock);
-    }
-
+impl<P: Machine> Choose<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     fn is_worth(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
@@ -112,8 +106,18 @@ impl<P: Machine> Rule<P> for Lock {
     }
 
     fn next(_: &View<'_, P>, waiters: &mut Waiters<'_, P>) -> u32 {
-        while !<Self as Rule<P>>::is_enough(waiters.notes()) && waiters.look() {}
+        while !<Self as Choose<P>>::is_enough(waiters.notes()) && waiters.look() {}
         1 << next(P::now(), waiters.notes())
+    }
+}
+
+impl<P: Machine> Observe<P> for Lock {
+    fn measures(_: &View<'_, P>) -> bool {
+        true
+    }
+
+    fn release(lock: &View<'_, P>) {
+        memos::end_of_hold(lock);
     }
 }
 

@@ -18,7 +18,7 @@
 //!    locks and sleepers on the word, which don't queue).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{Note, Rule, Taken, View};
+use super::{Choose, Note, Observe, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, Tuning};
 use lockwright_platform::Machine;
@@ -57,6 +57,9 @@ impl<P: Machine> Rule<P> for Lock {
         overtake(lock)
     }
 }
+
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Takes a free lock; if the line is crowded, past its head. From a quarter of the bound on, one arrival in 32 joins the
 /// line instead: the head, woken long ago, may be waiting for a CPU, and gets one when that arrival goes to sleep.

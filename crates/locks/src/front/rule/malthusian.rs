@@ -17,7 +17,7 @@
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
 //! 2. A head holds back for 100 ms at most, and withholds no wake from others meanwhile.
 
-use super::{Note, Rule, Taken, View};
+use super::{Choose, Note, Observe, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::saturation;
 use crate::front::tuning::{self, Tuning};
@@ -74,7 +74,9 @@ impl<P: Machine> Rule<P> for Lock {
     fn awake_ns(_: &View<'_, P>, _: &Note) -> u32 {
         0
     }
+}
 
+impl<P: Machine> Choose<P> for Lock {
     const HOLDS_BACK: bool = true;
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
@@ -87,6 +89,8 @@ impl<P: Machine> Rule<P> for Lock {
         }
     }
 }
+
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Is the lock free, now and a moment later? Then the contenders don't circulate: they wait by another rule, which
 /// leaves a lock with a line to the line's head.

@@ -4,6 +4,10 @@
 //! ```text
 //!   arrive ─► taken, or a note ─► awake_ns ─► next ─────────► hold_back ─► spin_ns ─► acquired ─► release
 //!   arrival                        in line     first in line   head         head       holder      holder
+//!
+//!   Rule      arrive, awake_ns, spin_ns, defaults       what each lock decides
+//!   Choose    next, hold_back, ...                      for locks that choose who goes first
+//!   Observe   acquired, release, ...                    for locks that learn from what happens, or tell a policy
 //! ```
 //!
 //! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
@@ -54,7 +58,7 @@ const FIRST_NS: u32 = 50;
 const ASK_NS: u64 = 400;
 
 /// A front lock's decisions. The defaults are fifo's, except [`defaults`](Self::defaults): fifo has its own.
-pub trait Rule<P: Machine>: Send + Sync + 'static {
+pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
     /// The lock's own defaults, on top of what suits the machine.
     fn defaults(tuning: Tuning) -> Tuning {
         tuning
@@ -80,9 +84,10 @@ pub trait Rule<P: Machine>: Send + Sync + 'static {
     fn spin_ns(lock: &View<'_, P>) -> u32 {
         lock.tuning.spin_ns
     }
+}
 
-    // Who goes first, for rules that have a say in that.
-
+/// Who goes first, for rules that have a say in that.
+pub trait Choose<P: Machine> {
     /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
     const AHEAD: usize = 0;
 
@@ -123,9 +128,10 @@ pub trait Rule<P: Machine>: Send + Sync + 'static {
     fn hold_back(lock: &View<'_, P>, note: &Note) {
         let _ = (lock, note);
     }
+}
 
-    // What happens at the lock, for rules that learn from it or tell a policy.
-
+/// What happens at the lock, for rules that learn from it or tell a policy.
+pub trait Observe<P: Machine> {
     /// Which hooks the policy has that this lock asks ([`hooks::Hook::bit`]).
     fn hooks(tuning: &Tuning) -> u32 {
         let _ = tuning;

@@ -25,7 +25,7 @@
 //! 2. A head that has waited for `timeout` is woken, and from then on no arrival overtakes it. (A hint says so; timed lockers and
 //!    glibc's code do not heed it.)
 
-use super::{Note, Rule, Taken, View};
+use super::{Choose, Note, Observe, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::saturation;
 use crate::front::tuning::{self, ASLEEP_PERCENT, BYPASS_MAX, Tuning};
@@ -122,7 +122,11 @@ impl<P: Machine> Rule<P> for Lock {
     fn spin_ns(lock: &View<'_, P>) -> u32 {
         if lock.is_turn() { lock.tuning.spin_ns } else { awake_ns(lock, P::now()) }
     }
+}
 
+impl<P: Machine> Choose<P> for Lock {}
+
+impl<P: Machine> Observe<P> for Lock {
     fn acquired(lock: &View<'_, P>, asked: &Note, slept: bool) {
         note(lock, asked.asked_ns, slept);
     }

@@ -26,7 +26,7 @@
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
 //! 2. After 100 ms at the most, a thread on a little core is in the line.
 
-use super::{Note, Rule, Taken, View, asl, barging, fifo};
+use super::{Choose, Note, Observe, Rule, Taken, View, asl, barging, fifo};
 use crate::amp::standby::{WINDOW_MAX_NS, confirmed};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::learn::memos::{OWNER, USUAL, claim, learn, memo};
@@ -103,6 +103,9 @@ impl<P: Machine> Rule<P> for Lock {
         }
     }
 }
+
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// The caller, on a big core, found the lock taken.
 fn count<P: Machine>(lock: &View<'_, P>) {

@@ -25,7 +25,7 @@
 //! 3. A thread stands by for at most 100 ms before it is in the line. Meanwhile it holds nothing, and nobody waits for it.
 //! 4. An answer out of range counts as 0.
 
-use super::{Note, Rule, Taken, View, asl, barging, fifo};
+use super::{Choose, Note, Observe, Rule, Taken, View, asl, barging, fifo};
 use crate::amp::standby::confirmed;
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::choice::Waiters;
@@ -125,7 +125,9 @@ impl<P: Machine> Rule<P> for Lock {
             _ => fifo::Lock::awake_ns(&lock, note),
         }
     }
+}
 
+impl<P: Machine> Choose<P> for Lock {
     const AHEAD: usize = WINDOW;
 
     /// A question may take long, and there may be 16 of them.
@@ -187,7 +189,9 @@ impl<P: Machine> Rule<P> for Lock {
         }
         chosen
     }
+}
 
+impl<P: Machine> Observe<P> for Lock {
     fn hooks(tuning: &Tuning) -> u32 {
         if tuning.policy == 0 { 0 } else { P::hooks(tuning.policy) }
     }
@@ -234,7 +238,7 @@ impl<P: Machine> Rule<P> for Lock {
     }
 
     fn release(lock: &View<'_, P>) {
-        let hooks = <Self as Rule<P>>::hooks(lock.tuning);
+        let hooks = <Self as Observe<P>>::hooks(lock.tuning);
         if hooks & LENGTHS != 0 {
             memos::end_of_hold(lock);
         }

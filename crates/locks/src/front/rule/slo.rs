@@ -25,7 +25,7 @@
 //!    wakes up depends on the scheduler, and is not part of the budget.
 //! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
 
-use super::{Note, Rule, Taken, View, asl};
+use super::{Choose, Note, Observe, Rule, Taken, View, asl};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::tuning::{self, Tuning, Window};
 use lockwright_platform::Machine;
@@ -77,6 +77,9 @@ impl<P: Machine> Rule<P> for Lock {
         taken
     }
 }
+
+impl<P: Machine> Choose<P> for Lock {}
+impl<P: Machine> Observe<P> for Lock {}
 
 /// Takes a word that the head leaves to others, or is too slow to take.
 fn come_back<P: Machine>(lock: &View<'_, P>, saturated: bool) -> Option<Taken> {
