@@ -6,12 +6,11 @@ use lockwright_sim::{profile, targets};
 use std::path::Path;
 use std::sync::Arc;
 
-/// One seed, a fiftieth of the time. (C3's 80 threads need some of that to come to the lock at all: a tenth.)
+/// One seed, a fiftieth of the time.
 fn quick(id: &str) -> (targets::Figure, Measured) {
     let target = targets::figure(id).unwrap();
     let profile = Arc::new(profile::builtin(&target.machine).unwrap());
-    let length = if id == "c3-2" { 0.1 } else { 0.02 };
-    let context = Context { length, ..Context::new(profile, 1) };
+    let context = Context { length: 0.02, ..Context::new(profile, 1) };
     let measured = (find(id).unwrap_or_else(|| panic!("no experiment {id}")).measure)(&context);
     (target, measured.unwrap_or_else(|why| panic!("{id}: {why}")))
 }
