@@ -362,8 +362,8 @@ fn parking() {
     within("parking: CPU time with sections of 1 ms, of fifo's", cpu, 0.4..0.8);
     within("throughput", throughput, 0.97..1.05);
     let (throughput, _) = of(&[("cs", 500.0)], 2_000);
-    // Each question costs some of that, and fifo asks none.
-    within("throughput with sections of 0.5 us", throughput, 0.92..1.05);
+    // Each question costs some of that, and fifo asks none. (0.96.)
+    within("throughput with sections of 0.5 us", throughput, 0.94..1.05);
 }
 
 #[test]

@@ -29,7 +29,7 @@
 //! is glibc's way, and the only one without contention. *By a node*: the thread came through the line, stays in the line as its first, and
 //! remembers the node (posix/held.rs). Word 0 is 3 meanwhile, or 2 or 4 once somebody sleeps on it; to glibc's code all are "more than 1".
 //! Unlock by a node is MCS's: it turns the next gate to GRANTED, and neither thread touches the mutex. Each GRANTED gate counts the grants
-//! since a holder last looked at the mutex. After 63 the holder looks: does somebody sleep on the word? Do waiters outnumber the CPUs?
+//! since a holder last looked at the mutex. After 31 the holder looks: does somebody sleep on the word? Do waiters outnumber the CPUs?
 //!
 //! ```text
 //!   by the word    word 0 = 1           H runs            head ─► waiter ─► ...      head spins on the word

@@ -10,7 +10,7 @@
 //!      └──────► LEFT        was torn out of its wait ([`View::leave`](super::View))
 //!   any of them ─► ENDED    its node has been given back
 //!
-//!   a gate:  31           11 10     5   4    3   2   0          a node's line of 128 bytes:
+//!   a gate:  31           10 9      5   4    3   2   0          a node's line of 128 bytes:
 //!            │ tick         │ grants │ sliced │behind│ state │    Waiter (64 bytes) │ Description (56 bytes) │ 8 bytes of the pool's
 //! ```
 //!
@@ -67,14 +67,14 @@ pub(super) const BEHIND: u32 = 8;
 /// What a gate keeps when its state changes, unless the waiter is granted the lock.
 const KEPT: u32 = BEHIND | UNCOUNTED;
 
-/// In a GRANTED gate: one grant since a holder last looked at the mutex (6 bits).
+/// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
 
 /// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond (learn/saturation.rs).
 const SLICED: u32 = 16;
 
-/// In a GRANTED gate: one tick of the time at which the mutex was last looked at (21 bits, which wrap).
-pub(super) const TICK: u32 = 1 << 11;
+/// In a GRANTED gate: one tick of the time at which the mutex was last looked at (22 bits, which wrap).
+pub(super) const TICK: u32 = 1 << 10;
 
 /// The length of a tick, ns.
 const TICK_NS: u64 = 16;
