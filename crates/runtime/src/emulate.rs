@@ -18,7 +18,7 @@
 //!   at the new CPU's speed. Time in which it doesn't run doesn't count.
 //! * On a CPU of full speed nothing is stamped or slowed.
 //!
-//! When emulation is off, as it normally is, it costs the plain mutex nothing: see `mode`.
+//! When emulation is off, as it normally is, it costs the plain mutex nothing: see `fast`.
 
 use crate::env::{say, variable};
 use crate::fork::{self, When};

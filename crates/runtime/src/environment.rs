@@ -100,9 +100,7 @@ impl Environment for Here {
         let is_in_hook = programs::is_inside();
         let undo = || programs::has_left(is_in_hook);
         let node = leave::in_line(mutex, parts, tuning, undo, acquire);
-        if is_anybody_boosted() {
-            programs::has_waited();
-        }
+        programs::has_waited();
         node
     }
 

@@ -6,7 +6,7 @@
 //! kernel doesn't mind, but memcheck calls that an error. AddressSanitizer doesn't check that, so under it the locks stay
 //! ours.
 //!
-//! Normally this costs the plain mutex nothing: it is one way of being watched, see `mode`.
+//! Normally this costs the plain mutex nothing: it is one way of being watched, see `fast`.
 
 use crate::env::{say, variable};
 use crate::watch::{self, Who};

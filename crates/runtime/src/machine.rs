@@ -32,7 +32,7 @@ use lockwright_native::place;
 use lockwright_native::system_call;
 use lockwright_native::topology::{self, Topology};
 
-/// A thread looks at the clock once in this many contended acquisitions.
+/// A thread looks at the clock at its first contended acquisition, and then once in this many.
 pub(crate) const WAITS_PER_LOOK: u32 = 64;
 /// The files are read again after this many seconds, whatever the system calls say: nothing announces a change of
 /// quota.
@@ -260,7 +260,7 @@ unsafe fn read_topology() -> bool {
     learn_topology(topology, &wanted[..length]) != Err(Unlearnt::Unread)
 }
 
-/// A signal handler has torn away the thread that looked: the next one looks.
+/// A signal handler has torn away the thread that looked: the next thread that comes by `look_now_and_then` looks.
 fn give_up_looking() {
     IS_NEW.store(true, Relaxed); // a hint
 }

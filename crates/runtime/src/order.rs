@@ -10,7 +10,7 @@
 //! * A condition variable's waiter asks for its mutex again, while it holds its other locks.
 //! * Stacks are copied raw, when a call is first seen; the command unwinds them. If other locks are taken under a lock, its place gets
 //!   a piece for each depth of the stack, which tells different callers apart.
-//! * When this is off, as it normally is, it costs nothing: see `mode`.
+//! * When this is off, as it normally is, it costs nothing: see `fast`.
 
 use crate::caller::Call;
 use crate::env::{refused, say, variable};

@@ -11,7 +11,7 @@
 //! * A forked child is not recorded: the file is its parent's. Recording also stops in a process that confines
 //!   itself, since a system call of ours may kill that process.
 //!
-//! When the trace is off, as it normally is, it costs the plain mutex nothing: see `mode`.
+//! When the trace is off, as it normally is, it costs the plain mutex nothing: see `fast`.
 
 use crate::access::{self, Access};
 use crate::env::{refused, say, variable};

@@ -101,9 +101,13 @@ fn grouping_pays_on_two_sockets() {
         true if context.round == 0 => 1,
         true => 3,
     };
-    let fifo = run("xeon-2x10", plain("fifo"), "bench", 20, &load).throughput;
-    let ours = programmed(Hook::CmpNode, same_node);
-    let ours = run("xeon-2x10", ours, "bench", 20, &load).throughput;
+    // In order of arrival, it is the seed that decides how often the lock changes its node.
+    let of = |lock: LockSpec| {
+        let seeds = 1..=4;
+        let all = seeds.map(|seed| run_seed(seed, "xeon-2x10", lock.clone(), "bench", 20, &load));
+        all.map(|outcome| outcome.throughput).sum::<f64>()
+    };
+    let (ours, fifo) = (of(programmed(Hook::CmpNode, same_node)), of(plain("fifo")));
     assert!(ours > 1.1 * fifo, "{ours} {fifo}");
 }
 

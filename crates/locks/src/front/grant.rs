@@ -32,9 +32,9 @@ use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Machine, Word};
 
-/// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs? (Each look
-/// costs about 1 % of the throughput of 31 grants. But until then the line's length still has those that were granted the lock. After 63,
-/// a policy that parks waiters by that length parked too many.)
+/// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs? (A look takes
+/// about 1 % of the time of 31 grants. Looking less often would save some of that, but threads that were granted the lock are counted in
+/// the line's length until the next look: with 63 here, a policy that parks by that length parked too many.)
 pub(super) const LOOKS_EACH: u32 = 31;
 const _: () =
     assert!((LOOKS_EACH + 1) * GRANT == TICK, "the field of grants is full, and not more");
@@ -201,7 +201,8 @@ pub(super) fn wake_behind<P: Machine>(node: &Waiter<P>) -> bool {
 /// mutex, by [`leave_or_hand_on`].
 ///
 /// # Safety
-/// The calling thread holds the lock by this node, and [`Waiter::is_held`] has said so.
+/// [`acquire`](super::acquire) returned this node to the calling thread, which hasn't unlocked since. Where code that knows nothing of
+/// nodes may have unlocked, [`Waiter::is_held`] has said just now that the thread still seems to hold the lock by it.
 #[inline]
 pub unsafe fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // others change only BEHIND

@@ -76,8 +76,9 @@ pub mod counts {
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 7 << 26;
-    /// Somebody has held the lock by a node. It stays: to clear and set it each time costs a lock that is contended now and then
-    /// a transfer of its line. Only the holder writes it.
+    /// Somebody has held the lock by a node, and maybe no unlock by a node has found the line empty since. Only the holder writes it.
+    /// (If it stayed, a lock that is contended now and then would have one transfer less. But it makes a signaller unsure that it holds the
+    /// mutex by the word: such a signaller wakes a waiter that it could have moved.)
     pub const BY_NODE: u32 = 1 << 29;
     /// The era in which the contenders counted themselves: one fork (2 bits, the highest: they wrap, and the count heals).
     pub const FORK: u32 = 1 << 30;
@@ -119,7 +120,7 @@ pub mod hints {
 
     /// This many waiters are a crowd on any machine. A holder that looks at the mutex can see so many: those that were granted the lock
     /// since the last look are still counted, and take part of the field.
-    pub const MANY: u32 = WAITERS - 128;
+    pub const MANY: u32 = WAITERS - 64;
     /// The line's head naps or watches (learn/saturation.rs), or the lock is saturated and its head isn't awake yet. Any thread that finds
     /// the word free may take it, uncounted.
     pub const NAPPING: u32 = 1 << 20;
@@ -209,7 +210,7 @@ fn untag<P: Machine>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
 
 /// By these hints, does the line's head nap, and leave the lock to others?
 #[inline]
-pub(crate) fn is_left<P: Machine>(hints: &P::Word) -> bool {
+fn is_left<P: Machine>(hints: &P::Word) -> bool {
     hints.load(Relaxed) & hints::NAPPING != 0
 }
 
@@ -372,12 +373,12 @@ impl<'a, P: Machine> View<'a, P> {
         }
     }
 
-    /// A holder has left the line, which is empty now: nobody has been overtaken.
+    /// A holder has left the line, which is empty now: nobody holds the lock by a node, and nobody has been overtaken.
     pub(super) fn has_emptied(&self) {
         let counts = self.parts.counts;
         let now = counts.load(Relaxed);
         let is_crowded = self.contenders_in(now) >= self.tuning.cpus.min(hints::MANY);
-        let old = counts::BYPASSES | if is_crowded { 0 } else { counts::CROWDED };
+        let old = counts::BY_NODE | counts::BYPASSES | if is_crowded { 0 } else { counts::CROWDED };
         if now & old != 0 {
             counts.fetch_and(!old, Relaxed); // the holder's, and a hint
         }
@@ -428,8 +429,9 @@ impl<'a, P: Machine> View<'a, P> {
         let hints = self.parts.hints;
         let mut now = hints.load(Relaxed); // the exchange checks it again
         if hints::waiters(now) < hints::WAITERS / 2 {
-            // Relaxed: a hint. In one step: exchanges of many joiners make each other fail. To wrap the field, as many threads as it
-            // has room for would have to be stopped just before this step; even then the count heals when the line is empty.
+            // Relaxed: a hint. In one step: exchanges of many joiners make each other fail. It wraps if 256 threads come between the load
+            // and this step, or if glibc's code changes our half there. It is the highest field, so nothing else changes, and it heals when
+            // the line is empty.
             hints.fetch_add(hints::WAITER, Relaxed);
             return;
         }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
-//!   release ─► what is at the place now: its release hook ─► View::release, which knows word 0 alone
+//!   release ─► by a node: front::hand_on, which knows no mutex;  else what is at the place now: its release hook ─► View::release
 //! ```
 
 use super::hooks;
@@ -135,17 +135,17 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     if node.is_null() {
         return false;
     }
-    // SAFETY: the thread holds it by this node, which is in the line.
+    // SAFETY: nodes stay readable.
     let node = unsafe { &*node };
     let (address, tells) = (core::ptr::from_ref(mutex).addr(), node.tells());
     if tells != 0 {
         hooks::releases_by_node::<E::Platform>(address, tells);
     }
-    // SAFETY: the thread holds the mutex by this node, as `take` has checked.
+    // SAFETY: the thread acquired the mutex by this node, and still seems to hold it, as `take` has just checked.
     if unsafe { front::hand_on(node) } {
         E::released(address, 0);
     } else {
-        // SAFETY: the thread still holds the mutex by this node.
+        // SAFETY: likewise, since no grant has succeeded.
         unsafe { leave(mutex, node) };
     }
     true

@@ -53,13 +53,13 @@ pub trait Environment: Sized + 'static {
     fn before_wait() {}
 
     /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. `true`: the end of the wait is told to
-    /// [`has_waited`](Self::has_waited). Called only if the thread [`tells`](Me::tells), as the other functions about waits and releases.
+    /// [`has_waited`](Self::has_waited). Called only if the thread [`tells`](Me::tells), as is [`releases`](Self::releases).
     fn waits(mutex: &Mutex<Self>, caller: usize) -> bool {
         let _ = (mutex, caller);
         false
     }
 
-    /// A wait has ended; `acquired`: the thread got the mutex.
+    /// A wait of which [`waits`](Self::waits) said `true` has ended; `acquired`: the thread got the mutex.
     fn has_waited(mutex: &Mutex<Self>, acquired: bool) {
         let _ = (mutex, acquired);
     }
@@ -72,8 +72,8 @@ pub trait Environment: Sized + 'static {
         0
     }
 
-    /// The mutex at this address has been released; it may be gone. `release`: 0 if it was granted to a waiter. (Then nobody asks
-    /// whether the thread [`tells`](Me::tells).)
+    /// The mutex at this address has been released; it may be gone. `release`: what [`releases`](Self::releases) said, or 0 if the lock was
+    /// granted to a waiter. (After a grant nobody asks whether the thread [`tells`](Me::tells).)
     #[inline(always)]
     fn released(address: usize, release: u64) {
         let _ = (address, release);

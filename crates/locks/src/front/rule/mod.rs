@@ -64,8 +64,8 @@ pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
         tuning
     }
 
-    /// A thread found the word taken, or somebody in line: it overtakes them and takes the lock, or joins the line, with this note on its
-    /// node.
+    /// A thread found the word taken, or somebody in line: it overtakes them and takes the lock, or (`None`) joins the line, with this note
+    /// on its node. The note begins as the default; if the thread has the lock, it is dropped.
     fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken>;
 
     /// How long a waiter that is not head stays awake, ns.
