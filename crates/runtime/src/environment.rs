@@ -6,7 +6,7 @@ use crate::{fork, leave, machine, observe, policy, programs, rules, switch, thre
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{Parts, Tuning, Waiter};
-use lockwright_locks::posix::{Acquire, Environment, Held, Me, Policy};
+use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy};
 use lockwright_native::Native;
 use lockwright_platform::{Programmable, Word};
 use lockwright_record::mailbox::{POSTED, STATE};
@@ -95,7 +95,7 @@ impl Environment for Here {
         mutex: &Mutex,
         parts: Parts<'_, Native>,
         tuning: &Tuning,
-        acquire: Acquire<Native>,
+        acquire: AcquireBy<Native>,
     ) -> *const Waiter<Native> {
         let is_in_hook = programs::is_inside();
         let undo = || programs::has_left(is_in_hook);

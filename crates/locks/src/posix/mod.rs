@@ -32,8 +32,8 @@ mod operations;
 pub use contended::{acquire, ask, forget, hand_on, queue_in_front, release};
 pub use held::Held;
 pub use mutex::{
-    Acquire, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Static, UNDECIDED,
-    waiters,
+    AcquireBy, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Static,
+    UNDECIDED, waiters,
 };
 pub use mutex::{ERRORCHECK, KINDS, MARKED, RECURSIVE, TYPE, USERS};
 pub use operations::{Refused, destroy, holds, is_ours};

@@ -84,7 +84,7 @@ pub trait Environment: Sized + 'static {
         mutex: &Mutex<Self>,
         parts: Parts<'_, Self::Platform>,
         tuning: &Tuning,
-        acquire: Acquire<Self::Platform>,
+        acquire: AcquireBy<Self::Platform>,
     ) -> *const Waiter<Self::Platform> {
         let _ = mutex;
         acquire(parts, tuning, None)
@@ -256,11 +256,11 @@ pub const PLACE_MAX: u32 = counts::LOCK;
 pub const GENERATIONS: u32 = counts::GENERATIONS / counts::GENERATION + 1;
 
 /// [`front::acquire`] of a rule.
-pub type Acquire<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
+pub type AcquireBy<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
 
 /// A front lock's rule, with its type erased.
 pub struct Front<P: Machine> {
-    pub(super) acquire: Acquire<P>,
+    pub(super) acquire: AcquireBy<P>,
     pub(super) release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,
