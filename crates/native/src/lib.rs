@@ -39,7 +39,7 @@ const LOOKS_PER_CLOCK: u32 = 8;
 /// threads than CPUs the thread that we wait for may need this very CPU. (The published textbook locks would spin on.)
 const LOOKS_BEFORE_YIELD: u32 = 4096;
 
-// What only passes on is always inlined: a wait is a chain of short steps, and each call in between would be one more.
+// Functions that only pass a call on are always inlined: a wait is a chain of short steps, and each such call would be one more.
 impl Platform for Native {
     type Word = Atomic32;
     type Ptr<T> = AtomicAddress<T>;

@@ -210,7 +210,7 @@ fn untag<P: Machine>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
 
 /// By these hints, does the line's head nap, and leave the lock to others?
 #[inline]
-fn is_left<P: Machine>(hints: &P::Word) -> bool {
+pub(crate) fn is_left<P: Machine>(hints: &P::Word) -> bool {
     hints.load(Relaxed) & hints::NAPPING != 0
 }
 

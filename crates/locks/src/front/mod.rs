@@ -81,8 +81,8 @@ pub use choice::Waiters;
 pub use grant::{Left, hand_on, leave_or_hand_on};
 #[cfg(test)]
 pub(crate) use learn::{memos, saturation};
-pub(crate) use line::has_passed;
 pub use line::{Parts, Seat, Taken, View, counts, hints};
+pub(crate) use line::{has_passed, is_left};
 pub use rule::{Choose, Observe, Rule, acquire};
 pub use rule::{
     asl, asl_pthread, auto, barging, cal, fifo, malthusian, mutexee, pb10, programmed, slo,

@@ -6,14 +6,15 @@
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
-//!   release ─► by a node: front::hand_on, which knows no mutex;  else what is at the place now: its release hook ─► View::release
+//!   hand_on ─► held by a node? front::hand_on, which looks at no mutex; then, if need be, as release
+//!   release ─► what is at the place now: its release hook ─► View::release
 //! ```
 
 use super::hooks;
 use super::mutex::{
     Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, TYPE, UNDECIDED,
 };
-use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, counts, hints};
+use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, counts};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
 
@@ -66,7 +67,7 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
 #[inline(never)]
 pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
     // A thread comes this way each time during its turn, so this is the shortest path.
-    if mutex.users.load(Relaxed) & hints::NAPPING != 0 && E::try_take(mutex) {
+    if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.counts) {
             let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
             let me = Me::of::<E>();

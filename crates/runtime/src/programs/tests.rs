@@ -86,7 +86,7 @@ fn request(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Posts as the command does, and lets this thread take it up. `Err`: why the last request was refused.
+/// Posts as the command does, until it is taken up. `Err`: why the last request was refused.
 fn post_all(requests: &[u8]) -> Result<(), String> {
     let mailbox = &lockwright_programs;
     // SAFETY: the only poster, by `alone`.
@@ -96,9 +96,16 @@ fn post_all(requests: &[u8]) -> Result<(), String> {
     }
     mailbox.len.store(requests.len() as u32, Relaxed);
     let post = (mailbox.state.load(Relaxed) & !STATE).wrapping_add(POST);
-    mailbox.state.store(post | POSTED, Relaxed); // this thread takes it up
-    take();
-    let state = mailbox.state.load(Relaxed);
+    mailbox.state.store(post | POSTED, Relaxed);
+    // This thread takes it up; or a thread of another test that waits for a mutex has begun to.
+    let state = loop {
+        take();
+        let state = mailbox.state.load(Relaxed);
+        if state & STATE != POSTED {
+            break state;
+        }
+        std::thread::yield_now();
+    };
     assert_eq!(state & !STATE, post);
     if state & STATE == DONE {
         return Ok(());
