@@ -310,22 +310,32 @@ fn joules_are_those_of_the_source() {
     let headers = csv.headers().unwrap().clone();
     let at = |name: &str| headers.iter().position(|header| header == name).unwrap();
     let [ops, joules, tpp] = ["ops", "joules", "ops_per_joule"].map(at);
-    let mut lines = 0;
+    let (mut lines, mut busy) = (0, 0);
     for line in csv.records().map(Result::unwrap) {
         let number = |at: usize| line[at].parse::<f64>().unwrap();
         assert_eq!(&line[at("joules_source")], "hwmon");
         // 30 W for 0.05 s and longer, as the machine allows.
         assert!(number(joules) >= 1.4, "{line:?}");
-        assert!((number(tpp) * number(joules) / number(ops) - 1.0).abs() < 1e-3, "{line:?}");
         lines += 1;
+        // Where the machine stood still, the time was over before anything was done.
+        if number(ops) > 0.0 {
+            assert!((number(tpp) * number(joules) / number(ops) - 1.0).abs() < 1e-3, "{line:?}");
+            busy += 1;
+        }
     }
-    assert!(lines >= 6, "{lines}");
+    assert!(lines >= 6 && busy > 0, "{busy} of {lines} did something");
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&all).unwrap()).unwrap();
     assert_eq!(json["measured"]["energy"]["source"], "hwmon");
-    let sum = &json["summaries"][0];
-    let [tpp, epo] = ["tpp", "epo"].map(|name| sum[name]["median"].as_f64().unwrap());
-    assert!((tpp * epo - 1.0).abs() < 1e-9 && sum["joules_source"] == "hwmon", "{sum}");
+    let mut both = 0;
+    for sum in json["summaries"].as_array().unwrap() {
+        let [tpp, epo] = ["tpp", "epo"].map(|name| sum[name]["median"].as_f64());
+        if let (Some(tpp), Some(epo)) = (tpp, epo) {
+            assert!((tpp * epo - 1.0).abs() < 1e-9 && sum["joules_source"] == "hwmon", "{sum}");
+            both += 1;
+        }
+    }
+    assert!(both > 0, "{}", json["summaries"]);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
