@@ -4,6 +4,7 @@ use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::GLIBC;
 use lockwright_sim::batch::run_all;
+use lockwright_sim::load::{Setup, Workload};
 use lockwright_sim::workload::WORKLOADS;
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
 use std::iter;
@@ -108,6 +109,43 @@ fn no_crowd_is_too_large() {
         for threads in [480, 512] {
             assert!(4.0 * of(threads) > usual, "{}, {threads} threads", entry.id);
         }
+    }
+}
+
+/// One thread holds the lock for long, so that all others fall asleep. Then each takes it for twenty short sections.
+static BURST: Workload = Workload {
+    id: "burst",
+    idea: "all fall asleep behind one long section",
+    source: "this test",
+    params: &[],
+    setup: &|setup: &mut Setup| {
+        let lock = setup.lock();
+        setup.threads(move |me| {
+            if me.number() == 0 {
+                me.locked(lock, || me.sleep(50_000_000));
+            } else {
+                me.sleep(1_000_000);
+                for _ in 0..20 {
+                    me.locked(lock, || me.compute(50.0));
+                }
+            }
+            me.operation(|| ());
+        });
+    },
+};
+
+/// Nobody has left the line yet, so nobody has noted that it is crowded. Still, a lock must not wake the whole line at once.
+/// (Real: of 256 and more threads, each spun for its time slice, 8 to 80 us an acquisition.)
+#[test]
+fn a_crowd_that_came_during_one_section_is_not_woken_as_a_whole() {
+    let threads = 100;
+    for entry in CATALOG.iter().filter(|entry| entry.kind == Kind::Front) {
+        let run = plan("xeon-2cpu-vm", entry.id, "cycles", threads, &[]);
+        let (placement, duration_ns) = (Placement::Free, 100_000_000);
+        let outcome = Run { workload: &BURST, placement, duration_ns, ..run }.outcome();
+        assert_eq!(outcome.operations, u64::from(threads), "{}", entry.id);
+        let (wakes, most) = (outcome.wakes, u64::from(threads + threads / 10));
+        assert!(wakes <= most, "{}: {wakes} wakes, and each waiter needs one", entry.id);
     }
 }
 

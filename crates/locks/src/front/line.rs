@@ -459,6 +459,17 @@ impl<'a, P: Machine> View<'a, P> {
         }
     }
 
+    /// Do so many waiters in line, with the holder, outnumber the CPUs? `counts`: the counts word. Contenders wait, too.
+    fn is_crowd(&self, waiters: u32, counts: u32) -> bool {
+        waiters + self.contenders_in(counts) >= self.tuning.cpus.min(hints::MANY)
+    }
+
+    /// The caller has the lock, and is counted in line. Does the line seem crowded, or has it become a crowd since a thread last left it?
+    pub(super) fn is_crowded_now(&self) -> bool {
+        let counts = self.parts.counts.load(Relaxed);
+        counts & counts::CROWDED != 0 || self.is_crowd(self.waiters().saturating_sub(1), counts)
+    }
+
     /// A waiter leaves the line with this node, or a holder that stayed looks at the mutex, as the last of `leaving` threads that the
     /// line still counts. Records whether the line is crowded, and that its new head has not been overtaken yet. Returns whether it is
     /// crowded.
@@ -471,13 +482,11 @@ impl<'a, P: Machine> View<'a, P> {
         if now & counts::BYPASSES != 0 {
             counts.fetch_and(!counts::BYPASSES, Relaxed); // the holder's, by invariant 3
         }
-        // Contenders wait, too.
-        let waiters = left.saturating_sub(1) + self.contenders_in(now);
         let crowded = match left {
             // The caller joined a line that was too long to be counted, and those behind joined after it.
             _ if !is_counted => !node.next(Relaxed).is_null(),
             0 => now & counts::CROWDED != 0, // the count has been spoilt
-            _ => waiters >= self.tuning.cpus.min(hints::MANY), // with the holder, more than the CPUs
+            _ => self.is_crowd(left - 1, now),
         };
         if crowded && now & counts::CROWDED == 0 {
             counts.fetch_or(counts::CROWDED, Relaxed);

@@ -2,10 +2,10 @@
 
 use super::{Memory, Vec, tuning};
 use crate::front::{Choose, FREE, HELD, Note, Observe, PROMISED, Parts, Rule, Taken, Tuning};
-use crate::front::{View, Waiter, acquire};
+use crate::front::{View, Waiter, acquire, hints};
 use crate::front::{cal, fifo, memos, programmed};
 use crate::testing::{Threads, run_on};
-use lockwright_platform::{Class, Machine, Ordering::Relaxed, Platform, Ptr, hooks};
+use lockwright_platform::{Class, Machine, Ordering::Relaxed, Platform, Ptr, Word, hooks};
 
 #[test]
 fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
@@ -176,6 +176,7 @@ fn a_lock_for_which_hardly_anybody_waits_learns_its_length() {
         stayed += u32::from(!node.is_null());
         memory.word.set(FREE);
         memory.tail.store(core::ptr::null_mut(), Relaxed);
+        memory.hints.fetch_and(!hints::LENGTH, Relaxed);
     }
     assert_eq!(memos::usual_hold_ns(&view, Class(0)), 640);
     assert!(learnt > 5 && stayed > 100, "{learnt} were measured, {stayed} stayed");

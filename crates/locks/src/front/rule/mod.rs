@@ -282,7 +282,7 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
                     chooser.begin::<P>(left);
                 }
                 let gate = node.gate.load(Relaxed);
-                if state(gate) == WAITING && gate & BEHIND != 0 && !lock.is_crowded() {
+                if state(gate) == WAITING && gate & BEHIND != 0 && !lock.is_crowded_now() {
                     wake_behind(node);
                 }
             }
