@@ -196,7 +196,7 @@ fn how_it_picks(page: &mut String) {
         barging::ENTRY.idea
     ));
     rule(format!(
-        "More CPUs, or a core of a slower class: `{}` ({}). Waiters stand in line, and are handed the lock. A thread on a slower \
+        "More CPUs, or a core of a slower class: `{}` ({}). Waiters stand in line, and on more than 4 CPUs they are handed the lock. A thread on a slower \
         core lets others go first, for a quarter of the budget at most, or for the window of its epoch.",
         slo::ENTRY.id,
         slo::ENTRY.idea

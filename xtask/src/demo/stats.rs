@@ -227,7 +227,7 @@ pub(super) fn threads(count: u32) -> String {
 pub(crate) fn disturbed(share: f64) -> Option<String> {
     (share > 0.1).then(|| {
         format!(
-            "other programs used {:.0} % of the CPUs during the measurement: figures are disturbed",
+            "other programs used {:.0} % of the CPUs meanwhile: doubt the figures",
             share * 100.0
         )
     })

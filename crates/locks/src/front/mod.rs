@@ -27,7 +27,8 @@
 //!
 //! **Two ways to hold.** So a thread holds the lock in one of two ways. *By the word*: word 0 says so, and the thread is in no line. This
 //! is glibc's way, and the only one without contention. *By a node*: the thread came through the line, stays in the line as its first, and
-//! remembers the node (posix/held.rs). Word 0 is 3 meanwhile, or 2 or 4 once somebody sleeps on it; to glibc's code all are "more than 1".
+//! remembers the node (posix/held.rs). Word 0 is 3 meanwhile. It is 2 once somebody sleeps on it, and 4 if the sleepers are taken care of
+//! (word.rs); to glibc's code all are "more than 1".
 //! Unlock by a node is MCS's: it turns the next gate to GRANTED, and neither thread touches the mutex. Each GRANTED gate counts the grants
 //! since a holder last looked at the mutex. After 31 the holder looks: does somebody sleep on the word? Do waiters outnumber the CPUs?
 //!
@@ -37,16 +38,18 @@
 //!   unlock         by the word: 1 ─► 0, the head takes it     by a node: next gate := GRANTED, or, with nobody behind, tail := null, 3 ─► 0
 //! ```
 //!
-//! **Three ways in which a grant could go wrong**, and the one rule that prevents each:
+//! **Three ways in which a grant could go wrong**, and the one rule that prevents each. (waiter.rs draws a gate's states. The head's is OPEN:
+//! the head competes for the word, and is granted nothing.)
 //!
 //! 1. *The next waiter sleeps.* A granted sleeper would hold the lock while it wakes. So `grant` succeeds only from WAITING, by an exchange
 //!    on the waiter's own gate, and a waiter says ASLEEP there before it sleeps. If the exchange fails because the waiter sleeps, the chain
 //!    ends: the waiter becomes head, and is moved to the word (line.rs), where any unlock finds it.
-//! 2. *A waiter falls asleep behind a holder that will not look.* A holder looks only once, when it gets the lock, whether somebody sleeps
-//!    behind it; a waiter that fell asleep later would be missed. So a waiter tells its predecessor, by one atomic step on the
-//!    predecessor's gate that also reads whether that thread has the lock (`tell_predecessor`). Either the predecessor is granted the lock
-//!    after that step, and then sees BEHIND and wakes the sleeper before its own section (or, in a crowd, leaves the line and makes the
-//!    sleeper head); or the predecessor has the lock already, and then the waiter does not sleep, but makes itself head.
+//! 2. *A waiter falls asleep behind a holder that will not look.* Rule 1 acts at unlock, and the waiter should not sleep through that
+//!    section. A holder looks only once, when it gets the lock, whether somebody sleeps behind it; a waiter that fell asleep later would
+//!    be missed. So a waiter tells its predecessor, by one atomic step on the predecessor's gate that also reads whether that thread has
+//!    the lock (`tell_predecessor`). Either the predecessor is granted the lock after that step, and then sees BEHIND and wakes the
+//!    sleeper before its own section (or, in a crowd, leaves the line and makes the sleeper head); or the predecessor has the lock
+//!    already, and then the waiter does not sleep, but makes itself head.
 //! 3. *Somebody else releases.* glibc's own code writes 0 to word 0, and leaves the chain behind: a GRANTED gate whose thread is long gone.
 //!    Nobody is told. So each waiter looks now and then whether the word is free and the predecessor had the lock (`is_first`), and before
 //!    it sleeps. If so, it makes itself head (PROMOTED), and competes for the word like everybody else. A line of dead nodes alone is
@@ -55,12 +58,13 @@
 //! In short: *word 0 decides whether the lock is held; within a chain, gates decide by whom.* Whoever is in doubt competes for the word.
 //!
 //! **Choice.** Some rules want another order: CAL, a policy. The holder must not pay for that. So the *first waiter* chooses who follows
-//! itself, while it waits anyway (choice.rs), and nobody else edits the line there before the first waiter has let them. While it edits,
-//! its gate says CHOOSING. That is the only state in which a grant waits: for 1 µs at most (twice, if a look at the mutex comes between),
-//! and then the chooser becomes head. A choice takes longer than a short section, so the first waiter hands the right to choose to the next
-//! one, down the line, like a baton (`pass_the_choice`). A waiter that was passed over `bypass` times is next, whatever a rule says. After
-//! an edit a sleeper may have told a node that is no longer its predecessor. So if a moved waiter may sleep, the editor marks itself and
-//! all waiters up to the last chosen one as BEHIND: each then looks behind itself once too often, which is slow and right.
+//! itself, while it waits anyway (choice.rs). Until the first waiter hands that right on, nobody else edits the line there. While it
+//! edits, its gate says CHOOSING. That is the only state in which a grant waits: for 1 µs at most (twice, if a look at the mutex comes
+//! between), and then the chooser becomes head. A choice takes longer than a short section. If each began only when its chooser is first,
+//! none would be ready in time. So the first waiter hands the right to choose on, down the line, like a baton (`pass_the_choice`). A
+//! waiter that was passed over `bypass` times is next, whatever a rule says. After an edit a sleeper may have told a node that is no
+//! longer its predecessor. So if a moved waiter may sleep, the editor marks itself and all waiters up to the last chosen one as BEHIND.
+//! Each of them then looks behind itself. Some look in vain; that costs time, and loses no wake.
 
 mod alone;
 mod choice;
