@@ -1,7 +1,7 @@
 //! Cores: which thread runs where, and for how long.
 //!
-//! The scheduler is the simplest one with the effects that matter to locks: a queue per CPU, time slices, preemption of
-//! any running thread (including lock holders), woken threads that go to an idle CPU if they may, and idle CPUs that
+//! The scheduler is the simplest one with the effects that matter to locks: a queue per CPU, time slices (each CPU's out of step with the
+//! others'), preemption of any running thread (including lock holders), woken threads that go to an idle CPU if they may, and idle CPUs that
 //! steal work.
 
 use crate::cpu::Cpu;
@@ -83,9 +83,12 @@ impl Engine {
     }
 
     fn arm_slice(&mut self, cpu: u32) {
-        let slice = ps(self.profile.kernel.slice_ns);
-        let one = &mut self.cpus[cpu as usize];
+        let one = &self.cpus[cpu as usize];
         if !one.slice_armed && !one.queue.is_empty() {
+            let whole = ps(self.profile.kernel.slice_ns);
+            // All threads start within 200 ns. If all slices began then, too, they would end together: gang scheduling.
+            let slice = if one.turn <= 1 { self.rng.u64(0..=whole) } else { whole };
+            let one = &mut self.cpus[cpu as usize];
             one.slice_armed = true;
             let (at, turn) = (one.since.max(self.now) + slice, one.turn);
             // As long as a thread waits for a CPU, this event counts as one that lets it go on: see `any_ready`.

@@ -10,7 +10,7 @@ use lockwright_sim::{ClassOutcome, Outcome, Quantiles};
 type Column = (&'static str, fn(&Outcome) -> Option<f64>);
 
 /// The columns for a run's figures.
-const COLUMNS: [Column; 20] = [
+const COLUMNS: [Column; 21] = [
     ("operations", |o| Some(o.operations as f64)),
     ("throughput", |o| Some(o.throughput)),
     ("mean_ns", |o| of(o.latency, |l| l.mean_ns)),
@@ -25,6 +25,7 @@ const COLUMNS: [Column; 20] = [
     ("epo", |o| Some(o.epo)),
     ("cpu_s", |o| Some(o.cpu_seconds)),
     ("over_slo", |o| Some(late(o))),
+    ("starved", |o| Some(starved(o))),
     ("acquisitions", |o| Some(o.acquisitions as f64)),
     ("hand_overs", |o| Some(o.hand_overs as f64)),
     ("most_overtaken", |o| Some(f64::from(o.most_overtaken))),
@@ -48,6 +49,12 @@ const CLASS_COLUMNS: [ClassColumn; 6] = [
 /// A figure of the latencies, if there are any.
 fn of(latency: Quantiles, figure: fn(Quantiles) -> f64) -> Option<f64> {
     (latency.count > 0).then(|| figure(latency))
+}
+
+/// The share of threads that finished no operation.
+fn starved(outcome: &Outcome) -> f64 {
+    let none = outcome.threads.iter().filter(|thread| thread.operations == 0).count();
+    none as f64 / outcome.threads.len().max(1) as f64
 }
 
 fn cell(value: Option<f64>) -> String {
