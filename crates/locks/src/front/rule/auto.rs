@@ -12,7 +12,7 @@
 //!   few CPUs, fastest class ─ word free? take ─ spin ─ crowd? doze ─ line ─► head: naps while the lock is saturated, till its turn ─► word
 //!   few CPUs, slower class  ─ standby: window, a quarter of the budget at most ─ line ─┘
 //!   many CPUs ─ (slower class: standby) ─ line ─► granted, or head
-//!   many CPUs, and more waiters ─ word free? take ─ spin ─ line ─► head
+//!   many CPUs, and more waiters ─ word free? take ─ spin ─ doze ─ line ─► head
 //! ```
 //!
 //! Invariants: those of barging and slo.
