@@ -96,7 +96,7 @@ pub(super) fn settle<P: Machine>(
     debug_assert!(!word.is_free(), "only the holder comes here");
     let me = from_ref(node).cast_mut();
     if state(gate) == GRANTED {
-        if gate & BEHIND == 0 || !line.is_crowded_now() && wake_behind(node) {
+        if gate & BEHIND == 0 || !line.is_crowded_now(1 + grants(gate)) && wake_behind(node) {
             return true;
         }
         count_out_granted(line, gate);
@@ -136,9 +136,9 @@ fn stay<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
     if !line.tuning.grants() || by.is_null() || !node.is_counted() {
         return false;
     }
-    // As many as came while one thread held the lock for long are a crowd that no look has seen yet. Waking them all, and granting
-    // each the lock, took a time slice each.
-    if line.is_crowded_now() || keeps_core(line, P::now) {
+    // Threads that came during one long section may be a crowd that no look has seen yet. If all were woken, each would spin for a time
+    // slice.
+    if line.is_crowded_now(1) || keeps_core(line, P::now) {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {

@@ -464,10 +464,12 @@ impl<'a, P: Machine> View<'a, P> {
         waiters + self.contenders_in(counts) >= self.tuning.cpus.min(hints::MANY)
     }
 
-    /// The caller has the lock, and is counted in line. Does the line seem crowded, or has it become a crowd since a thread last left it?
-    pub(super) fn is_crowded_now(&self) -> bool {
+    /// Does the line seem crowded, or has it become a crowd since a thread last left it? Of those that it counts, `others` at most don't
+    /// wait: the holder, and threads that were granted the lock since the last look.
+    pub(super) fn is_crowded_now(&self, others: u32) -> bool {
         let counts = self.parts.counts.load(Relaxed);
-        counts & counts::CROWDED != 0 || self.is_crowd(self.waiters().saturating_sub(1), counts)
+        counts & counts::CROWDED != 0
+            || self.is_crowd(self.waiters().saturating_sub(others), counts)
     }
 
     /// A waiter leaves the line with this node, or a holder that stayed looks at the mutex, as the last of `leaving` threads that the

@@ -4,8 +4,8 @@
 //! has yet to wake up. There are two differences. First, waiters stay awake for about as long as a sleep and a wake would cost (Karlin
 //! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), but only a few at a time. Second, sleepers stand
 //! in a line, and only its head is woken. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again.
-//! That makes it slow with more threads than CPUs. But it never runs out of runners. So in a crowd an arrival
-//! first dozes on the word a few times, as glibc's waiters do ([`doze`]).
+//! That makes it slow with more threads than CPUs. But it never runs out of runners. So in a crowd an arrival first dozes on the word a few
+//! times, as glibc's waiters do ([`doze`]).
 //!
 //! A lock is *saturated* if its last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy.
 //! Handing it to another core would only move its data there. So the line's head naps until its turn, and leaves the lock to

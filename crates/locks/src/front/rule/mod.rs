@@ -282,7 +282,10 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
                     chooser.begin::<P>(left);
                 }
                 let gate = node.gate.load(Relaxed);
-                if state(gate) == WAITING && gate & BEHIND != 0 && !lock.is_crowded_now() {
+                if state(gate) == WAITING
+                    && gate & BEHIND != 0
+                    && !lock.is_crowded_now(1 + LOOKS_EACH)
+                {
                     wake_behind(node);
                 }
             }
