@@ -47,6 +47,10 @@ impl Scene {
     }
 
     fn run_on(&self, placement: Placement, lock: LockSpec) -> Outcome {
+        self.run_seeded(1, placement, lock)
+    }
+
+    fn run_seeded(&self, seed: u64, placement: Placement, lock: LockSpec) -> Outcome {
         let outcome = Run {
             profile: Arc::new(profile::builtin(self.machine).unwrap()),
             lock,
@@ -54,7 +58,7 @@ impl Scene {
             params: self.params.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
             threads: self.threads,
             placement,
-            seed: 1,
+            seed,
             warmup_ns: self.us * 100,
             duration_ns: self.us * 1000,
             samples: false,
@@ -210,14 +214,19 @@ fn big_first() {
 fn numa() {
     let params: Params = &[("lines", 16.0), ("cs", 0.0), ("gap", 200.0)];
     let scene = Scene { machine: "xeon-2x10", load: &ONE_LOCK, params, threads: 20, us: 2_000 };
-    let of = |lock| {
-        let throughput = scene.run(lock).throughput;
-        let (_, all, same) = HALVES.get();
+    // An order of arrival repeats itself: of one seed, its share of near hand-overs is that of the first round.
+    let of = |lock: fn() -> LockSpec| {
+        let (mut all, mut same, mut throughput) = (0, 0, 0.0);
+        for seed in 1..=8 {
+            throughput += scene.run_seeded(seed, Placement::Pinned, lock()).throughput;
+            let (_, all_of, same_of) = HALVES.get();
+            (all, same) = (all + all_of, same + same_of);
+        }
         (f64::from(same) / f64::from(all), throughput)
     };
-    let (fifo, ours) = (of(plain("fifo")), of(with("numa")));
+    let (fifo, ours) = (of(|| plain("fifo")), of(|| with("numa")));
     within("numa: hand-overs within a node", ours.0, 0.7..1.0);
-    within("the same in order of arrival", fifo.0, 0.3..0.6);
+    within("the same in order of arrival", fifo.0, 0.45..0.7);
     within("throughput, of fifo's", ours.1 / fifo.1, 1.05..1.5);
 }
 
