@@ -128,6 +128,10 @@ const GRACE_MAX_NS: u64 = 2_000;
 /// The least cost of a move to another core: the word, and a few cache lines of data, ns. (Watching costs the runner about as much.)
 const MOVED_NS: u64 = 150;
 
+/// A watcher on another socket makes each round of a runner longer by up to this, ns. (It fetches the word and the owner, and the runner
+/// fetches them back.)
+const WATCHED_NS: u64 = 800;
+
 /// A thread that has taken the word writes its id within this time, ns.
 const OWNER_NS: u32 = 100;
 
@@ -488,8 +492,14 @@ fn rounds<P: Machine>(line: &View<'_, P>, mut last: u32, guess: Option<u64>) -> 
     };
     let votes = match (is_enough && (free < rounds * MOVED_NS || is_faster), pace) {
         (true, Some(pace)) => pace.grants.min(VOTES) as i32,
-        (false, Some(_)) if rounds >= PACE_ROUNDS => -ALL,
-        (false, Some(_)) => 0, // too few
+        (false, Some(_))
+            if rounds >= PACE_ROUNDS && free + held > rounds * (moved + WATCHED_NS) =>
+        {
+            -ALL
+        }
+        (false, Some(_)) => 0, // too few rounds, or the watcher may be what makes them slow
+        // Several threads have come since, whose sections by a node look like one thread's. Their chain will tell.
+        (true, None) if grants && line.waiters() > 1 => 0,
         (true, None) if is_in_slice(start) => ALL,
         (true, None) => 1,
         (false, None) if grants => 0, // a chain will tell, if there are any
