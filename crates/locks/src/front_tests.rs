@@ -5,15 +5,16 @@ extern crate std;
 mod memos;
 
 use crate::front::tuning::MOST_COUNTED;
+use crate::front::{Alone, By, slo};
 use crate::front::{
     CHAINED, Choose, FREE, GRANTED, HELD, Note, Observe, PROMISED, Parts, Rule, SOMEBODY, Seat,
     Taken, Tuning, View, WAITED, Waiter, Word0, acquire, leave_line, release,
 };
 use crate::front::{barging, counts, fifo, hints, malthusian, mutexee, saturation};
-use crate::testing::{Threads, torn};
+use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
-use lockwright_platform::{Machine, Ordering::Relaxed, Platform, Ptr, Word};
+use lockwright_platform::{Machine, Ordering::Relaxed, Platform, Ptr, RawLock, Sections, Word};
 use std::vec::Vec;
 
 pub(crate) struct Memory {
@@ -55,7 +56,7 @@ fn tuning<R: Rule<Threads>>() -> Tuning {
 }
 
 fn node_of<'a>(parts: &Parts<'_, Threads>) -> &'a Waiter<Threads> {
-    Waiter::take(parts.word, parts.by, parts.thread, Note::default(), None)
+    Waiter::take(parts.word, parts.by, parts.thread, Note::default(), None, None)
 }
 
 /// Everybody joins the line, even if the lock is free.
@@ -104,6 +105,35 @@ impl Seat<Threads> for Said<'_> {
     fn contends(&self, counted: bool) {
         self.contends.set(counted);
     }
+}
+
+/// Real threads in two clusters, which follow each other by real doors.
+#[test]
+fn near_waiters_lose_no_section() {
+    const EACH: u64 = if cfg!(miri) { 20 } else { 20_000 };
+    struct Counter(core::cell::UnsafeCell<u64>);
+    // SAFETY: only the lock's holder uses it.
+    unsafe impl Sync for Counter {}
+    let lock = Alone::<Threads, slo::Lock>::new();
+    let sum = Counter(core::cell::UnsafeCell::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let (lock, sum) = (&lock, &sum);
+            scope.spawn(move || {
+                run_on(number % 2);
+                let mut by = By::default();
+                for _ in 0..EACH {
+                    // SAFETY: locked and unlocked in turn, with a node that outlives both; the sum is the holder's.
+                    unsafe {
+                        lock.lock(&raw mut by);
+                        *sum.0.get() += 1;
+                        lock.unlock(&raw mut by);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(sum.0.into_inner(), 6 * EACH);
 }
 
 #[test]

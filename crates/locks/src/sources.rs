@@ -12,6 +12,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("front/line.rs", include_str!("front/line.rs")),
     ("front/choice.rs", include_str!("front/choice.rs")),
     ("front/grant.rs", include_str!("front/grant.rs")),
+    ("front/near.rs", include_str!("front/near.rs")),
     ("front/waiter.rs", include_str!("front/waiter.rs")),
     ("torn.rs", include_str!("torn.rs")),
     ("posix/mutex.rs", include_str!("posix/mutex.rs")),

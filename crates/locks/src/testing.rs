@@ -11,8 +11,8 @@ extern crate std;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{
-    Class, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable, Ptr,
-    ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
+    Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable,
+    Ptr, ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -256,6 +256,14 @@ impl Learning for Threads {
     /// Each thread has memos of its own: tests run side by side.
     fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
         MEMO.with(|memos| memos.get(index).map(look))
+    }
+}
+
+impl Doors for Threads {
+    fn door<R>(cluster: u16, lock: usize, look: impl FnOnce(&Door<Self>) -> R) -> Option<R> {
+        static ALL: std::sync::LazyLock<std::vec::Vec<Door<Threads>>> =
+            std::sync::LazyLock::new(|| (0..128).map(|_| Door::closed()).collect());
+        Some(look(&ALL[usize::from(cluster) % 2 * 64 + lock / 8 % 64]))
     }
 }
 

@@ -1,6 +1,8 @@
 //! For checkers: a thread that is torn out of its wait in a front lock's line.
 
-use crate::front::{ASLEEP, Note, PROMOTED, Parts, Tuning, View, WAITING, Waiter, leave_line};
+use crate::front::{
+    ASLEEP, Note, PROMOTED, Parts, Tuning, View, WAITING, Waiter, leave_line, near,
+};
 use lockwright_platform::Machine;
 
 /// Joins the line, is torn out of its wait, and leaves. `asleep`: it first makes sure that somebody would wake it, and sleeps
@@ -11,9 +13,12 @@ pub fn torn_wait<P: Machine>(
     asleep: bool,
     deadline: Option<P::Deadline>,
 ) {
-    let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, Note::default(), None);
     let line = View::new(parts, tuning);
-    let behind = line.join(node);
+    let may_grant = tuning.grants() && !parts.by.is_null();
+    let cluster = may_grant.then(|| near::cluster(&line)).flatten();
+    let node =
+        Waiter::<P>::take(parts.word, parts.by, parts.thread, Note::default(), None, cluster);
+    let behind = near::join(&line, node, cluster);
     let mut holds = false;
     if asleep {
         let sleeps = if !behind {

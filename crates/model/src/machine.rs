@@ -32,7 +32,8 @@ use crate::checker::Checker;
 use cell::from_address;
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, Learning, Ordering, Place, Platform, Programmable, ReaderTable, Requeue, Stages, Woken,
+    Class, Doors, Learning, Ordering, Place, Platform, Programmable, ReaderTable, Requeue, Stages,
+    Woken,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -208,6 +209,8 @@ impl<C: Checker, const SPINS: usize> Requeue for Machine<C, SPINS> {
 }
 
 impl<C: Checker, const SPINS: usize> Learning for Machine<C, SPINS> {}
+
+impl<C: Checker, const SPINS: usize> Doors for Machine<C, SPINS> {}
 
 impl<C: Checker, const SPINS: usize> ReaderTable for Machine<C, SPINS> {
     const ROWS: usize = 1;

@@ -24,8 +24,8 @@ pub use futex::{Clock, Deadline};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
-    Class, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable, Ptr, ReaderTable,
-    Requeue, Stages, Woken, Word,
+    Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable,
+    Ptr, ReaderTable, Requeue, Stages, Woken, Word,
 };
 
 /// The machine itself.
@@ -205,6 +205,36 @@ impl Learning for Native {
         place::speed(class)
     }
 }
+
+impl Doors for Native {
+    #[inline]
+    fn door<R>(cluster: u16, lock: usize, look: impl FnOnce(&Door<Self>) -> R) -> Option<R> {
+        static ALL: [[Door<Native>; DOORS]; CLUSTERS] =
+            [const { [const { CLOSED }; DOORS] }; CLUSTERS];
+        if place::clusters() < 2 {
+            return None;
+        }
+        // Mutexes often lie 40 bytes, a cache line or a page apart.
+        let door = lock / 8 ^ lock / 512 ^ lock / 4096;
+        Some(look(&ALL[usize::from(cluster) % CLUSTERS][door % DOORS]))
+    }
+}
+
+/// So many clusters have doors of their own; more share them.
+const CLUSTERS: usize = 32;
+
+/// The doors of a cluster.
+const DOORS: usize = 16;
+
+/// A door that nobody has opened.
+const CLOSED: Door<Native> = Door {
+    word: Atomic32::of(0),
+    era: Atomic32::of(0),
+    left: Atomic32::of(0),
+    lock: AtomicAddress::null(),
+    leader: AtomicAddress::null(),
+    followers: [const { AtomicAddress::null() }; FOLLOWERS],
+};
 
 impl ReaderTable for Native {
     const ROWS: usize = 512;

@@ -18,13 +18,22 @@ static FASTEST: AtomicU8 = AtomicU8::new(0);
 /// The speed of each class's cores; 0: not known, counts as the fastest.
 static SPEED: [AtomicU16; CLASSES] = [const { AtomicU16::new(0) }; CLASSES];
 static DOMAIN: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
+/// The highest domain that was recorded, plus one; 0: none.
+static CLUSTERS: AtomicU16 = AtomicU16::new(0);
 
 /// Records one CPU's class and domain.
 pub fn set(cpu: usize, class: Class, domain: u16) {
     if let (Some(c), Some(d)) = (CLASS.get(cpu), DOMAIN.get(cpu)) {
         c.store(class.0, Relaxed); // a table of hints: any mixture of old and new is legal
         d.store(domain, Relaxed);
+        CLUSTERS.fetch_max(domain.saturating_add(1), Relaxed); // a hint, too
     }
+}
+
+/// How many clusters of CPUs the machine has, as far as it is known.
+#[inline]
+pub fn clusters() -> u16 {
+    CLUSTERS.load(Relaxed) // a hint, as the table
 }
 
 /// The class of one CPU.

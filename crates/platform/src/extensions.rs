@@ -4,7 +4,7 @@
 //! `impl Learning for Bare {}`. Only [`Requeue`] has no defaults: its users would sleep forever.
 
 use crate::hooks;
-use crate::{Class, Platform, Woken};
+use crate::{Class, Platform, Ptr, Woken, Word};
 
 /// Moves sleepers from one word to another without waking them.
 ///
@@ -87,6 +87,46 @@ pub trait ReaderTable: Platform {
     }
 }
 
+/// Where waiters of one cluster find each other, in a cache line of its own: the waiter that lets others follow it, and those that do.
+#[repr(align(128))]
+pub struct Door<P: Platform> {
+    /// The locks' own: generation, state, and a count.
+    pub word: P::Word,
+    /// In which process it was opened: a count of forks.
+    pub era: P::Word,
+    /// How many more may follow, in this run of near waiters.
+    pub left: P::Word,
+    /// For which lock.
+    pub lock: P::Ptr<()>,
+    /// Who opened it.
+    pub leader: P::Ptr<()>,
+    /// Who follows, in order.
+    pub followers: [P::Ptr<()>; FOLLOWERS],
+}
+
+/// The most that follow at a time: as many as fit into the door's cache line.
+pub const FOLLOWERS: usize = 12;
+
+impl<P: Platform> Door<P> {
+    /// A door that nobody has opened.
+    pub fn closed() -> Self {
+        let (word, none) = (|| P::Word::new(0), || P::Ptr::new(core::ptr::null_mut()));
+        let followers = core::array::from_fn(|_| none());
+        Self { word: word(), era: word(), left: word(), lock: none(), leader: none(), followers }
+    }
+}
+
+/// Doors, some for each cluster of CPUs, which all locks share.
+///
+/// For locks that prefer waiters near the holder. A machine with one cluster has none, and then locks ask for no more.
+pub trait Doors: Platform {
+    /// Looks at the door that a cluster's threads use for the lock at this address; locks may share one. `None`: there is none.
+    fn door<R>(domain: u16, lock: usize, look: impl FnOnce(&Door<Self>) -> R) -> Option<R> {
+        let _ = (domain, lock, look);
+        None
+    }
+}
+
 /// Policies, which answer the locks' questions: see [`hooks`].
 ///
 /// For the locks that ask them (`programmed`, `programmed-rw`), and for the mutexes that tell them of each acquisition. On a
@@ -158,6 +198,6 @@ pub trait Stages: Platform {
 ///
 /// For front locks and what stands on them, and for code that is generic over the catalogue. Whoever implements the traits above
 /// has it; nobody implements it by hand.
-pub trait Machine: Requeue + ReaderTable + Programmable + Stages {}
+pub trait Machine: Requeue + ReaderTable + Doors + Programmable + Stages {}
 
-impl<P: Requeue + ReaderTable + Programmable + Stages> Machine for P {}
+impl<P: Requeue + ReaderTable + Doors + Programmable + Stages> Machine for P {}

@@ -5,7 +5,7 @@
 //!          │
 //!     ┌────▼─────┐
 //!     │ Platform │  atomics · waiting · sleeping · clock · place · lines of memory
-//!     └────▲─────┘    + what only some locks ask for: Requeue · Learning · ReaderTable · Programmable · Stages
+//!     └────▲─────┘    + what only some locks ask for: Requeue · Learning · ReaderTable · Doors · Programmable · Stages
 //!   ┌──────┼────────┬──────────┐        (all of them together: Machine)
 //! native  loom   shuttle   simulator
 //! ```
@@ -24,7 +24,8 @@ mod place;
 
 pub use core::sync::atomic::Ordering;
 pub use extensions::{
-    FULL_SPEED, Learning, MEMOS, Machine, Memo, Programmable, ReaderTable, Requeue, Stage, Stages,
+    Door, Doors, FOLLOWERS, FULL_SPEED, Learning, MEMOS, Machine, Memo, Programmable, ReaderTable,
+    Requeue, Stage, Stages,
 };
 pub use lock::{Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
 pub use place::{Class, Place};

@@ -26,6 +26,7 @@ use crate::explore::Explorer;
 use crate::memory::{DeparturesLine, LINE, Product, ShownLine, Sim};
 use crate::meters::Meters;
 use crate::order::Orders;
+use crate::platform::DOORS;
 use crate::policies::{Person, Policies};
 use crate::profile::Profile;
 use crate::sleepers::Futexes;
@@ -34,8 +35,16 @@ use crate::transfers::Paths;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 use lockwright_locks::posix::Policy;
-use lockwright_platform::{MEMOS, Memo, Stage, Word};
+use lockwright_platform::{Door, MEMOS, Memo, Stage, Word};
 use std::cell::{Cell, RefCell};
+
+/// The doors of a machine with these CPUs.
+fn doors(cpus: &[Cpu]) -> Box<[Door<Sim>]> {
+    match cpus.iter().map(|cpu| usize::from(cpu.domain) + 1).max() {
+        None | Some(1) => Box::new([]),
+        Some(clusters) => (0..clusters * DOORS).map(|_| Door::closed()).collect(),
+    }
+}
 
 /// The machine.
 pub(crate) struct Engine {
@@ -57,6 +66,8 @@ pub(crate) struct Engine {
     pub(crate) memos: Box<[Memo<Sim>]>,
     /// The table in which readers show what they hold, once one does.
     shown: Option<Box<[ShownLine]>>,
+    /// Where near waiters find each other; none on a machine of one cluster.
+    pub(crate) doors: Box<[Door<Sim>]>,
     /// On which those sleep who wait for the table.
     pub(crate) departures: Box<DeparturesLine>,
     pub(crate) orders: Orders,
@@ -129,6 +140,7 @@ impl Engine {
             futexes: Futexes::new(profile),
             orders: Orders::default(),
             shown: None,
+            doors: doors(&cpus),
             departures: DeparturesLine::new(),
             memos: (0..MEMOS).map(|_| Memo(std::array::from_fn(|_| Word::new(0)))).collect(),
             rng: fastrand::Rng::with_seed(seed),

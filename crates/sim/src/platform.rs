@@ -13,8 +13,8 @@ use crate::programs;
 use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
-    Class, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, Ptr, ReaderTable,
-    Requeue, Stage, Stages, Woken, Word,
+    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, Ptr,
+    ReaderTable, Requeue, Stage, Stages, Woken, Word,
 };
 use std::cell::Cell;
 
@@ -376,6 +376,28 @@ impl ReaderTable for Sim {
         // SAFETY: the machine's word stays where it is until it ends.
         Some(look(unsafe { &*word }))
     }
+}
+
+impl Doors for Sim {
+    fn door<R>(domain: u16, lock: usize, look: impl FnOnce(&Door<Self>) -> R) -> Option<R> {
+        inside()?;
+        let doors = &engine().doors;
+        let at = doors
+            .len()
+            .checked_sub(1)
+            .map(|last| (usize::from(domain) * DOORS + hash(lock)).min(last))?;
+        let door = std::ptr::from_ref(&doors[at]);
+        // SAFETY: the machine's doors stay where they are until it ends.
+        Some(look(unsafe { &*door }))
+    }
+}
+
+/// Doors of each cluster.
+pub(crate) const DOORS: usize = 16;
+
+/// One of them, for the lock at this address.
+fn hash(lock: usize) -> usize {
+    (lock >> 6 ^ lock >> 12) % DOORS
 }
 
 impl Programmable for Sim {

@@ -107,7 +107,8 @@ fn no_crowd_is_too_large() {
         };
         let usual = of(300);
         for threads in [480, 512] {
-            assert!(4.0 * of(threads) > usual, "{}, {threads} threads", entry.id);
+            // Runs of 20 ms differ by up to four times; a count that wraps costs hundreds of times.
+            assert!(10.0 * of(threads) > usual, "{}, {threads} threads", entry.id);
         }
     }
 }
@@ -177,6 +178,23 @@ fn a_lock_stays_on_one_core_only_where_that_is_faster_than_handing_over() {
             let (knee, saturated) = (of(lock, 400.0), of(lock, 0.0));
             assert!(knee > 0.8 * of("fifo", 400.0), "{machine}, {lock}, gap 400: {knee}");
             assert!(saturated > 1.2 * of("fifo", 0.0), "{machine}, {lock}, gap 0: {saturated}");
+        }
+    }
+}
+
+/// Of the clusters' waiters, most get the lock from a neighbour.
+#[test]
+fn on_many_clusters_the_lock_stays_near_and_nobody_waits_longer_for_that() {
+    for (machine, threads) in [("xeon-8x10", 80), ("xeon-8x10", 40), ("opteron-4x12", 48)] {
+        let of = |lock| {
+            let plan = plan(machine, lock, "bench", threads, &[("lines", 2.0), ("gap", 1000.0)]);
+            let outcome = Run { warmup_ns: 500_000, duration_ns: 2_000_000, ..plan }.outcome();
+            (outcome.throughput, outcome.latency.p99_ns)
+        };
+        for lock in ["auto", "slo"] {
+            let ((throughput, p99), (fifos, fifos_p99)) = (of(lock), of("fifo"));
+            assert!(throughput > 1.15 * fifos, "{machine}, {lock}: {throughput}, fifo {fifos}");
+            assert!(p99 < fifos_p99 * 11 / 10, "{machine}, {lock}: {p99}, fifo {fifos_p99}");
         }
     }
 }

@@ -38,12 +38,13 @@
 //! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind a LEFT
 //! node, before it sleeps, asks the node before the LEFT one.
 
+use super::near;
 use super::tuning::Tuning;
 use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING};
 use super::waiter::{Note, Pace, Waiter, give_back, state};
 use super::word::{CHAINED, FREE, HELD, WAITED, Word0};
 use core::ptr::{from_ref, null_mut};
-use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Machine, Ptr, Stage, Word, hooks};
 
 /// The counts word's fields. The lowest five bits and two more belong to the runtime (which lock this mutex runs on).
@@ -349,6 +350,14 @@ impl<'a, P: Machine> View<'a, P> {
         Some(node.next(Relaxed))
     }
 
+    /// The caller, whose node is last unless somebody has joined behind it, makes this node the last one. `false`: somebody has.
+    pub(super) fn extend(&self, node: &Waiter<P>, last: *mut Waiter<P>) -> bool {
+        let era = self.tuning.era;
+        let mine = tag(from_ref(node).cast_mut(), era);
+        // ORDERING: Release, pairs with [join]: the nodes in between are made. EXPLORED: the models' machine has no doors.
+        self.parts.tail.compare_exchange(mine, tag(last, era), Release, Relaxed).is_ok()
+    }
+
     /// Leaves an empty line, if the node, which the caller may pass, is the last one in it.
     pub(super) fn leave_empty(&self, node: &Waiter<P>) -> bool {
         let Parts { tail, hints, .. } = self.parts;
@@ -425,7 +434,7 @@ impl<'a, P: Machine> View<'a, P> {
     }
 
     /// The caller has joined the line, and is counted. (Threads that find the field full, since others joined at the same time, aren't.)
-    fn count_in_line(&self) {
+    pub(super) fn count_in_line(&self) {
         let hints = self.parts.hints;
         let mut now = hints.load(Relaxed); // the exchange checks it again
         if hints::waiters(now) < hints::WAITERS / 2 {
@@ -506,6 +515,7 @@ impl<'a, P: Machine> View<'a, P> {
         loop {
             // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
             // EXPLORED: needs a waiter that is granted the lock when it is torn, and locks again.
+            near::end(self, node);
             let now = state(node.gate.load(Acquire));
             if now == GRANTED {
                 return false;

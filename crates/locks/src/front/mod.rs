@@ -75,6 +75,7 @@ mod learn {
     pub(crate) mod saturation;
 }
 mod line;
+pub(crate) mod near;
 mod rule;
 pub mod tuning;
 mod waiter;

@@ -8,6 +8,7 @@
 //!      ├──────► PROMOTED    head: competes for the word by itself, since its predecessor had the lock; then maybe OPEN
 //!      ├──────► GRANTED     has the lock, and is still in the line (grant.rs): from WAITING, or a head that stays
 //!      └──────► LEFT        was torn out of its wait ([`View::leave`](super::View))
+//!      └──► CHOOSING ─► GRANTED   likewise, of a waiter that leads: it puts its followers behind itself first (near.rs)
 //!   any of them ─► ENDED    its node has been given back
 //!
 //!   a gate:  31           10 9      5   4    3   2   0          a node's line of 128 bytes:
@@ -18,7 +19,7 @@
 //! sets BEHIND where nobody sleeps, which slows down one hand-over. A waiter that looks at its predecessor, to act on what it sees,
 //! then changes its own gate, from WAITING or ASLEEP. That succeeds only while the predecessor is still there.
 //!
-//! The description is for policies; waiters under other rules never touch it. It is written before the waiter joins, as its note is.
+//! The description is for policies; waiters under other rules touch only their cluster there (near.rs). It is written before the waiter joins, as its note is.
 //! Afterwards the waiter's own thread writes nothing but the *beat*: the time, now and then, while the thread waits awake. A beat that
 //! stays behind shows a thread that has lost its CPU.
 
@@ -64,8 +65,11 @@ const UNCOUNTED: u32 = 16;
 /// In a gate: the one behind sleeps, or is about to.
 pub(super) const BEHIND: u32 = 8;
 
+/// In a gate that isn't GRANTED: the waiter leads, and is granted the lock as CHOOSING (near.rs). The bit is the lowest of the grants'.
+const LEADS: u32 = GRANT;
+
 /// What a gate keeps when its state changes, unless the waiter is granted the lock.
-const KEPT: u32 = BEHIND | UNCOUNTED;
+const KEPT: u32 = BEHIND | UNCOUNTED | LEADS;
 
 /// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
@@ -215,6 +219,7 @@ impl<P: Machine> Waiter<P> {
         thread: u32,
         note: Note,
         own: Option<&hooks::Node>,
+        cluster: Option<u16>,
     ) -> &'a Self {
         const { assert!(size_of::<Self>() <= P::LINE) }
         const { assert!(BYPASS_MAX < MAY && MAY + MOST_CHOOSERS < PASSED) } // counts and permits share `passed`
@@ -234,8 +239,11 @@ impl<P: Machine> Waiter<P> {
                 thread: new(thread),
                 note,
             });
-            if let Some(own) = own {
-                Description::of(node).write(Description::new(own));
+            let near = P::Word::new(cluster.map_or(0, |cluster| u32::from(cluster) + 1));
+            let description = Description::of(node);
+            match own {
+                Some(own) => description.write(Description::new(own, near)),
+                None => (&raw mut (*description).near).write(near),
             }
             &*node
         }
@@ -258,18 +266,78 @@ impl<P: Machine> Waiter<P> {
         self.gate.store(WAITING | UNCOUNTED, Relaxed); // published by [join]
     }
 
-    /// Grants it the lock, if it is awake, and counted. `Err`: it isn't; this is its gate.
+    /// Grants it the lock, if it is awake, and counted. `Err`: it isn't; this is its gate. (A leader's gate says CHOOSING until its followers
+    /// are in the line.)
     pub(super) fn grant(&self, granted: u32) -> Result<u32, u32> {
         let mut now = WAITING;
         loop {
+            let granted = if now & LEADS == 0 { granted } else { granted - GRANTED + CHOOSING };
             // ORDERING: as [turn]: Release publishes the section that is over; Acquire, pairs with [tell]. Relaxed on failure: the gate is
             // looked at again.
             // SURVIVES: Acquire, as there.
             match self.gate.compare_exchange(now, (now & BEHIND) | granted, AcqRel, Relaxed) {
-                Err(other) if other != now && other == WAITING | BEHIND => now = other,
+                Err(other) if other != now && other & !(BEHIND | LEADS) == WAITING => now = other,
                 result => return result,
             }
         }
+    }
+
+    /// From now on it leads, and near waiters may follow it. `false`: it doesn't wait in the line any more.
+    pub(super) fn begin_to_lead(&self) -> bool {
+        let mut now = self.gate.load(Relaxed); // the exchange checks it again
+        while [WAITING, ASLEEP].contains(&state(now)) {
+            // Relaxed: its door says when it may close the door (near.rs).
+            match self.gate.compare_exchange(now, now | LEADS, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(other) => now = other,
+            }
+        }
+        false
+    }
+
+    /// Does it lead? Asked of a waiter that isn't choosing by a rule.
+    pub(super) fn leads(&self) -> bool {
+        // Relaxed: only the one before it in the line changes the gate of a waiter that has followers, and its own thread has seen that.
+        match self.gate.load(Relaxed) {
+            gate if state(gate) == GRANTED => false,
+            gate => state(gate) == CHOOSING || gate & LEADS != 0,
+        }
+    }
+
+    /// It no longer leads. If it has been granted the lock meanwhile, its gate says so now.
+    pub(super) fn end_leading(&self) {
+        let mut now = self.gate.load(Relaxed); // the exchange checks it again
+        loop {
+            let next = if state(now) == CHOOSING { now - CHOOSING + GRANTED } else { now & !LEADS };
+            // [lead] ORDERING: Release, pairs with `ask_predecessor`: those that follow are before the one that was behind it until now.
+            // SURVIVES: few schedules ask in that moment, and by an old predecessor.
+            match self.gate.compare_exchange(now, next, Release, Relaxed) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// Its cluster, as its thread saw it when it joined. A hint. `None`: its rule did not look.
+    pub(super) fn cluster(&self) -> Option<u16> {
+        // SAFETY: every node has this part, and it stays readable.
+        let near = unsafe { &(*Description::of(from_ref(self).cast_mut())).near };
+        // Relaxed: written before the node joined.
+        (near.load(Relaxed) as u16).checked_sub(1)
+    }
+
+    /// By a hint: is the one before it known to be of this cluster?
+    pub(super) fn is_behind_near(&self, cluster: u16) -> bool {
+        // ORDERING: Acquire, pairs with [predecessor]: a leader may have put somebody else before it. EXPLORED: the models' machine has no
+        // doors.
+        let before = self.predecessor.load(Acquire);
+        // SAFETY: it was in the line when this one joined, and stays readable.
+        unsafe { before.as_ref() }.is_some_and(|before| before.cluster() == Some(cluster))
+    }
+
+    /// It has been refused, and is behind nobody.
+    pub(super) fn is_behind_nobody(&self) {
+        self.predecessor.store(core::ptr::null_mut(), Relaxed); // its own, published by [join]
     }
 
     /// The policy that must learn of a release by this node; 0: none.
@@ -399,7 +467,8 @@ impl<P: Machine> Waiter<P> {
         }
     }
 
-    /// Changes the gate's state from `from` to `to`, and keeps BEHIND and UNCOUNTED. `Ok`: the gate as it was. `Err`: the gate as it is.
+    /// Changes the gate's state from `from` to `to`, and keeps the rest. `Ok`: the gate as it was. `Err`: the gate as it is. A waiter that
+    /// leads does not leave.
     pub(crate) fn turn(&self, from: u32, to: u32) -> Result<u32, u32> {
         let mut now = from;
         loop {
@@ -408,6 +477,7 @@ impl<P: Machine> Waiter<P> {
             // failure: the gate is looked at again.
             // SURVIVES: Acquire, on paper only: what is explored here never fails on an old gate.
             match self.gate.compare_exchange(now, (now & KEPT) | to, AcqRel, Relaxed) {
+                Err(other) if to == LEFT && other & LEADS != 0 => return Err(other),
                 Err(other) if other != now && state(other) == from => now = other,
                 result => return result,
             }
@@ -629,6 +699,8 @@ struct Description<P: Machine> {
     speed: u16,
     prio: i8,
     flags: u8,
+    /// The waiter's cluster, plus one; 0: its rule doesn't ask. Every node has this, even without the rest of its description.
+    near: P::Word,
     /// The clock's [`BEAT_NS`]; 0: it has not waited awake yet.
     beat: P::Word,
 }
@@ -642,7 +714,7 @@ impl<P: Machine> Description<P> {
     }
 
     /// The description of a thread that has not joined yet.
-    fn new(own: &hooks::Node) -> Self {
+    fn new(own: &hooks::Node, near: P::Word) -> Self {
         let small = |value: u32| min(value, u16::MAX.into()) as u16;
         Self {
             slo_ns: own.slo_ns,
@@ -657,6 +729,7 @@ impl<P: Machine> Description<P> {
             speed: small(own.speed),
             prio: own.prio.clamp(i8::MIN.into(), i8::MAX.into()) as i8,
             flags: own.flags as u8,
+            near,
             beat: P::Word::new(0),
         }
     }

@@ -123,7 +123,8 @@ fn among_short_sections_hardly_anybody_chooses() {
     let tuning = tuning::<cal::Lock>();
     let view = View::<Threads>::new(memory.parts(), &tuning);
     let note = |asked: u64| Note { asked_ns: 64 * asked, ..Note::default() };
-    let node = |asked| Waiter::take(memory.parts().word, core::ptr::null(), 0, note(asked), None);
+    let node =
+        |asked| Waiter::take(memory.parts().word, core::ptr::null(), 0, note(asked), None, None);
     let nodes: Vec<_> = (0..3_200).map(node).collect();
     let choosers = || {
         nodes.iter().filter(|node| <cal::Lock as Choose<Threads>>::is_worth(&view, node)).count()

@@ -23,7 +23,7 @@ use super::mutant::{At, Mutant, Mutation, Op, Sites};
 use super::setting::{Cast, Strategy};
 use crate::units::{Ps, Tid};
 use lockwright_locks::posix::{Held, Policy};
-use lockwright_platform::{Memo, Ordering, Ptr, ReaderTable, Word};
+use lockwright_platform::{Door, Memo, Ordering, Ptr, ReaderTable, Word};
 
 /// Steps of one schedule; the second half of them is fair.
 const BOUND: u32 = 30_000;
@@ -115,6 +115,8 @@ pub(crate) struct Explorer {
     pub(crate) departures: ExploreCell<u32>,
     /// What locks note about themselves. All share one: which one a lock has depends on its address, and that isn't the same in a replay.
     pub(crate) memo: Memo<Explored>,
+    /// Where near waiters find each other: one for each class, which is a cluster.
+    pub(crate) doors: [Door<Explored>; 3],
     /// The locks that threads hold by nodes.
     pub(crate) held: Vec<Held<Explored>>,
     /// The process's current table of locks.
@@ -173,6 +175,7 @@ impl Explorer {
                 .collect(),
             departures: Word::new(0),
             memo: Memo(std::array::from_fn(|_| Word::new(0))),
+            doors: std::array::from_fn(|_| Door::closed()),
             held: (0..threads).map(|_| Held::default()).collect(),
             table: Vec::new(),
             generation: 0,

@@ -17,8 +17,8 @@ use super::mutant::{At, Mutation, Op};
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, ReaderTable,
-    Requeue, Stage, Stages, Woken,
+    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable,
+    ReaderTable, Requeue, Stage, Stages, Woken,
 };
 use std::panic::Location;
 
@@ -162,6 +162,15 @@ impl Learning for Explored {
         let memo = std::ptr::from_ref(&explorer(e).memo);
         // SAFETY: as above.
         Some(look(unsafe { &*memo }))
+    }
+}
+
+impl Doors for Explored {
+    fn door<R>(cluster: u16, _: usize, look: impl FnOnce(&Door<Self>) -> R) -> Option<R> {
+        let e = current().filter(|_| inside().is_some())?;
+        let door = std::ptr::from_ref(explorer(e).doors.get(usize::from(cluster))?);
+        // SAFETY: the machine's doors stay where they are until it ends.
+        Some(look(unsafe { &*door }))
     }
 }
 

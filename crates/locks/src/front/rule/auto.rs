@@ -53,6 +53,8 @@ const FEW: u32 = 4;
 pub struct Lock;
 
 impl<P: Machine> Rule<P> for Lock {
+    const NEAR: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, grants_above: FEW, ..tuning }
     }

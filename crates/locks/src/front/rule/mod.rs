@@ -34,10 +34,13 @@ use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::learn::{memos, saturation};
 pub(super) use super::line::View;
 use super::line::{Parts, Seat, Taken};
+use super::near;
 use super::tuning::Tuning;
-use super::waiter::{ASLEEP, BEHIND, GRANTED, MOST_CHOOSERS, Note, OPEN, PROMOTED, Pace, WAITING};
+use super::waiter::{
+    ASLEEP, BEHIND, CHOOSING, GRANTED, MOST_CHOOSERS, Note, OPEN, PROMOTED, Pace, WAITING,
+};
 use super::waiter::{Waiter, grants, state};
-use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Stage, Word, hooks};
 
 /// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
@@ -79,6 +82,9 @@ pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
         let waiters = lock.waiters().min(lock.tuning.cpus);
         lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
     }
+
+    /// May waiters of one cluster of CPUs stand together, ahead of others (near.rs)?
+    const NEAR: bool = false;
 
     /// How long the head stays awake at a time, ns.
     fn spin_ns(lock: &View<'_, P>) -> u32 {
@@ -191,14 +197,21 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     lock.own = described.as_ref();
     let awake_ns = R::awake_ns(&lock, &note); // now, while the mutex's cache line is ours
     seat.inspect(|seat| seat.joins());
-    let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, note, lock.own);
-    let behind = lock.join(node);
+    // Only a lock that is granted stays near. (A crowd isn't granted to anybody.)
+    let stays_near = R::NEAR && lock.pace.is_some() && !lock.is_saturated();
+    let cluster = if stays_near { near::cluster(&lock) } else { None };
+    let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, note, lock.own, cluster);
+    let behind = near::join(&lock, node, cluster);
     seat.inspect(|seat| seat.sits(node));
     let (mut gate, mut slept, mut granted) = (OPEN, false, false);
     if behind {
         R::begins_to_wait(&lock, node);
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
-        granted = state(gate) == GRANTED;
+        granted = [GRANTED, CHOOSING].contains(&state(gate));
+        if state(gate) == CHOOSING {
+            near::end(&lock, node);
+            gate = node.gate.load(Relaxed); // maybe BEHIND
+        }
     }
     if !granted {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
@@ -213,6 +226,7 @@ pub fn acquire<P: Machine, R: Rule<P>>(
         }
         lock.pace = lock.pace.map(|_| node.pace());
         slept = wait_as_head::<P, R>(&lock, node, slept);
+        near::end(&lock, node);
         gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
     }
     if R::AHEAD > 0 {
@@ -252,8 +266,7 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
         if let Some(chooser) = chooser.as_mut().filter(|_| left > 0) {
             look = chooser.step::<P, R>(lock, node).min(left);
         }
-        // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
-        let gate = P::spin_for(&node.gate, Acquire, look, |gate| state(gate) != WAITING);
+        let gate = near::wait(lock, node, look);
         if state(gate) != WAITING {
             return (gate, slept);
         }

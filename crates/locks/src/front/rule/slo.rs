@@ -58,6 +58,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Machine> Rule<P> for Lock {
+    const NEAR: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, grants_above: 0, ..tuning }
     }
