@@ -23,10 +23,9 @@ use crate::check::Violation;
 use crate::cpu::Cpu;
 use crate::directory::Lines;
 use crate::explore::Explorer;
-use crate::memory::{DeparturesLine, LINE, Product, ShownLine, Sim};
+use crate::memory::{DeparturesLine, LINE, Product, ShownLine, Sim, doors};
 use crate::meters::Meters;
 use crate::order::Orders;
-use crate::platform::DOORS;
 use crate::policies::{Person, Policies};
 use crate::profile::Profile;
 use crate::sleepers::Futexes;
@@ -37,14 +36,6 @@ use corosensei::{Coroutine, Yielder};
 use lockwright_locks::posix::Policy;
 use lockwright_platform::{Door, MEMOS, Memo, Stage, Word};
 use std::cell::{Cell, RefCell};
-
-/// The doors of a machine with these CPUs.
-fn doors(cpus: &[Cpu]) -> Box<[Door<Sim>]> {
-    match cpus.iter().map(|cpu| usize::from(cpu.domain) + 1).max() {
-        None | Some(1) => Box::new([]),
-        Some(clusters) => (0..clusters * DOORS).map(|_| Door::closed()).collect(),
-    }
-}
 
 /// The machine.
 pub(crate) struct Engine {
@@ -140,7 +131,7 @@ impl Engine {
             futexes: Futexes::new(profile),
             orders: Orders::default(),
             shown: None,
-            doors: doors(&cpus),
+            doors: doors(cpus.iter().map(|cpu| cpu.domain).max()),
             departures: DeparturesLine::new(),
             memos: (0..MEMOS).map(|_| Memo(std::array::from_fn(|_| Word::new(0)))).collect(),
             rng: fastrand::Rng::with_seed(seed),

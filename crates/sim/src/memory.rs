@@ -1,7 +1,7 @@
 //! The machine's memory, as locks see it: words, pointers, lines, and the process that they belong to. What it costs to use
 //! them is in platform.rs and product.rs.
 
-use lockwright_platform::{Ptr, ReaderTable, Word};
+use lockwright_platform::{Door, Ptr, ReaderTable, Word};
 use std::alloc::Layout;
 use std::cell::Cell;
 
@@ -22,6 +22,15 @@ impl ShownLine {
             .map(|_| Self([(); Sim::ROW].map(|()| Ptr::new(std::ptr::null_mut()))))
             .collect()
     }
+}
+
+/// The doors of each cluster.
+pub(crate) const DOORS: usize = 16;
+
+/// The doors of a machine whose last cluster is this; none if it has only one.
+pub(crate) fn doors(last: Option<u16>) -> Box<[Door<Sim>]> {
+    let clusters = last.filter(|&last| last > 0).map_or(0, |last| usize::from(last) + 1);
+    (0..clusters * DOORS).map(|_| Door::closed()).collect()
 }
 
 /// The word of [`ReaderTable::departures`], alone in its line.

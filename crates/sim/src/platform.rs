@@ -6,7 +6,7 @@
 use crate::engine::{Engine, Ps, advance, current, engine, inside, ps};
 use crate::futex;
 use crate::lines::{Access, Change, fetch, reach, spin, writes};
-use crate::memory::{LINE, Sim, SimCell, SimPtr, SimWord};
+use crate::memory::{DOORS, LINE, Sim, SimCell, SimPtr, SimWord};
 use crate::policies::Person;
 use crate::profile::ClassProfile;
 use crate::programs;
@@ -392,10 +392,7 @@ impl Doors for Sim {
     }
 }
 
-/// Doors of each cluster.
-pub(crate) const DOORS: usize = 16;
-
-/// One of them, for the lock at this address.
+/// One of a cluster's doors, for the lock at this address.
 fn hash(lock: usize) -> usize {
     (lock >> 6 ^ lock >> 12) % DOORS
 }

@@ -38,7 +38,6 @@
 //! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind a LEFT
 //! node, before it sleeps, asks the node before the LEFT one.
 
-use super::near;
 use super::tuning::Tuning;
 use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING};
 use super::waiter::{Note, Pace, Waiter, give_back, state};
@@ -508,14 +507,14 @@ impl<'a, P: Machine> View<'a, P> {
     }
 
     /// The calling thread is torn out of its wait with this node; it doesn't wait for the lock. `false`: it has just been granted
-    /// the lock, and must release it.
-    pub(super) fn leave(&self, node: &Waiter<P>) -> bool {
+    /// the lock, and must release it. `end_leading`: it takes care of those that follow it, if it leads (near.rs).
+    pub(super) fn leave(&self, node: &Waiter<P>, end_leading: impl Fn()) -> bool {
         let word = self.parts.word;
         let counted = u32::from(node.is_counted());
         loop {
+            end_leading();
             // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
             // EXPLORED: needs a waiter that is granted the lock when it is torn, and locks again.
-            near::end(self, node);
             let now = state(node.gate.load(Acquire));
             if now == GRANTED {
                 return false;

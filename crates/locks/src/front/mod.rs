@@ -5,8 +5,8 @@
 //!   rule/    one page for each lock: who joins the line, who goes first, how threads wait       ┐
 //!            mod.rs: Rule, View, and the one way through the line                               │ each floor
 //!   learn/   saturation: should the lock stay where its data is? memos: how long are sections?  │ knows only
-//!   line     who stands in line (line.rs), hand-over (grant.rs), who is next (choice.rs),       │ those below
-//!            a waiter's node (waiter.rs)                                                        │
+//!   line     who stands in line (line.rs), near whom (near.rs), hand-over (grant.rs),           │ those below
+//!            who is next (choice.rs), a waiter's node (waiter.rs)                               │
 //!   word     word 0: all its transitions (word.rs)                                              ┘
 //!
 //!            ┌ contenders: outside the line, awake or standing by, for a bounded time
@@ -189,7 +189,7 @@ pub unsafe fn release<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) {
 pub unsafe fn leave_line<P: Machine>(line: &View<'_, P>, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.
     let node = unsafe { &*node };
-    if !line.leave(node) && !grant::hand_on_or_leave(line, node) {
+    if !line.leave(node, || near::end(line, node)) && !grant::hand_on_or_leave(line, node) {
         line.release();
     }
 }
