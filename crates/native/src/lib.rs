@@ -210,12 +210,12 @@ impl Doors for Native {
     #[inline]
     fn door<R>(cluster: u16, lock: usize, look: impl FnOnce(&Door<Self>) -> R) -> Option<R> {
         static ALL: [[Door<Native>; DOORS]; CLUSTERS] =
-            [const { [const { CLOSED }; DOORS] }; CLUSTERS];
+            [const { [const { closed() }; DOORS] }; CLUSTERS];
         if place::clusters() < 2 {
             return None;
         }
         // Mutexes often lie 40 bytes, a cache line or a page apart.
-        let door = lock / 8 ^ lock / 512 ^ lock / 4096;
+        let door = (lock / 8) ^ (lock / 512) ^ (lock / 4096);
         Some(look(&ALL[usize::from(cluster) % CLUSTERS][door % DOORS]))
     }
 }
@@ -227,14 +227,16 @@ const CLUSTERS: usize = 32;
 const DOORS: usize = 16;
 
 /// A door that nobody has opened.
-const CLOSED: Door<Native> = Door {
-    word: Atomic32::of(0),
-    era: Atomic32::of(0),
-    left: Atomic32::of(0),
-    lock: AtomicAddress::null(),
-    leader: AtomicAddress::null(),
-    followers: [const { AtomicAddress::null() }; FOLLOWERS],
-};
+const fn closed() -> Door<Native> {
+    Door {
+        word: Atomic32::of(0),
+        era: Atomic32::of(0),
+        left: Atomic32::of(0),
+        lock: AtomicAddress::null(),
+        leader: AtomicAddress::null(),
+        followers: [const { AtomicAddress::null() }; FOLLOWERS],
+    }
+}
 
 impl ReaderTable for Native {
     const ROWS: usize = 512;

@@ -394,7 +394,7 @@ impl Doors for Sim {
 
 /// One of a cluster's doors, for the lock at this address.
 fn hash(lock: usize) -> usize {
-    (lock >> 6 ^ lock >> 12) % DOORS
+    ((lock >> 6) ^ (lock >> 12)) % DOORS
 }
 
 impl Programmable for Sim {

@@ -71,7 +71,7 @@ fn refused(word: u32) -> *mut () {
 
 /// The node in a place. `None`: the place is empty, or was refused.
 fn node<P: Machine>(place: *mut ()) -> Option<*mut Waiter<P>> {
-    (place.addr() % 2 == 0).then(|| place.cast())
+    place.addr().is_multiple_of(2).then(|| place.cast())
 }
 
 /// A door's word in the next generation, closed.
