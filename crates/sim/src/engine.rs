@@ -31,6 +31,7 @@ use crate::profile::Profile;
 use crate::sleepers::Futexes;
 use crate::timeline::Timeline;
 use crate::transfers::Paths;
+use crate::unused::Unused;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 use lockwright_locks::posix::Policy;
@@ -72,6 +73,7 @@ pub(crate) struct Engine {
     /// How far the limit moves beyond the last progress.
     pub(crate) grace: Ps,
     pub(crate) meters: Meters,
+    pub(crate) unused: Unused,
     pub(crate) arena: Vec<*mut u8>,
     /// Events handled, for reports of speed.
     pub(crate) handled: u64,
@@ -141,6 +143,7 @@ impl Engine {
             limit: Ps::MAX,
             grace: 0,
             meters: Meters::new(profile, &cpus),
+            unused: Unused::default(),
             arena: Vec::new(),
             table: Vec::new(),
             policies: Policies::default(),

@@ -118,9 +118,12 @@ pub(crate) unsafe fn wait(
         e.post(end + late, What::Timer { thread: me, turn });
     }
     let rest = share(after_bucket(sleep_ns), 1.0);
-    engine().give_up_cpu(cpu, rest);
+    let e = engine();
+    e.is_off_cpu(me, true);
+    e.give_up_cpu(cpu, rest);
     suspend();
     let e = engine();
+    e.is_off_cpu(me, false);
     if std::mem::take(&mut e.threads[me as usize].timed_out) {
         Woken::TimedOut
     } else {

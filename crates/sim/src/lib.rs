@@ -61,6 +61,7 @@ pub mod targets;
 pub mod timeline;
 mod transfers;
 mod units;
+mod unused;
 mod watched;
 pub mod workload;
 

@@ -134,6 +134,9 @@ pub struct Outcome {
     pub epo: f64,
     /// CPU time of all threads, including spinning and the kernel, s.
     pub cpu_seconds: f64,
+    /// The share of the time in which a lock was free, a thread that waited for it was off its CPU, and a CPU was idle.
+    #[serde(default)]
+    pub unused: f64,
     /// Acquisitions, from the start on.
     pub acquisitions: u64,
     /// Acquisitions by a thread other than the last holder, from the start on.
@@ -262,6 +265,7 @@ impl Collect {
             tpp: 0.0,
             epo: 0.0,
             cpu_seconds: 0.0,
+            unused: 0.0,
             acquisitions: 0,
             hand_overs: 0,
             most_overtaken: 0,

@@ -37,6 +37,7 @@ impl Engine {
         self.meters.domain(domain, self.now);
         let count = &mut self.meters.domains[usize::from(domain)].awake;
         *count = if awake { *count + 1 } else { *count - 1 };
+        self.cpu_awakes(awake);
     }
 
     /// Everything up to now is counted.

@@ -178,6 +178,8 @@ fn finish(engine: *mut Engine, world: Rc<RunWorld>, run: &Run) -> Outcome {
     outcome.tpp = operations / joules;
     outcome.epo = joules / operations.max(1.0);
     outcome.cpu_seconds = e.meters.cpu as f64 * 1e-12;
+    e.unused(|_| ());
+    outcome.unused = e.unused.time as f64 * 1e-12 / seconds;
     outcome.acquisitions = locks.iter().map(|lock| lock.acquisitions.get()).sum();
     outcome.hand_overs = locks.iter().map(|lock| lock.hand_overs.get()).sum();
     outcome.most_overtaken = locks.iter().map(|l| l.most_overtaken.get()).max().unwrap_or(0);

@@ -201,6 +201,7 @@ impl Watch {
         let e = engine();
         let reader = self.readers.borrow().first().copied();
         let holder = self.holder.replace(Some((me, asked, e.now))).map(|(other, ..)| other);
+        e.is_held(self.number, true);
         if let Some(other) = holder.or(reader) {
             self.not_alone(other);
         }
@@ -258,6 +259,7 @@ impl Watch {
         let e = engine();
         let me = e.me();
         self.stamp.set(e.orders.write(me, None));
+        e.is_held(self.number, false);
         if let Some((thread, asked_ps, start_ps)) = self.holder.take()
             && let Some(timeline) = &mut e.timeline
         {

@@ -10,7 +10,7 @@ use lockwright_sim::{ClassOutcome, Outcome, Quantiles};
 type Column = (&'static str, fn(&Outcome) -> Option<f64>);
 
 /// The columns for a run's figures.
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 22] = [
     ("operations", |o| Some(o.operations as f64)),
     ("throughput", |o| Some(o.throughput)),
     ("mean_ns", |o| of(o.latency, |l| l.mean_ns)),
@@ -24,6 +24,7 @@ const COLUMNS: [Column; 21] = [
     ("tpp", |o| Some(o.tpp)),
     ("epo", |o| Some(o.epo)),
     ("cpu_s", |o| Some(o.cpu_seconds)),
+    ("unused", |o| Some(o.unused)),
     ("over_slo", |o| Some(late(o))),
     ("starved", |o| Some(starved(o))),
     ("acquisitions", |o| Some(o.acquisitions as f64)),
