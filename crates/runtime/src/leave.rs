@@ -210,6 +210,12 @@ impl<T> Seat<Native> for InLine<'_, T> {
         self.kind.set(hold_back_cancellation());
     }
 
+    fn moves(&self) {
+        self.joins();
+        signal_fence();
+        self.node.set(ptr::null());
+    }
+
     fn sits(&self, node: *const Waiter<Native>) {
         self.node.set(node);
         signal_fence();

@@ -10,11 +10,11 @@
 //!
 //! A head that waits for the word does the same. It need not say CHOOSING, since nobody grants a head the lock.
 //!
-//! Invariant: only a node's own thread changes the order behind the node. The threads behind it change nothing before that thread has let
+//! Invariant: only a node's own thread changes the order behind the node (but near.rs; a choice ends before nodes of that kind). The threads behind it change nothing before that thread has let
 //! them ([`Waiter::pass_the_choice`]), or has the lock. A thread that has let another choose changes nothing any more.
 
 use super::line::View;
-use super::waiter::{BEHIND, CHOOSING, GRANTED, Note, OPEN, WAITING, Waiter, state};
+use super::waiter::{BEHIND, CHOOSING, GRANTED, More, Note, OPEN, WAITING, Waiter, state};
 use core::iter;
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed};
@@ -90,6 +90,9 @@ impl<'a, P: Machine> Waiters<'a, P> {
         }
         // SAFETY: linked, and behind the caller, which stays; or readable, if the caller has been granted the lock meanwhile.
         let waiter = unsafe { &*self.at };
+        if waiter.note.more == More::Cluster {
+            return false; // it joined under a rule that stays near, so it may put others behind itself (near.rs)
+        }
         // ORDERING: Acquire, pairs with [link].
         let behind = waiter.next(Acquire);
         if self.count > 0 && behind.is_null() {

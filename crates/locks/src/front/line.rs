@@ -24,7 +24,7 @@
 //! 1. A waiter that sleeps at its gate is never the next to get the lock. The thread that makes it head while it sleeps there
 //!    holds the lock, and moves it to the word. And a waiter does not fall asleep behind a thread that has the lock (grant.rs).
 //!    A head that is torn out of its wait holds nothing, so it wakes the next waiter instead.
-//! 2. Only the line's head, or a holder that stayed in the line, passes nodes (joining touches the tail). A line that consists
+//! 2. Only the line's head, or a holder that stayed in the line, passes nodes (joining touches the tail; a leader puts nodes behind itself). A line that consists
 //!    of dead nodes alone, or that a fork's parent left, is cleared as a whole: by a thread that took the word, or by the
 //!    first to see it.
 //! 3. Only the holder writes the count of overtakers, and only after it took the word. So the count is exact.
@@ -170,6 +170,11 @@ pub trait Seat<P: Machine> {
     /// It is about to join the line, or to change its order. If it is torn away between this and [`sits`](Self::sits), it leaves a node
     /// that nobody can pass, or loses one that it was moving.
     fn joins(&self);
+    /// It is about to move other waiters within the line. If it is torn away between this and [`sits`](Self::sits), its own node stays there,
+    /// too: it could not leave before they are moved.
+    fn moves(&self) {
+        self.joins();
+    }
     /// Its node in the line; null: it is in no line.
     fn sits(&self, node: *const Waiter<P>);
     /// Is it [counted](View::count_in) among the contenders?
@@ -347,6 +352,12 @@ impl<'a, P: Machine> View<'a, P> {
         // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
         P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
         Some(node.next(Relaxed))
+    }
+
+    /// Is this node the last in line, as far as the caller can see?
+    pub(super) fn ends_with(&self, node: &Waiter<P>) -> bool {
+        let last = untag(self.parts.tail.load(Relaxed), self.tuning.era); // only compared, never followed
+        core::ptr::eq(last, node)
     }
 
     /// The caller, whose node is last unless somebody has joined behind it, makes this node the last one. `false`: somebody has.
@@ -555,7 +566,7 @@ impl<'a, P: Machine> View<'a, P> {
 }
 
 /// Wakes the waiter that sleeps behind a node that has left, so that the waiter tells the next node further on instead.
-fn wake<P: Machine>(mut next: *mut Waiter<P>) {
+pub(super) fn wake<P: Machine>(mut next: *mut Waiter<P>) {
     while !next.is_null() {
         // SAFETY: linked once, and still readable. If it is another thread's by now, that thread wakes in vain.
         let waiter = unsafe { &*next };

@@ -22,14 +22,17 @@
 //!    others are refused, and join the line.
 //! 3. The leader closes the door before it may grant the lock, and before the waiter behind it can find out that the leader has the lock:
 //!    the leader is granted the lock as CHOOSING, and makes that GRANTED itself. So no waiter behind it becomes head meanwhile.
-//! 4. Each waiter is passed only by those that follow a leader before it. A cluster has one leader, and a run at most a part
-//!    ([`RUN_SHARE`]) of `bypass` followers.
+//! 4. Each waiter is passed only by those that follow a leader before it. A run has at most a part ([`RUN_SHARE`]) of `bypass` followers,
+//!    and a waiter that joined before another one leads at most once before that one has the lock. So overtaking is bounded, by the number
+//!    of clusters and of waiters.
+//! 5. Only a node's own thread changes who is behind it, until that thread lets others choose. A choice (choice.rs) ends before a node whose
+//!    thread may lead.
 //!
-//! A door that nobody can close any more (its thread was torn out of this file) only means that nobody follows there. Doors from before
-//! a fork count as closed.
+//! A thread that is torn out of its wait within this file leaves a door that stays open or shut, and waiters that nobody moves. Doors that
+//! were open at a fork count as closed in the child, and doors that were changing stay shut there.
 
-use super::line::View;
-use super::waiter::{BEHIND, GRANTED, WAITING, Waiter, state};
+use super::line::{View, wake};
+use super::waiter::{BEHIND, GRANTED, LEFT, WAITING, Waiter, state};
 use core::ptr::{from_ref, without_provenance_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Door, FOLLOWERS, Machine, Ptr, Stage, Word};
@@ -126,7 +129,7 @@ fn ask<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>) -> bool {
     // SURVIVES: it takes two locks that share a door, and three generations between two steps.
     let lock = door.lock.load(Acquire);
     let is_ours = lock.addr() == line.parts.word.address().addr()
-        && door.era.load(Relaxed) == line.tuning.era as u32; // only a fork changes it: then there are no others
+        && door.era.load(Relaxed) == line.tuning.era as u32; // that of the door's word, or newer: then the exchange below fails
     if word & OPEN == 0
         || !is_ours
         || place >= FOLLOWERS
@@ -179,8 +182,9 @@ fn before<P: Machine>(door: &Door<P>, word: u32, place: usize) -> Option<*mut Wa
 fn lead<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, cluster: Option<u16>) {
     let Some(cluster) = cluster.filter(|&cluster| !me.is_behind_near(cluster)) else { return };
     at_door(line, cluster, |door| {
-        let (word, era) = (door.word.load(Relaxed), line.tuning.era as u32);
-        if word & (OPEN | CHANGING) != 0 && door.era.load(Relaxed) == era {
+        // ORDERING: Acquire, pairs with [open]: the era is that of this word. SURVIVES: it takes a fork, which explorations have not.
+        let (word, era) = (door.word.load(Acquire), line.tuning.era as u32);
+        if word & CHANGING != 0 || word & OPEN != 0 && door.era.load(Relaxed) == era {
             return;
         }
         let next = next_generation(word) | CHANGING;
@@ -233,25 +237,28 @@ pub(super) fn wait<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, mut ns: u32) 
         let has_followers = |cluster| {
             at_door(line, cluster, |door| door.word.load(Relaxed) & ASKED > 0) == Some(true) // a hint
         };
-        if me.leads() && cluster.is_some_and(has_followers) {
-            end(line, me);
+        // A thread that joins behind us, and has lost its CPU, would hold us up.
+        let is_linked = || !me.next(Relaxed).is_null() || line.ends_with(me);
+        if me.leads() && cluster.is_some_and(has_followers) && is_linked() {
+            end(line, me, true);
         }
     }
 }
 
 /// If the caller leads, it moves its followers into the line, and leads no longer. It waits in the line, or has the lock and hasn't granted
-/// it, or leaves.
-pub(super) fn end<P: Machine>(line: &View<'_, P>, me: &Waiter<P>) {
+/// it, or leaves. `waits`: it goes on waiting. (If not, it must soon record another place in its seat.)
+pub(super) fn end<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, waits: bool) {
     let Some(cluster) = me.cluster().filter(|_| me.leads()) else { return };
-    // Torn out of this, it would lose waiters.
-    line.seat.inspect(|seat| seat.joins());
-    at_door(line, cluster, |door| close(line, me, door));
-    me.end_leading();
-    line.seat.inspect(|seat| seat.sits(me));
+    line.seat.inspect(|seat| seat.moves());
+    if at_door(line, cluster, |door| close(line, me, door)) != Some(true) {
+        me.end_leading();
+    }
+    line.seat.filter(|_| waits).inspect(|seat| seat.sits(me));
 }
 
-/// The caller leads: it closes its door, moves the followers, and lets the last one lead if the run may go on.
-fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>) {
+/// The caller leads: it closes its door, moves the followers, and lets the last one lead if the run may go on. `true`: it still leads
+/// itself, since nobody follows yet.
+fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>) -> bool {
     // The one that made us its successor may still be opening the door.
     let is_open =
         |word| word & OPEN != 0 && door.leader.load(Relaxed).cast_const().cast() == from_ref(me);
@@ -271,14 +278,20 @@ fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>) {
     debug_assert!(last.is_none() || first.is_some(), "published ones have no gap (invariant 2)");
     if let (Some(first), Some(last)) = (first, last) {
         // SAFETY: they are published, and nobody but us moves them.
-        let goes_on = unsafe { move_into_line(line, me, first, last) };
-        let left = door.left.load(Relaxed).saturating_sub(asked);
-        // SAFETY: in the line, behind us.
-        if goes_on && left > 0 && unsafe { (*last).begin_to_lead() } {
-            return open(line, last, door, next | CHANGING, left);
-        }
+        unsafe { move_into_line(line, me, first, last) };
     }
-    shut(door, next);
+    let left = door.left.load(Relaxed).saturating_sub(asked);
+    let waits = state(me.gate.load(Relaxed)) == WAITING; // a hint
+    match last {
+        // SAFETY: in the line, behind us.
+        Some(last) if waits && left > 0 && unsafe { (*last).begin_to_lead() } => {
+            open(line, last, door, next | CHANGING, left);
+        }
+        // Those that asked have lost their CPUs.
+        None if waits && left > 0 => open(line, me, door, next | CHANGING, left),
+        _ => shut(door, next),
+    }
+    waits && left > 0 && last.is_none()
 }
 
 /// Shuts a door whose word the caller has made CHANGING.
@@ -289,7 +302,7 @@ fn shut<P: Machine>(door: &Door<P>, word: u32) {
     door.word.store(word & !CHANGING, Release);
 }
 
-/// Puts these nodes, and those between them, behind the caller. `true`: the caller has yet to get the lock.
+/// Puts these nodes, and those between them, behind the caller.
 ///
 /// # Safety
 /// They are linked, or about to be, and in no line. `me` is the caller's, and no waiter behind it can become head by itself.
@@ -298,7 +311,7 @@ unsafe fn move_into_line<P: Machine>(
     me: &Waiter<P>,
     first: *mut Waiter<P>,
     last: *mut Waiter<P>,
-) -> bool {
+) {
     debug_assert!(
         state(me.gate.load(Relaxed)) != GRANTED,
         "the next waiter could become head (invariant 3)"
@@ -317,11 +330,99 @@ unsafe fn move_into_line<P: Machine>(
             (*last).set_next(behind);
             (*behind).set_predecessor(&*last);
             // A sleeper may have told us instead of the last one.
-            if (*behind).may_sleep() {
-                (*last).gate.fetch_or(BEHIND, Relaxed); // the grant publishes it
+            // [mark] ORDERING: Release, pairs with [turn], of a waiter that leaves: it sees who is behind it.
+            // SURVIVES: it takes a follower that leaves in that moment, and a sleeper behind it.
+            if (*behind).may_sleep() && state((*last).gate.fetch_or(BEHIND, Release)) == LEFT {
+                wake(behind); // so that it tells those before the one that has left
             }
         }
     }
     me.set_next(first);
-    state(me.gate.load(Relaxed)) == WAITING // a hint
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::front::choice::choose_behind;
+    use crate::front::waiter::More;
+    use crate::front::{CHAINED, Note, Tuning};
+    use crate::front_tests::Memory;
+    use crate::testing::Threads;
+    use std::vec::Vec;
+
+    fn node(line: &View<'_, Threads>, cluster: Option<u16>) -> &'static Waiter<Threads> {
+        let more = if cluster.is_some() { More::Cluster } else { More::Nothing };
+        let note = Note { more, ..Note::default() };
+        Waiter::take(line.parts.word, line.parts.by, 0, note, None, cluster)
+    }
+
+    /// Joins the line under a rule that stays near, or, without a cluster, under another one.
+    fn joins(line: &View<'_, Threads>, cluster: Option<u16>) -> &'static Waiter<Threads> {
+        let node = node(line, cluster);
+        join(line, node, cluster);
+        node
+    }
+
+    /// Who stands in line, from this one on.
+    fn line_from(mut at: *const Waiter<Threads>) -> Vec<*const Waiter<Threads>> {
+        let mut seen = Vec::new();
+        while !at.is_null() && seen.len() < 20 {
+            seen.push(at);
+            // SAFETY: in the line.
+            at = unsafe { (*at).next(Relaxed) };
+        }
+        seen
+    }
+
+    #[test]
+    fn followers_come_behind_their_leader_in_order_and_the_last_leads_on() {
+        let (memory, tuning) = (Memory::new(CHAINED, 0), Tuning::for_cpus(8));
+        let line = View::new(memory.parts(), &tuning);
+        let [head, leader, far] = [Some(0), Some(1), Some(0)].map(|cluster| joins(&line, cluster));
+        let [first, second] = [Some(1), Some(1)].map(|cluster| joins(&line, cluster));
+        assert!(leader.leads() && !first.leads());
+        assert_eq!(line_from(head), [head, leader, far].map(from_ref));
+        end(&line, leader, true);
+        assert_eq!(line_from(head), [head, leader, first, second, far].map(from_ref));
+        assert!(!leader.leads() && second.leads());
+        let third = joins(&line, Some(1));
+        end(&line, second, true);
+        assert_eq!(line_from(second), [second, third, far].map(from_ref));
+    }
+
+    /// A choice under another rule doesn't know whom a leader is about to put behind itself.
+    #[test]
+    fn a_choice_ends_before_a_waiter_that_may_lead() {
+        let (memory, tuning) = (Memory::new(CHAINED, 0), Tuning::for_cpus(8));
+        let line = View::new(memory.parts(), &tuning);
+        let clusters = [None, None, None, Some(1), None, None, None];
+        let nodes = clusters.map(|cluster| joins(&line, cluster));
+        let (chooser, leader) = (nodes[1], nodes[3]);
+        assert!(leader.leads());
+        let follower = joins(&line, Some(1));
+        choose_behind(&line, chooser, 3, |waiters| {
+            while waiters.look() {}
+            end(&line, leader, true); // meanwhile
+            Some(0b100)
+        });
+        let seen = line_from(nodes[0]);
+        assert!(seen.contains(&from_ref(follower)) && seen.len() == 8, "{seen:?}");
+    }
+
+    #[test]
+    fn a_door_that_changes_is_nobody_elses_even_after_a_fork() {
+        let memory = Memory::new(CHAINED, 0);
+        let tuning = Tuning { era: 1, ..Tuning::for_cpus(8) };
+        let line = View::new(memory.parts(), &tuning);
+        at_door(&line, 1, |door| {
+            door.era.store(0, Relaxed);
+            door.word.store(next_generation(0) | CHANGING, Relaxed); // another thread is about to open it
+        });
+        let [_, near, _] = [None, Some(1), None].map(|cluster| joins(&line, cluster));
+        assert!(!near.leads());
+        at_door(&line, 1, |door| door.word.store(next_generation(0) | OPEN, Relaxed)); // in the parent
+        assert!(joins(&line, Some(1)).leads());
+    }
 }

@@ -125,6 +125,17 @@ pub(super) fn is_sliced(gate: u32) -> bool {
     gate & SLICED != 0
 }
 
+/// What the second part of a waiter's line says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// Nothing.
+    Nothing,
+    /// Its cluster: it may put others behind itself (near.rs).
+    Cluster,
+    /// What policies learn about it.
+    Description,
+}
+
 /// What a waiter's node says about it, for rules that choose among waiters. Written before it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -136,15 +147,15 @@ pub struct Note {
     pub own: u32,
     /// The policy that must learn of a release by this node; 0: none.
     pub tells: u8,
-    /// Its node describes it to policies.
-    pub described: bool,
+    /// What else its line says.
+    pub more: More,
     /// It stays asleep until it is head.
     pub parks: bool,
 }
 
 impl Default for Note {
     fn default() -> Self {
-        Self { class: Class::BIG, asked_ns: 0, own: 0, tells: 0, described: false, parks: false }
+        Self { class: Class::BIG, asked_ns: 0, own: 0, tells: 0, more: More::Nothing, parks: false }
     }
 }
 
@@ -200,7 +211,7 @@ pub struct Waiter<P: Machine> {
     pace: P::Word,
     /// The next waiter; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
-    /// The waiter's predecessor. Written by its own thread before it is linked, and by threads that choose a successor.
+    /// The waiter's predecessor. Written by its own thread before it is linked, and by threads that choose a successor, or lead.
     pub(super) predecessor: P::Ptr<Waiter<P>>,
     /// The lock that it waits for: the address of its word.
     pub(super) of: P::Ptr<P::Word>,
@@ -286,8 +297,9 @@ impl<P: Machine> Waiter<P> {
     pub(super) fn begin_to_lead(&self) -> bool {
         let mut now = self.gate.load(Relaxed); // the exchange checks it again
         while [WAITING, ASLEEP].contains(&state(now)) {
-            // Relaxed: its door says when it may close the door (near.rs).
-            match self.gate.compare_exchange(now, now | LEADS, Relaxed, Relaxed) {
+            // [begin] ORDERING: Release, pairs with the Acquire of `leads`: the door is no longer as the leader before it left it.
+            // SURVIVES: few schedules read a door's word that old.
+            match self.gate.compare_exchange(now, now | LEADS, Release, Relaxed) {
                 Ok(_) => return true,
                 Err(other) => now = other,
             }
@@ -297,8 +309,8 @@ impl<P: Machine> Waiter<P> {
 
     /// Does it lead? Asked of a waiter that isn't choosing by a rule.
     pub(super) fn leads(&self) -> bool {
-        // Relaxed: only the one before it in the line changes the gate of a waiter that has followers, and its own thread has seen that.
-        match self.gate.load(Relaxed) {
+        // ORDERING: Acquire, pairs with [begin], or with the grants since, which carry it on. SURVIVES: as there.
+        match self.gate.load(Acquire) {
             gate if state(gate) == GRANTED => false,
             gate => state(gate) == CHOOSING || gate & LEADS != 0,
         }
@@ -627,7 +639,7 @@ impl<P: Machine> Waiter<P> {
             wait_ns,
             ..hooks::Node::default()
         };
-        if !note.described {
+        if note.more != More::Description {
             return known; // it joined under another rule
         }
         // SAFETY: in the line behind the waiter, which is readable; written before it was linked.

@@ -32,7 +32,7 @@ pub const ENTRY: Entry = Entry {
     order: "on few CPUs, or with more waiters than CPUs: none among running threads, first come first served among sleepers; else as slo",
     promise: Promise::Bypass,
     stands_by: true,
-    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
+    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 64 KiB a process for clusters",
     wakes: "as barging or slo; nobody spins if the program has one CPU",
     delay: "as barging or slo; a thread on a slower core also by its window, within `budget`",
     advice: "start here",

@@ -39,7 +39,7 @@ use super::tuning::Tuning;
 use super::waiter::{
     ASLEEP, BEHIND, CHOOSING, GRANTED, MOST_CHOOSERS, Note, OPEN, PROMOTED, Pace, WAITING,
 };
-use super::waiter::{Waiter, grants, state};
+use super::waiter::{More, Waiter, grants, state};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Stage, Word, hooks};
 
@@ -200,6 +200,9 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     // Only a lock that is granted stays near. (A crowd isn't granted to anybody.)
     let stays_near = R::NEAR && lock.pace.is_some() && !lock.is_saturated();
     let cluster = if stays_near { near::cluster(&lock) } else { None };
+    if cluster.is_some() {
+        note.more = More::Cluster;
+    }
     let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, note, lock.own, cluster);
     let behind = near::join(&lock, node, cluster);
     seat.inspect(|seat| seat.sits(node));
@@ -209,7 +212,7 @@ pub fn acquire<P: Machine, R: Rule<P>>(
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
         granted = [GRANTED, CHOOSING].contains(&state(gate));
         if state(gate) == CHOOSING {
-            near::end(&lock, node);
+            near::end(&lock, node, false);
             gate = node.gate.load(Relaxed); // maybe BEHIND
         }
     }
@@ -226,7 +229,7 @@ pub fn acquire<P: Machine, R: Rule<P>>(
         }
         lock.pace = lock.pace.map(|_| node.pace());
         slept = wait_as_head::<P, R>(&lock, node, slept);
-        near::end(&lock, node);
+        near::end(&lock, node, false);
         gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
     }
     if R::AHEAD > 0 {

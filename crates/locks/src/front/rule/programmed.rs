@@ -31,7 +31,7 @@ use crate::entry::{Entry, Kind, Promise};
 use crate::front::choice::Waiters;
 use crate::front::learn::memos;
 use crate::front::tuning::{self, Tuning};
-use crate::front::waiter::Waiter;
+use crate::front::waiter::{More, Waiter};
 use core::ops::Deref;
 use lockwright_platform::hooks::{self, CLOCK, Context, Hook, LENGTHS, THREADS, WAITERS};
 use lockwright_platform::{Class, Machine};
@@ -208,7 +208,7 @@ impl<P: Machine> Observe<P> for Lock {
         let own = lock.reads(THREADS).then(|| {
             let mut own = P::describe();
             (note.class, note.asked_ns) = (Class(own.core_class as u8), now);
-            note.described = true;
+            note.more = More::Description;
             if lock.reads(LENGTHS) {
                 own.cs_ns = lock.cs_ns(note.class);
             }

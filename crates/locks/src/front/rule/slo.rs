@@ -46,7 +46,7 @@ pub const ENTRY: Entry = Entry {
     order: "turns by arrival, those of one cluster together; little cores join the line after their window",
     promise: Promise::Bypass,
     stands_by: true,
-    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 24 bytes per thread and epoch",
+    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 64 KiB a process for clusters; 24 bytes per thread and epoch",
     wakes: "while saturated, the head of the line wakes itself every 50 to 200 µs; else as asl",
     delay: "while saturated, each waiter, by `budget` plus 0.1 ms per other waiter; else by those ahead of it, by `bypass`/8 waiters of each other cluster, and on a little core by its window",
     advice: "machines with unequal cores, if throughput and P99 matter and a rare wait of milliseconds does not",
