@@ -189,7 +189,7 @@ pub unsafe fn release<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) {
 pub unsafe fn leave_line<P: Machine>(line: &View<'_, P>, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.
     let node = unsafe { &*node };
-    if !line.leave(node, || near::end(line, node, true)) && !grant::hand_on_or_leave(line, node) {
+    if !line.leave(node, || near::end(line, node, false)) && !grant::hand_on_or_leave(line, node) {
         line.release();
     }
 }

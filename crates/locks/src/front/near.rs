@@ -250,15 +250,15 @@ pub(super) fn wait<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, mut ns: u32) 
 pub(super) fn end<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, waits: bool) {
     let Some(cluster) = me.cluster().filter(|_| me.leads()) else { return };
     line.seat.inspect(|seat| seat.moves());
-    if at_door(line, cluster, |door| close(line, me, door)) != Some(true) {
+    if at_door(line, cluster, |door| close(line, me, door, waits)) != Some(true) {
         me.end_leading();
     }
     line.seat.filter(|_| waits).inspect(|seat| seat.sits(me));
 }
 
 /// The caller leads: it closes its door, moves the followers, and lets the last one lead if the run may go on. `true`: it still leads
-/// itself, since nobody follows yet.
-fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>) -> bool {
+/// itself, since it `waits` and nobody follows yet.
+fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>, waits: bool) -> bool {
     // The one that made us its successor may still be opening the door.
     let is_open =
         |word| word & OPEN != 0 && door.leader.load(Relaxed).cast_const().cast() == from_ref(me);
@@ -281,17 +281,20 @@ fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>) -> bool
         unsafe { move_into_line(line, me, first, last) };
     }
     let left = door.left.load(Relaxed).saturating_sub(asked);
-    let waits = state(me.gate.load(Relaxed)) == WAITING; // a hint
+    let goes_on = left > 0 && state(me.gate.load(Relaxed)) == WAITING; // a hint
     match last {
         // SAFETY: in the line, behind us.
-        Some(last) if waits && left > 0 && unsafe { (*last).begin_to_lead() } => {
+        Some(last) if goes_on && unsafe { (*last).begin_to_lead() } => {
             open(line, last, door, next | CHANGING, left);
         }
         // Those that asked have lost their CPUs.
-        None if waits && left > 0 => open(line, me, door, next | CHANGING, left),
+        None if goes_on && waits => {
+            open(line, me, door, next | CHANGING, left);
+            return true;
+        }
         _ => shut(door, next),
     }
-    waits && left > 0 && last.is_none()
+    false
 }
 
 /// Shuts a door whose word the caller has made CHANGING.
