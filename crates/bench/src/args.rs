@@ -103,7 +103,7 @@ pub struct Args {
     pub(crate) peers: Vec<String>,
 
     /// A named set of points instead of a grid
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["workloads", "threads", "cs", "gap", "lines", "length", "pin"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workloads", "threads", "cs", "gap", "lines", "length", "pin", "hogs"])]
     pub(crate) suite: Option<SuiteName>,
 
     /// What the threads do
@@ -134,6 +134,11 @@ pub struct Args {
     /// Bind threads to CPUs
     #[arg(long, value_name = "WHETHER", default_value = "no", num_args = 0..=1, default_missing_value = "yes")]
     pub(crate) pin: Pin,
+
+    /// Measure beside N hogs: other processes that compute all the time
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0",
+          value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub(crate) hogs: Vec<u32>,
 
     /// Share of reads in per cent, separated by commas (workload rwlock)
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "90", value_parser = percent)]
@@ -225,6 +230,10 @@ pub struct Args {
     /// (internal) Be the worker for one measurement
     #[arg(long, hide = true, value_name = "JSON")]
     pub(crate) worker: Option<String>,
+
+    /// (internal) Be a hog, until the process with this number ends
+    #[arg(long, hide = true, value_name = "PID", conflicts_with = "worker")]
+    pub(crate) hog: Option<u32>,
 }
 
 impl Args {

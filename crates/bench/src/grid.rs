@@ -83,7 +83,7 @@ pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, O
     Ok((finish(subjects, rows), None))
 }
 
-/// The grid: workloads x threads x critical sections x gaps x pinned or not.
+/// The grid: workloads x threads x critical sections x gaps x pinned or not x hogs.
 fn points(args: &Args) -> Result<Vec<Point>> {
     let pins: &[bool] = match args.pin {
         Pin::No => &[false],
@@ -118,7 +118,9 @@ fn points(args: &Args) -> Result<Vec<Point>> {
     let slos = if args.slo.is_empty() { &[DEFAULT_SLO_NS] } else { &args.slo[..] };
     let mut points = Vec::new();
     for workload in &args.workloads {
-        for &pin in pins {
+        for (&pin, &hogs) in
+            pins.iter().flat_map(|pin| args.hogs.iter().map(move |hogs| (pin, hogs)))
+        {
             let point = |work, threads, cs_ns, gap_ns| Point {
                 work,
                 threads,
@@ -127,6 +129,7 @@ fn points(args: &Args) -> Result<Vec<Point>> {
                 length: args.length,
                 lines: args.lines,
                 pin,
+                hogs,
                 latency: false,
                 emulate: args.emulate.clone(),
             };

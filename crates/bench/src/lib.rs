@@ -15,7 +15,7 @@
 //!  command    this file
 //!  in, out    grid: what is asked        report, plot: what is told
 //!  judged     args      run      summary: the sums      suite: the bars
-//!  measured   worker    child    measured: one measurement, one lock by another
+//!  measured   worker    child    hogs    measured: one measurement, one lock by another
 //!  planned    plan: points, who runs at each, and what shows how much it can reach
 //!  chosen     subject: which locks       compute: work that takes time
 //!  spoken     spec: the question to a worker and its answer, as JSON
@@ -27,6 +27,7 @@ mod args;
 mod child;
 mod compute;
 mod grid;
+mod hogs;
 mod measured;
 mod names;
 mod paired;
@@ -46,8 +47,10 @@ mod worker;
 
 pub use args::{Args, Pin, SuiteName, Workload};
 pub use compute::calibrate as turns_per_ns;
+pub use hogs::{Hogs, Used, hog};
 pub use names::{Names, advice, misspelt_class, split};
 pub use paired::{ENOUGH, FEWEST, Finding, Interval, is_look};
+pub use point::hogs;
 pub use progress::progress;
 pub use system::{
     Machine, catch_interrupts, children_time, command_line, cpu_time, cpus, interrupted,
@@ -75,9 +78,9 @@ pub fn main(
     merged: Option<Merge>,
 ) -> Result<ExitCode> {
     if let Some(merged) = &merged {
-        if args.worker.is_some() {
+        if args.worker.is_some() || args.hog.is_some() {
             bail!(
-                "the shards are from a command that makes none: bench --worker\n\
+                "the shards are from a command that makes none: bench --worker or --hog\n\
                  hint: run the shards again"
             );
         }
@@ -90,6 +93,10 @@ pub fn main(
         }
         (args.json, args.csv, args.svg) = (None, None, None);
         args.out = merged.output().map(Path::to_owned);
+    }
+    if let Some(parent) = args.hog {
+        hogs::hog(parent);
+        return Ok(ExitCode::SUCCESS);
     }
     if let Some(spec) = &args.worker {
         worker::main(spec)?;

@@ -36,6 +36,8 @@ pub(crate) struct Sample {
     pub kept: bool,
     /// How it ended.
     pub status: Status,
+    /// The number of CPUs that hogs used meanwhile, all together; `None`: there were none.
+    pub hogs_cpus: Option<f64>,
     /// The worker's answer.
     pub answer: Option<Answer>,
 }
@@ -138,6 +140,11 @@ pub(crate) fn kept(
         .filter_map(|s| Some((s.rep, s.answer.as_ref()?)))
 }
 
+/// The number of CPUs that hogs used during these samples.
+pub(crate) fn hogs_cpus<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Spread> {
+    Spread::of(&samples.filter_map(|sample| sample.hogs_cpus).collect::<Vec<_>>())
+}
+
 /// The ratio of `figure` between `subject` and `other`, within the same group.
 pub(crate) fn paired(
     measured: &Measured,
@@ -185,6 +192,6 @@ pub(crate) mod tests {
         let answer = Answer { ops, elapsed_ns: 1_000_000_000, ..Answer::default() };
         let line_ns = (None, None);
         let (kept, status) = (true, Status::Ok);
-        Sample { row, subject, rep, line_ns, kept, status, answer: Some(answer) }
+        Sample { row, subject, rep, line_ns, kept, status, hogs_cpus: None, answer: Some(answer) }
     }
 }

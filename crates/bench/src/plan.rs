@@ -99,6 +99,7 @@ mod tests {
             length: Length::Exponential,
             lines: 2,
             pin: false,
+            hogs: 0,
             latency: true,
             emulate: emulate.map(Into::into),
         };

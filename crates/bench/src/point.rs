@@ -132,10 +132,17 @@ pub(crate) struct Point {
     pub lines: u32,
     /// Is thread i bound to CPU i (modulo CPUs)?
     pub pin: bool,
+    /// How many other processes compute all the time meanwhile?
+    pub hogs: u32,
     /// Is there a second pass that measures each wait?
     pub latency: bool,
     /// The emulated machine in the form of LOCKWRIGHT_EMULATE; `None`: the real one.
     pub emulate: Option<String>,
+}
+
+/// `1 hog`, `2 hogs`.
+pub fn hogs(count: u32) -> String {
+    format!("{count} hog{}", if count == 1 { "" } else { "s" })
 }
 
 impl Point {
@@ -159,10 +166,14 @@ impl Point {
 
     /// A short description of the point, for tables and raw data.
     pub(crate) fn label(&self) -> String {
-        match &self.emulate {
-            None => self.bare_label(),
-            Some(spec) => format!("{} emulated {spec}", self.bare_label()),
+        let mut label = self.bare_label();
+        if self.hogs > 0 {
+            label += &format!(" beside {}", hogs(self.hogs));
         }
+        if let Some(spec) = &self.emulate {
+            label += &format!(" emulated {spec}");
+        }
+        label
     }
 
     /// The origin of the point's figures.

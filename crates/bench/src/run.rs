@@ -2,6 +2,7 @@
 
 use crate::child::{self, OF_MACHINE, Outcome};
 use crate::compute;
+use crate::hogs::Hogs;
 use crate::measured::{Energy, Measured, Sample, Status};
 use crate::plan::{self, Plan, Row};
 use crate::point::Work;
@@ -240,10 +241,16 @@ fn one(
         _ if let Some(limit) = plan.limit_s => limit,
         Work::Memory { .. } => 60.0,
         // A standby competitor may wait for its whole window, even at the end.
-        _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(point.threads_used()),
+        _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(point.threads_used() + point.hogs),
     };
-    let outcome = child::run(who, &spec, Duration::from_secs_f64(limit))?;
     let place = format!("'{}' at '{}'", who.name, plan.rows[row].point.label());
+    let alone = |why: anyhow::Error| {
+        anyhow!("{place} was not measured: {why:#}\nhint: a longer --time, or fewer --hogs")
+    };
+    let hogs = Hogs::start(point.hogs, &["bench", "--hog"]).map_err(alone)?;
+    let outcome = child::run(who, &spec, Duration::from_secs_f64(limit))?;
+    let used = hogs.end().map_err(alone)?;
+    let hogs_cpus = (point.hogs > 0).then(|| used.cpus());
     let (status, answer) = match outcome {
         Outcome::Answered(answer, said) => {
             if let Err((why, hint)) = who.ran(&answer) {
@@ -282,7 +289,7 @@ fn one(
             (Status::Failed, None)
         }
     };
-    Ok(Sample { row, subject, rep, line_ns: (None, None), kept: true, status, answer })
+    Ok(Sample { row, subject, rep, line_ns: (None, None), kept: true, status, hogs_cpus, answer })
 }
 
 #[cfg(test)]

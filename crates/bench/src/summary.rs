@@ -1,6 +1,6 @@
 //! Summaries of the kept repetitions of each lock at each point.
 
-use crate::measured::{Measured, Status, ceiling, kept, paired};
+use crate::measured::{Measured, Status, ceiling, hogs_cpus, kept, paired};
 use crate::plan::Plan;
 use crate::point::Work;
 use crate::spec::{Answer, ClassResult, Percentiles};
@@ -64,6 +64,8 @@ pub(crate) struct Summary {
     pub bytes_per_epoch: Option<Spread>,
     /// Per class of cores.
     pub classes: Vec<ClassSummary>,
+    /// The number of CPUs that hogs used; `None`: there were none.
+    pub hogs_cpus: Option<Spread>,
 }
 
 /// The results of threads that ended on one class of cores: medians over the repetitions.
@@ -197,6 +199,9 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                     .zip(mine.iter().filter_map(|a| a.longest_bypass).max()),
                 latency: times(&|a| a.latency),
                 epochs,
+                hogs_cpus: hogs_cpus(measured.samples.iter().filter(|s| {
+                    s.row == row && s.subject == subject && s.kept && s.status == Status::Ok
+                })),
                 epoch_ticks: spread(&|a| a.epoch_ticks),
                 bytes_per_epoch: spread(&|a| a.bytes_per_epoch),
                 classes: classes
@@ -266,6 +271,7 @@ mod tests {
             length: Length::Fixed,
             lines: 0,
             pin: false,
+            hogs: 0,
             latency: false,
             emulate: None,
         };

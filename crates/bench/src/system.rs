@@ -100,6 +100,18 @@ pub fn children_time() -> Duration {
     usage(libc::RUSAGE_CHILDREN)
 }
 
+/// User and system time of another process of the same user; `None`: there is no such process.
+pub(crate) fn cpu_time_of(id: u32) -> Option<Duration> {
+    // SAFETY: a timespec is plain numbers; both calls only fill what they are given.
+    let time = unsafe {
+        let (mut clock, mut time): (libc::clockid_t, libc::timespec) = std::mem::zeroed();
+        let is_known = libc::clock_getcpuclockid(id as libc::pid_t, &mut clock) == 0
+            && libc::clock_gettime(clock, &mut time) == 0;
+        is_known.then_some(time)?
+    };
+    Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
 fn usage(whose: libc::c_int) -> Duration {
     // SAFETY: rusage is plain numbers, filled by the call.
     let usage = unsafe {
@@ -179,6 +191,15 @@ pub(crate) fn resident_bytes() -> u64 {
         line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
     });
     kilobytes.unwrap_or(0) * 1024
+}
+
+/// Begins a session, which this process leads. May be called between fork and exec.
+pub(crate) fn new_session() -> std::io::Result<()> {
+    // SAFETY: no preconditions.
+    match unsafe { libc::setsid() } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// Ends this process when its parent ends.

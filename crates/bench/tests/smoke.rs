@@ -51,6 +51,8 @@ fn main() -> ExitCode {
         ("bad_values_are_named_with_a_hint", bad_values_are_named_with_a_hint),
         ("shards_are_measured_apart_and_told_together", shards_are_told_together),
         ("joules_are_those_of_the_source_that_is_named", joules_are_those_of_the_source),
+        ("a_point_beside_a_hog_says_so_and_leaves_none", a_point_beside_a_hog_says_so),
+        ("hogs_end_when_the_bench_is_killed", hogs_end_when_the_bench_is_killed),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let listed = std::env::args().any(|a| a == "--list");
@@ -422,6 +424,77 @@ fn library_that_runs_another_lock_is_found_out() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// The bench, with these arguments.
+fn started(args: &str) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg("bench").args(args.split(' ')).env_remove("BENCH_TEST_LIBRARY");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The number of hogs that the bench with this process number has started.
+fn hogs_of(bench: u32) -> usize {
+    let words = format!("\0--hog\0{bench}\0");
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    // That of a process that has ended is empty.
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).ends_with(&words)).count()
+}
+
+fn a_point_beside_a_hog_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let grid = "--lock in:mcs --threads 2 --hogs 0,1 --time 50ms --rounds 1 -q --output";
+    let bench = started(&format!("{grid} {}", dir.path().display()));
+    let id = bench.id();
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!(hogs_of(id), 0);
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.contains("\n2 thr 100/400 ns beside 1 hog\n"), "{stdout}");
+    assert!(stdout.contains("\nbeside 1 hog: another process of ours computed"), "{stdout}");
+    assert!(stdout.lines().all(|line| line.chars().count() <= 80), "{stdout}");
+
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&read("results.json")).unwrap();
+    let samples = report["measured"]["samples"].as_array().unwrap();
+    for sample in samples {
+        let point = &report["rows"][sample["row"].as_u64().unwrap() as usize]["point"];
+        match point["hogs"].as_u64().unwrap() {
+            0 => assert!(sample["hogs_cpus"].is_null(), "{sample}"),
+            _ => assert!(sample["hogs_cpus"].as_f64().unwrap() > 0.0, "{sample}"),
+        }
+    }
+    // The ceilings, too, are from beside the hog.
+    assert!(samples.len() % 2 == 0 && samples.len() > 4, "{samples:?}");
+    for name in ["raw.csv", "summary.csv"] {
+        let text = read(name);
+        let mut csv = csv::Reader::from_reader(text.as_bytes());
+        let at = csv.headers().unwrap().iter().position(|header| header == "hogs").unwrap();
+        let (busy, quiet): (Vec<_>, Vec<_>) =
+            csv.records().map(Result::unwrap).partition(|line| &line[at] == "1");
+        assert!(busy.len() == quiet.len() && busy.len() >= 2, "{text}");
+        assert!(busy.iter().all(|line| line[at + 1].parse::<f64>().is_ok()), "{text}");
+        assert!(quiet.iter().all(|line| &line[at] == "0" && line[at + 1].is_empty()), "{text}");
+    }
+    assert!(read("throughput.svg").contains("beside 1 hog"));
+}
+
+fn hogs_end_when_the_bench_is_killed() {
+    let mut bench = started("--lock in:mcs --threads 2 --hogs 2 --time 600s --rounds 1 -q");
+    let id = bench.id();
+    let waits_for = |wanted: usize| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while hogs_of(id) != wanted && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        hogs_of(id)
+    };
+    let begun = waits_for(2);
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    assert_eq!((begun, waits_for(0)), (2, 0));
+}
+
 fn bad_values_are_named_with_a_hint() {
     for (args, error) in [
         (["--lock", "in:msc"], "error: unknown lock 'in:msc'\nhint: did you mean 'in:mcs'? "),
@@ -434,6 +507,8 @@ fn bad_values_are_named_with_a_hint() {
         (["--pairs", "4"], "error: '4' is not producers:consumers\nhint: --pairs 1:1,4:4"),
         (["--time", "-1"], "error: "),
         (["--slo", "20"], "error: "),
+        (["--hogs", "1025"], "error: invalid value '1025' for '--hogs <N>'"),
+        (["--hogs", "one"], "error: invalid value 'one' for '--hogs <N>'"),
         (
             ["--emulate", "big:0x2"],
             "error: bad emulated machine 'big:0x2': 'big:0x2': big cores keep",

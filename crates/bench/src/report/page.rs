@@ -1,14 +1,16 @@
 //! The contents of a report, its notes, and the README of a folder of results.
 
-use crate::measured::Measured;
+use crate::measured::{Measured, Sample, hogs_cpus};
 use crate::plan::{Plan, Row};
+use crate::point::hogs;
 use crate::subject::Subject;
 use crate::suite::Verdict;
 use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
 use lockwright_numbers::Spread;
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{time, with_range};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The contents of a report.
 #[derive(Serialize)]
@@ -115,6 +117,18 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
              test-and-set, and on more than two CPUs more threads may do more"
                 .into(),
         );
+    }
+    let counts: BTreeSet<u32> = plan.rows.iter().map(|row| row.point.hogs).collect();
+    for count in counts.into_iter().filter(|&count| count > 0) {
+        let own = |sample: &&Sample| plan.rows[sample.row].point.hogs == count;
+        if let Some(cpus) = hogs_cpus(measured.samples.iter().filter(own)) {
+            lines.push(format!(
+                "beside {}: {} of ours computed all the time, on any CPU, and used {} CPUs",
+                hogs(count),
+                if count == 1 { "another process" } else { "other processes" },
+                with_range(&Some(cpus)),
+            ));
+        }
     }
     let answers = measured.samples.iter().filter(|sample| sample.answer.is_some()).count();
     lines.push(format!(

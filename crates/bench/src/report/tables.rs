@@ -265,6 +265,7 @@ mod tests {
             length: Length::Fixed,
             lines: 0,
             pin: true,
+            hogs: 2,
             latency: false,
             emulate: Some("big:0-3,8-11,little:4-7,12-15x3.75,tiny:16,18,20,22x10".into()),
         };

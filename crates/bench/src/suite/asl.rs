@@ -134,6 +134,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
         length: Length::Fixed,
         lines: 0,
         pin: true,
+        hogs: 0,
         latency: false,
         emulate,
     };

@@ -155,6 +155,7 @@ pub(crate) fn bars(library: &Path, more: &[Subject]) -> Result<Suite> {
         length: Length::Exponential,
         lines: 0,
         pin,
+        hogs: 0,
         latency: false,
         emulate: None,
     };

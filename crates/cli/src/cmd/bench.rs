@@ -12,6 +12,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   lockwright bench --lock auto fifo --threads 2,8
   lockwright bench --lock in:mcs parking_lot --cs 500 --gap 500 --pin
+  lockwright bench --lock auto --hogs 0,1,2
   lockwright bench --suite bars --output bench/runs/today
   lockwright bench --workload calls --calls try,timed --threads 64 --lock auto
   lockwright bench --suite bars --shard 1/2 --output shards
