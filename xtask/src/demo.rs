@@ -1,7 +1,7 @@
 //! The demo: runs an ordinary database program (`crates/demo`, which doesn't use lockwright) under glibc's lock and
-//! under ours, side by side. There are two panels: *this machine* as it is (real), and a big and a little core
-//! (emulated) with latency objectives. It prints tables and three sentences, and writes an HTML report, a picture and a
-//! Markdown table.
+//! under ours, side by side. There are three panels: *this machine* as it is (real), the same beside *hogs*, which are other
+//! processes that compute all the time (real), and a big and a little core (emulated) with latency objectives. It prints
+//! tables and three sentences, and writes an HTML report, a picture and a Markdown table.
 //!
 //! Every round runs every lock once, in an order that rotates. So other load on the machine affects all locks equally.
 //! Comparisons are always within the same round.
@@ -50,6 +50,14 @@ const ASL: &str = "asl";
 
 /// Our own lock for unequal cores. It is left out while the catalogue has no lock with this name.
 const OURS: &str = "slo";
+
+/// Numbers of other processes that compute all the time, because users' machines are seldom idle.
+const HOGS: [u32; 2] = [1, 2];
+
+/// Number of rounds beside them, at most (what gives a verdict), and how long a run is beside the others: the demo must stay
+/// short.
+const BUSY_ROUNDS: u32 = stats::ROUNDS as u32;
+const BUSY_LENGTH: f64 = 5.0 / 7.0;
 
 /// Number of threads on the two unequal cores: one each.
 const PAIR: u32 = 2;
@@ -113,6 +121,19 @@ struct DemoResults {
     next: String,
 }
 
+impl DemoResults {
+    /// Is the panel missing that needs two CPUs?
+    fn has_one_cpu(&self) -> bool {
+        self.panels.iter().all(|panel| panel.cores.is_none())
+    }
+
+    /// The rounds beside hogs: `5 of 0.25 s`.
+    fn busy_rounds(&self) -> String {
+        let busy = self.panels.iter().find(|panel| panel.is_busy());
+        busy.map_or("none".into(), |panel| format!("{} of {:.2} s", panel.rounds, panel.seconds))
+    }
+}
+
 pub(crate) fn main(mut args: Args) -> Result<()> {
     if let Some(file) = &args.terminal {
         let output = fs::read_to_string(file)
@@ -154,7 +175,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     }
 
     let mut output = words::tables(&results.panels, &report::machine(&results.libc));
-    if results.panels.len() == 1 {
+    if results.has_one_cpu() {
         output += "big and little cores: left out, because they need two CPUs\n";
     }
     print!("{output}");
@@ -236,11 +257,15 @@ fn pair_subjects(slo_ns: u64) -> Vec<Subject> {
 
 fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
     let databases = ["sqlite", "lmdb"];
-    let setting = |database, threads| Setting { database, threads };
+    let setting = |database, threads| Setting { database, threads, hogs: 0 };
     let own: Vec<_> = databases
         .into_iter()
         .flat_map(|database| args.threads.iter().map(move |&threads| setting(database, threads)))
         .collect();
+    let beside = |&own: &Setting| HOGS.map(|hogs| Setting { hogs, ..own });
+    let busy: Vec<_> = own.iter().flat_map(beside).collect();
+    let busy_rounds = args.reps.min(BUSY_ROUNDS);
+    let busy_program = Program { length: program.length * BUSY_LENGTH, ..program.clone() };
     let mut subjects = vec![Subject { lock: GLIBC.into(), slo_ns: None }];
     for lock in &args.locks {
         let subject = Subject { lock: lock.clone(), slo_ns: None };
@@ -255,29 +280,45 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
     } else {
         Vec::new()
     };
+    let busy_total = busy.len() * subjects.len() * busy_rounds as usize;
     let total = own.len() * subjects.len() * args.reps as usize
         + pairs.len() * (pair_subjects(1).len() * args.reps as usize + looks);
+    let seconds =
+        total as f64 * (program.length + 0.05) + busy_total as f64 * (busy_program.length + 0.05);
+    let total = total + busy_total;
     eprintln!(
-        "measuring: {total} runs of {} s, about {:.0} s in all",
-        program.length,
-        total as f64 * (program.length + 0.05)
+        "measuring: {total} runs of {} s, those beside hogs of {:.2} s, about {seconds:.0} s in all",
+        program.length, busy_program.length,
     );
     let bar = progress(total as u64)?;
     let mut rounds = Rounds { program, bar, meter: Disturbance::default() };
-    let mut panels = vec![Panel { cores: None, groups: Vec::new() }];
+    let mut panels = Vec::new();
     let mut engines = Vec::new();
     let mut libc = String::new();
-    let plan = own.iter().map(|setting| (*setting, subjects.clone(), None)).collect::<Vec<_>>();
-    for ((setting, subjects, slo_ns), runs) in plan.iter().zip(rounds.all(&plan, None, args.reps)?)
+    for (settings, reps, program) in
+        [(&own, args.reps, program), (&busy, busy_rounds, &busy_program)]
     {
-        let first = &runs[0][0];
-        if engines.iter().all(|(database, _)| *database != setting.database) {
-            engines.push((setting.database, first.engine.clone()));
+        rounds.program = program;
+        let plan = settings.iter().map(|setting| (*setting, subjects.clone(), None));
+        let plan = plan.collect::<Vec<_>>();
+        let mut groups = Vec::new();
+        for ((setting, subjects, slo_ns), runs) in plan.iter().zip(rounds.all(&plan, None, reps)?) {
+            let first = &runs[0][0];
+            if engines.iter().all(|(database, _)| *database != setting.database) {
+                engines.push((setting.database, first.engine.clone()));
+            }
+            libc.clone_from(&first.libc);
+            let summaries = summarise(subjects, &runs);
+            groups.push(Group { setting: *setting, slo_ns: *slo_ns, summaries });
         }
-        libc.clone_from(&first.libc);
-        let summaries = summarise(subjects, &runs);
-        panels[0].groups.push(Group { setting: *setting, slo_ns: *slo_ns, summaries });
+        panels.push(Panel { cores: None, rounds: reps, seconds: program.length, groups });
     }
+    rounds.program = program;
+    let beside = |group: &&Group| group.summaries.iter().all(|own| own.hogs_cpus.min > 0.0);
+    ensure!(
+        panels[1].groups.iter().filter(beside).count() == busy.len(),
+        "the demo did not measure all databases beside hogs\nhint: a longer --time"
+    );
     if let Some(cores) = cores {
         let mut plan = Vec::new();
         for setting in pairs {
@@ -295,7 +336,12 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
             Group { setting, slo_ns, summaries: summarise(&subjects, &runs) }
         };
         let groups = plan.into_iter().zip(runs).map(group).collect();
-        panels.push(Panel { cores: Some(cores), groups });
+        panels.push(Panel {
+            cores: Some(cores),
+            rounds: args.reps,
+            seconds: program.length,
+            groups,
+        });
     }
     rounds.bar.finish_and_clear();
     Ok(DemoResults {
@@ -356,13 +402,13 @@ impl Rounds<'_> {
         round: usize,
     ) -> Result<Run> {
         let what = match cores {
-            None => stats::threads(setting.threads),
+            None => setting.load(),
             Some(_) => "big and little".into(),
         };
         self.bar.set_message(format!("{}, {what}, {}", setting.name(), subject.name()));
         let run = self.meter.watch(|| {
             let run = self.program.run(setting, subject, cores, round as u64)?;
-            let ours = run.cpu_seconds;
+            let ours = run.cpu_seconds + run.hogs.cpu.as_secs_f64();
             Ok((run, ours))
         });
         self.bar.inc(1);

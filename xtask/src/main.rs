@@ -79,6 +79,9 @@ enum Command {
     /// Run a command that ends, with all that it started, when we do.
     #[command(hide = true)]
     Guard(guard::Args),
+    /// Compute until the process with this number ends: what the demo measures beside.
+    #[command(hide = true)]
+    Hog { parent: u32 },
     /// Make one report of the shards of an evaluation or a fit.
     Merge(shards::Args),
     /// Fit a simulated machine's unpublished figures to the papers' results, and write them to its profile.
@@ -148,6 +151,10 @@ fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
         Command::KernelPolicy(args) => kernel_policy::main(args),
         Command::Fit(args) => fit::main(args, shards),
         Command::Guard(args) => guard::main(&args),
+        Command::Hog { parent } => {
+            lockwright_bench::hog(parent);
+            Ok(())
+        }
         Command::Merge(_) => anyhow::bail!("shards of shards\nhint: name all folders in one merge"),
     }
 }

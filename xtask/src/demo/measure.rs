@@ -4,6 +4,7 @@ use super::cores::Cores;
 use super::stats::threads;
 use crate::answer::No;
 use anyhow::{Context, Result, bail, ensure};
+use lockwright_bench::{Hogs, Used, hogs};
 use lockwright_numbers::Times;
 use lockwright_numbers::format::given;
 use lockwright_tests::{Child, End, Outcome};
@@ -12,17 +13,26 @@ use std::path::PathBuf;
 use std::time::Instant;
 use std::{env, fs, thread};
 
-/// A setting: the database, and the number of threads.
+/// A setting: the database, the number of threads, and that of other processes that compute all the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) database: &'static str,
     pub(super) threads: u32,
+    pub(super) hogs: u32,
 }
 
 impl Setting {
     /// The database's name as its authors spell it.
     pub(super) fn name(&self) -> &'static str {
         if self.database == "sqlite" { "SQLite" } else { "LMDB" }
+    }
+
+    /// `8 threads`, or `8 threads, 1 hog`.
+    pub(super) fn load(&self) -> String {
+        match self.hogs {
+            0 => threads(self.threads),
+            more => format!("{}, {}", threads(self.threads), hogs(more)),
+        }
     }
 }
 
@@ -63,8 +73,11 @@ pub(crate) struct Run {
     pub(super) libc: String,
     /// CPU time of the whole process since its start.
     pub(super) cpu_seconds: f64,
+    /// What the hogs used meanwhile.
+    pub(super) hogs: Used,
 }
 
+#[derive(Clone)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) library: PathBuf,
@@ -117,21 +130,20 @@ impl Program {
         if cores.is_some() {
             (length, warmup) = (self.length * (1.0 - SETTLING), self.length * SETTLING);
         }
-        let context = format!(
-            "{} with {} under {}",
-            setting.name(),
-            threads(setting.threads),
-            subject.name()
-        );
+        let context =
+            format!("{} with {} under {}", setting.name(), setting.load(), subject.name());
         // The little core may have done nothing, because the machine stood still for so long, or because the lock kept
         // it out. Then we give it more time.
         for longer in [1.0, 2.0, 4.0] {
+            let alone = || format!("{context}: not measured beside its hogs");
+            let hogs = Hogs::start(setting.hogs, &["hog"]).with_context(alone)?;
             let text =
                 self.text(setting, subject, cores, seed, (length * longer, warmup), &context)?;
+            let used = hogs.end().with_context(alone)?;
             let run =
                 parse(&text, cores).with_context(|| format!("{context}: unexpected report"))?;
             if let Some(run) = run {
-                return Ok(run);
+                return Ok(Run { hogs: used, ..run });
             }
         }
         bail!(
@@ -249,6 +261,7 @@ pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
         engine: report.engine,
         libc: report.libc,
         cpu_seconds: report.process_cpu_seconds,
+        hogs: Used::default(),
     }))
 }
 

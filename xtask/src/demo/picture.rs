@@ -45,6 +45,9 @@ fn rows(panel: &Panel) -> Vec<LockInSetting<'_>> {
 /// The title above a panel's rows.
 fn title(panel: &Panel) -> &'static str {
     match panel.cores {
+        None if panel.is_busy() => {
+            "this machine, beside processes that compute all the time (real)"
+        }
         None => "this machine (real)",
         Some(_) => "a big core and a little one (emulated; times are the little core’s)",
     }

@@ -28,9 +28,9 @@ pub(super) fn check(rounds: u32) -> Result<()> {
 
 /// Writes README's section and its picture, below `root`.
 pub(super) fn write(root: &Path, results: &DemoResults, command: &str) -> Result<()> {
-    if results.panels.len() < 2 {
+    if results.has_one_cpu() {
         bail!(
-            "--readme: this machine has one CPU, so that half of the table is missing\nhint: nproc"
+            "--readme: this machine has one CPU, so that a part of the table is missing\nhint: nproc"
         );
     }
     let machine = report::machine(&results.libc);
@@ -63,12 +63,13 @@ fn section(results: &DemoResults, machine: &str, date: &str, command: &str) -> S
         None => String::new(),
     };
     format!(
-        "{day}, {machine}; `{command}`: {} interleaved rounds of {} s a lock.{disturbed}\n\n\
+        "{day}, {machine}; `{command}`: {} interleaved rounds of {} s a lock (beside hogs {}).{disturbed}\n\n\
          ![Throughput, P99, P99.9, longest operation and CPU time of each lock, times glibc's]({PICTURE})\n\n\
          Medians of the ratios to glibc within each round; **bold**: better, *italic*: worse, where the rounds agree.\n\n\
          {}",
         results.rounds,
         results.seconds,
+        results.busy_rounds(),
         picture::markdown(results)
     )
 }

@@ -38,6 +38,10 @@ pub(super) fn report(results: &DemoResults, command: &str) -> Result<String> {
 
 fn section(panel: &Panel, results: &DemoResults) -> Markup {
     let (title, tag) = match panel.cores {
+        None if panel.is_busy() => (
+            "This machine, busy ",
+            page::tag("real", "measured on the machine named below, beside other processes"),
+        ),
         None => {
             ("This machine ", page::tag("real", "measured on the machine named below, as it is"))
         }
@@ -52,6 +56,10 @@ fn section(panel: &Panel, results: &DemoResults) -> Markup {
     html! {
         h2 { (title) (tag) }
         @match &panel.cores {
+            None if panel.is_busy() => p {
+                "The same, while one or two hogs compute all the time: other processes, each in a session of its own, on \
+                any CPU, with the same priority. A lock whose threads sleep more leaves them more of the CPUs."
+            },
             None => p { "glibc is the C library’s own, nothing preloaded." },
             Some(cores) => p {
                 "Two threads, one on a big core and one on a little one: what a thread computes on CPU " (cores.little)
@@ -70,7 +78,7 @@ fn section(panel: &Panel, results: &DemoResults) -> Markup {
 
 fn one_database(panel: &Panel, database: &str, engine: &str, own: &[&Group]) -> Markup {
     let label = |group: &Group| match panel.cores {
-        None => stats::threads(group.setting.threads),
+        None => group.setting.load(),
         Some(_) => "big + little".into(),
     };
     let groups: Vec<_> = own.iter().map(|group| (label(group), &group.summaries[..])).collect();
@@ -80,7 +88,7 @@ fn one_database(panel: &Panel, database: &str, engine: &str, own: &[&Group]) -> 
     };
     html! {
         h3 { (engine) }
-        @if panel.cores.is_none() { p {
+        @if panel.cores.is_none() && !panel.is_busy() { p {
             @if database == "sqlite" {
                 "Threads share one in-memory connection in SQLite’s serialized mode; the contended lock is the \
                 connection’s own recursive " code { "pthread_mutex_t" } ". Each operation is a DEFERRED transaction: ⅓ \
@@ -102,6 +110,7 @@ fn one_database(panel: &Panel, database: &str, engine: &str, own: &[&Group]) -> 
 
 fn table(panel: &Panel, own: &[&Group]) -> Markup {
     let (first, last) = match panel.cores {
+        None if panel.is_busy() => ("threads, hogs", "hogs’ CPUs"),
         None => ("threads", "CPU/operation"),
         Some(_) => ("SLO", "P99 of SLO"),
     };
@@ -121,6 +130,7 @@ fn table(panel: &Panel, own: &[&Group]) -> Markup {
         let ratio = summary.ratio(Figure::Throughput).spread;
         let at = |share| ns(summary.latency.quantile(share));
         let first = match (panel.cores.is_some(), n) {
+            (false, 0) if panel.is_busy() => group.setting.load(),
             (false, 0) => group.setting.threads.to_string(),
             (false, _) => String::new(),
             (true, _) => summary.subject.slo_ns.map_or("none".into(), ns),
@@ -131,6 +141,7 @@ fn table(panel: &Panel, own: &[&Group]) -> Markup {
         };
         let last = match group.slo_ns {
             Some(slo_ns) => format::ratio(summary.of_slo(slo_ns)),
+            None if panel.is_busy() => format::ratio(summary.hogs_cpus.median),
             None => time(summary.cpu_ns.median),
         };
         let cells = [
@@ -163,11 +174,11 @@ fn method(results: &DemoResults, command: &str, date: &str) -> Markup {
             ("Machine", html! { (machine(&results.libc)) }),
             ("Date", html! { (date) }),
             ("Command", page::command(command.trim())),
-            ("Rounds", html! { (rounds) ", of " (seconds) " s a run (on big and little cores the first third of it is \
+            ("Rounds", html! { (rounds) " (beside hogs " (results.busy_rounds()) "), of " (seconds) " s a run (on big and little cores the first third of it is \
                 not counted). Every round runs every lock once, in an order that rotates; a lock is compared with "
                 (GLIBC) " in the same round. Latencies are of all rounds together and include the wait for the lock." }),
             ("Verdicts", html! { (RULE) "." }),
-            ("Other load", html! { "other programs used " (format!("{:.1}", results.disturbance * 100.0))
+            ("Other load", html! { "other programs, hogs not counted, used " (format!("{:.1}", results.disturbance * 100.0))
                 " % of the CPUs during the measurement." }),
             ("Correctness", html! { "the program checked every answer and, at the end, the whole database: all runs \
                 were right (else there would be no report)." }),

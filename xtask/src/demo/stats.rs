@@ -129,6 +129,8 @@ pub(super) struct Summary {
     /// The throughput of each round.
     pub(super) rates: Vec<f64>,
     pub(super) cpu_ns: Spread,
+    /// The number of CPUs that the hogs used, all together.
+    pub(super) hogs_cpus: Spread,
     /// The latencies of all rounds together.
     pub(super) latency: Times,
     /// For each of [`Figure::ALL`], the ratio to glibc.
@@ -173,6 +175,7 @@ pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary>
             rate: spread(&rates),
             rates,
             cpu_ns: spread(&own.iter().map(|run| run.cpu_ns).collect::<Vec<_>>()),
+            hogs_cpus: spread(&own.iter().map(|run| run.hogs.cpus()).collect::<Vec<_>>()),
             latency,
             ratios: Figure::ALL.map(to_first).into(),
         }
@@ -184,6 +187,9 @@ pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary>
 pub(super) struct Panel {
     /// `None`: this machine's own cores.
     pub(super) cores: Option<Cores>,
+    /// How often every lock ran, and how long each time.
+    pub(super) rounds: u32,
+    pub(super) seconds: f64,
     pub(super) groups: Vec<Group>,
 }
 
@@ -201,10 +207,15 @@ impl Panel {
         if self.cores.is_some() { "emulated" } else { "real" }
     }
 
+    /// Were other processes computing all the time?
+    pub(super) fn is_busy(&self) -> bool {
+        self.groups.iter().any(|group| group.setting.hogs > 0)
+    }
+
     /// A setting's name in this panel.
     pub(super) fn label(&self, setting: Setting) -> String {
         match self.cores {
-            None => format!("{}, {}", setting.name(), threads(setting.threads)),
+            None => format!("{}, {}", setting.name(), setting.load()),
             Some(_) => format!("{}, a big core and a little one", setting.name()),
         }
     }

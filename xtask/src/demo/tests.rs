@@ -1,6 +1,7 @@
 //! Tests of `demo`.
 
 use super::*;
+use lockwright_bench::Used;
 use lockwright_tests::{Child, End};
 
 /// Results of `rounds` rounds, in which each lock has the given multiples of glibc's throughput and times.
@@ -16,12 +17,13 @@ fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> DemoResults {
             engine: String::new(),
             libc: String::new(),
             cpu_seconds: 0.1,
+            hogs: Used { cpu: Duration::from_millis(25), elapsed: Duration::from_millis(100) },
         }
     };
-    let group = |threads, subjects: Vec<Subject>, slo_ns, locks: &[(f64, u64)]| {
+    let group = |threads, hogs, subjects: Vec<Subject>, slo_ns, locks: &[(f64, u64)]| {
         let runs: Vec<Vec<Run>> =
             locks.iter().map(|lock| (0..rounds).map(|_| run(*lock)).collect()).collect();
-        let setting = Setting { database: "sqlite", threads };
+        let setting = Setting { database: "sqlite", threads, hogs };
         Group { setting, slo_ns, summaries: summarise(&subjects, &runs) }
     };
     let plain = |lock: &str| Subject { lock: lock.into(), slo_ns: None };
@@ -34,11 +36,21 @@ fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> DemoResults {
         panels: vec![
             Panel {
                 cores: None,
-                groups: [2, 8].map(|n| group(n, own(), None, &[glibc, auto])).into(),
+                rounds: rounds as u32,
+                seconds: 0.25,
+                groups: [2, 8].map(|n| group(n, 0, own(), None, &[glibc, auto])).into(),
+            },
+            Panel {
+                cores: None,
+                rounds: rounds as u32,
+                seconds: 0.25,
+                groups: HOGS.map(|n| group(8, n, own(), None, &[glibc, (0.8, 2)])).into(),
             },
             Panel {
                 cores: Some(Cores { spec: "big:0,little:1x3.75".into(), little: 1 }),
-                groups: vec![group(2, pair, Some(slo_ns), &[glibc, (0.5, 1), asl, (3.4, 9)])],
+                rounds: rounds as u32,
+                seconds: 0.25,
+                groups: vec![group(2, 0, pair, Some(slo_ns), &[glibc, (0.5, 1), asl, (3.4, 9)])],
             },
         ],
         engines: vec![("sqlite", "SQLite 3.1".into())],
@@ -67,9 +79,11 @@ fn three_sentences_say_what_is_better_and_what_is_not() {
         not,
         "What is not: on this machine (real) auto's P99 is longer in each of 2 settings (4.00 of glibc's), its P99.9 is \
          longer in each of 2 settings (4.00 of glibc's) and its longest operation is longer in each of 2 settings (4.00 of \
-         glibc's); on a big core and a little one (emulated) the little core's times under asl without an SLO are, in multiples of \
+         glibc's); on this machine beside hogs (real) auto's throughput is lower in each of 2 settings (0.80 of glibc's), its P99 \
+         is longer in each of 2 settings (2.00 of glibc's), its P99.9 is longer in each of 2 settings (2.00 of glibc's) and its \
+         longest operation is longer in each of 2 settings (2.00 of glibc's); on a big core and a little one (emulated) the little core's times under asl without an SLO are, in multiples of \
          those under glibc, 9.00 for the P99, 9.00 for the P99.9 and 9.00 for the longest operation; no clear difference in auto's CPU \
-         time an operation on this machine."
+         time an operation on this machine and auto's CPU time an operation on this machine beside hogs."
     );
     assert!(next.contains("`LD_PRELOAD=\"$PWD/target/release/liblockwright.so\" ./your-program`"));
     // A missed objective isn't a gain, no matter how fast.
@@ -109,9 +123,15 @@ fn tables_fit_a_terminal_and_say_what_is_emulated() {
     }
     let wide = text.lines().find(|line| line.chars().count() > 80);
     assert!(wide.is_none(), "wider than a terminal: {wide:?} in\n{text}");
-    for said in
-        ["(real)", "(emulated: big:0,little:1x3.75)", "P99.9", "longest", "of SLO", "CPU/op"]
-    {
+    for said in [
+        "(real)",
+        "busy (real)",
+        "(emulated: big:0,little:1x3.75)",
+        "P99.9",
+        "longest",
+        "of SLO",
+        "CPU/op",
+    ] {
         assert!(text.contains(said), "no {said} in\n{text}");
     }
 }
@@ -124,6 +144,8 @@ fn report_picture_and_table_have_a_row_for_each_lock() {
         ">real</span>",
         ">emulated</span>",
         "SLO 110 µs",
+        "<th>hogs’ CPUs</th>",
+        "(beside hogs 9 of 0.25 s)",
         "<th>P99.9</th><th>longest</th>",
         "<code>LD_PRELOAD=&quot;$PWD/",
     ] {
@@ -131,18 +153,20 @@ fn report_picture_and_table_have_a_row_for_each_lock() {
     }
     let svg = picture::svg(&results, &report::machine(&results.libc));
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && page.contains(&svg));
-    // Two rows with five figures, three with four (emulation itself uses CPU time), and three in the key.
-    assert_eq!(svg.matches("<circle ").count(), 2 * 5 + 3 * 4 + 3);
+    // Four rows with five figures, three with four (emulation itself uses CPU time), and three in the key.
+    assert_eq!(svg.matches("<circle ").count(), 4 * 5 + 3 * 4 + 3);
     let table = picture::markdown(&results);
     let lines: Vec<_> = table.lines().collect();
-    assert_eq!(lines.len(), 2 + 2 + 3);
+    assert_eq!(lines.len(), 2 + 2 + 2 + 3);
     assert!(lines.iter().all(|line| line.matches('|').count() == 8), "{table}");
     assert!(
         lines[2].starts_with("| SQLite, 2 threads: auto | real | **1.30** | *4.00* |"),
         "{table}"
     );
-    assert!(lines[5].starts_with("| SQLite: asl, SLO 110 µs | emulated | **2.10** |"), "{table}");
-    assert!(lines[5].ends_with("| - |"), "{table}");
+    let busy = "| SQLite, 8 threads, 1 hog: auto | real | *0.80* | *2.00* |";
+    assert!(lines[4].starts_with(busy), "{table}");
+    assert!(lines[7].starts_with("| SQLite: asl, SLO 110 µs | emulated | **2.10** |"), "{table}");
+    assert!(lines[7].ends_with("| - |"), "{table}");
 }
 
 #[test]

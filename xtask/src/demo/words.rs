@@ -84,6 +84,7 @@ fn differs(figure: Figure, is_better: bool) -> &'static str {
 
 /// This machine: for each figure, in how many settings it differs.
 fn machine(panel: &Panel, found: &mut Findings) {
+    let beside = if panel.is_busy() { " beside hogs" } else { "" };
     let total = panel.groups.len();
     let locks = panel.groups.first().map_or(0, |group| group.summaries.len());
     for n in 1..locks {
@@ -125,11 +126,11 @@ fn machine(panel: &Panel, found: &mut Findings) {
         }
         for (said, to) in [(gains, &mut found.better), (losses, &mut found.worse)] {
             if !said.is_empty() {
-                to.push(format!("on this machine (real) {}", listed(&said)));
+                to.push(format!("on this machine{beside} (real) {}", listed(&said)));
             }
         }
         if !none.is_empty() {
-            found.even.push(format!("{name}'s {} on this machine", listed(&none)));
+            found.even.push(format!("{name}'s {} on this machine{beside}", listed(&none)));
         }
     }
 }
@@ -220,6 +221,9 @@ pub(super) fn tables(panels: &[Panel], machine: &str) -> String {
     let mut text = wrapped(&format!("{machine}\n"));
     for panel in panels {
         text += &match &panel.cores {
+            None if panel.is_busy() => wrapped(
+                "\nThis machine, busy (real): beside hogs, other processes that compute all the time\n",
+            ),
             None => "\nThis machine (real)\n".to_owned(),
             Some(cores) => wrapped(&format!(
                 "\nBig and little cores (emulated: {}); times are the little core's, glibc is its algorithm in our library\n",
@@ -229,17 +233,18 @@ pub(super) fn tables(panels: &[Panel], machine: &str) -> String {
         text += &table(panel);
     }
     text + &wrapped(
-        "of glibc: medians of the ratios within each round; percentiles: of all rounds together\n",
+        "of glibc: medians of the ratios within each round; percentiles: of all rounds together; hogs: CPUs that \
+         they used, all together\n",
     )
 }
 
 fn table(panel: &Panel) -> String {
     let mut header = vec!["lock", "ops/s", "of glibc [min .. max]"];
     header.extend(match panel.cores {
-        None => ["P50", "P99", "P99.9", "longest", "CPU/op"],
-        Some(_) => ["P99", "P99.9", "longest", "of SLO", ""],
+        None if panel.is_busy() => &["P99.9", "of glibc [min .. max]", "hogs"][..],
+        None => &["P50", "P99", "P99.9", "longest", "CPU/op"],
+        Some(_) => &["P99", "P99.9", "longest", "of SLO"],
     });
-    header.retain(|name| !name.is_empty());
     let mut drawn = new(&header);
     for group in &panel.groups {
         let slo = group.slo_ns.map_or(String::new(), |ns| format!(", SLO {}", given(ns)));
@@ -253,17 +258,21 @@ fn table(panel: &Panel) -> String {
 }
 
 fn cells(panel: &Panel, group: &Group, own: &Summary, is_first: bool) -> Vec<String> {
-    let to_glibc = own.ratio(Figure::Throughput).spread;
+    let to_glibc = |figure| match is_first {
+        true => String::new(),
+        false => with_range(&Some(own.ratio(figure).spread)),
+    };
     let at = |share| ns(own.latency.quantile(share));
     let name = match own.subject.slo_ns {
         None => own.subject.lock.clone(),
         Some(_) => format!("{}, SLO", own.subject.lock),
     };
     let mut cells = vec![format!("  {name}"), si(own.rate.median)];
-    cells.push(match is_first {
-        true => String::new(),
-        false => with_range(&Some(to_glibc)),
-    });
+    cells.push(to_glibc(Figure::Throughput));
+    if panel.is_busy() {
+        cells.extend([at(0.999), to_glibc(Figure::P999), ratio(own.hogs_cpus.median)]);
+        return cells;
+    }
     if panel.cores.is_none() {
         cells.push(at(0.5));
     }

@@ -21,7 +21,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &[ROOT],
             &["grid", "report", "plot"],
             &["args", "suite", "summary", "run"],
-            &["worker", "child", "measured"],
+            &["worker", "child", "hogs", "measured"],
             &["plan"],
             &["subject", "compute"],
             &["spec"],
