@@ -314,7 +314,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
         panels.push(Panel { cores: None, rounds: reps, seconds: program.length, groups });
     }
     rounds.program = program;
-    let beside = |group: &&Group| group.summaries.iter().all(|own| own.hogs_cpus.min > 0.0);
+    let beside = |group: &&Group| group.summaries.iter().all(|own| own.hogs_cpus.median > 0.0);
     ensure!(
         panels[1].groups.iter().filter(beside).count() == busy.len(),
         "the demo did not measure all databases beside hogs\nhint: a longer --time"

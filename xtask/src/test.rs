@@ -233,7 +233,7 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "demo",
-        shows: "both panels of the demo run, their answers are verified, and report, picture and table are written",
+        shows: "the demo's panels run, one beside hogs that do compute, their answers are verified, and report, picture and table are written",
         runner: Xtask,
         args: "demo --quick --output",
         limit: 600,

@@ -244,9 +244,8 @@ fn one(
         _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(point.threads_used() + point.hogs),
     };
     let place = format!("'{}' at '{}'", who.name, plan.rows[row].point.label());
-    let alone = |why: anyhow::Error| {
-        anyhow!("{place} was not measured: {why:#}\nhint: a longer --time, or fewer --hogs")
-    };
+    let alone =
+        |why: anyhow::Error| anyhow!("{place} was not measured: {why:#}\nhint: fewer --hogs");
     let hogs = Hogs::start(point.hogs, &["bench", "--hog"]).map_err(alone)?;
     let outcome = child::run(who, &spec, Duration::from_secs_f64(limit))?;
     let used = hogs.end().map_err(alone)?;

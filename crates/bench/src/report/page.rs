@@ -128,6 +128,12 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
                 if count == 1 { "another process" } else { "other processes" },
                 with_range(&Some(cpus)),
             ));
+            if cpus.min == 0.0 {
+                // On a crowded machine the kernel may keep a program waiting for some milliseconds.
+                lines.push(
+                    "warning: hogs got no CPU in some measurements: take a longer --time".into(),
+                );
+            }
         }
     }
     let answers = measured.samples.iter().filter(|sample| sample.answer.is_some()).count();
