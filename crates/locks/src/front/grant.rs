@@ -21,6 +21,7 @@
 //!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
+use super::learn::memos::is_late;
 use super::line::{Parts, View, counts, hints};
 use super::tuning::MOST_COUNTED;
 use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
@@ -120,7 +121,7 @@ pub(super) fn settle<P: Machine>(
     if state(gate) == OPEN {
         choose();
     }
-    line.leave_to_runner();
+    line.leave_to_runner(|| is_late(line));
     if let Some(head) = line.open_next(me, node, Pace::default()) {
         line.move_to_word(head);
     }
@@ -338,7 +339,7 @@ pub(super) fn hand_on_or_leave<P: Machine>(line: &View<'_, P>, node: &Waiter<P>)
         }
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
-    line.leave_to_runner();
+    line.leave_to_runner(|| is_late(line));
     if let Some(head) = line.open_next(first, last, pace) {
         line.move_to_word(head);
     }

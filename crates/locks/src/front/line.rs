@@ -661,9 +661,11 @@ impl<P: Machine> View<'_, P> {
     }
 
     /// The caller has the lock, and is about to make another waiter head. The new head may be asleep, and waking up may take longer than
-    /// many sections. Until the head is awake a saturated lock is left to its runner, as while the head naps.
-    pub(super) fn leave_to_runner(&self) {
-        if self.is_saturated() {
+    /// many sections. Until the head is awake a saturated lock is left to its runner, as while the head naps. So is a crowded lock whose
+    /// heads come late.
+    /// `is_late` says whether they do.
+    pub(super) fn leave_to_runner(&self, is_late: impl FnOnce() -> bool) {
+        if self.is_saturated() || self.tuning.budget_ns != 0 && self.is_crowded() && is_late() {
             self.parts.hints.fetch_or(hints::NAPPING, Relaxed); // a hint: `head_is_awake` takes it back
         }
     }

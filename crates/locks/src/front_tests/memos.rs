@@ -182,3 +182,30 @@ fn a_lock_for_which_hardly_anybody_waits_learns_its_length() {
     assert_eq!(memos::usual_hold_ns(&view, Class(0)), 640);
     assert!(learnt > 5 && stayed > 100, "{learnt} were measured, {stayed} stayed");
 }
+
+/// In a crowd, whoever makes another waiter head leaves the lock to others until that one is awake, for a while after a head was late.
+#[test]
+fn a_late_head_may_be_passed_until_it_is_awake_and_for_a_while_so_may_the_next_ones() {
+    let memory = Memory::new(HELD, 0);
+    let tuning = Tuning::for_cpus(2);
+    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let wait_ms = |ms: u32| Threads::pause(ms * 1_000_000);
+    wait_ms(1);
+    let comes_after = |us: u32| {
+        memos::stops_for_head(&view);
+        Threads::pause(us * 500);
+        memos::stops_for_head(&view); // not the first to stop
+        Threads::pause(us * 500);
+        memos::head_has_come(&view);
+        memos::is_late(&view)
+    };
+    assert!(!memos::is_late(&view));
+    memos::head_has_come(&view);
+    assert!(!memos::is_late(&view), "nobody stopped for it");
+    assert!(!comes_after(200));
+    assert!(comes_after(700));
+    wait_ms(90);
+    assert!(memos::is_late(&view));
+    wait_ms(20);
+    assert!(!memos::is_late(&view), "no longer");
+}

@@ -36,6 +36,14 @@
 //! While a lock backs off, its waiters wait as fifo's do. The state lies in one of the machine's memos, as lengths of sections do, and
 //! is a hint, too: a machine without memos never backs off.
 
+//!
+//! # Late heads
+//!
+//! On a busy machine a head that has been woken may wait for a CPU until another program's time slice ends. If all arrivals have stopped for it
+//! meanwhile, since it was its turn, nobody has the lock for milliseconds. So in a crowd the first arrival that stops notes when that was, and
+//! the head notes whether it came late. For a while after that, heads of this lock may be passed until they are awake ([`is_late`]).
+//! Where only threads of the program itself keep the head from its CPU, the head comes at once when they stop, and nobody passes it beyond the bound.
+
 use crate::front::line::View;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::hooks::{IN_EPOCH, Node};
@@ -94,6 +102,71 @@ const LONGEST_CHOICE_NS: u32 = 12_500;
 
 /// The longest back-off, ns.
 const LONGEST_BACK_OFF_NS: u32 = LONGEST_CHOICE_NS << MOST;
+
+/// In place of a section's number: the lock's heads.
+const HEADS: u32 = u32::MAX - 1;
+
+/// In the memo: when arrivals stopped because it was the head's turn, the low half of the clock's [`LATE_UNIT_NS`], with 1 in place of 0;
+/// 0: they haven't.
+const STOPPED: usize = 1;
+
+/// In the memo: when a head came late, likewise; 0: none has.
+const LATE: usize = 2;
+
+/// The unit of these times, ns.
+const LATE_UNIT_NS: u64 = 1 << 16;
+
+/// A head for which arrivals have stopped for so many units (0.5 ms) is late.
+const LATE_UNITS: u32 = 8;
+
+/// Heads count as late for so many units (0.1 s) after one was late.
+const STAYS_LATE_UNITS: u32 = 1600;
+
+/// The clock, in units.
+fn units<P: Machine>() -> u32 {
+    ((P::now() / LATE_UNIT_NS) as u32).max(1)
+}
+
+/// Looks at the memo of the lock's heads.
+fn heads<P: Machine, R>(line: &View<'_, P>, look: impl FnOnce(&[P::Word; 8]) -> R) -> Option<R> {
+    memo(line, HEADS, |memo, owner| {
+        if memo[OWNER].load(Relaxed) != owner {
+            memo[OWNER].store(owner, Relaxed); // hints, all of these
+            memo[STOPPED].store(0, Relaxed);
+            memo[LATE].store(0, Relaxed);
+        }
+        look(memo)
+    })
+}
+
+/// The caller, an arrival in a crowd, stops because it is the head's turn.
+pub(crate) fn stops_for_head<P: Machine>(line: &View<'_, P>) {
+    heads(line, |memo| {
+        if memo[STOPPED].load(Relaxed) == 0 {
+            memo[STOPPED].store(units::<P>(), Relaxed);
+        }
+    });
+}
+
+/// The caller, a head that has slept, has the lock.
+pub(crate) fn head_has_come<P: Machine>(line: &View<'_, P>) {
+    heads(line, |memo| {
+        let stopped = memo[STOPPED].load(Relaxed);
+        if stopped != 0 {
+            let now = units::<P>();
+            memo[STOPPED].store(0, Relaxed);
+            if now.wrapping_sub(stopped) >= LATE_UNITS {
+                memo[LATE].store(now, Relaxed);
+            }
+        }
+    });
+}
+
+/// Was a head of this lock late, not long ago?
+pub(crate) fn is_late<P: Machine>(line: &View<'_, P>) -> bool {
+    let late = heads(line, |memo| memo[LATE].load(Relaxed)).unwrap_or(0);
+    late != 0 && units::<P>().wrapping_sub(late) < STAYS_LATE_UNITS
+}
 
 /// Looks at the memo of a section, or of the lock ([`ALL`]), with the owner that it should have.
 pub(crate) fn memo<P: Machine, R>(

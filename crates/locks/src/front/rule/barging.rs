@@ -23,11 +23,12 @@
 //!
 //! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. While the lock is
-//!    saturated, a head that gets no CPU (say, because of a real-time thread) is overtaken without a bound.
+//!    saturated, or heads come late in a crowd (learn/memos.rs), a head that gets no CPU (say, because of a real-time thread) is overtaken
+//!    without a bound.
 
 use super::{Choose, Note, Observe, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};
-use crate::front::learn::saturation;
+use crate::front::learn::{memos, saturation};
 use crate::front::tuning::{self, ANY};
 use lockwright_platform::{Machine, Woken};
 
@@ -74,7 +75,11 @@ impl<P: Machine> Rule<P> for Lock {
             return taken;
         }
         note.asked_ns = P::now();
-        doze(lock, DOZES, DOZE_NS)
+        let taken = doze(lock, DOZES, DOZE_NS);
+        if taken.is_none() && lock.overtaken() >= lock.tuning.bypass {
+            memos::stops_for_head(lock);
+        }
+        taken
     }
 }
 

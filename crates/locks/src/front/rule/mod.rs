@@ -238,6 +238,9 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
     if !granted {
         saturation::runs(&lock);
+        if slept && tuning.budget_ns != 0 && lock.is_crowded() {
+            memos::head_has_come(&lock);
+        }
     }
     R::acquired(&lock, &node.note, slept);
     let measures = R::measures(&lock);
