@@ -1,7 +1,10 @@
-//! When the meters of energy are read: whenever a CPU begins to do something else.
+//! When the meters are read: those of energy whenever a CPU begins to do something else, that of unused time whenever a lock, a waiter or a CPU
+//! changes.
 
 use crate::engine::Engine;
 use crate::timeline::Activity;
+use crate::units::Tid;
+use crate::unused::Unused;
 
 impl Engine {
     /// Notes what a CPU does from now on.
@@ -37,7 +40,7 @@ impl Engine {
         self.meters.domain(domain, self.now);
         let count = &mut self.meters.domains[usize::from(domain)].awake;
         *count = if awake { *count + 1 } else { *count - 1 };
-        self.cpu_awakes(awake);
+        self.unused(|unused| unused.awakes(awake));
     }
 
     /// Everything up to now is counted.
@@ -48,5 +51,24 @@ impl Engine {
         for domain in 0..self.meters.domains.len() {
             self.meters.domain(u16::try_from(domain).expect("few domains"), self.now);
         }
+    }
+
+    /// A lock begins or ceases to be held.
+    pub(crate) fn is_held(&mut self, lock: u32, is_held: bool) {
+        self.unused(|unused| unused.is_held(lock, is_held));
+    }
+
+    /// A thread falls asleep, or has a CPU again.
+    pub(crate) fn is_off_cpu(&mut self, thread: Tid, is_off: bool) {
+        if let Some(lock) = self.threads[thread as usize].asks {
+            self.unused(|unused| unused.is_off_cpu(lock, is_off));
+        }
+    }
+
+    /// Something changes. (At the end of a run nothing does.)
+    pub(crate) fn unused(&mut self, change: impl FnOnce(&mut Unused)) {
+        self.unused.count(self.now, self.meters.measured);
+        change(&mut self.unused);
+        self.unused.changed(self.now, self.cpus.len());
     }
 }

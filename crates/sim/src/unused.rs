@@ -1,11 +1,10 @@
 //! The time in which a lock is free, a thread that waits for it is off its CPU, and a CPU idles: nobody does what could be done.
 
-use crate::engine::Engine;
-use crate::units::{Ps, Tid};
+use crate::units::Ps;
 
 /// One lock.
 #[derive(Clone, Copy, Default)]
-struct Lock {
+struct Wanted {
     is_held: bool,
     /// Threads that wait for it, and sleep or are on their way to a CPU.
     off_cpu: u32,
@@ -14,7 +13,7 @@ struct Lock {
 /// The meter.
 #[derive(Default)]
 pub(crate) struct Unused {
-    locks: Vec<Lock>,
+    locks: Vec<Wanted>,
     /// CPUs that aren't idle.
     awake: u32,
     /// Since when it is the case.
@@ -23,48 +22,41 @@ pub(crate) struct Unused {
     pub(crate) time: Ps,
 }
 
-impl Engine {
+impl Unused {
     /// A lock begins or ceases to be held.
     pub(crate) fn is_held(&mut self, lock: u32, is_held: bool) {
-        self.unused(|unused| unused.lock(lock).is_held = is_held);
+        self.lock(lock).is_held = is_held;
     }
 
-    /// A thread falls asleep, or has a CPU again.
-    pub(crate) fn is_off_cpu(&mut self, thread: Tid, is_off: bool) {
-        if let Some(lock) = self.threads[thread as usize].asks {
-            let change = if is_off { 1 } else { u32::MAX };
-            self.unused(|unused| {
-                let lock = unused.lock(lock);
-                lock.off_cpu = lock.off_cpu.wrapping_add(change);
-            });
-        }
+    /// A thread that waits for this lock falls asleep, or has a CPU again.
+    pub(crate) fn is_off_cpu(&mut self, lock: u32, is_off: bool) {
+        let lock = self.lock(lock);
+        lock.off_cpu = if is_off { lock.off_cpu + 1 } else { lock.off_cpu - 1 };
     }
 
     /// A CPU begins or ceases to be idle.
-    pub(crate) fn cpu_awakes(&mut self, awakes: bool) {
-        let change = if awakes { 1 } else { u32::MAX };
-        self.unused(|unused| unused.awake = unused.awake.wrapping_add(change));
+    pub(crate) fn awakes(&mut self, awakes: bool) {
+        self.awake = if awakes { self.awake + 1 } else { self.awake - 1 };
     }
 
-    /// Something changes. (At the end of a run nothing does.)
-    pub(crate) fn unused(&mut self, change: impl FnOnce(&mut Unused)) {
-        let (from, end) = self.meters.measured;
-        if let Some(since) = self.unused.since {
-            self.unused.time += self.now.min(end).saturating_sub(since.max(from));
+    /// Counts the time until `now`, as far as it is `measured`.
+    pub(crate) fn count(&mut self, now: Ps, measured: (Ps, Ps)) {
+        if let Some(since) = self.since {
+            self.time += now.min(measured.1).saturating_sub(since.max(measured.0));
         }
-        change(&mut self.unused);
-        let idles = (self.unused.awake as usize) < self.cpus.len();
-        let is_wanted = |lock: &Lock| !lock.is_held && lock.off_cpu > 0;
-        let is = idles && self.unused.locks.iter().any(is_wanted);
-        self.unused.since = is.then_some(self.now);
     }
-}
 
-impl Unused {
-    fn lock(&mut self, number: u32) -> &mut Lock {
+    /// Something has changed at `now`, on a machine of so many CPUs.
+    pub(crate) fn changed(&mut self, now: Ps, cpus: usize) {
+        let idles = (self.awake as usize) < cpus;
+        let is_wanted = |lock: &Wanted| !lock.is_held && lock.off_cpu > 0;
+        self.since = (idles && self.locks.iter().any(is_wanted)).then_some(now);
+    }
+
+    fn lock(&mut self, number: u32) -> &mut Wanted {
         let number = number as usize;
         if self.locks.len() <= number {
-            self.locks.resize(number + 1, Lock::default());
+            self.locks.resize(number + 1, Wanted::default());
         }
         &mut self.locks[number]
     }
