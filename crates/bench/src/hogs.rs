@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub struct Hogs {
     hogs: Vec<Child>,
     start: Instant,
-    /// The CPU time that they had used by then.
+    /// The CPU time that they had used by `start`.
     before: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! The time in which a lock is free, a thread that waits for it is off its CPU, and a CPU idles: nobody does what could be done.
+//! The time in which no thread (or writer) holds a lock, a thread that has gone to sleep for it sleeps or waits for a CPU, and a CPU idles: nobody does what
+//! could be done.
 
 use crate::units::Ps;
 
@@ -16,7 +17,7 @@ pub(crate) struct Unused {
     locks: Vec<Wanted>,
     /// CPUs that aren't idle.
     awake: u32,
-    /// Since when it is the case.
+    /// Since when time has been unused. None: now it isn't.
     since: Option<Ps>,
     /// For how long it was, within the measured time.
     pub(crate) time: Ps,

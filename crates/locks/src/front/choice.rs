@@ -10,8 +10,9 @@
 //!
 //! A head that waits for the word does the same. It need not say CHOOSING, since nobody grants a head the lock.
 //!
-//! Invariant: only a node's own thread changes the order behind the node (but near.rs; a choice ends before nodes of that kind). The threads behind it change nothing before that thread has let
-//! them ([`Waiter::pass_the_choice`]), or has the lock. A thread that has let another choose changes nothing any more.
+//! Invariant: only a node's own thread changes the order behind the node. The threads behind it choose nothing before that thread has let
+//! them ([`Waiter::pass_the_choice`]), or has the lock. A thread that has let another choose changes nothing any more. A leader puts its
+//! followers behind itself at any time (near.rs), so a choice ends before nodes that may lead.
 
 use super::line::View;
 use super::waiter::{BEHIND, CHOOSING, GRANTED, More, Note, OPEN, WAITING, Waiter, state};

@@ -24,7 +24,8 @@
 //! 1. A waiter that sleeps at its gate is never the next to get the lock. The thread that makes it head while it sleeps there
 //!    holds the lock, and moves it to the word. And a waiter does not fall asleep behind a thread that has the lock (grant.rs).
 //!    A head that is torn out of its wait holds nothing, so it wakes the next waiter instead.
-//! 2. Only the line's head, or a holder that stayed in the line, passes nodes (joining touches the tail; a leader puts nodes behind itself). A line that consists
+//! 2. Only the line's head, or a holder that stayed in the line, passes nodes. (Joining touches the tail; so does a leader that puts its
+//!    followers behind itself as the last in line.) A line that consists
 //!    of dead nodes alone, or that a fork's parent left, is cleared as a whole: by a thread that took the word, or by the
 //!    first to see it.
 //! 3. Only the holder writes the count of overtakers, and only after it took the word. So the count is exact.
@@ -121,8 +122,8 @@ pub mod hints {
     /// This many waiters are a crowd on any machine. A holder that looks at the mutex can see so many: those that were granted the lock
     /// since the last look are still counted, and take part of the field.
     pub const MANY: u32 = WAITERS - 64;
-    /// The line's head naps or watches (learn/saturation.rs), or the lock is saturated and its head isn't awake yet. Any thread that finds
-    /// the word free may take it, uncounted.
+    /// The line's head naps or watches (learn/saturation.rs), or isn't awake yet, and the lock is saturated or its heads come late in a crowd
+    /// (learn/memos.rs). Any thread that finds the word free may take it, uncounted.
     pub const NAPPING: u32 = 1 << 20;
 }
 
@@ -584,7 +585,8 @@ pub(super) fn wake<P: Machine>(mut next: *mut Waiter<P>) {
 /// Who may pass the head.
 impl<P: Machine> View<'_, P> {
     /// The way past the line: takes a free word. With somebody in line this is counted, and fails once the head has been
-    /// overtaken `bypass` times. A head that naps leaves the lock to others for a bounded time; that isn't counted.
+    /// overtaken `bypass` times. A head that naps leaves the lock to others for a bounded time, and
+    /// one that isn't awake may have to, for as long as the scheduler takes (`leave_to_runner`); neither is counted.
     #[inline]
     pub fn take(&self) -> Option<Taken> {
         self.take_as(false)
@@ -661,8 +663,8 @@ impl<P: Machine> View<'_, P> {
     }
 
     /// The caller has the lock, and is about to make another waiter head. The new head may be asleep, and waking up may take longer than
-    /// many sections. Until the head is awake a saturated lock is left to its runner, as while the head naps. So is a crowded lock whose
-    /// heads come late.
+    /// many sections. Until the head is awake a saturated lock is left to its runner, as while the head naps. A crowded lock whose
+    /// heads come late is left to any thread.
     /// `is_late` says whether they do.
     pub(super) fn leave_to_runner(&self, is_late: impl FnOnce() -> bool) {
         if self.is_saturated() || self.tuning.budget_ns != 0 && self.is_crowded() && is_late() {

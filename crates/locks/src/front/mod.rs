@@ -59,7 +59,7 @@
 //!
 //! **Choice.** Some rules want another order: CAL, a policy. The holder must not pay for that. So the *first waiter* chooses who follows
 //! itself, while it waits anyway (choice.rs). Until the first waiter hands that right on, nobody else edits the line there. While it
-//! edits, its gate says CHOOSING. (A leader that has just been granted the lock says so, too: near.rs.) That is the only state in which a grant waits: for 1 µs at most (twice, if a look at the mutex comes
+//! edits, its gate says CHOOSING. That is the only state in which a grant waits: for 1 µs at most (twice, if a look at the mutex comes
 //! between), and then the chooser becomes head. A choice takes longer than a short section. If each began only when its chooser is first,
 //! none would be ready in time. So the first waiter hands the right to choose on, down the line, like a baton (`pass_the_choice`). A
 //! waiter that was passed over `bypass` times is next, whatever a rule says. After an edit a sleeper may have told a node that is no

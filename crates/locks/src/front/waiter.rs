@@ -8,7 +8,7 @@
 //!      ├──────► PROMOTED    head: competes for the word by itself, since its predecessor had the lock; then maybe OPEN
 //!      ├──────► GRANTED     has the lock, and is still in the line (grant.rs): from WAITING, or a head that stays
 //!      └──────► LEFT        was torn out of its wait ([`View::leave`](super::View))
-//!      └──► CHOOSING ─► GRANTED   likewise, of a waiter that leads: it puts its followers behind itself first (near.rs)
+//!      ├──► CHOOSING ─► GRANTED   as GRANTED, of a waiter that leads: first it puts its followers behind itself (near.rs)
 //!   any of them ─► ENDED    its node has been given back
 //!
 //!   a gate:  31           10 9      5   4    3   2   0          a node's line of 128 bytes:
@@ -52,7 +52,8 @@ pub(crate) const GRANTED: u32 = 4;
 /// It is no longer a waiter; a thread that passes it gives its node back.
 pub(super) const LEFT: u32 = 5;
 
-/// Awake, not head, and about to change who follows it: nobody grants it the lock meanwhile. It may be made head.
+/// Awake, not head, and about to change who follows it. By a choice: nobody grants it the lock meanwhile, and it may be made head. As a
+/// leader: it has just been granted the lock, and is GRANTED once its followers are in the line (near.rs).
 pub(super) const CHOOSING: u32 = 7;
 
 /// It has left the line, and the node has no owner.

@@ -191,19 +191,20 @@ fn a_late_head_may_be_passed_until_it_is_awake_and_for_a_while_so_may_the_next_o
     let view = View::<Threads>::new(memory.parts(), &tuning);
     let wait_ms = |ms: u32| Threads::pause(ms * 1_000_000);
     wait_ms(1);
-    let comes_after = |us: u32| {
+    let comes_after = |us: u32, slept| {
         memos::stops_for_head(&view);
         Threads::pause(us * 500);
         memos::stops_for_head(&view); // not the first to stop
         Threads::pause(us * 500);
-        memos::head_has_come(&view);
+        memos::head_has_come(&view, slept);
         memos::is_late(&view)
     };
     assert!(!memos::is_late(&view));
-    memos::head_has_come(&view);
+    memos::head_has_come(&view, true);
     assert!(!memos::is_late(&view), "nobody stopped for it");
-    assert!(!comes_after(200));
-    assert!(comes_after(700));
+    assert!(!comes_after(200, true));
+    assert!(!comes_after(700, false), "it was awake: the holder took so long");
+    assert!(comes_after(700, true));
     wait_ms(90);
     assert!(memos::is_late(&view));
     wait_ms(20);

@@ -1,4 +1,5 @@
-//! What locks learn and keep in the machine's memos: how long they are held, and whether choices of who is next are in vain.
+//! What locks learn and keep in the machine's memos: how long they are held, whether choices of who is next are in vain, and whether heads
+//! come late.
 //!
 //! # Holds
 //!
@@ -14,7 +15,7 @@
 //!
 //! The results lie in the machine's memos: one for the lock, found by its address, and one for each of its sections, found by that
 //! address and by the place where the section begins (the address of the call that locks). A section that isn't known yet counts as
-//! long as the lock's others. If two share a memo, each evicts the other's results. Times are converted to the fastest cores, whose
+//! long as the lock's others. If two share a memo, whoever notes something evicts the other's results. Times are converted to the fastest cores, whose
 //! sections are shorter. A thread that moves to a core of another class meanwhile is not measured. All of this is a hint.
 //!
 //! # Back-off from choices
@@ -35,14 +36,14 @@
 //!
 //! While a lock backs off, its waiters wait as fifo's do. The state lies in one of the machine's memos, as lengths of sections do, and
 //! is a hint, too: a machine without memos never backs off.
-
 //!
 //! # Late heads
 //!
-//! On a busy machine a head that has been woken may wait for a CPU until another program's time slice ends. If all arrivals have stopped for it
-//! meanwhile, since it was its turn, nobody has the lock for milliseconds. So in a crowd the first arrival that stops notes when that was, and
+//! On a busy machine a head that has been woken may wait for a CPU until another program's time slice ends. If its turn has come meanwhile, all
+//! arrivals stop for it, and nobody has the lock for milliseconds. So in a crowd the first arrival that stops notes when that was, and
 //! the head notes whether it came late. For a while after that, heads of this lock may be passed until they are awake ([`is_late`]).
-//! Where only threads of the program itself keep the head from its CPU, the head comes at once when they stop, and nobody passes it beyond the bound.
+//! Where only threads of the program itself keep the head from its CPU, and sections are short, the head comes soon after they stop, and nobody
+//! passes it beyond the bound. (A section of 0.5 ms looks the same as a late head.)
 
 use crate::front::line::View;
 use lockwright_platform::Ordering::Relaxed;
@@ -106,7 +107,7 @@ const LONGEST_BACK_OFF_NS: u32 = LONGEST_CHOICE_NS << MOST;
 /// In place of a section's number: the lock's heads.
 const HEADS: u32 = u32::MAX - 1;
 
-/// In the memo: when arrivals stopped because it was the head's turn, the low half of the clock's [`LATE_UNIT_NS`], with 1 in place of 0;
+/// In the memo: when arrivals stopped because it was the head's turn, in units of [`LATE_UNIT_NS`], the low 32 bits, with 1 in place of 0;
 /// 0: they haven't.
 const STOPPED: usize = 1;
 
@@ -116,7 +117,7 @@ const LATE: usize = 2;
 /// The unit of these times, ns.
 const LATE_UNIT_NS: u64 = 1 << 16;
 
-/// A head for which arrivals have stopped for so many units (0.5 ms) is late.
+/// A head for which arrivals have stopped for so many units (about 0.5 ms) is late.
 const LATE_UNITS: u32 = 8;
 
 /// Heads count as late for so many units (0.1 s) after one was late.
@@ -127,35 +128,31 @@ fn units<P: Machine>() -> u32 {
     ((P::now() / LATE_UNIT_NS) as u32).max(1)
 }
 
-/// Looks at the memo of the lock's heads.
+/// Looks at the memo of the lock's heads, if there is one.
 fn heads<P: Machine, R>(line: &View<'_, P>, look: impl FnOnce(&[P::Word; 8]) -> R) -> Option<R> {
-    memo(line, HEADS, |memo, owner| {
-        if memo[OWNER].load(Relaxed) != owner {
-            memo[OWNER].store(owner, Relaxed); // hints, all of these
-            memo[STOPPED].store(0, Relaxed);
-            memo[LATE].store(0, Relaxed);
-        }
-        look(memo)
-    })
+    memo(line, HEADS, |memo, owner| (memo[OWNER].load(Relaxed) == owner).then(|| look(memo)))?
 }
 
 /// The caller, an arrival in a crowd, stops because it is the head's turn.
 pub(crate) fn stops_for_head<P: Machine>(line: &View<'_, P>) {
-    heads(line, |memo| {
+    memo(line, HEADS, |memo, owner| {
+        claim::<P>(memo, owner, &[STOPPED, LATE]);
         if memo[STOPPED].load(Relaxed) == 0 {
             memo[STOPPED].store(units::<P>(), Relaxed);
         }
     });
 }
 
-/// The caller, a head that has slept, has the lock.
-pub(crate) fn head_has_come<P: Machine>(line: &View<'_, P>) {
+/// The caller, a head, has the lock. `slept`: it may have been late.
+pub(crate) fn head_has_come<P: Machine>(line: &View<'_, P>, slept: bool) {
     heads(line, |memo| {
         let stopped = memo[STOPPED].load(Relaxed);
         if stopped != 0 {
             let now = units::<P>();
             memo[STOPPED].store(0, Relaxed);
-            if now.wrapping_sub(stopped) >= LATE_UNITS {
+            // Longer than that: a time that nobody has cleared.
+            let is_late = (LATE_UNITS..STAYS_LATE_UNITS).contains(&now.wrapping_sub(stopped));
+            if slept && is_late {
                 memo[LATE].store(now, Relaxed);
             }
         }

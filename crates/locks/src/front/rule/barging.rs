@@ -11,8 +11,9 @@
 //! Handing it to another core would only move its data there. So the line's head naps until its turn, and leaves the lock to
 //! the thread that comes back (learn/saturation.rs).
 //!
-//! Overtaking has a bound: after `bypass` arrivals it is the head's turn, and arrivals join the line.
-//! So, unless the lock is saturated, a head that was woken but waits for a CPU gets one: the threads that overtook it go to sleep.
+//! Overtaking has a bound: after `bypass` arrivals it is the head's turn, and arrivals join the line. So a head that was woken, and waits
+//! for a CPU that one of them has, gets that CPU. Where it waits for another program, stopping doesn't help: if a head came late in a crowd,
+//! the next heads may be passed until they are awake (learn/memos.rs). So may those of a saturated lock.
 //!
 //! ```text
 //!   arrival ─ line empty? spin (at most `spinners` threads, `spin` ns) and take
@@ -54,7 +55,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
     wakes: "unlock wakes the head of the line or, in a crowd, the next thread that sleeps on the word",
-    delay: "a waiter dozes for up to 10 ms, then waits for those ahead of it and `bypass` overtakers for each; while saturated, `budget` plus 0.1 ms per waiter",
+    delay: "a waiter dozes for up to 10 ms, then waits for those ahead of it and `bypass` overtakers for each; if heads of a crowd come late, for any number until each is awake; while saturated, `budget` plus 0.1 ms per waiter",
     advice: "the fastest when throughput matters; when fairness matters, use fifo",
     options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(tuning::BYPASSES), tuning::BUDGET],
 };

@@ -12,7 +12,8 @@
 //!
 //! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
 //! advice. It can't break exclusion or lose a waiter. Nor can it let arrivals overtake a head more often than the
-//! tuning's `bypass` says, unless that head leaves the lock to others (learn/saturation.rs). The proof of an acquisition is a
+//! tuning's `bypass` says, unless that head leaves the lock to others (learn/saturation.rs), or isn't
+//! awake yet at a lock that is saturated or whose heads come late (learn/memos.rs). The proof of an acquisition is a
 //! [`Taken`], which only the line makes.
 //!
 //! [`acquire`] is the one way through the line, for any rule.
@@ -238,8 +239,8 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
     if !granted {
         saturation::runs(&lock);
-        if slept && tuning.budget_ns != 0 && lock.is_crowded() {
-            memos::head_has_come(&lock);
+        if tuning.budget_ns != 0 && lock.is_crowded() {
+            memos::head_has_come(&lock, slept);
         }
     }
     R::acquired(&lock, &node.note, slept);

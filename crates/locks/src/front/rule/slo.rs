@@ -17,8 +17,8 @@
 //! too: a thread waits only once per turn. So with 100 operations in a turn its P99 is that of its own core working alone, and
 //! with 1000 its P99.9. That leaves the longest wait, which consists of naps, and the budget bounds those.
 //!
-//! While the lock is not saturated this is asl, except that an arrival also takes a word that stays free in front
-//! of a sleeping head.
+//! While the lock is not saturated this is asl, with two exceptions: an arrival also takes a word that stays free in front of a sleeping
+//! head, and waiters of one cluster stand together (near.rs).
 //!
 //! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. The time in which it
@@ -48,7 +48,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: true,
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 64 KiB a process for clusters; 24 bytes per thread and epoch",
     wakes: "while saturated, the head of the line wakes itself every 50 to 200 µs; else as asl",
-    delay: "while saturated, each waiter, by `budget` plus 0.1 ms per other waiter; else by those ahead of it, by `bypass`/8 waiters of each other cluster, and on a little core by its window",
+    delay: "while saturated, each waiter, by `budget` plus 0.1 ms per other waiter; else by those ahead of it, by `bypass`/8 waiters of each cluster, in a crowd as barging, and on a little core by its window",
     advice: "machines with unequal cores, if throughput and P99 matter and a rare wait of milliseconds does not",
     options: &[tuning::BUDGET, tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(tuning::BYPASSES)],
 };
