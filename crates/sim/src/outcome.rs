@@ -134,7 +134,8 @@ pub struct Outcome {
     pub epo: f64,
     /// CPU time of all threads, including spinning and the kernel, s.
     pub cpu_seconds: f64,
-    /// The share of the time in which a lock was free, a thread that waited for it was off its CPU, and a CPU was idle.
+    /// The share of the time in which no thread (or writer) held a lock, a thread that had gone to sleep for it slept or waited for a CPU,
+    /// and a CPU was idle.
     #[serde(default)]
     pub unused: f64,
     /// Acquisitions, from the start on.

@@ -1,5 +1,5 @@
-//! The time in which no thread (or writer) holds a lock, a thread that has gone to sleep for it sleeps or waits for a CPU, and a CPU idles: nobody does what
-//! could be done.
+//! The time in which no thread (or writer) holds a lock, a thread that has gone to sleep for it sleeps or waits for a CPU, and a CPU idles:
+//! nobody does what could be done.
 
 use crate::units::Ps;
 

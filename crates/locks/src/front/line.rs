@@ -25,9 +25,8 @@
 //!    holds the lock, and moves it to the word. And a waiter does not fall asleep behind a thread that has the lock (grant.rs).
 //!    A head that is torn out of its wait holds nothing, so it wakes the next waiter instead.
 //! 2. Only the line's head, or a holder that stayed in the line, passes nodes. (Joining touches the tail; so does a leader that puts its
-//!    followers behind itself as the last in line.) A line that consists
-//!    of dead nodes alone, or that a fork's parent left, is cleared as a whole: by a thread that took the word, or by the
-//!    first to see it.
+//!    followers behind itself as the last in line.) A line that consists of dead nodes alone, or that a fork's parent left, is cleared as a
+//!    whole: by a thread that took the word, or by the first to see it.
 //! 3. Only the holder writes the count of overtakers, and only after it took the word. So the count is exact.
 //!
 //! Bounds on overtakers, here and in the locks' own files, count *arrivals*: threads that lock without a deadline. A thread that

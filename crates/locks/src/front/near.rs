@@ -6,9 +6,9 @@
 //! and unlock stay as they are, and cost what they cost without this.
 //!
 //! A waiter that joins the line behind one of another cluster *leads*: it opens the *door* of its cluster for this lock ([`Door`]). Near
-//! arrivals *follow* it. They write themselves into the door, one behind the other, and don't touch the line's tail. While the leader waits awake, it
-//! moves its followers from the door into the line, behind itself, and the last of them leads from then on. A leader that has the
-//! lock does so a last time, and the *run* ends. Moving takes as long as two hand-overs, so most of it must come before.
+//! arrivals *follow* it. They write themselves into the door, one behind the other, and don't touch the line's tail. While the leader
+//! waits awake, it moves its followers from the door into the line, behind itself, and the last of them leads from then on. A leader that
+//! has the lock moves its followers, too, and then the *run* ends. Moving takes as long as two hand-overs, so most of it must come before.
 //!
 //! ```text
 //!   line   H ─► L (leads) ─► a ─► b ◄─ tail        door of L's cluster:  L │ f │ g │ empty ...
@@ -23,14 +23,13 @@
 //! 3. The leader closes the door before it may grant the lock, and before the waiter behind it can find out that the leader has the lock:
 //!    the leader is granted the lock as CHOOSING, and makes that GRANTED itself. So no waiter behind it becomes head meanwhile.
 //! 4. Each waiter is passed only by those that follow a leader before it. A run has at most a part ([`RUN_SHARE`]) of `bypass` followers,
-//!    and a door has one leader at a time. A run that begins later begins behind the waiter, unless its leader joined before it: and each of
-//!    those leads at most once.
+//!    and a door has one leader at a time. The leader of a later run stands behind the waiter, unless it joined before the waiter. Each of
+//!    those that did leads at most one such run.
 //! 5. Only a node's own thread changes who is behind it, until that thread lets others choose. A choice (choice.rs) ends before a node whose
 //!    thread may lead.
 //!
-//! A thread that is torn out of its wait within this file leaves a door that nobody opens or closes any more, and followers that nobody moves
-//! into the line. Doors that
-//! were open at a fork count as closed in the child, and doors that were changing stay shut there.
+//! A thread that is torn out of its wait within this file leaves a door that nobody opens or closes any more, and followers that nobody
+//! moves into the line. Doors that were open at a fork count as closed in the child, and doors that were changing stay shut there.
 
 use super::line::{View, wake};
 use super::waiter::{BEHIND, GRANTED, LEFT, WAITING, Waiter, state};

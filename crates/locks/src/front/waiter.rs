@@ -19,7 +19,8 @@
 //! sets BEHIND where nobody sleeps, which slows down one hand-over. A waiter that looks at its predecessor, to act on what it sees,
 //! then changes its own gate, from WAITING or ASLEEP. That succeeds only while the predecessor is still there.
 //!
-//! The description is for policies; waiters under other rules touch only their cluster there (near.rs). It is written before the waiter joins, as its note is.
+//! The description is for policies; waiters under other rules touch only their cluster there (near.rs). It is written before the waiter
+//! joins, as its note is.
 //! Afterwards the waiter's own thread writes nothing but the *beat*: the time, now and then, while the thread waits awake. A beat that
 //! stays behind shows a thread that has lost its CPU.
 

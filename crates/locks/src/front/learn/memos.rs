@@ -15,8 +15,8 @@
 //!
 //! The results lie in the machine's memos: one for the lock, found by its address, and one for each of its sections, found by that
 //! address and by the place where the section begins (the address of the call that locks). A section that isn't known yet counts as
-//! long as the lock's others. If two share a memo, whoever notes something evicts the other's results. Times are converted to the fastest cores, whose
-//! sections are shorter. A thread that moves to a core of another class meanwhile is not measured. All of this is a hint.
+//! long as the lock's others. If two share a memo, whoever notes something evicts the other's results. Times are converted to the fastest
+//! cores, whose sections are shorter. A thread that moves to a core of another class meanwhile is not measured. All of this is a hint.
 //!
 //! # Back-off from choices
 //!
@@ -39,11 +39,11 @@
 //!
 //! # Late heads
 //!
-//! On a busy machine a head that has been woken may wait for a CPU until another program's time slice ends. If its turn has come meanwhile, all
-//! arrivals stop for it, and nobody has the lock for milliseconds. So in a crowd the first arrival that stops notes when that was, and
-//! the head notes whether it came late. For a while after that, heads of this lock may be passed until they are awake ([`is_late`]).
-//! Where only threads of the program itself keep the head from its CPU, and sections are short, the head comes soon after they stop, and nobody
-//! passes it beyond the bound. (A section of 0.5 ms looks the same as a late head.)
+//! On a busy machine a head that has been woken may wait for a CPU until another program's time slice ends. If its turn has come
+//! meanwhile, all arrivals stop for it, and nobody has the lock for milliseconds. So in a crowd the first arrival that stops notes when it
+//! stopped, and the head notes whether it came late. For a while after that, heads of this lock may be passed until they are awake
+//! ([`is_late`]). Where only threads of the program itself keep the head from its CPU, and sections are short, the head comes soon after
+//! they stop, and nobody passes it beyond the bound. (A section of 0.5 ms looks the same as a late head.)
 
 use crate::front::line::View;
 use lockwright_platform::Ordering::Relaxed;
@@ -150,7 +150,7 @@ pub(crate) fn head_has_come<P: Machine>(line: &View<'_, P>, slept: bool) {
         if stopped != 0 {
             let now = units::<P>();
             memo[STOPPED].store(0, Relaxed);
-            // Longer than that: a time that nobody has cleared.
+            // Any longer, and it is a time that nobody has cleared.
             let is_late = (LATE_UNITS..STAYS_LATE_UNITS).contains(&now.wrapping_sub(stopped));
             if slept && is_late {
                 memo[LATE].store(now, Relaxed);
