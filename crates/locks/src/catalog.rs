@@ -120,18 +120,14 @@ catalog! {
         TICKET: spin::ticket::Lock<P> = spin::ticket::ENTRY;
         MCS: queue::mcs::Lock<P> = queue::mcs::ENTRY;
         CLH: queue::clh::Lock<P> = queue::clh::ENTRY;
-        HEMLOCK: queue::hemlock::Lock<P> = queue::hemlock::ENTRY;
         RECIPROCATING: queue::reciprocating::Lock<P> = queue::reciprocating::ENTRY;
         CNA: numa::cna::Lock<P> = numa::cna::ENTRY;
         MCS_STP: block::mcs_stp::Lock<P> = block::mcs_stp::ENTRY;
         ASL_MCS: Reorderable<queue::mcs::Lock<P>> = reorderable::over(queue::mcs::ENTRY, "asl-mcs");
         ASL_TICKET: Reorderable<spin::ticket::Lock<P>> = reorderable::over(spin::ticket::ENTRY, "asl-ticket");
-        ASL_CLH: Reorderable<queue::clh::Lock<P>> = reorderable::over(queue::clh::ENTRY, "asl-clh");
     }
     wide {
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
-        TWA: spin::twa::Lock<P> = spin::twa::ENTRY;
-        MCSCR: block::mcscr::Lock<P> = block::mcscr::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
         SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::proportional("shfllock-pb10");

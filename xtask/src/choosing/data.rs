@@ -74,7 +74,7 @@ pub(super) struct Point {
 
 /// The figures of one lock at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "[u64; 7]", into = "[u64; 7]")]
+#[serde(from = "[u64; 8]", into = "[u64; 8]")]
 pub(super) struct Figures {
     /// Operations per second.
     pub(super) rate: u64,
@@ -90,25 +90,29 @@ pub(super) struct Figures {
     pub(super) energy_nj: u64,
     /// Throughput relative to glibc, in millionths: the median of the rounds' ratios.
     pub(super) of_glibc: u64,
+    /// Threads that never got the lock in the measured time. Real runs don't count them: 0.
+    pub(super) starved: u64,
 }
 
-impl From<[u64; 7]> for Figures {
-    fn from(all: [u64; 7]) -> Self {
-        let [rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc] = all;
-        Self { rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc }
+impl From<[u64; 8]> for Figures {
+    fn from(all: [u64; 8]) -> Self {
+        let [rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc, starved] = all;
+        Self { rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc, starved }
     }
 }
 
-impl From<Figures> for [u64; 7] {
+impl From<Figures> for [u64; 8] {
     fn from(all: Figures) -> Self {
-        let Figures { rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc } = all;
-        [rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc]
+        let Figures { rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc, starved } =
+            all;
+        [rate, p99_ns, slow_p99_ns, longest_ns, cpu_ns, energy_nj, of_glibc, starved]
     }
 }
 
 /// The meaning of the numbers of a lock at a point, in order.
 const COLUMNS: &str = "operations a second; P99, ns; P99 on the slowest class, ns; longest wait, ns; \
-CPU time an operation, ns; energy an operation, nJ; millionths of glibc's throughput";
+CPU time an operation, ns; energy an operation, nJ; millionths of glibc's throughput; \
+threads that never got the lock";
 
 impl Results {
     pub(super) fn read(text: &str) -> Result<Self> {
@@ -156,7 +160,8 @@ pub(super) mod tests {
     use super::*;
 
     pub(in crate::choosing) fn figures(rate: u64, longest_ns: u64) -> Figures {
-        Figures::from([rate, longest_ns / 2, longest_ns, longest_ns, 900, 40, rate])
+        let starved = u64::from(longest_ns >= 20_000_000);
+        Figures::from([rate, longest_ns / 2, longest_ns, longest_ns, 900, 40, rate, starved])
     }
 
     /// A machine with a big and a little core, two points without epochs and one with epochs.

@@ -5,6 +5,7 @@ use super::data::{Figures, Machine, Part, Point};
 use anyhow::{Result, bail};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::{Entry, Kind};
+use lockwright_locks::front::programmed;
 use lockwright_sim::batch::run_all;
 use lockwright_sim::profile::{BUILTIN, Profile, builtin};
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, workload};
@@ -39,15 +40,9 @@ const EPOCHS_WARMUP_MS: u64 = 20;
 /// With more threads, a run takes too long for what it shows.
 const MANY: u32 = 128;
 
-/// All front locks, the textbook locks that aren't presets, and the first lock that makes slow cores stand by.
-pub(super) fn family() -> Vec<&'static Entry> {
-    let standing_by = CATALOG.iter().find(|entry| entry.kind == Kind::Whole && entry.stands_by);
-    let belongs = |entry: &&'static Entry| {
-        entry.kind == Kind::Front
-            || entry.preset_of.is_none()
-            || standing_by.is_some_and(|first| first.id == entry.id)
-    };
-    CATALOG.iter().copied().filter(belongs).collect()
+/// Without a policy to ask, a programmed lock is its base.
+fn asks_nobody(lock: &&str) -> bool {
+    *lock != programmed::ENTRY.id
 }
 
 /// From a few threads to more than CPUs.
@@ -76,8 +71,11 @@ pub(super) fn measure(
     version: String,
     done: impl Fn(usize) + Sync,
 ) -> Result<Part> {
-    let locks: Vec<&str> =
-        [GLIBC].into_iter().chain(family().iter().map(|entry| entry.id)).collect();
+    let locks: Vec<&str> = [GLIBC]
+        .into_iter()
+        .chain(CATALOG.iter().map(|entry| entry.id))
+        .filter(asks_nobody)
+        .collect();
     let specs = locks.iter().map(|lock| LockSpec::parse(lock)).collect::<Result<Vec<_>, _>>()?;
     let names = BUILTIN.iter().map(|(name, _)| *name).take(if quick { 1 } else { BUILTIN.len() });
     let profiles: Vec<Arc<Profile>> = names.filter_map(builtin).map(Arc::new).collect();
@@ -186,16 +184,17 @@ fn figures(outcome: &Outcome, run: &Run, glibc: f64) -> Figures {
     let whole = |value: f64| value.round() as u64;
     let slowest = outcome.classes.iter().rfind(|class| class.ran());
     // A thread without any acquisition has waited for the whole run, and longer.
-    let starved = outcome.threads.iter().any(|thread| thread.acquisitions == 0);
+    let starved = outcome.threads.iter().filter(|thread| thread.acquisitions == 0).count();
     let longest = outcome.classes.iter().map(|class| class.wait.max_ns).max().unwrap_or(0);
     Figures {
         rate: whole(outcome.throughput),
         p99_ns: outcome.latency.p99_ns,
         slow_p99_ns: slowest.map_or(0, |class| class.latency.p99_ns),
-        longest_ns: if starved { longest.max(run.duration_ns) } else { longest },
+        longest_ns: if starved > 0 { longest.max(run.duration_ns) } else { longest },
         cpu_ns: whole(outcome.cpu_seconds / operations * 1e9),
         energy_nj: whole(outcome.joules / operations * 1e9),
         of_glibc: whole(outcome.throughput / glibc * 1e6),
+        starved: starved as u64,
     }
 }
 
@@ -209,16 +208,6 @@ mod tests {
         assert_eq!(threads(8), [4, 8, 16]);
         assert_eq!(threads(40), [4, 20, 40, 80]);
         assert_eq!(threads(128), [4, 128]);
-    }
-
-    #[test]
-    fn the_family_has_every_front_lock_and_each_textbook_lock_once() {
-        let family = family();
-        let count = |kind| family.iter().filter(|entry| entry.kind == kind).count();
-        let all = CATALOG.iter().filter(|entry| entry.kind == Kind::Front).count();
-        assert_eq!(count(Kind::Front), all);
-        let bases = CATALOG.iter().filter(|e| e.kind == Kind::Whole && e.preset_of.is_none());
-        assert_eq!(count(Kind::Whole), bases.count() + 1);
     }
 
     #[test]

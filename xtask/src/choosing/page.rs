@@ -1,6 +1,6 @@
 //! The page: first what a user needs, then the measurements.
 
-use super::data::{Machine, Part, Point, Results};
+use super::data::{Figures, Machine, Part, Point, Results};
 use super::grid::EPOCHS_RUN_MS;
 use super::sums::{AUTO, Crowd, GOOD, Group, LONG_NS, SHORT_NS, is_for_programs, keeps};
 use super::tables::{self, brief, lengths};
@@ -52,7 +52,7 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
         &format!(
             "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much. Each figure is a \
          lock's throughput relative to the best lock's at the same point: the geometric mean over all simulated machines of \
-         that kind (1.00: the best everywhere). \"The best lock\" means the best of all locks, but the two tables below \
+         that kind (1.00: the best everywhere). \"The best lock\" means the best of all locks that let every thread in during the run, but the two tables below \
          name only locks that we recommend for programs. So even the best of these may be below 1.00. *No wait over {}* means that no thread \
          waited longer at any point.",
             given(SHORT_NS),
@@ -82,7 +82,8 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
 
 /// The default lock's throughput relative to the best lock for programs.
 fn to_front(point: &Point) -> f64 {
-    let best = point.best_of(|lock, _| is_for_programs(lock)).map(|(_, best)| best.of_glibc.max(1));
+    let fair = |lock: &str, own: &Figures| is_for_programs(lock) && own.starved == 0;
+    let best = point.best_of(fair).map(|(_, best)| best.of_glibc.max(1));
     let own = point.of.get(AUTO).map(|own| own.of_glibc);
     own.zip(best).map_or(0.0, |(own, best)| own as f64 / best as f64)
 }
@@ -196,7 +197,7 @@ fn how_it_picks(page: &mut String) {
         barging::ENTRY.idea
     ));
     rule(format!(
-        "More CPUs, or a core of a slower class: `{}` ({}). Waiters stand in line, and on more than 4 CPUs they are handed the lock. A thread on a slower \
+        "More CPUs, or a core of a slower class: `{}` ({}). Waiters stand in line, those of one cluster together, and on more than 4 CPUs they are handed the lock. A thread on a slower \
         core lets others go first, for a quarter of the budget at most, or for the window of its epoch.",
         slo::ENTRY.id,
         slo::ENTRY.idea
@@ -227,13 +228,35 @@ fn overview(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "Throughput to the best of all locks, textbook locks included: geometric mean and worst, by number of threads. The last \
-        column says at how many points it is at least {GOOD}."
+            "Throughput to the best of all locks that let every thread in, textbook locks included: geometric mean and worst, by \
+        number of threads. The last column says at how many points it is at least {GOOD}."
         ),
     );
     page.push_str(&tables::overview(part));
     page.push_str(&missing(part));
+    page.push('\n');
+    paragraph(page, &winners(part));
     let _ = writeln!(page, "\n![`auto` to the best lock at each point, simulated](choosing.svg)\n");
+}
+
+/// At how many points each lock is the best.
+fn winners(part: &Part) -> String {
+    let all = Group::new(part, |_, _| true).0;
+    let count = |lock: &String| {
+        all.iter().filter(|point| point.best().is_some_and(|(best, _)| best == lock)).count()
+    };
+    let mut wins: Vec<(usize, &String)> =
+        part.locks.iter().map(|lock| (count(lock), lock)).collect();
+    wins.sort_by_key(|(points, _)| std::cmp::Reverse(*points));
+    let (ever, never): (Vec<_>, Vec<_>) = wins.into_iter().partition(|(points, _)| *points > 0);
+    let ever: Vec<String> =
+        ever.iter().map(|(points, lock)| format!("`{lock}` {points}")).collect();
+    let never: Vec<String> = never.iter().map(|(_, lock)| format!("`{lock}`")).collect();
+    let never = match &*never {
+        [] => String::new(),
+        never => format!(" Nowhere: {}.", never.join(", ")),
+    };
+    format!("The number of points at which each lock is the best: {}.{never}", ever.join(", "))
 }
 
 /// The built-in machines that came after these results.

@@ -95,6 +95,7 @@ fn read(report: &Value, command: &str, version: &str, quick: bool) -> Result<Par
             cpu_ns: median("cpu_ns").unwrap_or(0.0).round() as u64,
             energy_nj: 0,
             of_glibc: (ratio * 1e6).round() as u64,
+            starved: 0,
         };
         point.of.insert(name.clone(), figures);
     }

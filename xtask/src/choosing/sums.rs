@@ -1,7 +1,8 @@
 //! Summaries of points: each lock relative to the best one, by number of threads and machine.
 
 use super::data::{Figures, Machine, Part, Point};
-use super::grid::{GLIBC, family};
+use super::grid::GLIBC;
+use lockwright_locks::catalog;
 use lockwright_locks::entry::Kind;
 use lockwright_locks::front::auto;
 
@@ -45,13 +46,13 @@ impl Crowd {
 
 /// Is it a lock that we recommend for programs, or glibc's?
 pub(super) fn is_for_programs(lock: &str) -> bool {
-    lock == GLIBC || family().iter().any(|entry| entry.id == lock && entry.kind == Kind::Front)
+    lock == GLIBC || catalog::find(lock).is_some_and(|entry| entry.kind == Kind::Front)
 }
 
 impl Point {
-    /// The lock with the highest throughput at this point.
+    /// The lock with the highest throughput at this point, among those that let every thread in. If none does, of all.
     pub(super) fn best(&self) -> Option<(&str, &Figures)> {
-        self.best_of(|_, _| true)
+        self.best_of(|_, figures| figures.starved == 0).or_else(|| self.best_of(|_, _| true))
     }
 
     /// The lock with the highest throughput among those that are `wanted`. In a tie, the first by name.
@@ -176,8 +177,20 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_starves_a_thread_is_not_the_best() {
+        let part = part(&[("a", [100, 1, 1], 9), ("b", [400, 4, 1], 20_000_000)]);
+        let point = &part.machines[0].points[0];
+        assert_eq!(point.best().unwrap().0, "a");
+        assert_eq!(point.to_best("b"), Some(4.0));
+        let of = point.of.iter().filter(|(lock, _)| *lock == "b");
+        let alone =
+            Point { of: of.map(|(lock, own)| (lock.clone(), *own)).collect(), ..point.clone() };
+        assert_eq!(alone.best().unwrap().0, "b", "all starve a thread");
+    }
+
+    #[test]
     fn an_slo_is_kept_by_those_who_end_in_time() {
-        let figures = |p99: u64| Figures::from([1, 1, p99, 1, 1, 1, 1]);
+        let figures = |p99: u64| Figures::from([1, 1, p99, 1, 1, 1, 1, 0]);
         assert!(keeps(&figures(52_000), 50));
         assert!(!keeps(&figures(53_000), 50));
         assert!(!keeps(&figures(0), 50), "none ended");

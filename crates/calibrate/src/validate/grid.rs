@@ -5,8 +5,18 @@ use std::collections::BTreeMap;
 /// Locks that behave the same on equal and on unequal cores, and two that reorder, which shouldn't matter on equal
 /// cores.
 pub(super) const LOCKS: [&str; 12] = [
-    "tas", "ttas", "ticket", "mcs", "clh", "mcs-stp", "fifo", "barging", "auto", "asl", "asl-mcs",
-    "asl-clh",
+    "tas",
+    "ttas",
+    "ticket",
+    "mcs",
+    "clh",
+    "mcs-stp",
+    "fifo",
+    "barging",
+    "auto",
+    "asl",
+    "asl-mcs",
+    "asl-ticket",
 ];
 
 /// A critical section and a gap; the simulator's workload `bench`.

@@ -1,4 +1,3 @@
 //! Whole locks whose waiters fall asleep.
 
 pub mod mcs_stp;
-pub mod mcscr;

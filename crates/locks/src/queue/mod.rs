@@ -1,6 +1,5 @@
 //! Queue locks: each waiter spins on a word of its own, and the holder hands the lock to the next in line.
 
 pub mod clh;
-pub mod hemlock;
 pub mod mcs;
 pub mod reciprocating;
