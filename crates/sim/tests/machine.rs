@@ -151,6 +151,24 @@ fn a_crowd_that_came_during_one_section_is_not_woken_as_a_whole() {
 }
 
 /// On two CPUs, a thread that keeps a lock busy has it for a turn. One that leaves it free most of the time shares it.
+/// Waiters are woken before their turn. Behind long sections that was up to 80 times for each acquisition.
+#[test]
+fn a_long_line_behind_long_sections_is_not_woken_again_and_again() {
+    for (machine, threads) in [("opteron-4x12", 48), ("niagara2-128", 128)] {
+        for lock in ["auto", "fifo"] {
+            let outcome = turns(plan(
+                machine,
+                lock,
+                "bench",
+                threads,
+                &[("cs", 10_000.0), ("gap", 10_000.0)],
+            ));
+            let sleeps = outcome.sleeps as f64 / outcome.acquisitions as f64;
+            assert!(sleeps < 5.0, "{lock} on {machine}: {sleeps} sleeps for each acquisition");
+        }
+    }
+}
+
 #[test]
 fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {
     for lock in ["auto", "barging"] {

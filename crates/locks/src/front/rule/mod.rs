@@ -51,6 +51,9 @@ const LONG_LINE: u32 = 8;
 /// more. The time doubles after each check.
 const LOOK_NS: u32 = 4_000;
 
+/// A waiter that was woken too early stays awake four times as long the next time, and so on, this many times.
+const LONGER: u32 = 3;
+
 /// It looks after this part of the time for which it stays awake, if that is longer.
 const LOOKS: u32 = 8;
 
@@ -269,6 +272,7 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
     // The wait grows with the line. Only the first in line has to notice, and a look that comes just when the lock is granted is dear.
     let (mut look, mut slept) = ((left / LOOKS).max(LOOK_NS).min(left), false);
     let mut chooser = Chooser::of::<P, R>(lock, left);
+    let mut woken_early = 0;
     loop {
         if let Some(chooser) = chooser.as_mut().filter(|_| left > 0) {
             look = chooser.step::<P, R>(lock, node).min(left);
@@ -296,8 +300,11 @@ fn wait_in_line<P: Machine, R: Rule<P>>(
                 }
             } else {
                 slept = sleep_at_gate(lock, node) || slept;
-                // Woken early, so that we are awake when our turn comes? Then wake those behind us, too.
-                (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
+                // Woken early, so that we are awake when our turn comes? Then wake those behind us, too. If our turn doesn't come
+                // soon, that was too early; the next time we stay awake for longer.
+                left = lock.tuning.spin_ns.saturating_mul(1 << (2 * woken_early));
+                woken_early = (woken_early + 1).min(LONGER);
+                look = LOOK_NS.min(left);
                 if let Some(chooser) = &mut chooser {
                     chooser.begin::<P>(left);
                 }
