@@ -35,7 +35,7 @@ pub const ENTRY: Entry = Entry {
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 64 KiB a process for clusters",
     wakes: "as barging or slo; nobody spins if the program has one CPU",
     delay: "as barging or slo; a thread on a slower core also by its window, within `budget`",
-    advice: "start here",
+    advice: "start here; docs/choosing.md says where another lock is faster, and by how much",
     options: &[
         tuning::BUDGET,
         tuning::SPIN,

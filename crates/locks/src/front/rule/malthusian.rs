@@ -48,7 +48,7 @@ pub const ENTRY: Entry = Entry {
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
     wakes: "a passive head of the line wakes itself every 50 to 400 µs; else as barging",
     delay: "each waiter, by those ahead of it, and by `bypass` overtakers for each of them; at most 100 ms per head of the line",
-    advice: "many more threads than CPUs, if throughput matters and waits of milliseconds don't",
+    advice: "to compare: it shows what few circulating threads gain. With more threads than CPUs auto is faster (docs/choosing.md)",
     options: &[tuning::SPIN, tuning::SPINNERS.or(SPINNERS), tuning::BYPASS.or(BYPASS)],
 };
 

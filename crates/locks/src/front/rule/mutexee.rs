@@ -64,7 +64,7 @@ pub const ENTRY: Entry = Entry {
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
     wakes: "unlock wakes the first sleeper, unless a spinning waiter has promised to; the head of the line wakes itself after `timeout`",
     delay: "each sleeper, by those ahead of it and `bypass` overtakers for each of them, or until its `timeout`",
-    advice: "when energy matters, critical sections last a few microseconds at most, and waits of milliseconds are fine",
+    advice: "to compare with the paper; in the simulator auto takes less energy an operation (docs/choosing.md)",
     options: &[
         tuning::SPIN.or(SPIN_NS),
         tuning::BYPASS.or(BYPASS_MAX),

@@ -49,7 +49,7 @@ pub const ENTRY: Entry = Entry {
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 64 KiB a process for clusters; 24 bytes per thread and epoch",
     wakes: "while saturated, the head of the line wakes itself every 50 to 200 µs; else as asl",
     delay: "while saturated, each waiter, by `budget` plus 0.1 ms per other waiter; else by those ahead of it, by `bypass`/8 waiters of each cluster, in a crowd as barging, and on a little core by its window",
-    advice: "machines with unequal cores, if throughput and P99 matter and a rare wait of milliseconds does not",
+    advice: "unequal cores, or more than four, where auto picks it too; by itself on small machines whose waiters should stand in line",
     options: &[tuning::BUDGET, tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(tuning::BYPASSES)],
 };
 
