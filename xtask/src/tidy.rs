@@ -11,7 +11,7 @@ use crate::answer::No;
 use crate::book;
 use crate::root::root;
 use anyhow::{Context, Result};
-use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+use lockwright_locks::catalog::{CATALOG, all};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_record::environment::VARIABLES;
 use std::fs;
@@ -43,7 +43,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
             _ => {}
         }
     }
-    for entry in CATALOG.iter().chain(READ_WRITE) {
+    for entry in all() {
         lock_file(&root, entry, &mut complaints)?;
     }
     lost(&root, WHOLE, &mut complaints);
@@ -292,7 +292,7 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
         return Ok(()); // the catalogue has everything about it
     }
     let name = format!("{}.rs", entry.id.replace('-', "_"));
-    let folders = ["front/rule", "spin", "queue", "numa", "block", "amp", "rw"];
+    let folders = ["front/rule", "spin", "queue", "numa", "block", "amp", "delegation", "rw"];
     let path = folders.iter().map(|folder| root.join("crates/locks/src").join(folder).join(&name));
     let Some(path) = path.into_iter().find(|path| path.exists()) else {
         complaints.push(format!("lock '{}' has no file called {name}", entry.id));
@@ -309,7 +309,7 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
         (text.contains("pub const ENTRY"), "'pub const ENTRY'"),
         match entry.kind {
             Kind::Front => (text.contains("pub struct Lock;"), "its rule, 'pub struct Lock;'"),
-            Kind::Whole | Kind::ReadWrite => {
+            Kind::Whole | Kind::Delegated | Kind::ReadWrite => {
                 (text.contains("pub type Lock<P>"), "'pub type Lock<P>'")
             }
         },
@@ -360,10 +360,11 @@ impl Generated {
 
 fn table() -> String {
     let mut table = String::from("| lock | kind | idea | order |\n|---|---|---|---|\n");
-    for entry in CATALOG.iter().chain(READ_WRITE) {
+    for entry in all() {
         let kind = match entry.kind {
             Kind::Front => "front",
             Kind::Whole => "textbook",
+            Kind::Delegated => "delegated",
             Kind::ReadWrite => "readers-writer",
         };
         table += &format!("| `{}` | {kind} | {} | {} |\n", entry.id, entry.idea, entry.order);

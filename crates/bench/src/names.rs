@@ -1,7 +1,7 @@
 //! Names of locks: for shell completion (which accepts any text), and for messages about unknown names.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+use lockwright_locks::catalog::{CATALOG, all};
 use lockwright_locks::spec::{Bad, Why};
 use lockwright_numbers::units::word;
 use lockwright_text::nearest;
@@ -14,7 +14,7 @@ pub struct Names(pub fn() -> Vec<String>);
 /// The names that the bench's `--lock` accepts.
 pub(crate) const LOCKS: Names = Names(|| {
     let preloaded = CATALOG.iter().map(|entry| entry.id.to_owned());
-    let in_process = CATALOG.iter().chain(READ_WRITE).map(|entry| format!("in:{}", entry.id));
+    let in_process = all().map(|entry| format!("in:{}", entry.id));
     let others = ["glibc", "parking_lot", "std", "all"].map(str::to_owned);
     preloaded.chain(in_process).chain(others).collect()
 });

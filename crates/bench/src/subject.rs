@@ -3,7 +3,7 @@
 use crate::names::{LOCKS, advice};
 use crate::spec::{Answer, InForce, Lock};
 use anyhow::{Error, Result, anyhow, bail};
-use lockwright_locks::catalog::{CATALOG, find, find_read_write};
+use lockwright_locks::catalog::{CATALOG, DELEGATED, find_any, find_read_write};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use lockwright_text::cause;
@@ -85,14 +85,17 @@ impl Subject {
             _ => {}
         }
         if let Some(id) = name.strip_prefix("in:") {
-            find(id)
-                .or_else(|| find_read_write(id))
-                .ok_or_else(|| bad(&Bad { text: name, name, why: Why::Name }))?;
+            find_any(id).ok_or_else(|| bad(&Bad { text: name, name, why: Why::Name }))?;
             return Ok(Subject { role: Role::InProcess, ..peer(Lock::Catalogue(id.into())) });
         }
         if find_read_write(name).is_some() {
             bail!(
                 "'{name}' is a readers-writer lock\nhint: lockwright bench --workload rwlock --lock in:{name}"
+            );
+        }
+        if DELEGATED.iter().any(|entry| entry.id == name) {
+            bail!(
+                "'{name}' runs sections that a program hands over, so the preload can't serve mutexes by it\nhint: lockwright bench --lock in:{name}"
             );
         }
         Spec::parse(name).map_err(|why| bad(&why))?;

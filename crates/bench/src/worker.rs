@@ -18,7 +18,7 @@ mod times;
 mod turn;
 mod workload;
 
-use crate::point::Work;
+use crate::point::{Call, Work};
 use crate::spec::{Answer, Lock, Spec};
 use crate::system;
 use anyhow::{Context, Result, anyhow};
@@ -87,17 +87,23 @@ impl WithMutex for Spec {
             Work::Uncontended { second_thread } => {
                 uncontended::uncontended::<M>(self, second_thread)
             }
+            Work::Memory { .. } if M::SERVED => unsupported(),
             Work::Memory { locks, contended } => memory::memory::<M>(locks, contended),
             Work::Order { grace_ns } => order::order::<M>(self, grace_ns),
             Work::Epoch { slo_ns, locks } => epoch::bench_1::<M>(self, slo_ns, locks),
             Work::EpochCost => epoch_cost::cost(),
             Work::Calls { ref calls, mutexes, timeout_us } => {
-                match M::TIMED || !calls.iter().any(|call| call.has_deadline()) {
+                let can = |call: &Call| match call {
+                    Call::Try => M::TRIES,
+                    call => M::TIMED || !call.has_deadline(),
+                };
+                match calls.iter().all(can) {
                     true => calls::calls::<M>(self, calls, mutexes, timeout_us),
                     false => unsupported(),
                 }
             }
             Work::Timedlock { .. } if !M::TIMED => unsupported(),
+            Work::Trylock if !M::TRIES => unsupported(),
             _ => workload::mutex::competition::<M>(self),
         };
         answer.size_of = size_of::<M>() as u64;

@@ -5,16 +5,15 @@ use crate::policy::named::of_ours;
 use crate::policy::slots;
 pub(crate) use lockwright_bench::split;
 use lockwright_bench::{Names, advice};
-use lockwright_locks::catalog::{CATALOG, READ_WRITE, find, find_read_write};
+use lockwright_locks::catalog::{self, CATALOG, find, find_any};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use lockwright_native::cpus::Usable;
 use lockwright_sim::explore::RUNTIME;
 
-/// The entry called `name`, for mutexes or readers-writer locks; otherwise an error whose hint names the nearest one.
+/// The entry called `name`, whatever it locks; otherwise an error whose hint names the nearest one.
 pub(crate) fn entry(name: &str) -> Result<&'static Entry, Failure> {
-    let found = find(name).or_else(|| find_read_write(name));
-    found.ok_or_else(|| any_failure(&Bad { text: name, name, why: Why::Name }))
+    find_any(name).ok_or_else(|| any_failure(&Bad { text: name, name, why: Why::Name }))
 }
 
 /// The locks that a program can run with.
@@ -24,14 +23,17 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// The locks that can be explained, simulated and explored.
 fn any_names() -> impl Iterator<Item = &'static str> {
-    names().chain(READ_WRITE.iter().map(|entry| entry.id))
+    catalog::all().map(|entry| entry.id).chain([GLIBC])
 }
 
 fn failure(bad: &Bad<'_>) -> Failure {
-    // The name is valid, but only for readers-writer locks.
-    if bad.why == Why::Name && find_read_write(bad.name).is_some() {
-        let name = bad.name;
-        return Failure::new(format!("'{name}' is a readers-writer lock; it can't serve mutexes"))
+    // The name is valid, but not for mutexes.
+    if let Some(entry) = find_any(bad.name).filter(|_| bad.why == Why::Name) {
+        let kind = match entry.kind {
+            Kind::Delegated => "delegated lock, which runs sections that the program hands over",
+            _ => "readers-writer lock",
+        };
+        return Failure::new(format!("'{}' is a {kind}; it can't serve mutexes", bad.name))
             .hint("lockwright list".to_owned());
     }
     if let Some((policy, words)) = policy(bad) {

@@ -5,6 +5,7 @@
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
 use crate::amp::standby::WINDOW_MAX_NS;
+use crate::delegation::{self, cc_synch, combiner, dsm_synch, ffwd, flat_combining, rcl};
 use crate::entry::{Entry, Kind};
 use crate::front::{self, Alone, AsIs, Rule, Tune, Tuning, Window, tuning};
 use crate::numa::cohort::{self, Cohort};
@@ -12,7 +13,7 @@ use crate::numa::shfllock;
 use crate::rw::ReadWrite;
 use crate::wide::Wide;
 use crate::{block, numa, queue, rw, spin};
-use lockwright_platform::{InPlace, Machine, TryLock};
+use lockwright_platform::{Delegated, InPlace, Machine, TryLock};
 
 /// Does something with the type of every lock: the way to run generic code over the catalogue.
 pub trait Visitor<P: Machine> {
@@ -32,6 +33,12 @@ pub trait FrontVisitor<P: Machine> {
     fn visit<R: Rule<P>>(&mut self, entry: &'static Entry, defaults: fn(Tuning) -> Tuning);
 }
 
+/// As [`Visitor`], for the delegated locks.
+pub trait DelegatedVisitor<P: Machine> {
+    /// Called once per delegated lock, in the catalogue's order.
+    fn visit<L: Delegated<P> + 'static>(&mut self, entry: &'static Entry);
+}
+
 /// As [`Visitor`], for the readers-writer locks.
 pub trait ReadWriteVisitor<P: Machine> {
     /// Called once per readers-writer lock, in the catalogue's order.
@@ -43,18 +50,31 @@ macro_rules! catalog {
         front { $($front:ident: $rule:ty, $tune:ty = $front_entry:expr;)* }
         whole { $($whole:ident: $lock:ty = $whole_entry:expr;)* }
         wide { $($wide:ident: $large:ty = $wide_entry:expr;)* }
+        delegated { $($sent:ident: $delegate:ty = $sent_entry:expr;)* }
         readers { $($shared:ident: $rw:ty = $shared_entry:expr;)* }
     ) => {
         $(static $front: Entry = $front_entry;)*
         $(static $whole: Entry = $whole_entry;)*
         $(static $wide: Entry = $wide_entry;)*
+        $(static $sent: Entry = $sent_entry;)*
         $(static $shared: Entry = $shared_entry;)*
 
         /// Every lock of mutexes.
         pub static CATALOG: &[&Entry] = &[$(&$front,)* $(&$whole,)* $(&$wide,)*];
 
+        /// Every delegated lock.
+        pub static DELEGATED: &[&Entry] = &[$(&$sent,)*];
+
         /// Every readers-writer lock.
         pub static READ_WRITE: &[&Entry] = &[$(&$shared,)*];
+
+        /// Shows every delegated lock's type to `visitor`.
+        pub fn visit_delegated<P: Machine>(visitor: &mut impl DelegatedVisitor<P>) {
+            $({
+                type Lock<P> = $delegate;
+                visitor.visit::<Lock<P>>(&$sent);
+            })*
+        }
 
         /// Shows every readers-writer lock's type to `visitor`.
         pub fn visit_read_write<P: Machine>(visitor: &mut impl ReadWriteVisitor<P>) {
@@ -133,6 +153,18 @@ catalog! {
         SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::proportional("shfllock-pb10");
         C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a global ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
         CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a global partitioned ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
+    }
+    delegated {
+        COMBINER: combiner::Lock<P> = combiner::ENTRY;
+        RCL: rcl::Lock<P> = rcl::ENTRY;
+        RCL_YIELD: rcl::Yielding<P> = delegation::yielding(rcl::ENTRY, "rcl-yield");
+        FFWD: ffwd::Lock<P> = ffwd::ENTRY;
+        FLAT_COMBINING: flat_combining::Lock<P> = flat_combining::ENTRY;
+        FLAT_COMBINING_YIELD: flat_combining::Yielding<P> = delegation::yielding(flat_combining::ENTRY, "flat-combining-yield");
+        CC_SYNCH: cc_synch::Lock<P> = cc_synch::ENTRY;
+        CC_SYNCH_YIELD: cc_synch::Yielding<P> = delegation::yielding(cc_synch::ENTRY, "cc-synch-yield");
+        DSM_SYNCH: dsm_synch::Lock<P> = dsm_synch::ENTRY;
+        DSM_SYNCH_YIELD: dsm_synch::Yielding<P> = delegation::yielding(dsm_synch::ENTRY, "dsm-synch-yield");
     }
     readers {
         RWLOCK: rw::rwlock::Lock<P> = rw::rwlock::ENTRY;
@@ -217,6 +249,16 @@ pub fn front_rules() -> impl Iterator<Item = &'static Entry> {
 /// The readers-writer lock called `id`.
 pub fn find_read_write(id: &str) -> Option<&'static Entry> {
     READ_WRITE.iter().copied().find(|entry| entry.id == id)
+}
+
+/// All locks: of mutexes, delegated, and readers-writer locks.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    [CATALOG, DELEGATED, READ_WRITE].into_iter().flatten().copied()
+}
+
+/// The entry called `id`, whatever it locks.
+pub fn find_any(id: &str) -> Option<&'static Entry> {
+    all().find(|entry| entry.id == id)
 }
 
 /// The entry called `id`.

@@ -9,6 +9,8 @@ pub enum Kind {
     /// The textbook algorithm, as published. Under the preload it stands in front of word 0: its
     /// holder may compete for the word.
     Whole,
+    /// Runs sections on a thread other than the one that asked, listed apart: programs have to hand their sections over.
+    Delegated,
     /// A readers-writer lock, listed apart: it serves no mutex.
     ReadWrite,
 }
@@ -61,7 +63,7 @@ impl OptionSpec {
 pub struct Entry {
     /// The name, everywhere: file name, command line, environment.
     pub id: &'static str,
-    /// Front, whole, or a readers-writer lock.
+    /// Front, whole, delegated, or a readers-writer lock.
     pub kind: Kind,
     /// The lock whose rule or algorithm it shares, with other defaults; `None`: it has a file of its own.
     pub preset_of: Option<&'static str>,

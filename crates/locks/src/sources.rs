@@ -5,6 +5,8 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("amp/cal_textbook.rs", include_str!("amp/cal_textbook.rs")),
     ("amp/rearranger.rs", include_str!("amp/rearranger.rs")),
     ("numa/shfllock.rs", include_str!("numa/shfllock.rs")),
+    ("delegation/combiner.rs", include_str!("delegation/combiner.rs")),
+    ("delegation/mailbox.rs", include_str!("delegation/mailbox.rs")),
     ("condvar/mod.rs", include_str!("condvar/mod.rs")),
     ("front/mod.rs", include_str!("front/mod.rs")),
     ("front/rule/mod.rs", include_str!("front/rule/mod.rs")),

@@ -1,7 +1,7 @@
 //! Which lock, with which options: `NAME[:key=value,...]`. Command, bench, simulator and preloaded library all parse it
 //! here, so they all agree on what it means.
 
-use crate::catalog::{find, find_read_write};
+use crate::catalog::{find, find_any};
 use crate::entry::{Entry, OptionSpec};
 use core::fmt;
 
@@ -27,9 +27,9 @@ impl<'a> Spec<'a> {
         Self::parse_by(text, find)
     }
 
-    /// The same, for a lock of mutexes or a readers-writer lock.
+    /// The same, for any lock of the catalogue.
     pub fn parse_any(text: &'a str) -> Result<Self, Bad<'a>> {
-        Self::parse_by(text, |name| find(name).or_else(|| find_read_write(name)))
+        Self::parse_by(text, find_any)
     }
 
     fn parse_by(
@@ -156,7 +156,7 @@ impl<'a> Bad<'a> {
 
     /// The options that the lock has.
     pub fn known(&self) -> &'static [OptionSpec] {
-        options_of(find(self.name).or_else(|| find_read_write(self.name)))
+        options_of(find_any(self.name))
     }
 }
 

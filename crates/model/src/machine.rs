@@ -76,7 +76,7 @@ fn class_of(thread: u32, asked: u32) -> Class {
 
 /// A line of memory, larger than a real one, because the checkers' words are.
 #[repr(C, align(128))]
-struct MemoryLine([u8; 1024]);
+struct MemoryLine([u8; 2048]);
 
 impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     type Word = ModelWord<C>;
@@ -160,12 +160,12 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         2
     }
 
-    const LINE: usize = 1024;
+    const LINE: usize = 2048;
 
     fn take_line() -> *mut u8 {
         world(|w| w.lines_out += 1);
         // Never freed: lines must stay readable.
-        Box::into_raw(Box::new(MemoryLine([0; 1024]))).cast()
+        Box::into_raw(Box::new(MemoryLine([0; 2048]))).cast()
     }
 
     unsafe fn give_line(_line: *mut u8) {

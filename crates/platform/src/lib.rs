@@ -27,7 +27,7 @@ pub use extensions::{
     Door, Doors, FOLLOWERS, FULL_SPEED, Learning, MEMOS, Machine, Memo, Programmable, ReaderTable,
     Requeue, Stage, Stages,
 };
-pub use lock::{Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
+pub use lock::{Delegated, Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
 pub use place::{Class, Place};
 
 /// A 32-bit atomic, small enough to be a futex.

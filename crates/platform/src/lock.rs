@@ -61,6 +61,20 @@ pub trait Sections<P: Platform>: Sized + Send + Sync {
     }
 }
 
+/// A lock that runs sections on threads other than those that asked: a server, or one of the waiters.
+///
+/// Sections must not unwind, because the thread that runs them has others to serve. Whoever offers such a lock to programs
+/// catches what the section throws, inside of the section, and resumes it in the caller.
+pub trait Delegated<P: Platform>: Sections<P> {
+    /// How many threads have to [`serve`](Self::serve) while sections are asked for; 0: those who ask run them.
+    const SERVERS: u32 = 0;
+
+    /// Runs others' sections until `stop` is not 0. Nobody may be asking by then.
+    fn serve(&self, stop: &P::Word) {
+        let _ = stop;
+    }
+}
+
 /// The methods of `impl Sections<P>` for a [`RawLock`] on machine `P`: lock, run, unlock.
 ///
 /// Everything is inlined: benchmarks measure only a few instructions here, and none should be a call.

@@ -134,7 +134,8 @@ fn one_lock(setup: &mut Setup) {
 }
 
 /// Half of the threads take an outer lock, and under it the lock that all take.
-static NEST: Workload = Workload { id: "nest", idea: "", source: "", params: &[], setup: &nest };
+static NEST: Workload =
+    Workload { id: "nest", idea: "", source: "", params: &[], holds: false, setup: &nest };
 
 fn nest(setup: &mut Setup) {
     let (outer, inner) = (setup.lock(), setup.lock());
@@ -153,7 +154,7 @@ fn nest(setup: &mut Setup) {
 
 /// The first 8 threads use a lock; the others only compute.
 static BURDENED: Workload =
-    Workload { id: "burdened", idea: "", source: "", params: &[], setup: &burdened };
+    Workload { id: "burdened", idea: "", source: "", params: &[], holds: false, setup: &burdened };
 
 fn burdened(setup: &mut Setup) {
     let lock = setup.lock();

@@ -283,7 +283,7 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<ChosenLock, Bad<'_>> {
             tuning.window = Window::Epoch; // for locks that reorder
             How::Whole(whole::find(entry.id).ok_or(unknown)?)
         }
-        Kind::ReadWrite => return Err(unknown), // it serves no mutex
+        Kind::Delegated | Kind::ReadWrite => return Err(unknown), // it serves no mutex
     };
     for (option, value) in spec.options() {
         tuning.set(option.key, value);

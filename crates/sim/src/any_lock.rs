@@ -1,6 +1,8 @@
 //! A lock of any type, and the sections that it runs.
 
 use crate::units::Tid;
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::{Delegated, Platform, Word};
 
 /// A lock whose type is not known.
 pub(crate) trait AnyLock {
@@ -28,6 +30,18 @@ pub(crate) trait AnyLock {
     }
     /// Releases.
     fn unlock(&self, thread: Tid);
+    /// Does it only run sections, on other threads? Then there is nothing to acquire or release.
+    fn is_delegated(&self) -> bool {
+        false
+    }
+    /// How many threads have to [`serve`](Self::serve).
+    fn servers(&self) -> u32 {
+        0
+    }
+    /// Runs others' sections until [`stop`](Self::stop).
+    fn serve(&self) {}
+    /// Nobody will ask any more.
+    fn stop(&self) {}
     /// Acquires for reading; `false`: this is a mutex, and nothing was done.
     fn read(&self, thread: Tid) -> bool {
         let _ = thread;
@@ -55,5 +69,66 @@ impl Carried<'_> {
     /// Runs it.
     pub(crate) fn run(self) {
         (self.0)();
+    }
+}
+
+/// A delegated lock, on machine `P`, whose nodes `N` keeps.
+pub(crate) struct Sent<P: Platform, L, N> {
+    lock: Apart<L>,
+    nodes: N,
+    /// Not 0: servers end.
+    stopped: Apart<P::Word>,
+}
+
+/// In lines of its own.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// Whose node a section uses.
+pub(crate) trait Nodes<N> {
+    /// Runs `with` with the thread's node.
+    fn with(&self, thread: Tid, with: impl FnOnce(*mut N));
+}
+
+impl<P: Platform, L: Delegated<P>, N: Nodes<L::Node>> Sent<P, L, N> {
+    pub(crate) fn new(nodes: N) -> Self {
+        Self { lock: Apart(L::new()), nodes, stopped: Apart(P::Word::new(0)) }
+    }
+}
+
+impl<P: Platform, L: Delegated<P>, N: Nodes<L::Node>> AnyLock for Sent<P, L, N> {
+    fn lock(&self, _: Tid, _: u32) {
+        unreachable!("a delegated lock runs sections, and is never held");
+    }
+
+    fn try_lock(&self, _: Tid) -> bool {
+        unreachable!("a delegated lock runs sections, and is never held");
+    }
+
+    fn unlock(&self, _: Tid) {
+        unreachable!("a delegated lock runs sections, and is never held");
+    }
+
+    fn is_delegated(&self) -> bool {
+        true
+    }
+
+    fn servers(&self) -> u32 {
+        L::SERVERS
+    }
+
+    fn serve(&self) {
+        self.lock.0.serve(&self.stopped.0);
+    }
+
+    fn stop(&self) {
+        self.stopped.0.store(1, Relaxed); // whatever was asked for is over
+    }
+
+    fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
+        self.nodes.with(thread, |node| {
+            // SAFETY: the node is this thread's, for one section at a time.
+            unsafe { self.lock.0.with_window(node, window_ns, || section.run()) };
+        });
     }
 }

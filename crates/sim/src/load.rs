@@ -88,6 +88,15 @@ impl Me {
         engine().now / 1000
     }
 
+    /// Its body is over. The last thread to end stops the servers of all locks.
+    fn ends(&self) {
+        self.world.ended.set(self.world.ended.get() + 1);
+        if self.world.ended.get() == self.world.clients.get() {
+            let locks: Vec<_> = self.world.locks.borrow().clone();
+            locks.iter().for_each(|lock| lock.stop());
+        }
+    }
+
     /// Is there time left?
     pub fn goes_on(&self) -> bool {
         engine().now < self.world.end
@@ -143,14 +152,16 @@ impl Me {
         let watched = self.watched(lock);
         let asked = engine().now;
         watched.lock(self.window.get());
-        self.waited_since(asked);
+        self.waited_since(asked, None);
     }
 
-    /// The calling thread now has the lock that it asked for.
-    fn waited_since(&self, asked: Ps) {
+    /// This thread now has the lock that it asked for, maybe on another thread, which runs its section: `elsewhere` is the class of
+    /// the core on which it waits for that.
+    fn waited_since(&self, asked: Ps, elsewhere: Option<usize>) {
         let e = engine();
         if asked >= self.world.from && asked < self.world.end {
-            let (class, waited) = (e.cpus[e.my_cpu() as usize].class, e.now - asked);
+            let class = elsewhere.unwrap_or_else(|| e.cpus[e.my_cpu() as usize].class);
+            let waited = e.now - asked;
             self.world.collect.borrow_mut().acquired(self.number, class, waited);
         }
     }
@@ -175,9 +186,10 @@ impl Me {
     /// A critical section under `lock`.
     pub fn locked(&self, lock: LockId, section: impl FnOnce()) {
         let watched = self.watched(lock);
-        let asked = engine().now;
+        let e = engine();
+        let (asked, me, class) = (e.now, e.me(), e.cpus[e.my_cpu() as usize].class);
         watched.with(self.window.get(), || {
-            self.waited_since(asked);
+            self.waited_since(asked, (engine().me() != me).then_some(class));
             section();
         });
     }

@@ -95,6 +95,11 @@ impl LockSpec {
         self.entry
     }
 
+    /// Does it only run sections that are handed to it?
+    pub fn is_delegated(&self) -> bool {
+        self.entry.is_some_and(|entry| entry.kind == Kind::Delegated)
+    }
+
     /// Is it a readers-writer lock?
     pub fn is_read_write(&self) -> bool {
         self.entry.is_some_and(|entry| entry.kind == Kind::ReadWrite)

@@ -1,15 +1,17 @@
 //! Makes locks of the catalogue on the virtual machine. Front locks and glibc's run as in programs (product.rs).
 
-use crate::any_lock::{AnyLock, Carried};
+use crate::any_lock::{AnyLock, Carried, Nodes, Sent};
 use crate::engine::Tid;
 use crate::lock::LockSpec;
 use crate::memory::Sim;
 use crate::product;
 use crate::readers::{self, SharedSections};
-use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
+use lockwright_locks::catalog::{
+    DelegatedVisitor, FrontVisitor, Visitor, visit_all, visit_delegated, visit_front,
+};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Rule, Tuning};
-use lockwright_platform::{RawLock, TryLock};
+use lockwright_platform::{Delegated, RawLock, TryLock};
 use std::cell::Cell;
 
 /// An unlocked lock for `threads` threads.
@@ -21,6 +23,7 @@ pub(crate) fn make(spec: &LockSpec, threads: usize) -> Box<dyn AnyLock> {
     match entry.kind {
         Kind::Front => visit_front::<Sim>(&mut making),
         Kind::Whole => visit_all::<Sim>(&mut making),
+        Kind::Delegated => visit_delegated::<Sim>(&mut making),
         Kind::ReadWrite => {
             return Box::new(SharedSections(readers::make::<Sim>(spec, threads)));
         }
@@ -51,43 +54,69 @@ impl Visitor<Sim> for Making<'_> {
     }
 }
 
+impl DelegatedVisitor<Sim> for Making<'_> {
+    fn visit<L: Delegated<Sim> + 'static>(&mut self, entry: &'static Entry) {
+        if std::ptr::eq(entry, self.entry) {
+            let nodes = OneEach::of(self.threads);
+            self.made = Some(Box::new(Sent::<Sim, L, _>::new(nodes)));
+        }
+    }
+}
+
+/// A node for each thread.
+struct OneEach<N>(Vec<Aligned<Cell<N>>>);
+
+impl<N: Default> OneEach<N> {
+    fn of(threads: usize) -> Self {
+        Self((0..threads).map(|_| Aligned(Cell::new(N::default()))).collect())
+    }
+}
+
+impl<N> OneEach<N> {
+    fn of_thread(&self, thread: Tid) -> *mut N {
+        self.0[thread as usize].0.as_ptr()
+    }
+}
+
+impl<N> Nodes<N> for OneEach<N> {
+    fn with(&self, thread: Tid, with: impl FnOnce(*mut N)) {
+        with(self.of_thread(thread));
+    }
+}
+
 /// Aligned to a cache line of its own.
 #[repr(align(128))]
 struct Aligned<T>(T);
 
 struct Typed<L: RawLock<Sim>> {
     lock: Aligned<L>,
-    /// One for each thread.
-    nodes: Vec<Aligned<Cell<L::Node>>>,
+    nodes: OneEach<L::Node>,
 }
 
 impl<L: TryLock<Sim> + 'static> Typed<L> {
     fn boxed(lock: L, threads: usize) -> Box<dyn AnyLock> {
-        let nodes = (0..threads).map(|_| Aligned(Cell::new(L::Node::default()))).collect();
-        Box::new(Self { lock: Aligned(lock), nodes })
+        Box::new(Self { lock: Aligned(lock), nodes: OneEach::of(threads) })
     }
 }
 
 impl<L: TryLock<Sim>> AnyLock for Typed<L> {
     fn lock(&self, thread: Tid, window_ns: u32) {
         // SAFETY: the node is this thread's, for one acquisition at a time, and the vector does not grow.
-        unsafe {
-            self.lock.0.lock_in_front(self.nodes[thread as usize].0.as_ptr(), window_ns, || true)
-        }
+        unsafe { self.lock.0.lock_in_front(self.nodes.of_thread(thread), window_ns, || true) }
     }
 
     fn try_lock(&self, thread: Tid) -> bool {
         // SAFETY: as above.
-        unsafe { self.lock.0.try_lock(self.nodes[thread as usize].0.as_ptr()) }
+        unsafe { self.lock.0.try_lock(self.nodes.of_thread(thread)) }
     }
 
     fn unlock(&self, thread: Tid) {
         // SAFETY: as above; the caller holds it.
-        unsafe { self.lock.0.unlock(self.nodes[thread as usize].0.as_ptr()) }
+        unsafe { self.lock.0.unlock(self.nodes.of_thread(thread)) }
     }
 
     fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
-        let node = self.nodes[thread as usize].0.as_ptr();
+        let node = self.nodes.of_thread(thread);
         // SAFETY: as above.
         unsafe { self.lock.0.with_window(node, window_ns, || section.run()) }
     }

@@ -97,6 +97,7 @@ fn run_as(make: fn() -> Box<dyn AnyLock>, spec: LockSpec) -> Outcome {
         idea: "no data",
         source: "this test",
         params: &[],
+        holds: false,
         setup: Box::leak(Box::new(setup)),
     }));
     let run = Run {

@@ -90,7 +90,9 @@ impl Run {
                 list.clone()
             }
         };
-        list.into_iter().cycle().take(self.threads as usize).map(Some).collect()
+        // A server has a CPU of its own, even if it serves one thread.
+        let count = self.threads.max(2) as usize;
+        list.into_iter().cycle().take(count).map(Some).collect()
     }
 
     /// Threads on CPUs of each class, the fastest first; if the scheduler places them, threads that find no CPU of
@@ -109,7 +111,7 @@ impl Run {
             let own = count(&mut (0..cpus));
             return own.iter().map(|own| self.threads.saturating_sub(cpus - own)).collect();
         }
-        count(&mut self.cpus().into_iter().flatten())
+        count(&mut self.cpus().into_iter().flatten().take(self.threads as usize))
     }
 
     /// Runs, on this thread.
@@ -137,8 +139,10 @@ impl Run {
                 specs: self.workload.params,
                 cpus: self.cpus(),
                 started: 0,
+                servers: 0,
             };
             (self.workload.setup)(&mut setup);
+            setup.serve();
             // SAFETY: it is the current machine, and no reference to it is left.
             unsafe { Engine::run(engine) };
             finish(engine, world, self)
@@ -159,6 +163,8 @@ fn finish(engine: *mut Engine, world: Rc<RunWorld>, run: &Run) -> Outcome {
     e.account_all();
     let joules = e.meters.joules + run.profile.kernel.package_w * seconds;
     let mut outcome = collect.outcome();
+    // Servers ask for nothing.
+    outcome.threads.truncate(world.clients.get() as usize);
     for (class, threads) in outcome.classes.iter_mut().zip(run.threads_by_class()) {
         class.threads = threads;
     }

@@ -282,6 +282,19 @@ impl Watch {
     }
 }
 
+/// The calling thread writes plain data, which it last saw as `stamp` says.
+fn write_plain(stamp: &Cell<Option<Stamp>>) {
+    let e = engine();
+    let (me, last) = (e.me(), stamp.get());
+    match (last, e.orders.write(me, last)) {
+        (Some(last), None) => {
+            let (first, second) = (e.name(last.thread()), e.name(me));
+            fail(Violation::Race { at_ns: e.now / 1000, first, second });
+        }
+        (_, now) => stamp.set(now),
+    }
+}
+
 /// A lock under observation.
 pub(crate) struct Watched {
     watch: Watch,
@@ -320,19 +333,48 @@ impl Watched {
     /// A critical section, on whichever thread the lock runs it.
     pub(crate) fn with(&self, window_ns: u32, section: impl FnOnce()) {
         let (me, asked) = (engine().me(), self.asks());
+        // The request, and then the result, lie on the asker's stack: plain data.
+        let request = Cell::new(None);
+        write_plain(&request);
         let mut section = Some(section);
         let mut watched = || {
+            write_plain(&request);
             self.serves(me, asked);
             section.take().expect("a section runs once")();
             self.released();
+            write_plain(&request);
         };
         self.lock.with(me, window_ns, Carried(&mut watched));
+        write_plain(&request);
         self.returned();
+    }
+
+    /// As [`AnyLock::is_delegated`].
+    pub(crate) fn is_delegated(&self) -> bool {
+        self.lock.is_delegated()
+    }
+
+    /// As [`AnyLock::servers`].
+    pub(crate) fn servers(&self) -> u32 {
+        self.lock.servers()
+    }
+
+    /// As [`AnyLock::serve`].
+    pub(crate) fn serve(&self) {
+        self.lock.serve();
+    }
+
+    /// As [`AnyLock::stop`].
+    pub(crate) fn stop(&self) {
+        self.lock.stop();
     }
 
     /// A section that only reads: together with other readers, or alone if the lock is a mutex.
     pub(crate) fn reading(&self, window_ns: u32, section: impl FnOnce()) {
         let me = engine().me();
+        if self.is_delegated() {
+            return self.with(window_ns, section);
+        }
         let asked = self.asks();
         if !self.lock.read(me) {
             self.lock.lock(me, window_ns);

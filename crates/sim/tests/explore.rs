@@ -1,7 +1,7 @@
 //! Explorations: no lock of the catalogue breaks a rule, and every kind of fault would be noticed. Everything is
 //! seeded: the schedules are the same each time.
 
-use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+use lockwright_locks::catalog::{CATALOG, DELEGATED, READ_WRITE, all};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::GLIBC;
 use lockwright_sim::explore::{
@@ -11,7 +11,7 @@ use lockwright_sim::explore::{
 use std::time::Duration;
 
 fn every_lock() -> impl Iterator<Item = &'static str> {
-    CATALOG.iter().chain(READ_WRITE).map(|entry| entry.id).chain([GLIBC])
+    all().map(|entry| entry.id).chain([GLIBC])
 }
 
 fn exploration(lock: &str, mutant: Option<Mutant>) -> Exploration {
@@ -69,6 +69,20 @@ fn every_fault_of_a_textbook_locks_hand_over_is_found() {
             assert!(search(lock, Some(mutant), 60_000).is_some(), "{lock}: {mutant}, {site:?}");
         }
         assert!(mutants >= 4, "{lock}: {mutants}");
+    }
+}
+
+/// Mailboxes count as a part of each lock that has them.
+#[test]
+fn every_fault_of_a_delegated_locks_hand_over_is_found() {
+    for entry in DELEGATED.iter().filter(|entry| entry.preset_of.is_none()) {
+        let mut mutants = 0;
+        for (site, mutant) in hand_over_mutants(entry.id) {
+            mutants += 1;
+            let hit = search(entry.id, Some(mutant), 100_000);
+            assert!(hit.is_some(), "{}: {mutant}, {site:?}", entry.id);
+        }
+        assert!(mutants >= 4, "{}: {mutants}", entry.id);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are those of the profile.
 
-use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::catalog::{CATALOG, DELEGATED};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::GLIBC;
 use lockwright_sim::batch::run_all;
@@ -119,6 +119,7 @@ static BURST: Workload = Workload {
     idea: "all fall asleep behind one long section",
     source: "this test",
     params: &[],
+    holds: false,
     setup: &|setup: &mut Setup| {
         let lock = setup.lock();
         setup.threads(move |me| {
@@ -167,6 +168,36 @@ fn a_long_line_behind_long_sections_is_not_woken_again_and_again() {
             assert!(sleeps < 5.0, "{lock} on {machine}: {sleeps} sleeps for each acquisition");
         }
     }
+}
+
+/// With servers, which take a CPU each, and with waiters that run the others' sections.
+#[test]
+fn delegated_sections_run_where_the_data_is() {
+    let of = |lock: &str, threads| {
+        let plan = plan("opteron-4x12", lock, "rcl", threads, &[("lines", 5.0)]);
+        let outcome = Run { duration_ns: 2_000_000, ..plan }.outcome();
+        assert_eq!(outcome.violation, None, "{lock}");
+        outcome
+    };
+    for entry in DELEGATED {
+        for threads in [2, 12] {
+            let outcome = of(entry.id, threads);
+            let served = outcome.threads.iter().all(|thread| thread.operations > 0);
+            assert!(served, "{}, {threads} threads", entry.id);
+        }
+    }
+    let mcs = of("mcs", 48).throughput;
+    for lock in ["rcl", "ffwd", "flat-combining", "cc-synch", "dsm-synch", "combiner"] {
+        let gain = of(lock, 48).throughput / mcs;
+        assert!(gain > 1.5, "{lock}: {gain} of mcs");
+    }
+    // The role goes to a big core, and sections are short there.
+    let of = |lock: &str| {
+        let plan = plan("m1", lock, "rcl", 8, &[("lines", 5.0)]);
+        Run { duration_ns: 5_000_000, ..plan }.outcome().throughput
+    };
+    let gain = of("combiner") / of("cc-synch");
+    assert!(gain > 1.1, "{gain} of cc-synch, which serves on little cores, too");
 }
 
 #[test]
@@ -250,7 +281,7 @@ fn a_saturated_lock_is_not_idle_while_the_next_head_wakes_up() {
 }
 
 fn every_lock() -> impl Iterator<Item = &'static str> {
-    CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
+    CATALOG.iter().chain(DELEGATED).map(|entry| entry.id).chain([GLIBC])
 }
 
 #[test]

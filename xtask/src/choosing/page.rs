@@ -53,9 +53,10 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
             "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much. Each figure is a \
          lock's throughput relative to the best lock's at the same point: the geometric mean over all simulated machines of \
          that kind (1.00: the best everywhere). \"The best lock\" means the best of all locks that let every thread in during the run, but the two tables below \
-         name only locks that we recommend for programs. So even the best of these may be below 1.00. *No wait over {}* means that no thread \
-         waited longer at any point.",
+         name only locks that can serve a program's mutexes. So even the best of these may be below 1.00. *No wait over {}* means that no thread \
+         waited longer at any point, in runs of {:.0} ms: it is no bound. `lockwright explain LOCK` has the bounds.",
             given(SHORT_NS),
+            part.run_ms,
         ),
     );
     for (unequal, kind) in [(false, "equal cores"), (true, "big and little cores")] {

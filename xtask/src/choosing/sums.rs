@@ -44,7 +44,7 @@ impl Crowd {
     }
 }
 
-/// Is it a lock that we recommend for programs, or glibc's?
+/// Can it serve a program's mutexes: is it a front lock, or glibc's?
 pub(super) fn is_for_programs(lock: &str) -> bool {
     lock == GLIBC || catalog::find(lock).is_some_and(|entry| entry.kind == Kind::Front)
 }

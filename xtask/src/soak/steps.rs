@@ -2,7 +2,7 @@
 
 use crate::aarch64::{COMPILER, EMULATOR, LIBRARIES, TARGET};
 use crate::test::Runner;
-use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+use lockwright_locks::catalog::{self, CATALOG};
 
 /// A step.
 pub(super) struct SoakStep {
@@ -175,7 +175,7 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         Runner::Xtask,
         "dist --check --install".into(),
     ));
-    for id in CATALOG.iter().chain(READ_WRITE).map(|entry| entry.id).chain(["runtime"]) {
+    for id in catalog::all().map(|entry| entry.id).chain(["runtime"]) {
         let run = format!("run --release -p lockwright-cli -- explore {id}");
         let long = format!("{run} --time {}", sizes.explore_s);
         steps.push(plan(format!("explore-{id}"), "schedules, drawn", Runner::Cargo, long));
@@ -210,7 +210,7 @@ mod tests {
         let steps = steps();
         let names: BTreeSet<_> = steps.iter().map(|step| step.name.as_str()).collect();
         assert_eq!(names.len(), steps.len());
-        for entry in CATALOG.iter().chain(READ_WRITE) {
+        for entry in catalog::all() {
             assert!(names.contains(format!("explore-{}", entry.id).as_str()), "{}", entry.id);
         }
     }

@@ -2,12 +2,15 @@
 //! same loop works for every lock, including those that run sections on another thread.
 
 use lockwright_locks::catalog;
-use lockwright_locks::catalog::Visitor;
+use lockwright_locks::catalog::{DelegatedVisitor, Visitor};
 use lockwright_locks::entry::Entry;
 use lockwright_native::Native;
-use lockwright_platform::TryLock;
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::{Delegated, Platform, TryLock, Word};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// What runs while a lock is held.
@@ -23,6 +26,10 @@ pub(super) unsafe trait Mutex: Send + Sync {
     type Node: Default;
     /// Does it support waiting with a deadline?
     const TIMED: bool = false;
+    /// Does it support not waiting?
+    const TRIES: bool = true;
+    /// Does each lock have a thread of its own?
+    const SERVED: bool = false;
 
     /// An unlocked one.
     fn new() -> Self;
@@ -33,7 +40,7 @@ pub(super) unsafe trait Mutex: Send + Sync {
     /// `self` and `node` stay in place until this returns, and `node` isn't used for anything else.
     unsafe fn with<R: Send>(&self, node: *mut Self::Node, section: impl Section<R>) -> R;
 
-    /// Runs `section` if it needn't wait.
+    /// Runs `section` if it needn't wait; called only if [`TRIES`](Self::TRIES).
     ///
     /// # Safety
     /// As [`with`](Self::with).
@@ -82,6 +89,48 @@ unsafe impl<L: TryLock<Native>> Mutex for InProcess<L> {
     unsafe fn try_with<R: Send>(&self, node: *mut L::Node, section: impl Section<R>) -> Option<R> {
         // SAFETY: the caller's promise is the same.
         unsafe { self.0.try_with(node, section) }
+    }
+}
+
+/// A delegated lock of the catalogue, compiled into the worker, with the threads that serve it.
+pub(super) struct Served<L: Delegated<Native> + 'static> {
+    served: Arc<(L, <Native as Platform>::Word)>,
+    servers: Vec<JoinHandle<()>>,
+}
+
+impl<L: Delegated<Native>> Drop for Served<L> {
+    fn drop(&mut self) {
+        self.served.1.store(1, Relaxed); // whatever was asked for is over
+        for server in self.servers.drain(..) {
+            server.join().expect("a server doesn't panic");
+        }
+    }
+}
+
+// SAFETY: locks of the catalogue exclude each other's sections; the models prove this.
+unsafe impl<L: Delegated<Native>> Mutex for Served<L> {
+    type Node = L::Node;
+    const TRIES: bool = false;
+    const SERVED: bool = L::SERVERS > 0;
+
+    fn new() -> Self {
+        let served = Arc::new((L::new(), Word::new(0)));
+        let server = |_| {
+            let served = served.clone();
+            thread::spawn(move || served.0.serve(&served.1))
+        };
+        let servers = (0..L::SERVERS).map(server).collect();
+        Self { served, servers }
+    }
+
+    #[inline(always)]
+    unsafe fn with<R: Send>(&self, node: *mut L::Node, section: impl Section<R>) -> R {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.served.0.with(node, section) }
+    }
+
+    unsafe fn try_with<R: Send>(&self, _: *mut L::Node, _: impl Section<R>) -> Option<R> {
+        unreachable!("nobody tries");
     }
 }
 
@@ -265,7 +314,15 @@ pub(super) fn with_catalogue_lock<C: WithMutex>(id: &str, code: &C) -> Option<C:
             }
         }
     }
+    impl<C: WithMutex> DelegatedVisitor<Native> for Find<'_, C> {
+        fn visit<L: Delegated<Native> + 'static>(&mut self, entry: &'static Entry) {
+            if entry.id == self.id {
+                self.output = Some(self.code.run::<Served<L>>());
+            }
+        }
+    }
     let mut find = Find { id, code, output: None, machine: PhantomData };
     catalog::visit_all(&mut find);
+    catalog::visit_delegated(&mut find);
     find.output
 }

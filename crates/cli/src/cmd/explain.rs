@@ -31,6 +31,9 @@ fn page(entry: &Entry) -> String {
         Kind::Whole => {
             "textbook: as published; under the preload, a thread takes it before the mutex"
         }
+        Kind::Delegated => {
+            "delegated: programs hand their sections over, as functions; also for sim, explore and bench"
+        }
         Kind::ReadWrite if entry.id == lockwright_locks::rw::rwlock::ENTRY.id => {
             "readers-writer: serves pthread_rwlock_t; also for sim, explore and bench"
         }
@@ -64,6 +67,7 @@ fn page(entry: &Entry) -> String {
             "policy run bravo --machine m1 --workload rwlock --lock rwlock".to_owned()
         }
         Kind::ReadWrite => format!("bench --workload rwlock --lock in:{}", entry.id),
+        Kind::Delegated => format!("bench --lock in:{}", entry.id),
         _ if asks => "run --policy big-first -- PROGRAM".to_owned(),
         _ => format!("run --lock {} -- PROGRAM", entry.id),
     };
@@ -104,11 +108,11 @@ fn paragraph(page: &mut String, label: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+    use lockwright_locks::catalog;
 
     #[test]
     fn a_lock_of_readers_and_writers_is_tried_with_them_and_all_fits() {
-        for entry in CATALOG.iter().chain(READ_WRITE) {
+        for entry in catalog::all() {
             let page = page(entry);
             let attempt = page.lines().last().unwrap();
             let is_of_both = entry.kind == Kind::ReadWrite;

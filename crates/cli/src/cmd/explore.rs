@@ -7,7 +7,7 @@ use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::{catalog, explore, output, shards};
 use lockwright_bench::{catch_interrupts, interrupted};
-use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+use lockwright_locks::catalog::all;
 use lockwright_numbers::units;
 use lockwright_shards::{Flags, Merge, Session};
 use lockwright_sim::LockSpec;
@@ -95,7 +95,7 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failur
     let mut locks: Vec<Subject> = Vec::new();
     for word in catalog::split(&args.lock) {
         if word == catalog::ALL {
-            let all = CATALOG.iter().chain(READ_WRITE).map(|entry| subject(entry.id));
+            let all = all().map(|entry| subject(entry.id));
             locks.extend(all.collect::<Result<Vec<_>, _>>()?);
         } else {
             locks.push(subject(&word)?);

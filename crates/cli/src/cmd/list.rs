@@ -3,7 +3,7 @@
 use crate::format::FormatFlags;
 use crate::hints::Failure;
 use crate::output;
-use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+use lockwright_locks::catalog::{CATALOG, DELEGATED, READ_WRITE, all};
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -20,9 +20,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.format.is_json() {
-        output::print_json(
-            &CATALOG.iter().chain(READ_WRITE).map(|entry| as_json(entry)).collect(),
-        )?;
+        output::print_json(&all().map(as_json).collect())?;
     } else {
         let options = |entry: &Entry| {
             entry.options.iter().map(|option| option.key).collect::<Vec<_>>().join(", ")
@@ -33,6 +31,12 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         }
         output::print_table(&table)?;
         output::print("\nfront: for programs; textbook: for study\n\n")?;
+        let mut table = output::table(&["delegated lock", "idea"]).all_by("--format json");
+        for entry in DELEGATED {
+            table.add_row([entry.id, entry.idea]);
+        }
+        output::print_table(&table)?;
+        output::print("\nthey run sections that a program hands over\n\n")?;
         let mut table =
             output::table(&["readers-writer lock", "idea", "options"]).all_by("--format json");
         for entry in READ_WRITE {
@@ -51,6 +55,7 @@ pub(crate) fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Front => "front",
         Kind::Whole => "textbook",
+        Kind::Delegated => "delegated",
         Kind::ReadWrite => "readers-writer",
     }
 }

@@ -97,6 +97,16 @@ impl Plan {
             Some((recorded, _)) => vec![(recorded.workload, BTreeMap::new())],
             None => workloads(asked.workloads)?,
         };
+        if let Some((what, _)) = workloads.iter().find(|(what, _)| what.holds)
+            && let Some(lock) = locks.iter().find(|lock| lock.is_delegated())
+        {
+            let what = if asked.trace.is_some() { "a trace" } else { what.id };
+            return Err(Failure::new(format!(
+                "'{}' runs sections that are handed to it; threads of {what} lock here and unlock there",
+                lock.name()
+            ))
+            .hint(format!("lockwright sim --workload rcl --lock {}", lock.name())));
+        }
         let (machine_words, machines): (Vec<_>, Vec<_>) = named.into_iter().unzip();
         let placement = placement(asked.placement, &machines, &machine_words)?;
         let trace = asked.trace.as_ref();

@@ -1,15 +1,17 @@
 //! Locks of the catalogue on the machine of explorations. Each acquisition has its own node, which ends right after it.
 
 use super::memory::Explored;
-use crate::any_lock::{AnyLock, Carried};
+use crate::any_lock::{AnyLock, Carried, Nodes, Sent};
 use crate::lock::LockSpec;
 use crate::units::Tid;
-use lockwright_locks::catalog::{FrontVisitor, Visitor, visit_all, visit_front};
+use lockwright_locks::catalog::{
+    DelegatedVisitor, FrontVisitor, Visitor, visit_all, visit_delegated, visit_front,
+};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{Alone, HELD, Rule, Tuning, fifo};
 use lockwright_locks::front::{View, lock_as_glibc};
 use lockwright_locks::torn::torn_wait;
-use lockwright_platform::{Machine, Platform, RawLock, Sections, TimedLock, TryLock};
+use lockwright_platform::{Delegated, Machine, Platform, RawLock, Sections, TimedLock, TryLock};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
@@ -140,6 +142,53 @@ impl Visitor<Explored> for Making<'_> {
     }
 }
 
+impl DelegatedVisitor<Explored> for Making<'_> {
+    fn visit<L: Delegated<Explored> + 'static>(&mut self, entry: &'static Entry) {
+        if std::ptr::eq(entry, self.entry) {
+            let made = Box::new(Sent::<Explored, L, _>::new(OwnEach::default()));
+            let start = std::ptr::from_ref(&*made).addr();
+            let end = start + size_of_val(&*made);
+            self.made = Some((made, (start, end)));
+        }
+    }
+}
+
+/// Each section has a node of its own, which ends right after it. The memory stays, so that late uses are noticed.
+struct OwnEach<N>(RefCell<Vec<Box<MaybeUninit<N>>>>);
+
+impl<N> Default for OwnEach<N> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<N: Default> Nodes<N> for OwnEach<N> {
+    fn with(&self, _: Tid, with: impl FnOnce(*mut N)) {
+        let node = Box::into_raw(Box::new(N::default()));
+        with(node);
+        // SAFETY: made above, and ended once; its memory stays.
+        unsafe {
+            node.drop_in_place();
+            self.0.borrow_mut().push(Box::from_raw(node.cast::<MaybeUninit<N>>()));
+        }
+    }
+}
+
+/// How many threads have to serve this lock.
+pub(super) fn servers(spec: &LockSpec) -> u32 {
+    struct Served(Option<&'static Entry>, u32);
+    impl DelegatedVisitor<Explored> for Served {
+        fn visit<L: Delegated<Explored> + 'static>(&mut self, entry: &'static Entry) {
+            if self.0.is_some_and(|asked| std::ptr::eq(asked, entry)) {
+                self.1 = L::SERVERS;
+            }
+        }
+    }
+    let mut asked = Served(spec.entry(), 0);
+    visit_delegated::<Explored>(&mut asked);
+    asked.1
+}
+
 /// Does this lock's rule choose who is next? That takes more threads than other decisions.
 pub(super) fn chooses(spec: &LockSpec) -> bool {
     struct Asked(Option<&'static Entry>, bool);
@@ -183,10 +232,10 @@ pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
         return Typed::boxed(Glibc::<Explored>::new(), None, threads);
     };
     let mut making = Making { spec, entry, threads, made: None };
-    if entry.kind == Kind::Front {
-        visit_front::<Explored>(&mut making);
-    } else {
-        visit_all::<Explored>(&mut making);
+    match entry.kind {
+        Kind::Front => visit_front::<Explored>(&mut making),
+        Kind::Delegated => visit_delegated::<Explored>(&mut making),
+        Kind::Whole | Kind::ReadWrite => visit_all::<Explored>(&mut making),
     }
     making.made.expect("every lock of the catalogue is visited")
 }

@@ -10,11 +10,11 @@ pub(crate) struct Explored;
 
 /// Memory that stays readable until the machine ends.
 #[repr(align(128))]
-pub(crate) struct MemoryLine([u8; 1280]);
+pub(crate) struct MemoryLine([u8; 2048]);
 
 impl MemoryLine {
     pub(crate) fn zeroed() -> Box<Self> {
-        Box::new(Self([0; 1280]))
+        Box::new(Self([0; 2048]))
     }
 
     pub(crate) fn start(&mut self) -> *mut u8 {

@@ -152,6 +152,7 @@ impl Exploration {
         let mut rng = fastrand::Rng::with_seed(seed);
         let threads = match &self.subject.0 {
             What::Lock { crowd: true, .. } => rng.u32(2..=THREADS as u32),
+            What::Lock { spec, .. } => USUAL[rng.usize(0..USUAL.len())] + lock::servers(spec),
             _ => USUAL[rng.usize(0..USUAL.len())],
         };
         let cpus = [1, 2, 4, 8][rng.usize(0..4)];

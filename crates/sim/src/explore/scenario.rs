@@ -72,6 +72,10 @@ impl Scene {
 
     /// One acquisition, with a critical section.
     fn visit(&self, way: Way) {
+        if self.lock.is_delegated() {
+            let window_ns = if let Way::Lock { window_ns } = way { window_ns } else { 0 };
+            return self.lock.with(window_ns, || self.acquired_section());
+        }
         let got = match way {
             // If glibc's code may unlock, the lock itself doesn't end the section.
             Way::Lock { window_ns } if !self.foreign => {
@@ -107,6 +111,10 @@ impl Scene {
     fn finish(&self, threads: u32) {
         let Some(me) = is_last(&self.finished, threads) else { return };
         self.data.check();
+        if self.lock.is_delegated() {
+            self.lock.with(0, || ());
+            return self.lock.stop();
+        }
         if !self.lock.try_lock() {
             fail(Violation::NotFree { who: engine().name(me) });
         }
@@ -127,8 +135,7 @@ pub(super) fn set_up(
     setting: &Cast,
     mut rng: fastrand::Rng,
 ) -> impl Sized + use<> {
-    let threads = setting.threads;
-    let (lock, memory) = make(spec, threads as usize);
+    let (lock, memory) = make(spec, setting.threads as usize);
     explorer(e).lock = memory;
     explorer(e).lines_out = 0; // a wide lock's own, which it keeps
     let (kind, foreign) = (rng.u8(0..8), rng.u8(0..5) == 0);
@@ -136,7 +143,8 @@ pub(super) fn set_up(
     if leaving {
         explorer(e).often_reads_old();
     }
-    let lock = Watched::over::<Explored>(lock, spec, 0, threads as usize);
+    let lock = Watched::over::<Explored>(lock, spec, 0, setting.threads as usize);
+    let threads = setting.threads - lock.servers();
     let scene = Rc::new(Scene {
         lock,
         data: Protected::default(),
@@ -146,7 +154,10 @@ pub(super) fn set_up(
         foreign: foreign || leaving,
         rng: RefCell::new(rng),
     });
-    spawn(e, &scene, threads, move |scene: &Scene, number| {
+    spawn(e, &scene, setting.threads, move |scene: &Scene, number| {
+        if number >= threads {
+            return scene.lock.serve();
+        }
         if one_waits {
             overtakes(scene, number);
         } else {

@@ -44,6 +44,7 @@ impl Strategy {
 /// What a schedule's seed determines before the first step.
 #[derive(Clone, Debug)]
 pub(crate) struct Cast {
+    /// All, servers included.
     pub(crate) threads: u32,
     /// The number of CPUs that the lock sees.
     pub(crate) cpus: u32,

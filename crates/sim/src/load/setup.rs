@@ -21,6 +21,8 @@ pub struct Workload {
     pub source: &'static str,
     /// Its options.
     pub params: &'static [ParamSpec],
+    /// Do its threads acquire here and release there? Then no delegated lock can serve them.
+    pub holds: bool,
     /// Makes locks, data and threads.
     pub setup: &'static (dyn Fn(&mut Setup<'_>) + Sync),
 }
@@ -43,6 +45,8 @@ pub struct Setup<'a> {
     /// On which CPU each thread runs; `None`: the scheduler decides.
     pub(crate) cpus: Vec<Option<u32>>,
     pub(crate) started: u32,
+    /// Threads that run the sections of others: the first CPUs are theirs.
+    pub(crate) servers: u32,
 }
 
 impl Setup<'_> {
@@ -50,8 +54,31 @@ impl Setup<'_> {
     pub fn lock(&mut self) -> LockId {
         let mut locks = self.world.locks.borrow_mut();
         let number = u32::try_from(locks.len()).expect("few");
-        locks.push(Rc::new(Watched::new(self.lock, number, self.world.threads as usize)));
+        let lock = Rc::new(Watched::new(self.lock, number, self.world.threads as usize));
+        locks.push(lock.clone());
+        drop(locks);
+        assert!(lock.servers() == 0 || self.started == 0, "locks are made before threads");
+        self.servers += lock.servers();
         LockId(number)
+    }
+
+    /// Makes the threads that serve locks: after all others, whose numbers count from 0.
+    pub(crate) fn serve(&mut self) {
+        let locks: Vec<_> = self.world.locks.borrow().clone();
+        let each = |lock: &Rc<Watched>| vec![lock.clone(); lock.servers() as usize];
+        for (number, lock) in locks.iter().flat_map(each).enumerate() {
+            let cpu = self.cpus.get(number).copied().flatten();
+            let serve = Box::new(move || lock.serve());
+            // SAFETY: the machine outlives its setup, and there is no other reference to it meanwhile.
+            unsafe { (*self.engine).spawn(format!("server {number}"), cpu, serve) };
+        }
+    }
+
+    /// The CPU of a client: those of servers are left out, unless there are no others.
+    fn cpu_of(&self, number: u32) -> Option<u32> {
+        let own = self.cpus.get(self.servers as usize..).filter(|own| !own.is_empty());
+        let own = own.unwrap_or(&self.cpus);
+        own.get(number as usize % own.len().max(1)).copied().flatten()
     }
 
     /// `lines` lines of shared data, which are in no cache yet.
@@ -78,14 +105,17 @@ impl Setup<'_> {
         self.param(key).round() as u32
     }
 
-    /// Threads that the run asks for.
+    /// Threads that ask for the locks: those of the run, less the servers of its locks, but one at least.
     pub fn thread_count(&self) -> u32 {
-        self.world.threads
+        match self.servers {
+            0 => self.world.threads,
+            servers => self.world.threads.saturating_sub(servers).max(1),
+        }
     }
 
     /// Makes all threads; all do the same.
     pub fn threads(&mut self, body: impl Fn(&Me) + Clone + 'static) {
-        while self.started < self.world.threads {
+        while self.started < self.thread_count() {
             self.thread(body.clone());
         }
     }
@@ -94,8 +124,9 @@ impl Setup<'_> {
     pub fn thread(&mut self, body: impl FnOnce(&Me) + 'static) {
         let (number, world) = (self.started, self.world.clone());
         self.started += 1;
+        self.world.clients.set(self.started);
         let seed = self.world.seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let pinned = self.cpus.get(number as usize).copied().flatten();
+        let pinned = self.cpu_of(number);
         let run = move || {
             let rng = RefCell::new(fastrand::Rng::with_seed(seed));
             let me = Me {
@@ -106,6 +137,7 @@ impl Setup<'_> {
                 window: Cell::new(WINDOW_MAX_NS),
             };
             body(&me);
+            me.ends();
         };
         // SAFETY: the machine outlives its setup, and there is no other reference to it meanwhile.
         unsafe { (*self.engine).spawn(format!("thread {number}"), pinned, Box::new(run)) };

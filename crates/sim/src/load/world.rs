@@ -6,7 +6,7 @@ use crate::order::Stamp;
 use crate::outcome::Collect;
 use crate::watched::Watched;
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -32,12 +32,17 @@ pub(crate) struct RunWorld {
     pub(super) end: Ps,
     pub(super) seed: u64,
     pub(super) threads: u32,
+    /// Threads that ask for locks, and how many of them have ended.
+    pub(crate) clients: Cell<u32>,
+    pub(super) ended: Cell<u32>,
 }
 
 impl RunWorld {
     pub(crate) fn new(threads: u32, seed: u64, from: Ps, end: Ps, collect: Collect) -> Rc<Self> {
         let (locks, data) = (RefCell::default(), RefCell::default());
-        Rc::new(Self { locks, data, collect: RefCell::new(collect), from, end, seed, threads })
+        let (clients, ended) = (Cell::default(), Cell::default());
+        let collect = RefCell::new(collect);
+        Rc::new(Self { locks, data, collect, from, end, seed, threads, clients, ended })
     }
 
     /// A cycle of threads, each waiting for a lock that the next one holds: what each waits for. `None` if there is

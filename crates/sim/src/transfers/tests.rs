@@ -111,6 +111,7 @@ fn of_baton(machine: &str, lines: [u32; 3]) -> HandOverPath {
         idea: "a lock that goes round",
         source: "this test",
         params: &[],
+        holds: false,
         setup: Box::leak(Box::new(setup)),
     }));
     let outcome = run(machine, workload, "tas", THREADS).outcome();

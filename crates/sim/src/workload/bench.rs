@@ -19,6 +19,7 @@ pub(super) static ENTRY: Workload = Workload {
         GAP,
         EXPONENTIAL,
     ],
+    holds: false,
     setup: &setup,
 };
 

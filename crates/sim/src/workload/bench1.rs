@@ -20,6 +20,7 @@ pub(super) static ENTRY: Workload = Workload {
         SLO,
         WINDOW,
     ],
+    holds: false,
     setup: &setup,
 };
 

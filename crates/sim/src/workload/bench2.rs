@@ -27,6 +27,7 @@ pub(super) static ENTRY: Workload = Workload {
         ParamSpec { default: 100.0, ..SLO },
         WINDOW,
     ],
+    holds: false,
     setup: &setup,
 };
 

@@ -41,6 +41,7 @@ pub(super) static ENTRY: Workload = Workload {
             max: 100_000.0,
         },
     ],
+    holds: false,
     setup: &setup,
 };
 

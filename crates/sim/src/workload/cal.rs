@@ -29,6 +29,7 @@ pub(super) static ENTRY: Workload = Workload {
             max: 1e9,
         },
     ],
+    holds: false,
     setup: &setup,
 };
 

@@ -42,6 +42,7 @@ pub(super) static ENTRY: Workload = Workload {
             max: 1e6,
         },
     ],
+    holds: false,
     setup: &setup,
 };
 

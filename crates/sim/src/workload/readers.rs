@@ -27,6 +27,7 @@ pub(super) static ENTRY: Workload = Workload {
         GAP,
         EXPONENTIAL,
     ],
+    holds: false,
     setup: &setup,
 };
 

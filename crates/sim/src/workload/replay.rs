@@ -64,6 +64,7 @@ pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
         idea: "every thread does what it did when it was recorded, over and over",
         source: "lockwright record",
         params: PARAMS,
+        holds: true,
         setup: Box::leak(Box::new(setup)),
     }))
 }

@@ -26,6 +26,7 @@ pub(super) static ENTRY: Workload = Workload {
         SLO,
         WINDOW,
     ],
+    holds: false,
     setup: &setup,
 };
 

@@ -11,6 +11,7 @@ pub(super) static ENTRY: Workload = Workload {
     idea: "every thread: try to take one lock, again and again; release it if that succeeds",
     source: "RCL: Lozi, Towards More Scalable Mutual Exclusion, PhD defence (\"Spinlocks\")",
     params: &[],
+    holds: true,
     setup: &setup,
 };
 

@@ -56,7 +56,7 @@ pub const ENTRY: Entry = Entry {
     space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
     wakes: "unlock wakes the head of the line or, in a crowd, the next thread that sleeps on the word",
     delay: "a waiter dozes for up to 10 ms, then waits for those ahead of it and `bypass` overtakers for each; if heads of a crowd come late, for any number until each is awake; while saturated, `budget` plus 0.1 ms per waiter",
-    advice: "up to four equal CPUs, where auto picks it; with more CPUs auto is faster, and when fairness matters, fifo is better",
+    advice: "up to four equal CPUs, where auto picks it; with more CPUs auto is faster nearly everywhere (docs/choosing.md); when fairness matters, use fifo",
     options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(tuning::BYPASSES), tuning::BUDGET],
 };
 

@@ -1,0 +1,332 @@
+//! combiner: a lock while one thread wants it; under contention its holder runs the sections of those who wait.
+//!
+//! Our own. Its queue is that of CC-Synch (P. Fatourou and N. D. Kallimanis, *Revisiting the Combining Synchronization
+//! Technique*, PPoPP 2012, algorithm 1).
+//!
+//! ```text
+//!                                                      tail: null (free), or the last cell
+//!                                                       ▼
+//!     ┌───────────┐ next ┌───────────┐ next ┌───────────┐     a holder that found null leaves an empty cell there.
+//!     │ A's, runs ├─────►│ B's       ├─────►│ nobody's  │     An asker swaps tail for a fresh cell, writes its request into the
+//!     └───────────┘      └───────────┘      └───────────┘     cell that it got, and waits at that cell
+//!
+//!     a cell:   asked, by the asker: NO ─► AWAKE ─► ASLEEP, or by the combiner ─► CHOSEN
+//!               state, by the combiner: WAITING ─► RUN, or YOURS: be the combiner
+//! ```
+//!
+//! What the published ones lack:
+//! - A thread that finds the lock free takes it by one exchange and runs its own section, as with any lock. (A combiner that
+//!   finds nobody waiting any more leaves the last cell YOURS, to whoever comes: more will come. One that had nobody to serve makes
+//!   tail null.)
+//! - The role goes to the biggest core: a combiner on a slower core hands it to the first waiter on a faster one that is
+//!   awake. There the data stays, and there the sections are short.
+//! - The role ends: after `TENURE_NS`, or the window of the combiner's own epoch if that is shorter, the combiner hands it to a
+//!   waiter that is awake. So a combiner's own delay is bounded, and it seldom loses its CPU in the role.
+//! - Waiters sleep if they wait for long. A combiner wakes those whose sections it has run.
+//! - A combiner answers by a plain store, which costs it nothing. An exchange, to learn whether the waiter sleeps by now, would have
+//!   to wait until the waiter's copy of the line is gone. So a wake may be missing, and a sleeper looks again by the clock.
+//!
+//! State: (tail, the cells). lock: (null, ..) -> (fresh, ..). ask: (last, ..) -> (fresh, .., last is asked). combine, cell by cell: run,
+//! RUN; or YOURS; the last: YOURS, or (last, ..) -> (null, ..).
+//!
+//! 1. Exactly one thread is the combiner while tail is neither null nor a cell that is YOURS: the one that found it so, or whose
+//!    cell became YOURS.
+//! 2. Each cell in the queue is asked, or will be in a moment, except the last.
+//! 3. An asked cell belongs to its asker, which gives it back after RUN, or after its own combining. The last cell belongs to the
+//!    combiner once it has made tail null, and with a lock that ends to whoever ends it.
+//! 4. The combiner reads `next` of a cell before it answers that cell.
+//! 5. A waiter that falls asleep while its section runs gets no wake. It looks again after it has slept for as long as it had waited
+//!    before. A sleeper never becomes the combiner: AWAKE becomes either ASLEEP or CHOSEN.
+//!
+//! Facts: first come first served; 8 B per lock, 128 B per waiter, from a pool; a waiter sleeps after 10 µs for each CPU, 200 µs at
+//! most; a combiner is delayed by its tenure, or four of them if only slower cores wait.
+
+use super::{Job, carried};
+use crate::entry::{Entry, Kind, Promise};
+use core::cell::Cell;
+use core::ptr::null_mut;
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_platform::{Class, Delegated, Platform, Ptr, Sections, Word};
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "combiner",
+    kind: Kind::Delegated,
+    preset_of: None,
+    idea: "a lock; under contention its holder, on a big core if possible, runs the sections of those who wait",
+    source: "our own; its queue is that of P. Fatourou, N. D. Kallimanis, Revisiting the Combining Synchronization Technique, PPoPP 2012, algorithm 1",
+    order: "first come first served",
+    promise: Promise::Arrival,
+    stands_by: false,
+    space: "8 B per lock, 128 B per holder or waiter, from a pool",
+    wakes: "a waiter sleeps after 10 µs for each CPU, 200 µs at most; the combiner wakes it when its section has run",
+    delay: "the thread that runs the others' sections, by 100 µs, or the window of its epoch",
+    advice: "short sections under high contention, in programs that can hand them over as functions",
+    options: &[],
+};
+
+/// The name that the catalogue uses.
+pub type Lock<P> = Combiner<P>;
+
+/// `asked`: nobody has asked yet.
+const NO: u32 = 0;
+/// The request is there; its asker waits awake, or will look at `state` before it sleeps.
+const AWAKE: u32 = 1;
+/// The asker sleeps.
+const ASLEEP: u32 = 2;
+/// The asker, who is awake, is about to be the combiner.
+const CHOSEN: u32 = 3;
+
+/// `state`: the section has not run.
+const WAITING: u32 = 0;
+/// The combiner has run the section.
+const RUN: u32 = 1;
+/// The asker is the combiner; its section is the first.
+const YOURS: u32 = 2;
+
+/// How long a waiter stays awake, ns, for each CPU: with more threads on CPUs, more are served before it.
+const SPIN_EACH_NS: u32 = 10_000;
+/// The longest such time, ns.
+const SPIN_NS: u32 = 200_000;
+/// A sleep is at most this long, ns, unless a wake ends it.
+const NAP_MAX_NS: u32 = 10_000_000;
+
+/// How long a combiner serves the others, ns.
+const TENURE_NS: u32 = 100_000;
+/// After how many tenures it hands the role to a slower core, if no other waits.
+const SLOWER: u64 = 4;
+/// How many sections it runs between two looks at the clock.
+const LOOKS_EVERY: u32 = 16;
+/// A request, or the place for one.
+struct Slip<P: Platform> {
+    /// Written by the asker.
+    asked: P::Word,
+    /// Written by the combiner.
+    state: P::Word,
+    /// The next cell. Written by the asker before `asked`.
+    next: P::Ptr<Slip<P>>,
+    /// As `next`.
+    job: Cell<Job>,
+    /// On which core it asked. As `next`.
+    class: Cell<Class>,
+}
+
+impl<P: Platform> Slip<P> {
+    /// Takes a cell that nobody has asked in.
+    fn take() -> *mut Self {
+        const { assert!(size_of::<Self>() <= P::LINE && align_of::<Self>() <= 128) }
+        let cell: *mut Self = P::take_line().cast();
+        let empty = Self {
+            asked: P::Word::new(NO),
+            state: P::Word::new(WAITING),
+            next: P::Ptr::new(null_mut()),
+            job: Cell::new(Job::NONE),
+            class: Cell::new(Class::BIG),
+        };
+        // SAFETY: a line is large enough, and nobody else's.
+        unsafe { cell.write(empty) };
+        cell
+    }
+
+    /// Gives a cell back.
+    ///
+    /// # Safety
+    /// It came from `take`, and belongs to the caller (invariant 3).
+    unsafe fn give(cell: *mut Self) {
+        // SAFETY: the caller's own.
+        unsafe {
+            cell.drop_in_place();
+            P::give_line(cell.cast());
+        }
+    }
+
+    /// Waits until the section has run, or the caller is the combiner.
+    fn wait(&self) -> u32 {
+        let spin_ns = P::cpus().saturating_mul(SPIN_EACH_NS).min(SPIN_NS);
+        // ORDERING: Acquire, here and below, pairs with [answer] and [yours].
+        let mut now = P::spin_for(&self.state, Acquire, spin_ns, |now| now != WAITING);
+        if now == WAITING {
+            // STATE: (AWAKE, ..) -> (ASLEEP, ..), unless CHOSEN.
+            // Relaxed, both: it publishes nothing but the word itself.
+            let sleeps = self.asked.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed).is_ok();
+            now = match sleeps {
+                true => self.state.load(Acquire),
+                false => P::spin_until(&self.state, Acquire, |now| now != WAITING),
+            };
+        }
+        let mut nap_ns = spin_ns;
+        while now == WAITING {
+            // SURVIVES: it ends by the clock (invariant 5).
+            P::park(&self.state, WAITING, Some(P::after(nap_ns)));
+            nap_ns = (2 * nap_ns).min(NAP_MAX_NS);
+            // ORDERING: Acquire, pairs with [answer] and [yours].
+            now = self.state.load(Acquire);
+        }
+        now
+    }
+
+    /// Makes the asker the combiner; `false`: it sleeps.
+    fn elect(&self) -> bool {
+        // STATE: (AWAKE, ..) -> (CHOSEN, ..), unless ASLEEP.
+        // Relaxed, both: [yours] publishes.
+        let is_awake = self.asked.compare_exchange(AWAKE, CHOSEN, Relaxed, Relaxed).is_ok();
+        if is_awake {
+            // STATE: (.., WAITING) -> (.., YOURS).
+            // ORDERING: Release [yours]: the sections come before those of the next combiner.
+            self.state.store(YOURS, Release);
+        }
+        is_awake
+    }
+}
+
+/// A lock whose holder runs the sections of those who wait.
+pub struct Combiner<P: Platform> {
+    /// Null, or the last cell.
+    tail: P::Ptr<Slip<P>>,
+}
+
+// SAFETY: a cell's plain fields are written before `asked`, and then read by the combiner alone.
+unsafe impl<P: Platform> Sync for Combiner<P> {}
+// SAFETY: as for Sync; cells belong to no thread.
+unsafe impl<P: Platform> Send for Combiner<P> {}
+
+/// Should a waiter on a core of class `its` be the combiner instead of the caller, on `mine`, who has been that for some tenures?
+fn is_next(its: Class, mine: Class, tenures: u64) -> bool {
+    // A slower core gets the role only if no other has come for long.
+    its < mine || tenures >= if its == mine { 1 } else { SLOWER }
+}
+
+impl<P: Platform> Combiner<P> {
+    /// Releases, if the caller's cell is still the last.
+    #[inline]
+    fn free(&self, last: *mut Slip<P>) -> bool {
+        // STATE: (last, ..) -> (null, ..).
+        // ORDERING: Release [free]: the sections come before those of the next holder. Relaxed on failure: [ask] follows.
+        let is_free = self.tail.compare_exchange(last, null_mut(), Release, Relaxed).is_ok();
+        if is_free {
+            // SAFETY: ours, by invariant 3: nobody has swapped it out.
+            unsafe { Slip::give(last) };
+        }
+        is_free
+    }
+
+    /// The combiner runs the sections from cell `at` on, and releases, or hands the role on.
+    ///
+    /// # Safety
+    /// The caller is the combiner; `at` is its own cell, or the last.
+    unsafe fn combine(&self, mut at: *mut Slip<P>, window_ns: u32) {
+        let class = P::place().class;
+        let tenure = u64::from(window_ns.clamp(1, TENURE_NS));
+        // When it began to serve others, and how many tenures ago that was.
+        let (mut since, mut tenures) = (None, 0);
+        for served in 0_u32.. {
+            // SAFETY: in the queue, so its asker waits, or will ask in a moment, or it is the last (invariants 2 and 3).
+            let cell = unsafe { &*at };
+            // ORDERING: Acquire, here and below, pairs with [ask]: the request is there.
+            let mut asked = cell.asked.load(Acquire);
+            if asked == NO {
+                if served > 0 {
+                    // STATE: (.., WAITING) -> (.., YOURS).
+                    // ORDERING: Release [yours]: the sections come before those of the next combiner. Whoever asks looks before it sleeps.
+                    return cell.state.store(YOURS, Release);
+                }
+                if self.free(at) {
+                    return;
+                }
+                asked = P::spin_until(&cell.asked, Acquire, |asked| asked != NO);
+            }
+            let may_elect = served > 0 && (tenures > 0 || !class.is_big()) && asked == AWAKE;
+            if may_elect && is_next(cell.class.get(), class, tenures) && cell.elect() {
+                return;
+            }
+            // Relaxed: [ask] has published it.
+            let next = cell.next.load(Relaxed);
+            // SAFETY: its asker waits, or is us; it is answered once.
+            unsafe { cell.job.get().run() };
+            let state = &raw const cell.state;
+            // STATE: (.., WAITING) -> (.., RUN); our own: from YOURS.
+            // ORDERING: Release [answer]: the section, and its result, come before the asker goes on. After this the cell may be gone.
+            cell.state.store(RUN, Release);
+            if asked == ASLEEP {
+                // SURVIVES: the sleep ends by the clock (invariant 5).
+                P::unpark(state, 1);
+            }
+            at = next;
+            if served % LOOKS_EVERY == LOOKS_EVERY - 1 {
+                let now = P::now();
+                tenures = now.saturating_sub(*since.get_or_insert(now)) / tenure;
+            }
+        }
+    }
+
+    /// Asks in cell `mine`, which the caller has got for `fresh`: has the section run by the combiner, or becomes that.
+    #[cold]
+    fn ask(&self, mine: *mut Slip<P>, fresh: *mut Slip<P>, window_ns: u32, job: Job) {
+        // SAFETY: ours from now on (invariant 3).
+        let cell = unsafe { &*mine };
+        cell.job.set(job);
+        cell.class.set(P::place().class);
+        // Relaxed: [ask] publishes it.
+        cell.next.store(fresh, Relaxed);
+        // STATE: (NO, ..) -> (AWAKE, ..).
+        // ORDERING: Release [ask]: the request is there before it is found, and the fresh cell was made.
+        cell.asked.store(AWAKE, Release);
+        if cell.wait() == YOURS {
+            // SAFETY: we are the combiner, and it is ours.
+            unsafe { self.combine(mine, window_ns) };
+        }
+        // SAFETY: the combiner has answered, or we were that: nobody looks at it any more.
+        unsafe { Slip::give(mine) };
+    }
+}
+
+impl<P: Platform> Sections<P> for Combiner<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self { tail: P::Ptr::new(null_mut()) }
+    }
+
+    #[inline]
+    unsafe fn with<R: Send>(&self, node: *mut (), section: impl FnOnce() -> R + Send) -> R {
+        // SAFETY: the caller's promise.
+        unsafe { self.with_window(node, u32::MAX, section) }
+    }
+
+    #[inline]
+    unsafe fn with_window<R: Send>(
+        &self,
+        _: *mut (),
+        window_ns: u32,
+        section: impl FnOnce() -> R + Send,
+    ) -> R {
+        let fresh = Slip::<P>::take();
+        // STATE: (t, ..) -> (fresh, ..).
+        // ORDERING: AcqRel [join], pairs with itself: the cell that we get was made before. Acquire also pairs with [free]:
+        // earlier sections are over.
+        let mine = self.tail.swap(fresh, AcqRel);
+        if mine.is_null() {
+            let result = section();
+            if !self.free(fresh) {
+                // SAFETY: we are the combiner; the cell follows our section.
+                unsafe { self.combine(fresh, window_ns) };
+            }
+            return result;
+        }
+        // SAFETY: `ask` returns after the job has run, on this thread or on one that answered RUN [answer].
+        unsafe { carried::<P, R>(section, |job| self.ask(mine, fresh, window_ns, job)) }
+    }
+}
+
+impl<P: Platform> Delegated<P> for Combiner<P> {}
+
+impl<P: Platform> Drop for Combiner<P> {
+    fn drop(&mut self) {
+        // Relaxed: whoever drops it has synchronized with all askers.
+        let last = self.tail.load(Relaxed);
+        if !last.is_null() {
+            // SAFETY: nobody asks any more (invariant 3).
+            unsafe { Slip::give(last) };
+        }
+    }
+}

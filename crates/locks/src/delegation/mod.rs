@@ -1,0 +1,111 @@
+//! Locks that send the section to the data. A hand-over moves the lock's data to the next holder; here the data stays with
+//! one thread, which runs the sections of the others.
+//!
+//! ```text
+//!     who runs them             how they are asked
+//!     a server      rcl         a mailbox for each client, answered one by one
+//!                   ffwd        the same, answered in batches
+//!     a waiter      flat-combining     the same; whoever gets the lock empties all mailboxes
+//!                   dsm-synch   a queue of nodes on the waiters' stacks
+//!                   cc-synch    a queue of cells that change hands
+//!                   combiner    a stack of nodes; elected by core, for a bounded time; waiters sleep
+//! ```
+//!
+//! What all share: a section is a [`Job`], which lies on the stack of the thread that asked. That thread waits until the job
+//! has run, so the job may refer to its stack. A job runs once, and its result is written before the answer.
+//!
+//! Sections must not unwind: the thread that runs them has others to serve. Whoever offers these locks to programs catches
+//! panics and exceptions inside of the section, and resumes them in the caller.
+
+pub mod cc_synch;
+pub mod combiner;
+pub mod dsm_synch;
+pub mod ffwd;
+pub mod flat_combining;
+mod mailbox;
+pub mod rcl;
+pub mod waiting;
+
+use crate::entry::Entry;
+use core::ptr::null_mut;
+use lockwright_platform::{Platform, Word};
+
+/// A section, to be run by any thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    run: unsafe fn(*mut ()),
+    at: *mut (),
+}
+
+impl Job {
+    /// No section.
+    pub(crate) const NONE: Self =
+        Self { run: |_| debug_assert!(false, "no section was asked for"), at: null_mut() };
+
+    /// Runs the section.
+    ///
+    /// # Safety
+    /// It is the first time, the thread that asked waits meanwhile, and its writes come before this.
+    pub(crate) unsafe fn run(self) {
+        // SAFETY: `run` was made for what is at `at`, which waits there.
+        unsafe { (self.run)(self.at) }
+    }
+}
+
+/// A section before it runs, and its result afterwards.
+struct Errand<F, R> {
+    section: Option<F>,
+    result: Option<R>,
+}
+
+impl<R, F: FnOnce() -> R> Errand<F, R> {
+    /// # Safety
+    /// `at` is such a slot, used by nobody else meanwhile.
+    unsafe fn run(at: *mut ()) {
+        // SAFETY: the caller's promise.
+        let errand = unsafe { &mut *at.cast::<Self>() };
+        // Taken, so that it can't run twice, whatever a lock does.
+        if let Some(section) = errand.section.take() {
+            errand.result = Some(section());
+        }
+    }
+}
+
+/// Has `ask` see to it that `section` runs, on whichever thread; returns what the section returns.
+///
+/// # Safety
+/// `ask` returns after the job has run once, and sees what it wrote.
+pub(crate) unsafe fn carried<P: Platform, R: Send>(
+    section: impl FnOnce() -> R + Send,
+    ask: impl FnOnce(Job),
+) -> R {
+    fn of<F: FnOnce() -> R, R>(slot: *mut Errand<F, R>) -> Job {
+        Job { run: Errand::<F, R>::run, at: slot.cast() }
+    }
+    let mut slot = Errand { section: Some(section), result: None };
+    ask(of(&raw mut slot));
+    match slot.result {
+        Some(result) => result,
+        None => without_result::<P>(),
+    }
+}
+
+/// A section that has not run has no result, so its caller can't go on. `explore` reports that the thread is stuck.
+#[cold]
+fn without_result<P: Platform>() -> ! {
+    let nobody_wakes = P::Word::new(0);
+    loop {
+        P::park(&nobody_wakes, 0, None);
+    }
+}
+
+/// The same lock with waiters that yield their CPU now and then.
+pub(crate) const fn yielding(of: Entry, id: &'static str) -> Entry {
+    Entry {
+        id,
+        preset_of: Some(of.id),
+        idea: "the same, with waiters that yield their CPU every 0.5 µs",
+        advice: "to compare, with more threads than CPUs",
+        ..of
+    }
+}
