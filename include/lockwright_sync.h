@@ -35,6 +35,18 @@ typedef struct { uint64_t lw_private[6]; } lw_cond_t;
 typedef struct { uint64_t lw_private[7]; } lw_rwlock_t;
 #define LW_RWLOCK_INIT {{0, 0, 0, 0, 0, 0, 1}}
 
+/* A lock to which threads send their critical sections, as functions: under contention one of them runs those of all, so
+   the data stays in its core's cache (docs/delegation.md). All zeroes is one that nobody has asked. */
+typedef struct { uint64_t lw_private[16]; } __attribute__((aligned(128))) lw_delegated_t;
+#define LW_DELEGATED_INIT {{0}}
+
+/* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one that asks meanwhile. Then
+   it returns, and sees what fn has written. fn may use any data, and other locks. It may see another thread's errno and
+   thread-locals. It must not ask for the same lock again, end its thread, or leave by longjmp or by an exception. */
+void lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);
+/* Nobody asks any more. */
+void lw_delegated_destroy(lw_delegated_t *lock);
+
 void lw_mutex_init(lw_mutex_t *mutex);
 int lw_mutex_lock(lw_mutex_t *mutex);
 /* EBUSY: it would have to wait for the mutex. */
@@ -69,6 +81,99 @@ int lw_rwlock_unlock(lw_rwlock_t *lock);
 
 #ifdef __cplusplus
 }
+
+#if __cplusplus >= 201103L
+#include <exception>
+#include <memory>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace lockwright {
+
+namespace detail {
+
+/* The sections that this thread runs, innermost first. */
+struct running {
+    const void *lock;
+    const running *outer;
+};
+
+inline const running *&innermost()
+{
+    static thread_local const running *section = nullptr;
+    return section;
+}
+
+template <class R> struct outcome {
+    std::unique_ptr<R> value;
+    template <class F, class T> void of(F &section, T &data) { value.reset(new R(section(data))); }
+    R get() { return std::move(*value); }
+};
+
+template <> struct outcome<void> {
+    template <class F, class T> void of(F &section, T &data) { section(data); }
+    void get() {}
+};
+
+} // namespace detail
+
+/* Data to which threads send their critical sections:
+ *
+ *     lockwright::delegated<std::map<int, int>> table;
+ *     int size = table.with([](std::map<int, int> &all) { all[1] = 2; return (int)all.size(); });
+ *
+ * The section may run on another thread that asks meanwhile. Its result is returned, and what it throws is thrown here.
+ * A section that asks for the same data again gets std::system_error (resource_deadlock_would_occur). A result is not a
+ * reference. */
+template <class T> class delegated {
+public:
+    template <class... A> explicit delegated(A &&...arguments) : value_(std::forward<A>(arguments)...) {}
+    delegated(const delegated &) = delete;
+    delegated &operator=(const delegated &) = delete;
+    ~delegated() { lw_delegated_destroy(&lock_); }
+
+    template <class F>
+    auto with(F &&section) -> typename std::decay<decltype(section(std::declval<T &>()))>::type
+    {
+        using result = typename std::decay<decltype(section(std::declval<T &>()))>::type;
+        for (const detail::running *at = detail::innermost(); at; at = at->outer)
+            if (at->lock == &lock_)
+                throw std::system_error(
+                    std::make_error_code(std::errc::resource_deadlock_would_occur),
+                    "a section of lockwright::delegated asks for the same data again");
+        struct request {
+            F &section;
+            delegated &data;
+            detail::outcome<result> outcome;
+            std::exception_ptr thrown;
+        } request{section, *this, {}, nullptr};
+        lw_execute(
+            &lock_,
+            [](void *context) {
+                auto &own = *static_cast<struct request *>(context);
+                detail::running here{&own.data.lock_, detail::innermost()};
+                detail::innermost() = &here;
+                try {
+                    own.outcome.of(own.section, own.data.value_);
+                } catch (...) {
+                    own.thrown = std::current_exception();
+                }
+                detail::innermost() = here.outer;
+            },
+            &request);
+        if (request.thrown)
+            std::rethrow_exception(request.thrown);
+        return request.outcome.get();
+    }
+
+private:
+    lw_delegated_t lock_ = LW_DELEGATED_INIT;
+    T value_;
+};
+
+} // namespace lockwright
+#endif
 #endif
 
 #endif

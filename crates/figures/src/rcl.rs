@@ -12,8 +12,9 @@ use lockwright_sim::Outcome;
 /// The only one.
 pub static EXPERIMENTS: &[Experiment] = &[Experiment { id: "rcl-micro", measure: micro }];
 
-/// Spinlock, POSIX, MCS, and RCL.
-const LOCKS: [&str; 4] = ["tas", "glibc", "mcs", "rcl"];
+/// Spinlock, POSIX, MCS, the combining locks, and RCL; our own, for comparison.
+const LOCKS: [&str; 8] =
+    ["tas", "glibc", "mcs", "flat-combining", "cc-synch", "dsm-synch", "rcl", "combiner"];
 /// Mean delay between two critical sections, cycles, from low contention to high.
 const DELAYS: [f64; 9] = [1e6, 5e5, 2e5, 1e5, 5e4, 2e4, 1e4, 1e3, 0.0];
 /// Machines (`None`: the figure's own, or its replacement), their hardware threads, and how their rows' names begin.
@@ -51,7 +52,13 @@ impl Sweep {
             self.keys(lock).iter().map(|&key| results.of(key, what)).collect()
         };
         let shares = of("glibc", &|outcome| share_of_time(outcome, self.threads));
-        let (ours, theirs) = (of("rcl", &mean_ns), of(other, &mean_ns));
+        // Without a delay glibc's lock stays with one thread, which comes back at once. The paper's axis is logarithmic.
+        let delayed = |mut all: Vec<Vec<f64>>| {
+            all.truncate(DELAYS.iter().filter(|delay| **delay > 0.0).count());
+            all
+        };
+        let shares = delayed(shares);
+        let (ours, theirs) = (delayed(of("rcl", &mean_ns)), delayed(of(other, &mean_ns)));
         let seeds = ours.iter().chain(&theirs).map(Vec::len).min().unwrap_or(0);
         let at =
             |all: &[Vec<f64>], seed: usize| all.iter().map(|one| one[seed]).collect::<Vec<_>>();

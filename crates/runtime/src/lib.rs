@@ -40,6 +40,7 @@ pub mod cond;
 mod config;
 #[cfg(target_arch = "x86_64")]
 pub mod deepbind;
+pub mod delegated;
 mod emulate;
 mod env;
 mod environment;

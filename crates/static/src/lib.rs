@@ -5,9 +5,10 @@
 #![expect(missing_docs, reason = "the functions are documented in include/lockwright_sync.h")]
 #![expect(clippy::missing_safety_doc, reason = "the functions are documented in lockwright_sync.h")]
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
 use libc::{clockid_t, timespec};
+use lockwright_runtime::delegated::Delegated;
 use lockwright_runtime::layout::{Cond, Mutex};
 use lockwright_runtime::rwlock::RwLock;
 use lockwright_runtime::sync;
@@ -112,4 +113,33 @@ pub unsafe extern "C" fn lw_cond_init(cond: *mut Cond) {
 pub unsafe extern "C" fn lw_rwlock_init(lock: *mut RwLock) {
     // SAFETY: as above.
     unsafe { lock.write(RwLock::new()) };
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_execute(
+    lock: *const Delegated,
+    run: unsafe extern "C" fn(*mut c_void),
+    context: *mut c_void,
+) {
+    struct Carried(unsafe extern "C" fn(*mut c_void), *mut c_void);
+    // SAFETY: the program says that any thread may run it.
+    unsafe impl Send for Carried {}
+    impl Carried {
+        unsafe fn run(self) {
+            // SAFETY: the program's own function and context.
+            unsafe { (self.0)(self.1) }
+        }
+    }
+    let section = Carried(run, context);
+    // SAFETY: the program passes a lock of its own, zeroed, or used by this function before.
+    unsafe { (*lock).run(move || section.run()) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_delegated_destroy(lock: *mut Delegated) {
+    // SAFETY: the program says that nobody asks any more. After this it is as new.
+    unsafe {
+        lock.drop_in_place();
+        lock.write(Delegated::new());
+    }
 }

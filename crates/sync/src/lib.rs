@@ -21,6 +21,8 @@
 //! assert_eq!(consumer.join().unwrap(), Some(7));
 //! ```
 //!
+//! [`Delegated`] data gets its critical sections sent: under contention one thread runs those of all.
+//!
 //! An [`Epoch`] tells the lock `asl` how long a piece of work may take.
 //!
 //! * No poisoning: a panic in a critical section unlocks, as in parking_lot.
@@ -33,11 +35,13 @@
 compile_error!("lockwright-sync needs Linux and glibc");
 
 mod condvar;
+mod delegated;
 mod epoch;
 mod mutex;
 mod rwlock;
 
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use delegated::Delegated;
 pub use epoch::Epoch;
 pub use lock_api;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};

@@ -37,6 +37,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &[
                 "init",
                 "sync",
+                "delegated",
                 "mutex",
                 "cond",
                 "rwlock",

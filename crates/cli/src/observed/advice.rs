@@ -165,7 +165,7 @@ fn advice(
     let note = match in_sections >= RCL && rule != Rule::Little {
         true => format!(
             "threads spent at least {} of their time holding this lock or waiting for it. From {} on, delegation \
-             beat locks on the RCL authors' machine (lockwright has no delegation yet)",
+             beat locks on the RCL authors' machine (docs/delegation.md)",
             percent(in_sections),
             RCL_SHOWN
         ),

@@ -22,7 +22,8 @@
 //!   awake. There the data stays, and there the sections are short.
 //! - The role ends: after `TENURE_NS`, or the window of the combiner's own epoch if that is shorter, the combiner hands it to a
 //!   waiter that is awake. So a combiner's own delay is bounded, and it seldom loses its CPU in the role.
-//! - Waiters sleep if they wait for long. A combiner wakes those whose sections it has run.
+//! - Waiters sleep if they wait for long. A combiner wakes those whose sections it has run, but one in 50 µs at most: a wake takes
+//!   as long as many short sections. Others look again by the clock.
 //! - A combiner answers by a plain store, which costs it nothing. An exchange, to learn whether the waiter sleeps by now, would have
 //!   to wait until the waiter's copy of the line is gone. So a wake may be missing, and a sleeper looks again by the clock.
 //!
@@ -35,11 +36,10 @@
 //! 3. An asked cell belongs to its asker, which gives it back after RUN, or after its own combining. The last cell belongs to the
 //!    combiner once it has made tail null, and with a lock that ends to whoever ends it.
 //! 4. The combiner reads `next` of a cell before it answers that cell.
-//! 5. A waiter that falls asleep while its section runs gets no wake. It looks again after it has slept for as long as it had waited
-//!    before. A sleeper never becomes the combiner: AWAKE becomes either ASLEEP or CHOSEN.
+//! 5. A sleeper may get no wake: if it falls asleep while its section runs, or if another one was woken just before. It looks again
+//!    after 0.5 ms, and then after twice that, up to 4 ms. A sleeper never becomes the combiner: AWAKE becomes either ASLEEP or CHOSEN.
 //!
-//! Facts: first come first served; 8 B per lock, 128 B per waiter, from a pool; a waiter sleeps after 10 µs for each CPU, 200 µs at
-//! most; a combiner is delayed by its tenure, or four of them if only slower cores wait.
+//! Facts: first come first served; 12 B per lock, 128 B per waiter, from a pool; a waiter sleeps after 50 µs; a combiner is delayed by its tenure, or four of them if only slower cores wait.
 
 use super::{Job, carried};
 use crate::entry::{Entry, Kind, Promise};
@@ -58,8 +58,8 @@ pub const ENTRY: Entry = Entry {
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,
-    space: "8 B per lock, 128 B per holder or waiter, from a pool",
-    wakes: "a waiter sleeps after 10 µs for each CPU, 200 µs at most; the combiner wakes it when its section has run",
+    space: "12 B per lock, 128 B per holder or waiter, from a pool",
+    wakes: "a waiter sleeps after 50 µs; the combiner wakes it when its section has run, but one in 50 µs; others look again after 0.5 to 4 ms",
     delay: "the thread that runs the others' sections, by 100 µs, or the window of its epoch",
     advice: "short sections under high contention, in programs that can hand them over as functions",
     options: &[],
@@ -84,12 +84,16 @@ const RUN: u32 = 1;
 /// The asker is the combiner; its section is the first.
 const YOURS: u32 = 2;
 
-/// How long a waiter stays awake, ns, for each CPU: with more threads on CPUs, more are served before it.
-const SPIN_EACH_NS: u32 = 10_000;
-/// The longest such time, ns.
-const SPIN_NS: u32 = 200_000;
-/// A sleep is at most this long, ns, unless a wake ends it.
-const NAP_MAX_NS: u32 = 10_000_000;
+/// How long a waiter stays awake, ns: on machines of a hundred CPUs so many short sections may be before it.
+const SPIN_NS: u32 = 50_000;
+/// How long a waiter sleeps at first, unless a wake ends it, ns; then twice as long each time, and at most
+const NAP_NS: u32 = 500_000;
+/// this long.
+const NAP_MAX_NS: u32 = 4_000_000;
+/// A tick is 2^TICK_BITS ns.
+const TICK_BITS: u32 = 10;
+/// A combiner wakes one sleeper in this many ticks.
+const WAKES_EVERY: u32 = 50;
 
 /// How long a combiner serves the others, ns.
 const TENURE_NS: u32 = 100_000;
@@ -142,9 +146,8 @@ impl<P: Platform> Slip<P> {
 
     /// Waits until the section has run, or the caller is the combiner.
     fn wait(&self) -> u32 {
-        let spin_ns = P::cpus().saturating_mul(SPIN_EACH_NS).min(SPIN_NS);
         // ORDERING: Acquire, here and below, pairs with [answer] and [yours].
-        let mut now = P::spin_for(&self.state, Acquire, spin_ns, |now| now != WAITING);
+        let mut now = P::spin_for(&self.state, Acquire, SPIN_NS, |now| now != WAITING);
         if now == WAITING {
             // STATE: (AWAKE, ..) -> (ASLEEP, ..), unless CHOSEN.
             // Relaxed, both: it publishes nothing but the word itself.
@@ -154,7 +157,7 @@ impl<P: Platform> Slip<P> {
                 false => P::spin_until(&self.state, Acquire, |now| now != WAITING),
             };
         }
-        let mut nap_ns = spin_ns;
+        let mut nap_ns = NAP_NS;
         while now == WAITING {
             // SURVIVES: it ends by the clock (invariant 5).
             P::park(&self.state, WAITING, Some(P::after(nap_ns)));
@@ -183,6 +186,8 @@ impl<P: Platform> Slip<P> {
 pub struct Combiner<P: Platform> {
     /// Null, or the last cell.
     tail: P::Ptr<Slip<P>>,
+    /// When the combiner last woke a sleeper, in ticks.
+    woke: P::Word,
 }
 
 // SAFETY: a cell's plain fields are written before `asked`, and then read by the combiner alone.
@@ -208,6 +213,17 @@ impl<P: Platform> Combiner<P> {
             unsafe { Slip::give(last) };
         }
         is_free
+    }
+
+    /// Is the last wake long enough ago? A wake takes as long as many short sections, and the woken thread would only ask again.
+    fn may_wake(&self) -> bool {
+        let now = (P::now() >> TICK_BITS) as u32;
+        // Relaxed, both: the combiner's own.
+        let may = now.wrapping_sub(self.woke.load(Relaxed)) >= WAKES_EVERY;
+        if may {
+            self.woke.store(now, Relaxed);
+        }
+        may
     }
 
     /// The combiner runs the sections from cell `at` on, and releases, or hands the role on.
@@ -247,7 +263,7 @@ impl<P: Platform> Combiner<P> {
             // STATE: (.., WAITING) -> (.., RUN); our own: from YOURS.
             // ORDERING: Release [answer]: the section, and its result, come before the asker goes on. After this the cell may be gone.
             cell.state.store(RUN, Release);
-            if asked == ASLEEP {
+            if asked == ASLEEP && self.may_wake() {
                 // SURVIVES: the sleep ends by the clock (invariant 5).
                 P::unpark(state, 1);
             }
@@ -284,7 +300,7 @@ impl<P: Platform> Sections<P> for Combiner<P> {
     type Node = ();
 
     fn new() -> Self {
-        Self { tail: P::Ptr::new(null_mut()) }
+        Self { tail: P::Ptr::new(null_mut()), woke: P::Word::new(0) }
     }
 
     #[inline]

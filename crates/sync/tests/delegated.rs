@@ -1,0 +1,95 @@
+//! `Delegated`: results, panics, nesting, many threads.
+
+use lockwright_sync::Delegated;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// More threads than CPUs, some of which yield or sleep in their sections.
+#[test]
+fn sections_of_64_threads_run_once_each() {
+    const THREADS: u64 = 64;
+    const EACH: u64 = 500;
+    let all = Delegated::new((0_u64, BTreeMap::new()));
+    let elsewhere = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (all, elsewhere) = (&all, &elsewhere);
+            scope.spawn(move || {
+                for round in 0..EACH {
+                    let asker = thread::current().id();
+                    let before = all.with(|(count, by)| {
+                        elsewhere.fetch_add(u32::from(thread::current().id() != asker), Relaxed);
+                        *by.entry(number).or_insert(0_u64) += 1;
+                        match (number + round) % 97 {
+                            0 => thread::sleep(Duration::from_micros(50)),
+                            1 => thread::yield_now(),
+                            _ => {}
+                        }
+                        *count += 1;
+                        *count - 1
+                    });
+                    assert!(before < THREADS * EACH);
+                }
+            });
+        }
+    });
+    let (count, by) = all.into_inner();
+    assert_eq!(count, THREADS * EACH);
+    assert!(by.len() as u64 == THREADS && by.values().all(|each| *each == EACH), "{by:?}");
+    assert_ne!(elsewhere.into_inner(), 0, "no section ran on another thread");
+}
+
+#[test]
+fn a_panic_goes_to_its_caller_and_the_others_go_on() {
+    let data = Delegated::new(Vec::new());
+    let start = Barrier::new(8);
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let (data, start) = (&data, &start);
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..200 {
+                    let run = || {
+                        data.with(|all: &mut Vec<u32>| {
+                            all.push(number);
+                            assert!(round % 10 != number, "{number}");
+                        });
+                    };
+                    let panicked = catch_unwind(AssertUnwindSafe(run)).err();
+                    let says = panicked.map(|cause| *cause.downcast::<String>().unwrap());
+                    assert_eq!(says, (round % 10 == number).then(|| number.to_string()));
+                }
+            });
+        }
+    });
+    assert_eq!(data.into_inner().len(), 1600);
+}
+
+#[test]
+fn a_section_may_ask_for_other_data_but_not_for_its_own() {
+    let (one, other) = (Delegated::new(1), Delegated::new(2));
+    assert_eq!(one.with(|one| *one + other.with(|other| *other)), 3);
+    let nested =
+        catch_unwind(AssertUnwindSafe(|| one.with(|_| other.with(|_| one.with(|one| *one)))));
+    let says = nested.unwrap_err().downcast::<&str>().unwrap();
+    assert!(says.contains("would wait for itself"), "{says}");
+    assert_eq!(one.with(|one| *one), 1, "it goes on");
+}
+
+#[test]
+fn results_are_moved_and_borrowed_data_are_seen() {
+    let words = Delegated::new(String::new());
+    let part = "abc".to_owned();
+    let whole: Box<String> = words.with(|all| {
+        all.push_str(&part);
+        Box::new(all.clone())
+    });
+    assert_eq!(*whole, part);
+    let mut words = words;
+    words.get_mut().clear();
+    assert!(words.into_inner().is_empty());
+}
