@@ -92,6 +92,7 @@ static ONE_LOCK: Workload = Workload {
         param("prio", 0.0),
         param("epochs", 0.0),
     ],
+    holds: false,
     setup: &one_lock,
 };
 
