@@ -37,14 +37,16 @@ typedef struct { uint64_t lw_private[7]; } lw_rwlock_t;
 
 /* A lock to which threads send their critical sections, as functions: under contention one of them runs those of all, so
    the data stays in its core's cache (docs/delegation.md). All zeroes is one that nobody has asked. */
-typedef struct { uint64_t lw_private[16]; } __attribute__((aligned(128))) lw_delegated_t;
+typedef struct { uint64_t lw_private[16]; } lw_delegated_t;
 #define LW_DELEGATED_INIT {{0}}
 
 /* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one that asks meanwhile. Then
    it returns, and sees what fn has written. fn may use any data, and other locks. It may see another thread's errno and
-   thread-locals. It must not ask for the same lock again, end its thread, or leave by longjmp or by an exception. */
+   thread-locals, and leaves its own errno there. It must not wait for what another thread does after that thread's own
+   section, since that thread may be the one that runs it. It must not ask for the same lock again, end its thread, or leave by longjmp or by an exception. */
 void lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);
-/* Nobody asks any more. */
+/* Every lw_execute has returned, on every thread. That a section has run is not enough: the thread that ran it may still use
+   the lock. */
 void lw_delegated_destroy(lw_delegated_t *lock);
 
 void lw_mutex_init(lw_mutex_t *mutex);
@@ -105,6 +107,10 @@ inline const running *&innermost()
     return section;
 }
 
+/* Is it one argument, of type D? Then it is a copy or a move. */
+template <class D, class... A> struct is_one : std::false_type {};
+template <class D, class A> struct is_one<D, A> : std::is_same<D, typename std::decay<A>::type> {};
+
 template <class R> struct outcome {
     std::unique_ptr<R> value;
     template <class F, class T> void of(F &section, T &data) { value.reset(new R(section(data))); }
@@ -128,7 +134,12 @@ template <> struct outcome<void> {
  * reference. */
 template <class T> class delegated {
 public:
-    template <class... A> explicit delegated(A &&...arguments) : value_(std::forward<A>(arguments)...) {}
+    template <class... A,
+              class = typename std::enable_if<std::is_constructible<T, A...>::value &&
+                                              !detail::is_one<delegated, A...>::value>::type>
+    explicit delegated(A &&...arguments) : value_(std::forward<A>(arguments)...)
+    {
+    }
     delegated(const delegated &) = delete;
     delegated &operator=(const delegated &) = delete;
     ~delegated() { lw_delegated_destroy(&lock_); }
@@ -147,19 +158,22 @@ public:
             delegated &data;
             detail::outcome<result> outcome;
             std::exception_ptr thrown;
-        } request{section, *this, {}, nullptr};
+            /* The sections around this one are the caller's, whichever thread runs it. */
+            const detail::running *outer;
+        } request{section, *this, {}, nullptr, detail::innermost()};
         lw_execute(
             &lock_,
             [](void *context) {
                 auto &own = *static_cast<struct request *>(context);
-                detail::running here{&own.data.lock_, detail::innermost()};
+                detail::running here{&own.data.lock_, own.outer};
+                const detail::running *runners = detail::innermost();
                 detail::innermost() = &here;
                 try {
                     own.outcome.of(own.section, own.data.value_);
                 } catch (...) {
                     own.thrown = std::current_exception();
                 }
-                detail::innermost() = here.outer;
+                detail::innermost() = runners;
             },
             &request);
         if (request.thrown)

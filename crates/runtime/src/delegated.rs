@@ -5,10 +5,12 @@ use lockwright_locks::delegation::combiner;
 use lockwright_native::Native;
 use lockwright_platform::Sections;
 
-/// The lock, apart from what lies beside it: threads that ask write to it.
-#[repr(C, align(128))]
+/// The lock, a cache line apart from what lies beside it: threads that ask write to it.
+#[repr(C)]
 pub struct Delegated {
+    before: [u64; 7],
     lock: combiner::Lock<Native>,
+    after: [u64; 7],
 }
 
 const _: () = assert!(size_of::<Delegated>() == 128, "lw_delegated_t in lockwright_sync.h");
@@ -16,7 +18,7 @@ const _: () = assert!(size_of::<Delegated>() == 128, "lw_delegated_t in lockwrig
 impl Delegated {
     /// A lock that nobody has asked. All zeroes is the same.
     pub fn new() -> Self {
-        Self { lock: Sections::new() }
+        Self { before: [0; 7], lock: Sections::new(), after: [0; 7] }
     }
 
     /// Runs `section` while no other section under this lock runs, on this thread or on another one that asks, too.

@@ -28,7 +28,8 @@ use std::ptr;
 /// * A section may run on another thread: it and its result are `Send`, and it may see that thread's thread-locals.
 /// * A section that panics does so in its caller. Nothing is poisoned.
 /// * A section must not ask for the same data again: that panics, in its caller. It may ask for other data.
-/// * A section that blocks delays everybody who asks, as a holder that blocks does.
+/// * A section that blocks delays everybody who asks. It must not wait for what another thread does after that thread's own section:
+///   that thread may be the one that runs it.
 /// * It needs 128 bytes beside the data.
 pub struct Delegated<T: ?Sized> {
     lock: delegated::Delegated,
@@ -61,8 +62,8 @@ impl Drop for Ends {
 
 /// A pointer that a section takes along.
 struct Carried<T: ?Sized>(*mut T);
-// SAFETY: the data is `Send`, and only the section uses it.
-unsafe impl<T: ?Sized + Send> Send for Carried<T> {}
+// SAFETY: the data is `Send`, and only the section uses it; the sections around it lie still, since their thread waits.
+unsafe impl<T: ?Sized> Send for Carried<T> {}
 
 impl<T: ?Sized> Carried<T> {
     // By a method, so that the closure captures the whole.
@@ -77,7 +78,7 @@ impl<T> Delegated<T> {
         Self { lock: delegated::Delegated::new(), value: UnsafeCell::new(value) }
     }
 
-    /// The data: nobody asks any more.
+    /// Ends it, and returns the data.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -100,12 +101,12 @@ impl<T: ?Sized + Send> Delegated<T> {
         self.refuse_nested();
         let (value, lock) =
             (Carried(self.value.get()), Carried(ptr::from_ref(&self.lock).cast_mut()));
+        // The sections around this one are the caller's, whichever thread runs it.
+        let outer = Carried(RUNNING.get().cast_mut());
         let run = move || {
             let (value, lock) = (value.get(), lock.get().cast_const());
-            let outer = RUNNING.get();
-            let running = Enclosing { lock, outer };
-            RUNNING.set(&raw const running);
-            let _ends = Ends(outer);
+            let running = Enclosing { lock, outer: outer.get().cast_const() };
+            let _ends = Ends(RUNNING.replace(&raw const running));
             // Whoever runs the section has others to serve.
             // SAFETY: no other section runs meanwhile, and `self` outlives the call.
             catch_unwind(AssertUnwindSafe(|| section(unsafe { &mut *value })))

@@ -80,6 +80,27 @@ fn a_section_may_ask_for_other_data_but_not_for_its_own() {
     assert_eq!(one.with(|one| *one), 1, "it goes on");
 }
 
+/// Whichever thread runs the section in the middle.
+#[test]
+fn it_is_refused_through_other_data_that_others_use_too() {
+    let (one, other) = (Delegated::new(1), Delegated::new(2));
+    let over = AtomicU32::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while over.load(Relaxed) == 0 {
+                other.with(|other| *other += 1);
+            }
+        });
+        for _ in 0..2_000 {
+            let nested = catch_unwind(AssertUnwindSafe(|| {
+                one.with(|_| other.with(|_| one.with(|one| *one)))
+            }));
+            assert!(nested.is_err());
+        }
+        over.store(1, Relaxed);
+    });
+}
+
 #[test]
 fn results_are_moved_and_borrowed_data_are_seen() {
     let words = Delegated::new(String::new());

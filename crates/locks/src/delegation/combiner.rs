@@ -14,14 +14,13 @@
 //!               state, by the combiner: WAITING ─► RUN, or YOURS: be the combiner
 //! ```
 //!
-//! What the published ones lack:
+//! What it adds to the published ones:
 //! - A thread that finds the lock free takes it by one exchange and runs its own section, as with any lock. (A combiner that
 //!   finds nobody waiting any more leaves the last cell YOURS, to whoever comes: more will come. One that had nobody to serve makes
 //!   tail null.)
 //! - The role goes to the biggest core: a combiner on a slower core hands it to the first waiter on a faster one that is
 //!   awake. There the data stays, and there the sections are short.
-//! - The role ends: after `TENURE_NS`, or the window of the combiner's own epoch if that is shorter, the combiner hands it to a
-//!   waiter that is awake. So a combiner's own delay is bounded, and it seldom loses its CPU in the role.
+//! - The role ends: after `TENURE_NS`, or the caller's window if that is shorter, the combiner hands it to a waiter. So a combiner's own delay is bounded, and it seldom loses its CPU in the role.
 //! - Waiters sleep if they wait for long. A combiner wakes those whose sections it has run, but one in 50 µs at most: a wake takes
 //!   as long as many short sections. Others look again by the clock.
 //! - A combiner answers by a plain store, which costs it nothing. An exchange, to learn whether the waiter sleeps by now, would have
@@ -36,14 +35,16 @@
 //! 3. An asked cell belongs to its asker, which gives it back after RUN, or after its own combining. The last cell belongs to the
 //!    combiner once it has made tail null, and with a lock that ends to whoever ends it.
 //! 4. The combiner reads `next` of a cell before it answers that cell.
-//! 5. A sleeper may get no wake: if it falls asleep while its section runs, or if another one was woken just before. It looks again
-//!    after 0.5 ms, and then after twice that, up to 4 ms. A sleeper never becomes the combiner: AWAKE becomes either ASLEEP or CHOSEN.
+//! 5. A sleeper may get no wake: if it falls asleep just when it is answered, if another one was woken just before, or if it had not
+//!    asked yet when the last cell became its own. It looks again after 0.5 ms, and then after twice that, up to 4 ms.
 //!
-//! Facts: first come first served; 12 B per lock, 128 B per waiter, from a pool; a waiter sleeps after 50 µs; a combiner is delayed by its tenure, or four of them if only slower cores wait.
+//! Facts: first come first served; 12 B per lock, 128 B per waiter, from a pool; a waiter sleeps after 50 µs; a combiner is delayed by 32 short sections or its
+//! tenure, whichever is longer; by four tenures and a section if only slower cores or sleepers wait.
 
 use super::{Job, carried};
 use crate::entry::{Entry, Kind, Promise};
 use core::cell::Cell;
+use core::cmp::Ordering;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Class, Delegated, Platform, Ptr, Sections, Word};
@@ -60,7 +61,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "12 B per lock, 128 B per holder or waiter, from a pool",
     wakes: "a waiter sleeps after 50 µs; the combiner wakes it when its section has run, but one in 50 µs; others look again after 0.5 to 4 ms",
-    delay: "the thread that runs the others' sections, by 100 µs, or the window of its epoch",
+    delay: "the thread that runs the others' sections, by 100 µs or 32 of them; by 400 µs and one of them if only slower cores or sleepers wait",
     advice: "short sections under high contention, in programs that can hand them over as functions",
     options: &[],
 };
@@ -97,8 +98,8 @@ const WAKES_EVERY: u32 = 50;
 
 /// How long a combiner serves the others, ns.
 const TENURE_NS: u32 = 100_000;
-/// After how many tenures it hands the role to a slower core, if no other waits.
-const SLOWER: u64 = 4;
+/// After how many tenures it hands the role to a slower core, or to a sleeper, if no other waits.
+const LAST: u64 = 4;
 /// How many sections it runs between two looks at the clock.
 const LOOKS_EVERY: u32 = 16;
 /// A request, or the place for one.
@@ -168,18 +169,35 @@ impl<P: Platform> Slip<P> {
         now
     }
 
-    /// Makes the asker the combiner; `false`: it sleeps.
-    fn elect(&self) -> bool {
-        // STATE: (AWAKE, ..) -> (CHOSEN, ..), unless ASLEEP.
+    /// Makes the asker, who was AWAKE or ASLEEP as `asked` says, the combiner; `false`: it has fallen asleep since.
+    fn elect(&self, asked: u32) -> bool {
+        let state = &raw const self.state;
+        // STATE: (AWAKE or ASLEEP, ..) -> (CHOSEN, ..).
         // Relaxed, both: [yours] publishes.
-        let is_awake = self.asked.compare_exchange(AWAKE, CHOSEN, Relaxed, Relaxed).is_ok();
-        if is_awake {
+        let is_chosen = self.asked.compare_exchange(asked, CHOSEN, Relaxed, Relaxed).is_ok();
+        if is_chosen {
             // STATE: (.., WAITING) -> (.., YOURS).
-            // ORDERING: Release [yours]: the sections come before those of the next combiner.
+            // ORDERING: Release [yours]: the sections come before those of the next combiner. After this the cell may be gone.
             self.state.store(YOURS, Release);
+            if asked == ASLEEP {
+                // SURVIVES: the sleep ends by the clock (invariant 5).
+                P::unpark(state, 1);
+            }
         }
-        is_awake
+        is_chosen
     }
+}
+
+/// Should this waiter be the combiner instead of the caller, who runs on a core of class `mine` and has served for some tenures?
+fn is_next(asked: u32, its: Class, mine: Class, tenures: u64) -> bool {
+    // A slower core, or a sleeper, gets the role only if no other has come for long.
+    let wanted = match its.cmp(&mine) {
+        _ if asked == ASLEEP => LAST,
+        Ordering::Less => 0,
+        Ordering::Equal => 1,
+        Ordering::Greater => LAST,
+    };
+    tenures >= wanted
 }
 
 /// A lock whose holder runs the sections of those who wait.
@@ -194,12 +212,6 @@ pub struct Combiner<P: Platform> {
 unsafe impl<P: Platform> Sync for Combiner<P> {}
 // SAFETY: as for Sync; cells belong to no thread.
 unsafe impl<P: Platform> Send for Combiner<P> {}
-
-/// Should a waiter on a core of class `its` be the combiner instead of the caller, on `mine`, who has been that for some tenures?
-fn is_next(its: Class, mine: Class, tenures: u64) -> bool {
-    // A slower core gets the role only if no other has come for long.
-    its < mine || tenures >= if its == mine { 1 } else { SLOWER }
-}
 
 impl<P: Platform> Combiner<P> {
     /// Releases, if the caller's cell is still the last.
@@ -226,24 +238,25 @@ impl<P: Platform> Combiner<P> {
         may
     }
 
-    /// The combiner runs the sections from cell `at` on, and releases, or hands the role on.
+    /// The combiner runs the sections from cell `at` on, and releases, or hands the role on. `is_own`: the first one is its own.
     ///
     /// # Safety
     /// The caller is the combiner; `at` is its own cell, or the last.
-    unsafe fn combine(&self, mut at: *mut Slip<P>, window_ns: u32) {
+    unsafe fn combine(&self, mut at: *mut Slip<P>, mut is_own: bool, window_ns: u32) {
         let class = P::place().class;
         let tenure = u64::from(window_ns.clamp(1, TENURE_NS));
-        // When it began to serve others, and how many tenures ago that was.
+        // When it first looked at the clock, and how many tenures ago that was.
         let (mut since, mut tenures) = (None, 0);
-        for served in 0_u32.. {
+        let mut others = 0_u32;
+        loop {
             // SAFETY: in the queue, so its asker waits, or will ask in a moment, or it is the last (invariants 2 and 3).
             let cell = unsafe { &*at };
             // ORDERING: Acquire, here and below, pairs with [ask]: the request is there.
             let mut asked = cell.asked.load(Acquire);
             if asked == NO {
-                if served > 0 {
+                if others > 0 {
                     // STATE: (.., WAITING) -> (.., YOURS).
-                    // ORDERING: Release [yours]: the sections come before those of the next combiner. Whoever asks looks before it sleeps.
+                    // ORDERING: Release [yours]: the sections come before those of the next combiner.
                     return cell.state.store(YOURS, Release);
                 }
                 if self.free(at) {
@@ -251,8 +264,12 @@ impl<P: Platform> Combiner<P> {
                 }
                 asked = P::spin_until(&cell.asked, Acquire, |asked| asked != NO);
             }
-            let may_elect = served > 0 && (tenures > 0 || !class.is_big()) && asked == AWAKE;
-            if may_elect && is_next(cell.class.get(), class, tenures) && cell.elect() {
+            if others % LOOKS_EVERY == LOOKS_EVERY - 1 || asked == ASLEEP {
+                let now = P::now();
+                tenures = now.saturating_sub(*since.get_or_insert(now)) / tenure;
+            }
+            let may_elect = others > 0 && !is_own && (tenures > 0 || !class.is_big());
+            if may_elect && is_next(asked, cell.class.get(), class, tenures) && cell.elect(asked) {
                 return;
             }
             // Relaxed: [ask] has published it.
@@ -260,18 +277,17 @@ impl<P: Platform> Combiner<P> {
             // SAFETY: its asker waits, or is us; it is answered once.
             unsafe { cell.job.get().run() };
             let state = &raw const cell.state;
+            let sleeps = cell.asked.load(Relaxed) == ASLEEP; // a hint (invariant 5)
             // STATE: (.., WAITING) -> (.., RUN); our own: from YOURS.
             // ORDERING: Release [answer]: the section, and its result, come before the asker goes on. After this the cell may be gone.
             cell.state.store(RUN, Release);
-            if asked == ASLEEP && self.may_wake() {
+            if sleeps && self.may_wake() {
                 // SURVIVES: the sleep ends by the clock (invariant 5).
                 P::unpark(state, 1);
             }
             at = next;
-            if served % LOOKS_EVERY == LOOKS_EVERY - 1 {
-                let now = P::now();
-                tenures = now.saturating_sub(*since.get_or_insert(now)) / tenure;
-            }
+            others = others.saturating_add(u32::from(!is_own));
+            is_own = false;
         }
     }
 
@@ -289,7 +305,7 @@ impl<P: Platform> Combiner<P> {
         cell.asked.store(AWAKE, Release);
         if cell.wait() == YOURS {
             // SAFETY: we are the combiner, and it is ours.
-            unsafe { self.combine(mine, window_ns) };
+            unsafe { self.combine(mine, true, window_ns) };
         }
         // SAFETY: the combiner has answered, or we were that: nobody looks at it any more.
         unsafe { Slip::give(mine) };
@@ -325,7 +341,7 @@ impl<P: Platform> Sections<P> for Combiner<P> {
             let result = section();
             if !self.free(fresh) {
                 // SAFETY: we are the combiner; the cell follows our section.
-                unsafe { self.combine(fresh, window_ns) };
+                unsafe { self.combine(fresh, false, window_ns) };
             }
             return result;
         }

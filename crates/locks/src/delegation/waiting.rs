@@ -1,14 +1,10 @@
 //! How a thread waits for an answer, and how it is answered.
 
-use core::marker::PhantomData;
-use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::Ordering::{Acquire, Release};
 use lockwright_platform::{Platform, Word};
 
-/// A way to wait. A word that is waited for belongs to the asker; [`ASLEEP`] is no answer.
+/// A way to wait. A word that is waited for belongs to the asker.
 pub trait Patience<P: Platform>: Send + Sync + 'static {
-    /// Do sleepers have to be woken?
-    const SLEEPS: bool = false;
-
     /// Waits while `word` holds `waiting`; returns the answer, after which the asker sees what the answerer wrote before.
     fn wait(word: &P::Word, waiting: u32) -> u32;
 
@@ -25,9 +21,6 @@ pub trait Patience<P: Platform>: Send + Sync + 'static {
         unsafe { (*word).store(answer, Release) }
     }
 }
-
-/// Holds instead of what the asker waits with, while it sleeps.
-pub const ASLEEP: u32 = u32::MAX;
 
 /// Stays awake, as published.
 #[derive(Debug)]
@@ -61,44 +54,6 @@ impl<P: Platform> Patience<P> for Yields {
             }
             P::give_way();
             P::pause(0);
-        }
-    }
-}
-
-/// Stays awake for about the cost of a sleep and a wake, then sleeps.
-#[derive(Debug)]
-pub struct Sleeps(PhantomData<()>);
-
-/// How long it stays awake.
-const SPIN_NS: u32 = 20_000;
-
-impl<P: Platform> Patience<P> for Sleeps {
-    const SLEEPS: bool = true;
-
-    fn wait(word: &P::Word, waiting: u32) -> u32 {
-        // ORDERING: Acquire, pairs with [wake].
-        let mut now = P::spin_for(word, Acquire, SPIN_NS, |now| now != waiting);
-        if now == waiting {
-            // ORDERING: Acquire on failure, pairs with [wake]. Relaxed on success: it publishes nothing but ASLEEP itself.
-            now = match word.compare_exchange(waiting, ASLEEP, Relaxed, Acquire) {
-                Ok(_) => ASLEEP,
-                Err(now) => now,
-            };
-        }
-        while now == ASLEEP {
-            P::park(word, ASLEEP, None);
-            // ORDERING: Acquire, pairs with [wake].
-            now = word.load(Acquire);
-        }
-        now
-    }
-
-    unsafe fn answer(word: *const P::Word, answer: u32) {
-        // ORDERING: Release [wake]: the section, and its result, come before the asker goes on.
-        // SAFETY: the caller's promise; this is the last access.
-        let was = unsafe { (*word).swap(answer, Release) };
-        if was == ASLEEP {
-            P::unpark(word, 1);
         }
     }
 }
