@@ -10,17 +10,15 @@
 enum { THREADS = 16, EACH = 20000 };
 
 static lw_delegated_t lock = LW_DELEGATED_INIT;
-static long count, elsewhere;
+static long count;
 
 struct request {
-    pthread_t asker;
     long before;
 };
 
 static void section(void *context)
 {
     struct request *request = context;
-    elsewhere += !pthread_equal(request->asker, pthread_self());
     request->before = count++;
 }
 
@@ -29,7 +27,7 @@ static void *thread(void *arg)
     long last = -1;
     (void)arg;
     for (int i = 0; i < EACH; i++) {
-        struct request request = {pthread_self(), -1};
+        struct request request = {-1};
         lw_execute(&lock, section, &request);
         if (request.before <= last) {
             fprintf(stderr, "sections ran out of order: %ld, %ld\n", last, request.before);
@@ -55,5 +53,6 @@ int main(void)
         }
         lw_delegated_destroy(&lock);
     }
-    return elsewhere < 0;
+    puts("ok");
+    return 0;
 }
