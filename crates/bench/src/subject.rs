@@ -162,6 +162,7 @@ impl Subject {
         let ids = || CATALOG.iter().map(|e| e.id.to_owned());
         let mut names: Vec<String> = ids().collect();
         names.extend(ids().map(|id| format!("in:{id}")));
+        names.extend(DELEGATED.iter().map(|entry| format!("in:{}", entry.id)));
         names.extend(["parking_lot", "std"].map(String::from));
         names.iter().map(|name| Subject::parse(name, library)).collect()
     }

@@ -157,14 +157,14 @@ catalog! {
     delegated {
         COMBINER: combiner::Lock<P> = combiner::ENTRY;
         RCL: rcl::Lock<P> = rcl::ENTRY;
-        RCL_YIELD: rcl::Yielding<P> = delegation::yielding(rcl::ENTRY, "rcl-yield");
+        RCL_YIELD: rcl::Yielding<P> = delegation::yielding(rcl::ENTRY, "rcl-yield", "rcl, whose waiters yield their CPU every 0.5 µs");
         FFWD: ffwd::Lock<P> = ffwd::ENTRY;
         FLAT_COMBINING: flat_combining::Lock<P> = flat_combining::ENTRY;
-        FLAT_COMBINING_YIELD: flat_combining::Yielding<P> = delegation::yielding(flat_combining::ENTRY, "flat-combining-yield");
+        FLAT_COMBINING_YIELD: flat_combining::Yielding<P> = delegation::yielding(flat_combining::ENTRY, "flat-combining-yield", "flat-combining, whose waiters yield their CPU every 0.5 µs");
         CC_SYNCH: cc_synch::Lock<P> = cc_synch::ENTRY;
-        CC_SYNCH_YIELD: cc_synch::Yielding<P> = delegation::yielding(cc_synch::ENTRY, "cc-synch-yield");
+        CC_SYNCH_YIELD: cc_synch::Yielding<P> = delegation::yielding(cc_synch::ENTRY, "cc-synch-yield", "cc-synch, whose waiters yield their CPU every 0.5 µs");
         DSM_SYNCH: dsm_synch::Lock<P> = dsm_synch::ENTRY;
-        DSM_SYNCH_YIELD: dsm_synch::Yielding<P> = delegation::yielding(dsm_synch::ENTRY, "dsm-synch-yield");
+        DSM_SYNCH_YIELD: dsm_synch::Yielding<P> = delegation::yielding(dsm_synch::ENTRY, "dsm-synch-yield", "dsm-synch, whose waiters yield their CPU every 0.5 µs");
     }
     readers {
         RWLOCK: rw::rwlock::Lock<P> = rw::rwlock::ENTRY;

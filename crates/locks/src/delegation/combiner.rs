@@ -20,7 +20,8 @@
 //!   tail null.)
 //! - The role goes to the biggest core: a combiner on a slower core hands it to the first waiter on a faster one that is
 //!   awake. There the data stays, and there the sections are short.
-//! - The role ends: after `TENURE_NS`, or the caller's window if that is shorter, the combiner hands it to a waiter. So a combiner's own delay is bounded, and it seldom loses its CPU in the role.
+//! - The role ends: after `TENURE_NS`, or the caller's window if that is shorter, the combiner hands it to a waiter. So a
+//!   combiner's own delay is bounded, and it seldom loses its CPU in the role.
 //! - Waiters sleep if they wait for long. A combiner wakes those whose sections it has run, but one in 50 µs at most: a wake takes
 //!   as long as many short sections. Others look again by the clock.
 //! - A combiner answers by a plain store, which costs it nothing. An exchange, to learn whether the waiter sleeps by now, would have
@@ -35,11 +36,12 @@
 //! 3. An asked cell belongs to its asker, which gives it back after RUN, or after its own combining. The last cell belongs to the
 //!    combiner once it has made tail null, and with a lock that ends to whoever ends it.
 //! 4. The combiner reads `next` of a cell before it answers that cell.
-//! 5. A sleeper may get no wake: if it falls asleep just when it is answered, if another one was woken just before, or if it had not
-//!    asked yet when the last cell became its own. It looks again after 0.5 ms, and then after twice that, up to 4 ms.
+//! 5. A sleeper may get no wake: if it falls asleep just when it is answered, if another one was woken just before, or if it asked
+//!    just when the combiner left the last cell to whoever comes. It looks again after 0.5 ms, and then after twice that, up to 4 ms.
 //!
-//! Facts: first come first served; 12 B per lock, 128 B per waiter, from a pool; a waiter sleeps after 50 µs; a combiner is delayed by 32 short sections or its
-//! tenure, whichever is longer; by four tenures and a section if only slower cores or sleepers wait.
+//! Facts: first come first served; 16 B per lock, 128 B per holder or waiter, from a pool; a waiter sleeps after 50 µs; a combiner is
+//! delayed by 32 short sections or its tenure, whichever is longer; by four tenures and a section if only slower cores or
+//! sleepers wait.
 
 use super::{Job, carried};
 use crate::entry::{Entry, Kind, Promise};
@@ -59,7 +61,7 @@ pub const ENTRY: Entry = Entry {
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,
-    space: "12 B per lock, 128 B per holder or waiter, from a pool",
+    space: "16 B per lock, 128 B per holder or waiter, from a pool",
     wakes: "a waiter sleeps after 50 µs; the combiner wakes it when its section has run, but one in 50 µs; others look again after 0.5 to 4 ms",
     delay: "the thread that runs the others' sections, by 100 µs or 32 of them; by 400 µs and one of them if only slower cores or sleepers wait",
     advice: "short sections under high contention, in programs that can hand them over as functions",
@@ -87,9 +89,9 @@ const YOURS: u32 = 2;
 
 /// How long a waiter stays awake, ns: on machines of a hundred CPUs so many short sections may be before it.
 const SPIN_NS: u32 = 50_000;
-/// How long a waiter sleeps at first, unless a wake ends it, ns; then twice as long each time, and at most
+/// How long a waiter sleeps at first, unless a wake ends it, ns; then twice as long each time.
 const NAP_NS: u32 = 500_000;
-/// this long.
+/// The longest of these sleeps, ns.
 const NAP_MAX_NS: u32 = 4_000_000;
 /// A tick is 2^TICK_BITS ns.
 const TICK_BITS: u32 = 10;
@@ -102,6 +104,7 @@ const TENURE_NS: u32 = 100_000;
 const LAST: u64 = 4;
 /// How many sections it runs between two looks at the clock.
 const LOOKS_EVERY: u32 = 16;
+
 /// A request, or the place for one.
 struct Slip<P: Platform> {
     /// Written by the asker.
@@ -268,7 +271,8 @@ impl<P: Platform> Combiner<P> {
                 let now = P::now();
                 tenures = now.saturating_sub(*since.get_or_insert(now)) / tenure;
             }
-            let may_elect = others > 0 && !is_own && (tenures > 0 || !class.is_big());
+            // On a big core, within the first tenure, there is nobody to look for.
+            let may_elect = !is_own && (tenures > 0 || !class.is_big());
             if may_elect && is_next(asked, cell.class.get(), class, tenures) && cell.elect(asked) {
                 return;
             }

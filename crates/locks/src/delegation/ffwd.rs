@@ -16,7 +16,7 @@
 //! 2. Only the server writes the answers.
 //!
 //! Facts: no order; each client is overtaken once by each other client in a round of the server; 256 B per lock, 256 B per CPU
-//! that asks and 128 B a row, from a pool; nobody sleeps, and the server takes a CPU of its own.
+//! that asks and 256 B per 7 of them, from a pool; nobody sleeps, and the server takes a CPU of its own.
 
 use super::carried;
 use super::mailbox::Mailboxes;
@@ -34,7 +34,7 @@ pub const ENTRY: Entry = Entry {
     order: "none; in each round of the server by the mailboxes",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "256 B per lock, 256 B per CPU that asks, 128 B per 7 of them, from a pool; one CPU for the server",
+    space: "256 B per lock, 256 B per CPU that asks, 256 B per 7 of them, from a pool; one CPU for the server",
     wakes: "none: clients and server spin and never sleep",
     delay: "each client, by the sections of the others; all, by a server that doesn't run",
     advice: "to compare with rcl",
@@ -59,7 +59,7 @@ impl<P: Platform> Sections<P> for Ffwd<P> {
     unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
         let ask = |job| {
             let taken = self.mailboxes.take();
-            let (mailbox, bit) = (taken.mailbox, taken.bit);
+            let (mailbox, answers, bit) = (taken.mailbox, taken.answers(), taken.bit);
             mailbox.job.set(job);
             // Relaxed: only clients at this desk write it, and we know what the last one wrote.
             let toggle = mailbox.state.load(Relaxed) ^ bit;
@@ -67,7 +67,7 @@ impl<P: Platform> Sections<P> for Ffwd<P> {
             // ORDERING: Release [ask]: the job is there before it is found.
             mailbox.state.store(toggle, Release);
             // ORDERING: Acquire, pairs with [answer].
-            P::spin_until(&taken.answers.bits, Acquire, |bits| bits & bit == toggle);
+            P::spin_until(&answers.bits, Acquire, |bits| bits & bit == toggle);
             taken.leave();
         };
         // SAFETY: `ask` returns after the server has run it, and answered [answer].

@@ -57,12 +57,17 @@ pub(super) struct Rank<P: Platform> {
 pub(super) struct Taken<'a, P: Platform> {
     desk: &'a Desk<P>,
     pub(super) mailbox: &'a Mailbox<P>,
-    /// Where the row's answers are, and which bit is ours.
-    pub(super) answers: &'a Answers<P>,
+    row: &'a Rank<P>,
+    /// Which bit of the row's answers is ours.
     pub(super) bit: u32,
 }
 
-impl<P: Platform> Taken<'_, P> {
+impl<'a, P: Platform> Taken<'a, P> {
+    /// Where the row's answers are, for locks that answer in batches.
+    pub(super) fn answers(&self) -> &'a Answers<P> {
+        made::<P, _>(&self.row.answers, || Answers { bits: P::Word::new(0) })
+    }
+
     /// Leaves the desk: no request waits.
     pub(super) fn leave(self) {
         // ORDERING: Release [leave]: our use of the mailbox is over before the next client's. SURVIVES: explorations don't watch a
@@ -138,8 +143,7 @@ impl<P: Platform> Mailboxes<P> {
                     state: P::Word::new(0),
                     job: Cell::new(Job::NONE),
                 });
-                let answers = made::<P, _>(&row.answers, || Answers { bits: P::Word::new(0) });
-                return Taken { desk, mailbox, answers, bit: 1 << (n % ROW) };
+                return Taken { desk, mailbox, row, bit: 1 << (n % ROW) };
             }
             P::give_way();
             P::pause(0);

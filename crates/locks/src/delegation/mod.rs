@@ -8,7 +8,7 @@
 //!     a waiter      flat-combining     the same; whoever gets the lock empties all mailboxes
 //!                   dsm-synch   a queue of nodes on the waiters' stacks
 //!                   cc-synch    a queue of cells that change hands
-//!                   combiner    a stack of nodes; elected by core, for a bounded time; waiters sleep
+//!                   combiner    the same; elected by core, for a bounded time; waiters sleep
 //! ```
 //!
 //! What all share: a section is a [`Job`], which lies on the stack of the thread that asked. That thread waits until the job
@@ -60,7 +60,7 @@ struct Errand<F, R> {
 
 impl<R, F: FnOnce() -> R> Errand<F, R> {
     /// # Safety
-    /// `at` is such a slot, used by nobody else meanwhile.
+    /// `at` is such an errand, used by nobody else meanwhile.
     unsafe fn run(at: *mut ()) {
         // SAFETY: the caller's promise.
         let errand = unsafe { &mut *at.cast::<Self>() };
@@ -79,12 +79,12 @@ pub(crate) unsafe fn carried<P: Platform, R: Send>(
     section: impl FnOnce() -> R + Send,
     ask: impl FnOnce(Job),
 ) -> R {
-    fn of<F: FnOnce() -> R, R>(slot: *mut Errand<F, R>) -> Job {
-        Job { run: Errand::<F, R>::run, at: slot.cast() }
+    fn of<F: FnOnce() -> R, R>(errand: *mut Errand<F, R>) -> Job {
+        Job { run: Errand::<F, R>::run, at: errand.cast() }
     }
-    let mut slot = Errand { section: Some(section), result: None };
-    ask(of(&raw mut slot));
-    match slot.result {
+    let mut errand = Errand { section: Some(section), result: None };
+    ask(of(&raw mut errand));
+    match errand.result {
         Some(result) => result,
         None => without_result::<P>(),
     }
@@ -100,11 +100,11 @@ fn without_result<P: Platform>() -> ! {
 }
 
 /// The same lock with waiters that yield their CPU now and then.
-pub(crate) const fn yielding(of: Entry, id: &'static str) -> Entry {
+pub(crate) const fn yielding(of: Entry, id: &'static str, idea: &'static str) -> Entry {
     Entry {
         id,
         preset_of: Some(of.id),
-        idea: "the same, with waiters that yield their CPU every 0.5 µs",
+        idea,
         advice: "to compare, with more threads than CPUs",
         ..of
     }

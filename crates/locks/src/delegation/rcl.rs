@@ -15,7 +15,7 @@
 //! 2. A mailbox that is ASKED keeps its client, which waits, and its job.
 //!
 //! Facts: no order; each client is overtaken once by each other client in a round of the server; 256 B per lock, 256 B per CPU
-//! that asks, from a pool; nobody sleeps, and the server takes a CPU of its own.
+//! that asks and 128 B per 7 of them, from a pool; nobody sleeps, and the server takes a CPU of its own.
 
 use super::carried;
 use super::mailbox::Mailboxes;
@@ -35,7 +35,7 @@ pub const ENTRY: Entry = Entry {
     order: "none; in each round of the server by the mailboxes",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "256 B per lock, 256 B per CPU that asks, from a pool; one CPU for the server",
+    space: "256 B per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool; one CPU for the server",
     wakes: "none: clients and server spin and never sleep",
     delay: "each client, by the sections of the others; all, by a server that doesn't run",
     advice: "many cores, a lock that is busy all the time, and a core to spare for it",
