@@ -43,7 +43,8 @@ typedef struct { uint64_t lw_private[16]; } lw_delegated_t;
 /* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one that asks meanwhile. Then
    it returns, and sees what fn has written. fn may use any data, and other locks. It may see another thread's errno and
    thread-locals, and leaves its own errno there. It must not wait for what another thread does after that thread's own
-   section, since that thread may be the one that runs it. It must not ask for the same lock again, end its thread, or leave by longjmp or by an exception. */
+   section, since that thread may be the one that runs it. It must not ask for the same lock again, end its thread, fork,
+   or leave by longjmp or by an exception. */
 void lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);
 /* Every lw_execute has returned, on every thread. That a section has run is not enough: the thread that ran it may still use
    the lock. */

@@ -25,7 +25,7 @@
 
 use super::dsm_synch::MOST;
 use super::waiting::{Patience, Spins, Yields};
-use super::{Job, carried};
+use super::{Job, carried, give, lay};
 use crate::entry::{Entry, Kind, Promise};
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -72,25 +72,12 @@ struct Slip<P: Platform> {
 }
 
 impl<P: Platform> Slip<P> {
-    /// Takes a cell without a request.
-    fn take(state: u32) -> *mut Self {
-        const { assert!(size_of::<Self>() <= P::LINE) }
-        let cell: *mut Self = P::take_line().cast();
-        let (next, state) = (P::Ptr::new(null_mut()), P::Word::new(state));
-        // SAFETY: a line is large enough, and nobody else's.
-        unsafe { cell.write(Self { next, state, job: Cell::new(Job::NONE) }) };
-        cell
-    }
-
-    /// Gives a cell back.
-    ///
-    /// # Safety
-    /// It came from `take`, and belongs to the caller, which was answered or runs it (invariant 3).
-    unsafe fn give(cell: *mut Self) {
-        // SAFETY: the caller's own.
-        unsafe {
-            cell.drop_in_place();
-            P::give_line(cell.cast());
+    /// A cell without a request.
+    fn empty(state: u32) -> Self {
+        Self {
+            next: P::Ptr::new(null_mut()),
+            state: P::Word::new(state),
+            job: Cell::new(Job::NONE),
         }
     }
 }
@@ -134,12 +121,12 @@ impl<P: Platform, W: Patience<P>, const MOST: u32> Sections<P> for CcSynch<P, W,
     type Node = ();
 
     fn new() -> Self {
-        Self { tail: P::Ptr::new(Slip::<P>::take(OURS)), waiting: PhantomData }
+        Self { tail: P::Ptr::new(lay::<P, _>(Slip::empty(OURS))), waiting: PhantomData }
     }
 
     unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
         let ask = |job| {
-            let fresh = Slip::<P>::take(WAITING);
+            let fresh = lay::<P, _>(Slip::<P>::empty(WAITING));
             // STATE: (cell, ..) -> (fresh, ..).
             // ORDERING: AcqRel [join], pairs with itself: the cell that we get was made before.
             let mine = self.tail.swap(fresh, AcqRel);
@@ -153,7 +140,7 @@ impl<P: Platform, W: Patience<P>, const MOST: u32> Sections<P> for CcSynch<P, W,
                 unsafe { self.combine(mine) };
             }
             // SAFETY: answered; the combiner doesn't touch it any more (invariant 4).
-            unsafe { Slip::give(mine) };
+            unsafe { give::<P, _>(mine) };
         };
         // SAFETY: `ask` returns after the combiner has run it: this thread, or the one that answered RUN [answer].
         unsafe { carried::<P, R>(section, ask) }
@@ -166,6 +153,6 @@ impl<P: Platform, W, const MOST: u32> Drop for CcSynch<P, W, MOST> {
     fn drop(&mut self) {
         // Relaxed: whoever drops it has synchronized with all askers.
         // SAFETY: nobody asks any more, so the last cell is nobody's.
-        unsafe { Slip::give(self.tail.load(Relaxed)) };
+        unsafe { give::<P, _>(self.tail.load(Relaxed)) };
     }
 }

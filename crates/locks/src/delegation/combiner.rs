@@ -43,7 +43,7 @@
 //! delayed by 32 short sections or its tenure, whichever is longer; by four tenures and a section if only slower cores or
 //! sleepers wait.
 
-use super::{Job, carried};
+use super::{Job, carried, give, lay};
 use crate::entry::{Entry, Kind, Promise};
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -120,31 +120,14 @@ struct Slip<P: Platform> {
 }
 
 impl<P: Platform> Slip<P> {
-    /// Takes a cell that nobody has asked in.
-    fn take() -> *mut Self {
-        const { assert!(size_of::<Self>() <= P::LINE && align_of::<Self>() <= 128) }
-        let cell: *mut Self = P::take_line().cast();
-        let empty = Self {
+    /// A cell that nobody has asked in.
+    fn empty() -> Self {
+        Self {
             asked: P::Word::new(NO),
             state: P::Word::new(WAITING),
             next: P::Ptr::new(null_mut()),
             job: Cell::new(Job::NONE),
             class: Cell::new(Class::BIG),
-        };
-        // SAFETY: a line is large enough, and nobody else's.
-        unsafe { cell.write(empty) };
-        cell
-    }
-
-    /// Gives a cell back.
-    ///
-    /// # Safety
-    /// It came from `take`, and belongs to the caller (invariant 3).
-    unsafe fn give(cell: *mut Self) {
-        // SAFETY: the caller's own.
-        unsafe {
-            cell.drop_in_place();
-            P::give_line(cell.cast());
         }
     }
 
@@ -225,7 +208,7 @@ impl<P: Platform> Combiner<P> {
         let is_free = self.tail.compare_exchange(last, null_mut(), Release, Relaxed).is_ok();
         if is_free {
             // SAFETY: ours, by invariant 3: nobody has swapped it out.
-            unsafe { Slip::give(last) };
+            unsafe { give::<P, _>(last) };
         }
         is_free
     }
@@ -312,7 +295,7 @@ impl<P: Platform> Combiner<P> {
             unsafe { self.combine(mine, true, window_ns) };
         }
         // SAFETY: the combiner has answered, or we were that: nobody looks at it any more.
-        unsafe { Slip::give(mine) };
+        unsafe { give::<P, _>(mine) };
     }
 }
 
@@ -336,7 +319,7 @@ impl<P: Platform> Sections<P> for Combiner<P> {
         window_ns: u32,
         section: impl FnOnce() -> R + Send,
     ) -> R {
-        let fresh = Slip::<P>::take();
+        let fresh = lay::<P, _>(Slip::<P>::empty());
         // STATE: (t, ..) -> (fresh, ..).
         // ORDERING: AcqRel [join], pairs with itself: the cell that we get was made before. Acquire also pairs with [free]:
         // earlier sections are over.
@@ -362,7 +345,7 @@ impl<P: Platform> Drop for Combiner<P> {
         let last = self.tail.load(Relaxed);
         if !last.is_null() {
             // SAFETY: nobody asks any more (invariant 3).
-            unsafe { Slip::give(last) };
+            unsafe { give::<P, _>(last) };
         }
     }
 }

@@ -15,7 +15,7 @@
 //! 2. A desk and its mailbox belong to the client that took the desk, until it leaves.
 //! 3. The server writes to a mailbox only while a request of its client waits in it.
 
-use super::Job;
+use super::{Job, give, lay};
 use core::cell::Cell;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -83,19 +83,16 @@ pub(super) struct Mailboxes<P: Platform> {
 
 /// What `at` points to; made, if nobody has made it yet.
 fn made<P: Platform, T>(at: &P::Ptr<T>, make: impl FnOnce() -> T) -> &T {
-    const { assert!(size_of::<T>() <= P::LINE && align_of::<T>() <= 128) }
     // ORDERING: Acquire, pairs with [make].
     let mut there = at.load(Acquire);
     if there.is_null() {
-        let mine: *mut T = P::take_line().cast();
-        // SAFETY: a line is large enough, and ours alone.
-        unsafe { mine.write(make()) };
+        let mine = lay::<P, T>(make());
         // ORDERING: Release [make]: it was made before it is found. Acquire on failure: as above.
         there = match at.compare_exchange(null_mut(), mine, Release, Acquire) {
             Ok(_) => mine,
             Err(other) => {
                 // SAFETY: nobody has seen it.
-                unsafe { end::<P, T>(mine) };
+                unsafe { give::<P, T>(mine) };
                 other
             }
         };
@@ -104,17 +101,16 @@ fn made<P: Platform, T>(at: &P::Ptr<T>, make: impl FnOnce() -> T) -> &T {
     unsafe { &*there }
 }
 
-/// Gives the line of `at` back, if it is one.
+/// Ends what `at` points to, if anything.
 ///
 /// # Safety
-/// It came from [`made`], and nobody uses it any more.
-unsafe fn end<P: Platform, T>(at: *mut T) {
+/// Nobody uses it any more.
+unsafe fn end<P: Platform, T>(at: &P::Ptr<T>) {
+    // Relaxed: whoever ends it has synchronized with all clients and servers.
+    let at = at.load(Relaxed);
     if !at.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe {
-            at.drop_in_place();
-            P::give_line(at.cast());
-        }
+        // SAFETY: the caller's promise; [`made`] has laid it there.
+        unsafe { give::<P, T>(at) };
     }
 }
 
@@ -189,20 +185,19 @@ unsafe impl<P: Platform> Send for Mailboxes<P> {}
 
 impl<P: Platform> Drop for Mailboxes<P> {
     fn drop(&mut self) {
-        for row in &self.rows {
-            // Relaxed, here and below: whoever drops it has synchronized with all clients and servers.
-            let row = row.load(Relaxed);
+        for at in &self.rows {
+            let row = at.load(Relaxed); // as in `end`
             if row.is_null() {
                 continue;
             }
-            // SAFETY: they came from `made`, and nobody uses them any more.
+            // SAFETY: nobody uses the mailboxes any more.
             unsafe {
                 for n in 0..ROW {
-                    end::<P, _>((*row).desks[n].load(Relaxed));
-                    end::<P, _>((*row).mailboxes[n].load(Relaxed));
+                    end::<P, _>(&(*row).desks[n]);
+                    end::<P, _>(&(*row).mailboxes[n]);
                 }
-                end::<P, _>((*row).answers.load(Relaxed));
-                end::<P, _>(row);
+                end::<P, _>(&(*row).answers);
+                end::<P, _>(at);
             }
         }
     }

@@ -90,6 +90,27 @@ pub(crate) unsafe fn carried<P: Platform, R: Send>(
     }
 }
 
+/// Puts `value` into a line of the machine's pool.
+fn lay<P: Platform, T>(value: T) -> *mut T {
+    const { assert!(size_of::<T>() <= P::LINE && align_of::<T>() <= 128) }
+    let line: *mut T = P::take_line().cast();
+    // SAFETY: a line is large enough, and nobody else's.
+    unsafe { line.write(value) };
+    line
+}
+
+/// Gives the line of [`lay`] back.
+///
+/// # Safety
+/// It belongs to the caller, and nobody else looks at it any more.
+unsafe fn give<P: Platform, T>(line: *mut T) {
+    // SAFETY: the caller's own.
+    unsafe {
+        line.drop_in_place();
+        P::give_line(line.cast());
+    }
+}
+
 /// A section that has not run has no result, so its caller can't go on. `explore` reports that the thread is stuck.
 #[cold]
 fn without_result<P: Platform>() -> ! {
