@@ -82,7 +82,7 @@ pub(crate) struct Sent<P: Platform, L, N> {
 
 /// In lines of its own.
 #[repr(align(128))]
-struct Apart<T>(T);
+pub(crate) struct Apart<T>(pub(crate) T);
 
 /// Whose node a section uses.
 pub(crate) trait Nodes<N> {

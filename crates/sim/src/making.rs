@@ -1,6 +1,6 @@
 //! Makes locks of the catalogue on the virtual machine. Front locks and glibc's run as in programs (product.rs).
 
-use crate::any_lock::{AnyLock, Carried, Nodes, Sent};
+use crate::any_lock::{AnyLock, Apart, Carried, Nodes, Sent};
 use crate::engine::Tid;
 use crate::lock::LockSpec;
 use crate::memory::Sim;
@@ -64,11 +64,11 @@ impl DelegatedVisitor<Sim> for Making<'_> {
 }
 
 /// A node for each thread.
-struct OneEach<N>(Vec<Aligned<Cell<N>>>);
+struct OneEach<N>(Vec<Apart<Cell<N>>>);
 
 impl<N: Default> OneEach<N> {
     fn of(threads: usize) -> Self {
-        Self((0..threads).map(|_| Aligned(Cell::new(N::default()))).collect())
+        Self((0..threads).map(|_| Apart(Cell::new(N::default()))).collect())
     }
 }
 
@@ -84,18 +84,14 @@ impl<N> Nodes<N> for OneEach<N> {
     }
 }
 
-/// Aligned to a cache line of its own.
-#[repr(align(128))]
-struct Aligned<T>(T);
-
 struct Typed<L: RawLock<Sim>> {
-    lock: Aligned<L>,
+    lock: Apart<L>,
     nodes: OneEach<L::Node>,
 }
 
 impl<L: TryLock<Sim> + 'static> Typed<L> {
     fn boxed(lock: L, threads: usize) -> Box<dyn AnyLock> {
-        Box::new(Self { lock: Aligned(lock), nodes: OneEach::of(threads) })
+        Box::new(Self { lock: Apart(lock), nodes: OneEach::of(threads) })
     }
 }
 
