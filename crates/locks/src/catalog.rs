@@ -5,7 +5,7 @@
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
 use crate::amp::standby::WINDOW_MAX_NS;
-use crate::delegation::{self, cc_synch, combiner, dsm_synch, ffwd, flat_combining, rcl};
+use crate::delegation::{self, cc_synch, combiner, dsm_synch, dynamic, ffwd, flat_combining, rcl};
 use crate::entry::{Entry, Kind};
 use crate::front::{self, Alone, AsIs, Rule, Tune, Tuning, Window, tuning};
 use crate::numa::cohort::{self, Cohort};
@@ -155,9 +155,11 @@ catalog! {
         CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a global partitioned ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
     }
     delegated {
+        DYNAMIC: dynamic::Lock<P> = dynamic::ENTRY;
         COMBINER: combiner::Lock<P> = combiner::ENTRY;
         RCL: rcl::Lock<P> = rcl::ENTRY;
         RCL_YIELD: rcl::Yielding<P> = delegation::yielding(rcl::ENTRY, "rcl-yield", "rcl, whose waiters yield their CPU every 0.5 µs");
+        RCL_POOL: rcl::Pool<P> = rcl::POOL_ENTRY;
         FFWD: ffwd::Lock<P> = ffwd::ENTRY;
         FLAT_COMBINING: flat_combining::Lock<P> = flat_combining::ENTRY;
         FLAT_COMBINING_YIELD: flat_combining::Yielding<P> = delegation::yielding(flat_combining::ENTRY, "flat-combining-yield", "flat-combining, whose waiters yield their CPU every 0.5 µs");

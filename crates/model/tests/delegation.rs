@@ -47,7 +47,7 @@ fn sections<C: Checker, L: Delegated<Machine<C, 0>> + 'static>(
                 through: AtomicU32::new(0),
                 stop: Word::new(0),
             });
-            let servers = (0..L::SERVERS).map(|_| {
+            let servers = (0..L::SERVERS * L::POOL).map(|_| {
                 let shared = shared.clone();
                 machine::spawn::<C>(move || shared.lock.serve(&shared.stop))
             });
@@ -86,7 +86,8 @@ struct All {
 
 impl<C: Checker> DelegatedVisitor<Machine<C, 0>> for All {
     fn visit<L: Delegated<Machine<C, 0>> + 'static>(&mut self, entry: &'static Entry) {
-        let clients = self.clients;
+        // Loom has no more threads.
+        let clients = self.clients.min(4_u32.saturating_sub(L::SERVERS * L::POOL).max(2));
         sections::<C, L>(&format!("{}, {clients} clients", entry.id), self.budget, clients);
     }
 }

@@ -69,9 +69,20 @@ pub trait Delegated<P: Platform>: Sections<P> {
     /// How many threads have to [`serve`](Self::serve) while sections are asked for; 0: those who ask run them.
     const SERVERS: u32 = 0;
 
+    /// How many threads each of them is, on one CPU: when one blocks, another goes on.
+    const POOL: u32 = 1;
+
     /// Runs others' sections until `stop` is not 0. Nobody may be asking by then.
     fn serve(&self, stop: &P::Word) {
         let _ = stop;
+    }
+
+    /// From now on `with`'s server serves this lock, too. Locks without servers ignore it.
+    ///
+    /// # Safety
+    /// `with` stays as long as this lock.
+    unsafe fn share(&self, with: &Self) {
+        let _ = with;
     }
 }
 

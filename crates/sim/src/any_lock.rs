@@ -38,8 +38,20 @@ pub(crate) trait AnyLock {
     fn servers(&self) -> u32 {
         0
     }
+    /// How many threads each of them is, on one CPU.
+    fn pool(&self) -> u32 {
+        1
+    }
     /// Runs others' sections until [`stop`](Self::stop).
     fn serve(&self) {}
+    /// From now on the server of `with`, a lock of the same kind, serves this one, too. `with` stays as long.
+    fn share(&self, with: &dyn AnyLock) {
+        let _ = with;
+    }
+    /// Where the lock is, for `share`.
+    fn at(&self) -> *const () {
+        std::ptr::null()
+    }
     /// Nobody will ask any more.
     fn stop(&self) {}
     /// Acquires for reading; `false`: this is a mutex, and nothing was done.
@@ -115,6 +127,19 @@ impl<P: Platform, L: Delegated<P>, N: Nodes<L::Node>> AnyLock for Sent<P, L, N> 
 
     fn servers(&self) -> u32 {
         L::SERVERS
+    }
+
+    fn pool(&self) -> u32 {
+        L::POOL
+    }
+
+    fn share(&self, with: &dyn AnyLock) {
+        // SAFETY: of the same kind, so of this type; it stays as long.
+        unsafe { self.lock.0.share(&*with.at().cast::<L>()) };
+    }
+
+    fn at(&self) -> *const () {
+        std::ptr::from_ref(&self.lock.0).cast()
     }
 
     fn serve(&self) {

@@ -140,6 +140,7 @@ impl Run {
                 cpus: self.cpus(),
                 started: 0,
                 servers: 0,
+                beside: Vec::new(),
             };
             (self.workload.setup)(&mut setup);
             setup.serve();

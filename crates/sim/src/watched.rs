@@ -359,6 +359,16 @@ impl Watched {
         self.lock.servers()
     }
 
+    /// As [`AnyLock::pool`].
+    pub(crate) fn pool(&self) -> u32 {
+        self.lock.pool()
+    }
+
+    /// As [`AnyLock::share`].
+    pub(crate) fn share(&self, with: &Self) {
+        self.lock.share(&*with.lock);
+    }
+
     /// As [`AnyLock::serve`].
     pub(crate) fn serve(&self) {
         self.lock.serve();

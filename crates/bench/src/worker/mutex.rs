@@ -119,7 +119,7 @@ unsafe impl<L: Delegated<Native>> Mutex for Served<L> {
             let served = served.clone();
             thread::spawn(move || served.0.serve(&served.1))
         };
-        let servers = (0..L::SERVERS).map(server).collect();
+        let servers = (0..L::SERVERS * L::POOL).map(server).collect();
         Self { served, servers }
     }
 

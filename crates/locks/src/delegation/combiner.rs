@@ -43,7 +43,7 @@
 //! delayed by 32 short sections or its tenure, whichever is longer; by four tenures and a section if only slower cores or
 //! sleepers wait.
 
-use super::{Job, carried, give, lay};
+use super::{Gate, Job, carried, give, lay};
 use crate::entry::{Entry, Kind, Promise};
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -155,22 +155,23 @@ impl<P: Platform> Slip<P> {
         now
     }
 
-    /// Makes the asker, who was AWAKE or ASLEEP as `asked` says, the combiner; `false`: it has fallen asleep since.
-    fn elect(&self, asked: u32) -> bool {
-        let state = &raw const self.state;
+    /// Chooses the asker, who was AWAKE or ASLEEP as `asked` says; `false`: it has fallen asleep since.
+    fn choose(&self, asked: u32) -> bool {
         // STATE: (AWAKE or ASLEEP, ..) -> (CHOSEN, ..).
         // Relaxed, both: [yours] publishes.
-        let is_chosen = self.asked.compare_exchange(asked, CHOSEN, Relaxed, Relaxed).is_ok();
-        if is_chosen {
-            // STATE: (.., WAITING) -> (.., YOURS).
-            // ORDERING: Release [yours]: the sections come before those of the next combiner. After this the cell may be gone.
-            self.state.store(YOURS, Release);
-            if asked == ASLEEP {
-                // SURVIVES: the sleep ends by the clock (invariant 5).
-                P::unpark(state, 1);
-            }
+        self.asked.compare_exchange(asked, CHOSEN, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Makes the asker, who was AWAKE or ASLEEP as `asked` says, and is CHOSEN now, the combiner.
+    fn elect(&self, asked: u32) {
+        let state = &raw const self.state;
+        // STATE: (.., WAITING) -> (.., YOURS).
+        // ORDERING: Release [yours]: the sections come before those of the next combiner. After this the cell may be gone.
+        self.state.store(YOURS, Release);
+        if asked == ASLEEP {
+            // SURVIVES: the sleep ends by the clock (invariant 5).
+            P::unpark(state, 1);
         }
-        is_chosen
     }
 }
 
@@ -224,22 +225,33 @@ impl<P: Platform> Combiner<P> {
         may
     }
 
-    /// The combiner runs the sections from cell `at` on, and releases, or hands the role on. `is_own`: the first one is its own.
+    /// The combiner, inside of `gate`, runs the sections from cell `at` on; it leaves the gate, and releases, or hands the role on.
+    /// `is_own`: the first one is its own.
     ///
     /// # Safety
     /// The caller is the combiner; `at` is its own cell, or the last.
-    unsafe fn combine(&self, mut at: *mut Slip<P>, mut is_own: bool, window_ns: u32) {
+    unsafe fn combine<G: Gate>(
+        &self,
+        (gate, key): (&G, &mut G::Key),
+        mut at: *mut Slip<P>,
+        mut is_own: bool,
+        window_ns: u32,
+    ) {
         let class = P::place().class;
         let tenure = u64::from(window_ns.clamp(1, TENURE_NS));
         // When it first looked at the clock, and how many tenures ago that was.
         let (mut since, mut tenures) = (None, 0);
         let mut others = 0_u32;
+        // Sections since it entered the gate: one at first, its own, before or in this loop.
+        let mut ran = u32::from(!is_own);
         loop {
             // SAFETY: in the queue, so its asker waits, or will ask in a moment, or it is the last (invariants 2 and 3).
             let cell = unsafe { &*at };
             // ORDERING: Acquire, here and below, pairs with [ask]: the request is there.
             let mut asked = cell.asked.load(Acquire);
             if asked == NO {
+                // The gate first: it's free when the next combiner comes.
+                gate.leave(key, ran);
                 if others > 0 {
                     // STATE: (.., WAITING) -> (.., YOURS).
                     // ORDERING: Release [yours]: the sections come before those of the next combiner.
@@ -248,6 +260,8 @@ impl<P: Platform> Combiner<P> {
                 if self.free(at) {
                     return;
                 }
+                gate.enter(key);
+                ran = 0;
                 asked = P::spin_until(&cell.asked, Acquire, |asked| asked != NO);
             }
             if others % LOOKS_EVERY == LOOKS_EVERY - 1 || asked == ASLEEP {
@@ -256,8 +270,9 @@ impl<P: Platform> Combiner<P> {
             }
             // On a big core, within the first tenure, there is nobody to look for.
             let may_elect = !is_own && (tenures > 0 || !class.is_big());
-            if may_elect && is_next(asked, cell.class.get(), class, tenures) && cell.elect(asked) {
-                return;
+            if may_elect && is_next(asked, cell.class.get(), class, tenures) && cell.choose(asked) {
+                gate.leave(key, ran);
+                return cell.elect(asked);
             }
             // Relaxed: [ask] has published it.
             let next = cell.next.load(Relaxed);
@@ -273,6 +288,7 @@ impl<P: Platform> Combiner<P> {
                 P::unpark(state, 1);
             }
             at = next;
+            ran = ran.saturating_add(1);
             others = others.saturating_add(u32::from(!is_own));
             is_own = false;
         }
@@ -280,7 +296,13 @@ impl<P: Platform> Combiner<P> {
 
     /// Asks in cell `mine`, which the caller has got for `fresh`: has the section run by the combiner, or becomes that.
     #[cold]
-    fn ask(&self, mine: *mut Slip<P>, fresh: *mut Slip<P>, window_ns: u32, job: Job) {
+    fn ask<G: Gate>(
+        &self,
+        gate: &G,
+        (mine, fresh): (*mut Slip<P>, *mut Slip<P>),
+        window_ns: u32,
+        job: Job,
+    ) {
         // SAFETY: ours from now on (invariant 3).
         let cell = unsafe { &*mine };
         cell.job.set(job);
@@ -291,8 +313,10 @@ impl<P: Platform> Combiner<P> {
         // ORDERING: Release [ask]: the request is there before it is found, and the fresh cell was made.
         cell.asked.store(AWAKE, Release);
         if cell.wait() == YOURS {
+            let mut key = G::Key::default();
+            gate.enter(&mut key);
             // SAFETY: we are the combiner, and it is ours.
-            unsafe { self.combine(mine, true, window_ns) };
+            unsafe { self.combine((gate, &mut key), mine, true, window_ns) };
         }
         // SAFETY: the combiner has answered, or we were that: nobody looks at it any more.
         unsafe { give::<P, _>(mine) };
@@ -319,21 +343,40 @@ impl<P: Platform> Sections<P> for Combiner<P> {
         window_ns: u32,
         section: impl FnOnce() -> R + Send,
     ) -> R {
+        self.with_gate(&(), window_ns, section)
+    }
+}
+
+impl<P: Platform> Combiner<P> {
+    /// Is there neither a combiner nor an asker? A hint.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.tail.load(Relaxed).is_null()
+    }
+
+    /// As `with_window`, where whoever runs sections is inside of `gate`. All who ask name the same gate.
+    #[inline]
+    pub(super) fn with_gate<G: Gate, R: Send>(
+        &self,
+        gate: &G,
+        window_ns: u32,
+        section: impl FnOnce() -> R + Send,
+    ) -> R {
         let fresh = lay::<P, _>(Slip::<P>::empty());
         // STATE: (t, ..) -> (fresh, ..).
         // ORDERING: AcqRel [join], pairs with itself: the cell that we get was made before. Acquire also pairs with [free]:
         // earlier sections are over.
         let mine = self.tail.swap(fresh, AcqRel);
         if mine.is_null() {
+            let mut key = G::Key::default();
+            gate.enter(&mut key);
             let result = section();
-            if !self.free(fresh) {
-                // SAFETY: we are the combiner; the cell follows our section.
-                unsafe { self.combine(fresh, false, window_ns) };
-            }
+            // SAFETY: we are the combiner; the cell follows our section.
+            unsafe { self.combine((gate, &mut key), fresh, false, window_ns) };
             return result;
         }
         // SAFETY: `ask` returns after the job has run, on this thread or on one that answered RUN [answer].
-        unsafe { carried::<P, R>(section, |job| self.ask(mine, fresh, window_ns, job)) }
+        unsafe { carried::<P, R>(section, |job| self.ask(gate, (mine, fresh), window_ns, job)) }
     }
 }
 

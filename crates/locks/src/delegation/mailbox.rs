@@ -32,6 +32,8 @@ pub(super) struct Mailbox<P: Platform> {
     pub(super) state: P::Word,
     /// Written by the client before `state`.
     pub(super) job: Cell<Job>,
+    /// Which lock the section is for, if a server has several. As `job`.
+    pub(super) lock: P::Ptr<()>,
 }
 
 /// A client's place.
@@ -79,6 +81,8 @@ impl<'a, P: Platform> Taken<'a, P> {
 /// All mailboxes of a lock or server.
 pub(super) struct Mailboxes<P: Platform> {
     rows: [P::Ptr<Rank<P>>; ROWS],
+    /// Which rows there are, one bit each: servers look at no others.
+    there: P::Word,
 }
 
 /// What `at` points to; made, if nobody has made it yet.
@@ -116,7 +120,7 @@ unsafe fn end<P: Platform, T>(at: &P::Ptr<T>) {
 
 impl<P: Platform> Mailboxes<P> {
     pub(super) fn new() -> Self {
-        Self { rows: core::array::from_fn(|_| P::Ptr::new(null_mut())) }
+        Self { rows: core::array::from_fn(|_| P::Ptr::new(null_mut())), there: P::Word::new(0) }
     }
 
     /// Takes a desk.
@@ -124,11 +128,7 @@ impl<P: Platform> Mailboxes<P> {
         let home = P::place().cpu as usize;
         loop {
             for n in home..home + ROW * ROWS {
-                let row = made::<P, _>(&self.rows[n / ROW % ROWS], || Rank {
-                    desks: core::array::from_fn(|_| P::Ptr::new(null_mut())),
-                    mailboxes: core::array::from_fn(|_| P::Ptr::new(null_mut())),
-                    answers: P::Ptr::new(null_mut()),
-                });
+                let row = self.row(n / ROW % ROWS);
                 let desk = made::<P, _>(&row.desks[n % ROW], || Desk { taken: P::Word::new(0) });
                 // ORDERING: Acquire, pairs with [leave]: the last client's use of the mailbox is over.
                 // SURVIVES: explorations don't watch a mailbox's plain fields.
@@ -138,6 +138,7 @@ impl<P: Platform> Mailboxes<P> {
                 let mailbox = made::<P, _>(&row.mailboxes[n % ROW], || Mailbox {
                     state: P::Word::new(0),
                     job: Cell::new(Job::NONE),
+                    lock: P::Ptr::new(null_mut()),
                 });
                 return Taken { desk, mailbox, row, bit: 1 << (n % ROW) };
             }
@@ -146,12 +147,28 @@ impl<P: Platform> Mailboxes<P> {
         }
     }
 
+    fn row(&self, number: usize) -> &Rank<P> {
+        let row = made::<P, _>(&self.rows[number], || Rank {
+            desks: core::array::from_fn(|_| P::Ptr::new(null_mut())),
+            mailboxes: core::array::from_fn(|_| P::Ptr::new(null_mut())),
+            answers: P::Ptr::new(null_mut()),
+        });
+        // Relaxed, both: whoever looks finds the row by its pointer.
+        if self.there.load(Relaxed) & 1 << number == 0 {
+            self.there.fetch_or(1 << number, Relaxed);
+        }
+        row
+    }
+
     /// Shows the rows' mailboxes that were made so far, and the rows' answers.
     pub(super) fn each_row(
         &self,
         mut look: impl FnMut(&[P::Ptr<Mailbox<P>>; ROW], &P::Ptr<Answers<P>>),
     ) {
-        for row in &self.rows {
+        let mut there = self.there.load(Relaxed); // a hint: a row that is missed now is seen in the next round
+        while there != 0 {
+            let row = &self.rows[there.trailing_zeros() as usize];
+            there &= there - 1;
             // ORDERING: Acquire, pairs with [make].
             // SURVIVES: explorations have one row, which a flat combiner has seen as a client.
             let row = row.load(Acquire);

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //!     who runs them             how they are asked
-//!     a server      rcl         a mailbox for each client, answered one by one
+//!     a server      rcl         a mailbox for each client, answered one by one; a server has any number of locks (server.rs)
 //!                   ffwd        the same, answered in batches
 //!     a waiter      flat-combining     the same; whoever gets the lock empties all mailboxes
 //!                   dsm-synch   a queue of nodes on the waiters' stacks
 //!                   cc-synch    a queue of cells that change hands
 //!                   combiner    the same; elected by core, for a bounded time; waiters sleep
+//!     as it pays    dynamic     an ordinary lock, or combiner, or a server's: whichever runs most sections
 //! ```
 //!
 //! What all share: a section is a [`Job`], which lies on the stack of the thread that asked. That thread waits until the job
@@ -20,15 +21,48 @@
 pub mod cc_synch;
 pub mod combiner;
 pub mod dsm_synch;
+pub mod dynamic;
 pub mod ffwd;
 pub mod flat_combining;
 mod mailbox;
 pub mod rcl;
+pub mod server;
 pub mod waiting;
 
 use crate::entry::Entry;
 use core::ptr::null_mut;
 use lockwright_platform::{Platform, Word};
+
+/// What a thread holds while it runs sections: a lock of its own, below the one that sends sections around.
+pub trait Gate {
+    /// What the holder keeps while it is inside.
+    type Key: Default;
+
+    /// Waits until the caller alone is inside.
+    fn enter(&self, key: &mut Self::Key);
+
+    /// Enters if that needs no waiting.
+    fn try_enter(&self, key: &mut Self::Key) -> bool;
+
+    /// Leaves. The caller has run `ran` sections since it entered.
+    fn leave(&self, key: &mut Self::Key, ran: u32);
+}
+
+/// No gate: whoever is the combiner is alone anyway.
+impl Gate for () {
+    type Key = ();
+
+    #[inline]
+    fn enter(&self, (): &mut ()) {}
+
+    #[inline]
+    fn try_enter(&self, (): &mut ()) -> bool {
+        true
+    }
+
+    #[inline]
+    fn leave(&self, (): &mut (), _: u32) {}
+}
 
 /// A section, to be run by any thread.
 #[derive(Clone, Copy)]

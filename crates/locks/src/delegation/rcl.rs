@@ -1,29 +1,30 @@
 //! rcl: a server, which does nothing else, runs the sections; each client has a mailbox of one cache line.
 //!
-//! J.-P. Lozi, F. David, G. Thomas, J. Lawall, G. Muller, *Remote Core Locking*, USENIX ATC 2012, section 3 (R01, R02). Our
-//! deviation: a mailbox is a CPU's, not a client's; a client takes it for one request.
+//! J.-P. Lozi, F. David, G. Thomas, J. Lawall, G. Muller, *Remote Core Locking*, USENIX ATC 2012, section 3 (R01, R02). The server and its
+//! mailboxes are in server.rs; the lock is a gate, and says which server has it.
 //!
 //! ```text
-//!     client                           mailbox                        server
-//!     job; state = ASKED     ──────►   [ASKED, job]   ──────►    runs the job, on its own core, where the data is
-//!     goes on                ◄──────   [IDLE,  job]   ◄──────    state = IDLE; on to the next mailbox
+//!     lock ─► server ─► mailboxes           several locks may have one server (R03: false serialization, if they wait for each other);
+//!     lock ─┘                               a lock may move to another one while it runs
 //! ```
 //!
-//! State: the mailboxes. ask: IDLE -> ASKED, then wait for IDLE. serve: ASKED -> run -> IDLE, mailbox by mailbox.
+//! State: busy. enter: FREE -> BUSY. leave: BUSY -> FREE.
 //!
-//! 1. Only the server runs requests.
-//! 2. A mailbox that is ASKED keeps its client, which waits, and its job.
+//! 1. Whoever runs a section has made the lock BUSY. A server stays inside
+//!    while it has requests for the lock, up to 32: an exchange for each section would wait until the last answer has left its core.
 //!
-//! Facts: no order; each client is overtaken once by each other client in a round of the server; 256 B per lock, 256 B per CPU
-//! that asks and 128 B per 7 of them, from a pool; nobody sleeps, and the server takes a CPU of its own.
+//! Facts: no order; each client is overtaken once by each other client in a round of the server; 1.5 KiB per lock and 256 B per CPU that asks,
+//! and 128 B per 7 of them, from a pool; nobody sleeps, and the server takes a CPU of its own. `rcl-pool`: a second thread takes over
+//! while the first is blocked in a section.
 
-use super::carried;
-use super::mailbox::Mailboxes;
+use super::server::Server;
 use super::waiting::{Patience, Spins, Yields};
+use super::{Gate, carried};
 use crate::entry::{Entry, Kind, Promise};
 use core::marker::PhantomData;
+use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Delegated, Platform, Sections, Word};
+use lockwright_platform::{Delegated, Platform, Ptr, Sections, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -35,70 +36,108 @@ pub const ENTRY: Entry = Entry {
     order: "none; in each round of the server by the mailboxes",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "256 B per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool; one CPU for the server",
+    space: "1.5 KiB per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool; one CPU for the server",
     wakes: "none: clients and server spin and never sleep",
-    delay: "each client, by the sections of the others; all, by a server that doesn't run",
+    delay: "each client, by the sections of the others; all, for 0.1 to 1 ms, by a server that doesn't run: then they run their own",
     advice: "many cores, a lock that is busy all the time, and a core to spare for it",
     options: &[],
+};
+
+/// As [`ENTRY`], with two threads a server.
+pub const POOL_ENTRY: Entry = Entry {
+    id: "rcl-pool",
+    preset_of: Some(ENTRY.id),
+    idea: "rcl, with a second thread that takes over while the first is blocked in a section",
+    advice: "several locks on one server, and sections that block",
+    ..ENTRY
 };
 
 /// The name that the catalogue uses.
 pub type Lock<P> = Rcl<P, Spins>;
 /// Its variant that yields.
 pub type Yielding<P> = Rcl<P, Yields>;
+/// Its variant with two threads.
+pub type Pool<P> = Rcl<P, Spins, 2>;
 
-const IDLE: u32 = 0;
-const ASKED: u32 = 1;
+/// `busy`: no section runs.
+const FREE: u32 = 0;
+/// One runs.
+const BUSY: u32 = 1;
 
-/// A lock with a server, whose clients wait as `W` says.
-pub struct Rcl<P: Platform, W> {
-    mailboxes: Mailboxes<P>,
+/// A lock with a server, whose clients wait as `W` says; `POOL` threads serve it.
+pub struct Rcl<P: Platform, W, const POOL: u32 = 1> {
+    /// Whoever runs a section has made it BUSY.
+    busy: P::Word,
+    /// The server; that of another lock, after [`Delegated::share`].
+    server: P::Ptr<Server<P, Self>>,
+    own: Server<P, Self>,
     waiting: PhantomData<fn(W)>,
 }
 
-impl<P: Platform, W: Patience<P>> Sections<P> for Rcl<P, W> {
-    type Node = ();
+// SAFETY: all that changes is in words; the server outlives those who ask.
+unsafe impl<P: Platform, W, const POOL: u32> Sync for Rcl<P, W, POOL> {}
+// SAFETY: as for Sync; lines belong to no thread.
+unsafe impl<P: Platform, W, const POOL: u32> Send for Rcl<P, W, POOL> {}
 
-    fn new() -> Self {
-        Self { mailboxes: Mailboxes::new(), waiting: PhantomData }
+impl<P: Platform, W: Patience<P>, const POOL: u32> Gate for Rcl<P, W, POOL> {
+    type Key = ();
+
+    fn enter(&self, (): &mut ()) {
+        while !self.try_enter(&mut ()) {
+            W::wait(&self.busy, BUSY);
+        }
     }
 
-    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
-        let ask = |job| {
-            let taken = self.mailboxes.take();
-            taken.mailbox.job.set(job);
-            // STATE: IDLE -> ASKED.
-            // ORDERING: Release [ask]: the job is there before it is found.
-            taken.mailbox.state.store(ASKED, Release);
-            W::wait(&taken.mailbox.state, ASKED);
-            taken.leave();
-        };
-        // SAFETY: `ask` returns after the server has run it, and answered [answer].
-        unsafe { carried::<P, R>(section, ask) }
+    fn try_enter(&self, (): &mut ()) -> bool {
+        // STATE: FREE -> BUSY.
+        // ORDERING: Acquire, pairs with [leave].
+        self.busy.load(Relaxed) == FREE
+            && self.busy.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok()
+    }
+
+    fn leave(&self, (): &mut (), _: u32) {
+        // STATE: BUSY -> FREE.
+        // ORDERING: Release [leave]: the section comes before the next one.
+        self.busy.store(FREE, Release);
     }
 }
 
-impl<P: Platform, W: Patience<P>> Delegated<P> for Rcl<P, W> {
+impl<P: Platform, W: Patience<P>, const POOL: u32> Rcl<P, W, POOL> {
+    fn server(&self) -> &Server<P, Self> {
+        // ORDERING: Acquire, pairs with [share].
+        // SAFETY: its own, or that of a lock that stays as long.
+        unsafe { self.server.load(Acquire).as_ref() }.unwrap_or(&self.own)
+    }
+}
+
+impl<P: Platform, W: Patience<P>, const POOL: u32> Sections<P> for Rcl<P, W, POOL> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self {
+            busy: P::Word::new(FREE),
+            server: P::Ptr::new(null_mut()),
+            own: Server::new(),
+            waiting: PhantomData,
+        }
+    }
+
+    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
+        // SAFETY: `ask` returns after the job has run, and was answered [answer], or has run here.
+        unsafe { carried::<P, R>(section, |job| self.server().ask::<W>(self, job)) }
+    }
+}
+
+impl<P: Platform, W: Patience<P>, const POOL: u32> Delegated<P> for Rcl<P, W, POOL> {
     const SERVERS: u32 = 1;
+    const POOL: u32 = POOL;
 
     fn serve(&self, stop: &P::Word) {
-        // Relaxed: whoever stops us waits for our end before it ends the lock.
-        while stop.load(Relaxed) == 0 {
-            let mut ran = false;
-            self.mailboxes.each(|mailbox| {
-                // ORDERING: Acquire, pairs with [ask]: the job is there.
-                if mailbox.state.load(Acquire) == ASKED {
-                    // SAFETY: its client waits (invariant 2); it is answered once.
-                    unsafe { mailbox.job.get().run() };
-                    // STATE: ASKED -> IDLE.
-                    // SAFETY: the client waits, or will look before it waits.
-                    unsafe { W::answer(&raw const mailbox.state, IDLE) };
-                    ran = true;
-                }
-            });
-            if !ran {
-                P::pause(0);
-            }
-        }
+        self.own.serve::<W>(stop, false);
+    }
+
+    unsafe fn share(&self, with: &Self) {
+        // ORDERING: Release [share]: the server was made before.
+        self.server.store(core::ptr::from_ref(with.server()).cast_mut(), Release);
     }
 }

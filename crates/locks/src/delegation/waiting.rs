@@ -8,6 +8,12 @@ pub trait Patience<P: Platform>: Send + Sync + 'static {
     /// Waits while `word` holds `waiting`; returns the answer, after which the asker sees what the answerer wrote before.
     fn wait(word: &P::Word, waiting: u32) -> u32;
 
+    /// As [`wait`](Self::wait), but at most for about `ns`: returns what the word says then.
+    fn wait_for(word: &P::Word, waiting: u32, ns: u32) -> u32 {
+        // ORDERING: Acquire, pairs with [answer].
+        P::spin_for(word, Acquire, ns, |now| now != waiting)
+    }
+
     /// Lets others run, between two looks at what it waits for.
     fn between() {}
 
@@ -41,6 +47,18 @@ pub struct Yields;
 const YIELD_NS: u32 = 500;
 
 impl<P: Platform> Patience<P> for Yields {
+    fn wait_for(word: &P::Word, waiting: u32, ns: u32) -> u32 {
+        for _ in 0..ns / YIELD_NS {
+            // ORDERING: Acquire, pairs with [answer].
+            let now = P::spin_for(word, Acquire, YIELD_NS, |now| now != waiting);
+            if now != waiting {
+                return now;
+            }
+            P::give_way();
+        }
+        word.load(Acquire)
+    }
+
     fn between() {
         P::give_way();
     }

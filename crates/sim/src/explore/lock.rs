@@ -180,7 +180,7 @@ pub(super) fn servers(spec: &LockSpec) -> u32 {
     impl DelegatedVisitor<Explored> for Served {
         fn visit<L: Delegated<Explored> + 'static>(&mut self, entry: &'static Entry) {
             if self.0.is_some_and(|asked| std::ptr::eq(asked, entry)) {
-                self.1 = L::SERVERS;
+                self.1 = L::SERVERS * L::POOL;
             }
         }
     }

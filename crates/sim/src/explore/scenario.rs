@@ -144,7 +144,7 @@ pub(super) fn set_up(
         explorer(e).often_reads_old();
     }
     let lock = Watched::over::<Explored>(lock, spec, 0, setting.threads as usize);
-    let threads = setting.threads - lock.servers();
+    let threads = setting.threads - lock.servers() * lock.pool();
     let scene = Rc::new(Scene {
         lock,
         data: Protected::default(),

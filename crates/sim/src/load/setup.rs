@@ -47,6 +47,8 @@ pub struct Setup<'a> {
     pub(crate) started: u32,
     /// Threads that run the sections of others: the first CPUs are theirs.
     pub(crate) servers: u32,
+    /// Locks whose server is another one's.
+    pub(crate) beside: Vec<LockId>,
 }
 
 impl Setup<'_> {
@@ -62,15 +64,31 @@ impl Setup<'_> {
         LockId(number)
     }
 
+    /// A lock of the run's kind, served by the server of `with`, if that has one.
+    pub fn lock_beside(&mut self, with: LockId) -> LockId {
+        let before = self.servers;
+        let lock = self.lock();
+        self.servers = before;
+        let locks = self.world.locks.borrow();
+        locks[lock.0 as usize].share(&locks[with.0 as usize]);
+        self.beside.push(lock);
+        lock
+    }
+
     /// Makes the threads that serve locks: after all others, whose numbers count from 0.
     pub(crate) fn serve(&mut self) {
         let locks: Vec<_> = self.world.locks.borrow().clone();
-        let each = |lock: &Rc<Watched>| vec![lock.clone(); lock.servers() as usize];
-        for (number, lock) in locks.iter().flat_map(each).enumerate() {
+        let own = |(number, _): &(usize, _)| !self.beside.iter().any(|id| id.0 as usize == *number);
+        let each = |(_, lock): (usize, &Rc<Watched>)| vec![lock.clone(); lock.servers() as usize];
+        let servers = locks.iter().enumerate().filter(own).flat_map(each);
+        for (number, lock) in servers.enumerate() {
             let cpu = self.cpus.get(number).copied().flatten();
-            let serve = Box::new(move || lock.serve());
-            // SAFETY: the machine outlives its setup, and there is no other reference to it meanwhile.
-            unsafe { (*self.engine).spawn(format!("server {number}"), cpu, serve) };
+            for thread in 0..lock.pool() {
+                let (lock, name) = (lock.clone(), format!("server {number}.{thread}"));
+                let serve = Box::new(move || lock.serve());
+                // SAFETY: the machine outlives its setup, and there is no other reference to it meanwhile.
+                unsafe { (*self.engine).spawn(name, cpu, serve) };
+            }
         }
     }
 

@@ -1,0 +1,440 @@
+//! A server: threads that run the sections of any number of locks, on one core.
+//!
+//! J.-P. Lozi, F. David, G. Thomas, J. Lawall, G. Muller, *Remote Core Locking*, USENIX ATC 2012, sections 3.1 to 3.3 (R01 to R04).
+//!
+//! ```text
+//!     client                           mailbox                            server: one active thread, others stand by
+//!     lock, job; state = ASKED  ───►   [ASKED 7, lock, job]   ───►   enters the lock's gate; runs the job, where the data is
+//!     goes on                   ◄───   [IDLE 7]               ◄───   state = IDLE; leaves the gate; next mailbox
+//! ```
+//!
+//! Our deviations. A mailbox is a CPU's, not a client's; a client takes it for one request. The paper's server needs real-time
+//! priorities, and a client waits for as long as it takes. Here each lock has a gate, itself a lock, and whoever runs a section
+//! is inside. So nothing depends on the server:
+//! - *Several servers, and moves* (R03). A lock may change its server at any time, while requests wait at both.
+//! - *A section that blocks* (R04) blocks only its own lock. A thread of the server that stands by looks each ms whether the active one is
+//!   still in the same section; then it takes over. The paper's manager and backup thread are that look.
+//! - *A server that doesn't run* (preempted, or asleep since nobody asked for 1 ms). A client whose request waits for long, while the server
+//!   serves nobody, goes home: it enters the gate itself, and runs its own section.
+//!
+//! State: of a mailbox. ask: IDLE n -> ASKED n + 1. serve, or go home, inside the gate: ASKED n -> IDLE n.
+//!
+//! 1. A request leaves ASKED n only inside of its lock's gate. So it runs once, whoever meets there: a server, another one, or its client.
+//! 2. While a mailbox is ASKED, its client waits, and its lock and job stay.
+//! 3. A thread of a server shows a lock before it touches that lock, and looks at the request again in between; it shows the lock until
+//!    it has left the gate. So a lock that no thread shows, and for which nobody asks, is nobody's.
+
+use super::mailbox::{Mailbox, Mailboxes};
+use super::waiting::Patience;
+use super::{Gate, Job, give, lay};
+use core::mem;
+use core::ptr::{self, null_mut};
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Ptr, Word};
+
+/// Threads of one server at most.
+pub const POOL: usize = 8;
+
+/// The lowest bit of a mailbox's state; the others count requests. Nobody asks.
+const IDLE: u32 = 0;
+/// A request waits.
+const ASKED: u32 = 1;
+/// This bit.
+const WHAT: u32 = 1;
+
+/// How long a client waits before it looks whether the server moves, ns.
+const PATIENCE_NS: u32 = 50_000;
+/// How many times it looks before it goes home anyway.
+const LOOKS: u32 = 20;
+/// How often a thread that stands by looks whether the active one moves, ns.
+const WATCH_NS: u32 = 1_000_000;
+/// After how long without a request a server sleeps, ns.
+const AWAKE_NS: u64 = 1_000_000;
+/// For how long at a time, ns: whoever ends a server wakes it.
+const SLEEP_NS: u32 = 1_000_000_000;
+/// How many sections of one lock a server runs before it leaves the lock's gate: whoever waits there gets it.
+const BATCH: u32 = 32;
+/// How many rounds without a request between two looks at the clock.
+const ROUNDS: u32 = 64;
+
+/// What a thread of a server shows.
+struct Slot<P: Platform, L> {
+    /// Does a thread use it?
+    taken: P::Word,
+    /// The lock that it may touch; null: none.
+    shows: P::Ptr<L>,
+}
+
+/// What the threads of a server share. The active one writes it all the time.
+struct Role<P: Platform> {
+    /// The active thread's slot + 1; 0: none.
+    active: P::Word,
+    /// Changes before and after each section: odd while one runs.
+    beat: P::Word,
+}
+
+/// As [`Role`], in a line of its own: clients read it.
+struct Rest<P: Platform> {
+    /// 0: asleep. Clients run their own sections, and wake it.
+    awake: P::Word,
+    /// Is there a thread that looks after the active one?
+    watched: P::Word,
+}
+
+/// Where a thread of a server is.
+struct Inside<L: Gate> {
+    /// The lock whose gate it is in; null: none.
+    lock: *const L,
+    key: L::Key,
+    /// Sections since it entered.
+    ran: u32,
+    /// Whose turn is next, so that no lock has to wait for ever; null: anybody's.
+    next: *mut L,
+}
+
+impl<L: Gate> Inside<L> {
+    fn leave(&mut self) {
+        // SAFETY: the lock stays while it is shown, and its thread shows it (invariant 3).
+        if let Some(lock) = unsafe { self.lock.as_ref() } {
+            lock.leave(&mut self.key, self.ran);
+        }
+        (self.lock, self.ran) = (ptr::null(), 0);
+    }
+}
+
+/// A server of locks of type `L`. It may have up to [`POOL`] threads.
+pub struct Server<P: Platform, L> {
+    mailboxes: Mailboxes<P>,
+    slots: [P::Ptr<Slot<P, L>>; POOL],
+    role: *mut Role<P>,
+    rest: *mut Rest<P>,
+}
+
+// SAFETY: all that changes is in words; it only shares the locks.
+unsafe impl<P: Platform, L: Sync> Sync for Server<P, L> {}
+// SAFETY: as for Sync; lines belong to no thread.
+unsafe impl<P: Platform, L: Sync> Send for Server<P, L> {}
+
+impl<P: Platform, L: Gate> Default for Server<P, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, L: Gate> Server<P, L> {
+    /// A server without threads. Clients run their own sections.
+    pub fn new() -> Self {
+        let word = P::Word::new;
+        let slot = |_| Slot { taken: P::Word::new(0), shows: P::Ptr::new(null_mut()) };
+        Self {
+            mailboxes: Mailboxes::new(),
+            slots: core::array::from_fn(|n| P::Ptr::new(lay::<P, _>(slot(n)))),
+            role: lay::<P, _>(Role { active: word(0), beat: word(0) }),
+            rest: lay::<P, _>(Rest { awake: word(1), watched: word(0) }),
+        }
+    }
+
+    fn role(&self) -> &Role<P> {
+        // SAFETY: it stays as long as the server.
+        unsafe { &*self.role }
+    }
+
+    fn rest(&self) -> &Rest<P> {
+        // SAFETY: it stays as long as the server, as does the role.
+        unsafe { &*self.rest }
+    }
+
+    fn slot(&self, number: usize) -> &Slot<P, L> {
+        // SAFETY: it stays as long as the server. Relaxed: it never changes.
+        unsafe { &*self.slots[number].load(Relaxed) }
+    }
+
+    /// Has the job run inside of `lock`, by the server, or by the caller if the server doesn't.
+    pub(crate) fn ask<W: Patience<P>>(&self, lock: &L, job: Job) {
+        if self.sleeps() {
+            let mut key = L::Key::default();
+            lock.enter(&mut key);
+            // SAFETY: nobody else has seen it.
+            unsafe { job.run() };
+            return lock.leave(&mut key, 1);
+        }
+        let taken = self.mailboxes.take();
+        let mailbox = taken.mailbox;
+        mailbox.job.set(job);
+        // Relaxed: [ask] publishes it.
+        mailbox.lock.store(ptr::from_ref(lock).cast_mut().cast(), Relaxed);
+        // Relaxed: ours, while the desk is. The count tells this request from earlier ones.
+        let asked = mailbox.state.load(Relaxed).wrapping_add(2) | ASKED;
+        // STATE: IDLE n -> ASKED n + 1.
+        // ORDERING: Release [ask]: lock and job are there before they are found.
+        mailbox.state.store(asked, Release);
+        if W::wait_for(&mailbox.state, asked, PATIENCE_NS) == asked {
+            self.wait_or_go_home::<W>(lock, mailbox, asked, job);
+        }
+        taken.leave();
+    }
+
+    /// Is the server asleep? Wakes it: more will come.
+    fn sleeps(&self) -> bool {
+        let awake = &self.rest().awake;
+        // Relaxed, all: it only says who runs the section.
+        if awake.load(Relaxed) != 0 {
+            return false;
+        }
+        if awake.compare_exchange(0, 1, Relaxed, Relaxed).is_ok() {
+            P::unpark(awake, 1);
+        }
+        true
+    }
+
+    /// Waits for the answer while the server moves.
+    #[cold]
+    fn wait_or_go_home<W: Patience<P>>(
+        &self,
+        lock: &L,
+        mailbox: &Mailbox<P>,
+        asked: u32,
+        job: Job,
+    ) {
+        let beat = &self.role().beat;
+        for _ in 0..LOOKS {
+            let before = beat.load(Relaxed); // a hint
+            if W::wait_for(&mailbox.state, asked, PATIENCE_NS) != asked {
+                return;
+            }
+            if beat.load(Relaxed) == before {
+                break;
+            }
+        }
+        let mut key = L::Key::default();
+        lock.enter(&mut key);
+        // ORDERING: Acquire, pairs with [answer], if the section has run.
+        let waits = mailbox.state.load(Acquire) == asked;
+        if waits {
+            // STATE: ASKED n -> IDLE n.
+            // Relaxed: servers look inside of the gate.
+            mailbox.state.store(asked & !WHAT, Relaxed);
+            // SAFETY: it waits, inside of its gate (invariant 1).
+            unsafe { job.run() };
+        }
+        lock.leave(&mut key, u32::from(waits));
+    }
+
+    /// Runs sections until `stop` is not 0, as one of the server's threads. `sleeps`: also sleeps while nobody asks; then whoever stops it
+    /// [`wake`](Self::wake)s it. With more than [`POOL`] threads, the others return at once.
+    pub fn serve<W: Patience<P>>(&self, stop: &P::Word, sleeps: bool) {
+        let free = |number: &usize| {
+            // ORDERING: Acquire, pairs with [slot]: the last thread's use is over.
+            self.slot(*number).taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        };
+        let Some(number) = (0..POOL).find(free) else { return };
+        let (slot, role) = (self.slot(number), self.role());
+        let me = number as u32 + 1;
+        // Relaxed, all: who is active is a hint, as the gates exclude.
+        while stop.load(Relaxed) == 0 {
+            let is_mine = role.active.load(Relaxed) == me
+                || role.active.compare_exchange(0, me, Relaxed, Relaxed).is_ok();
+            if is_mine {
+                self.be_active::<W>(slot, me, stop, sleeps);
+            } else {
+                self.stand_by(me, stop);
+            }
+        }
+        let _ = role.active.compare_exchange(me, 0, Relaxed, Relaxed);
+        slot.shows.store(null_mut(), Release);
+        // ORDERING: Release [slot]: our use is over.
+        slot.taken.store(0, Release);
+    }
+
+    /// Wakes the server's threads, so that they see that they are stopped.
+    pub fn wake(&self) {
+        let rest = self.rest();
+        rest.awake.store(1, Relaxed);
+        P::unpark(&raw const rest.awake, u32::MAX);
+        P::unpark(&raw const rest.watched, u32::MAX);
+    }
+
+    /// The server's threads are gone (a forked child has none): clients run their own sections.
+    pub fn forget_threads(&self) {
+        for number in 0..POOL {
+            self.slot(number).taken.store(0, Relaxed);
+            self.slot(number).shows.store(null_mut(), Relaxed);
+        }
+        let (role, rest) = (self.role(), self.rest());
+        role.active.store(0, Relaxed);
+        rest.watched.store(0, Relaxed);
+        rest.awake.store(0, Relaxed);
+    }
+
+    /// Looks at the mailboxes, until another thread of the server is the active one.
+    fn be_active<W: Patience<P>>(&self, slot: &Slot<P, L>, me: u32, stop: &P::Word, sleeps: bool) {
+        let (role, rest) = (self.role(), self.rest());
+        let mut inside =
+            Inside { lock: ptr::null(), key: L::Key::default(), ran: 0, next: null_mut() };
+        let (mut idle, mut since) = (0_u32, None);
+        while stop.load(Relaxed) == 0 && role.active.load(Relaxed) == me {
+            if self.round::<W>(slot, me, &mut inside) {
+                (idle, since) = (0, None);
+                continue;
+            }
+            W::between();
+            P::pause(0);
+            idle += 1;
+            if !sleeps || idle % ROUNDS != 0 {
+                continue;
+            }
+            let now = P::now();
+            if now - *since.get_or_insert(now) >= AWAKE_NS {
+                // Requests that come now wait in vain, and then go home.
+                rest.awake.store(0, Relaxed);
+                if !self.round::<W>(slot, me, &mut inside) {
+                    P::park(&rest.awake, 0, Some(P::after(SLEEP_NS)));
+                }
+                rest.awake.store(1, Relaxed);
+                (idle, since) = (0, None);
+            }
+        }
+        inside.leave();
+    }
+
+    /// Shows that a section begins or ends.
+    fn beats(&self) {
+        let beat = &self.role().beat;
+        // Relaxed, both: a hint, which others only compare.
+        beat.store(beat.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// One look at each mailbox, for one lock: the one whose gate the thread is in, or that of the first request. `true`: somebody asked.
+    fn round<W: Patience<P>>(&self, slot: &Slot<P, L>, me: u32, inside: &mut Inside<L>) -> bool {
+        let (mut ran, mut in_vain, mut other) = (false, false, null_mut());
+        let next = mem::replace(&mut inside.next, null_mut());
+        self.mailboxes.each(|mailbox| {
+            // ORDERING: Acquire, pairs with [ask]: lock and job are there.
+            let asked = mailbox.state.load(Acquire);
+            // Another thread may have taken over while a section blocked.
+            if asked & WHAT == IDLE || self.role().active.load(Relaxed) != me {
+                return;
+            }
+            let lock = mailbox.lock.load(Relaxed).cast::<L>();
+            let is_turn = inside.lock.is_null() && (next.is_null() || next == lock);
+            if is_turn && !self.enter(slot, mailbox, (asked, lock), inside) {
+                in_vain = true;
+                return;
+            }
+            if !ptr::eq(lock, inside.lock) {
+                other = lock;
+                return;
+            }
+            self.beats();
+            // SAFETY: it waits, inside of its gate (invariant 1): we have looked since we entered. It is answered once.
+            unsafe { mailbox.job.get().run() };
+            // STATE: ASKED n -> IDLE n.
+            // SAFETY: the client waits, or will look before it waits.
+            unsafe { W::answer(&raw const mailbox.state, asked & !WHAT) };
+            self.beats();
+            ran = true;
+            inside.ran += 1;
+            if inside.ran == BATCH {
+                inside.leave();
+            }
+        });
+        if !ran || !other.is_null() {
+            inside.leave();
+            inside.next = other;
+        }
+        if !in_vain && inside.lock.is_null() && !slot.shows.load(Relaxed).is_null() {
+            // ORDERING: Release: our use of the lock is over.
+            slot.shows.store(null_mut(), Release);
+        }
+        ran || !other.is_null()
+    }
+
+    /// Enters the gate of `lock`, for which `mailbox` asked. `false`: others are inside, or the request is gone.
+    fn enter(
+        &self,
+        slot: &Slot<P, L>,
+        mailbox: &Mailbox<P>,
+        (asked, lock): (u32, *mut L),
+        inside: &mut Inside<L>,
+    ) -> bool {
+        // Relaxed: ours.
+        if slot.shows.load(Relaxed) != lock {
+            // ORDERING: AcqRel [show], pairs with [unseen]: either whoever ends the lock sees it here, or we see that the request is gone.
+            slot.shows.swap(lock, AcqRel);
+            if mailbox.state.load(Acquire) != asked {
+                return false;
+            }
+        }
+        // SAFETY: its client waits, or whoever ends the lock waits until we show another one (invariant 3).
+        if !unsafe { &*lock }.try_enter(&mut inside.key) {
+            return false;
+        }
+        (inside.lock, inside.ran) = (lock, 0);
+        // ORDERING: Acquire: as in `round`.
+        mailbox.state.load(Acquire) == asked
+    }
+
+    /// Waits until the active thread's section takes longer than [`WATCH_NS`], and takes over; or until another one may have to be looked after.
+    fn stand_by(&self, me: u32, stop: &P::Word) {
+        let (role, rest) = (self.role(), self.rest());
+        // Relaxed, all: hints.
+        if rest.watched.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
+            // One looks after the active thread; the others sleep until that one takes over.
+            P::park(&rest.watched, 1, Some(P::after(SLEEP_NS)));
+            return;
+        }
+        while stop.load(Relaxed) == 0 {
+            let (active, before) = (role.active.load(Relaxed), role.beat.load(Relaxed));
+            if rest.awake.load(Relaxed) == 0 {
+                P::park(&rest.awake, 0, Some(P::after(SLEEP_NS)));
+                continue;
+            }
+            P::park(&rest.watched, 1, Some(P::after(WATCH_NS)));
+            let is_stuck = before % 2 == 1 && role.beat.load(Relaxed) == before;
+            if is_stuck && role.active.compare_exchange(active, me, Relaxed, Relaxed).is_ok() {
+                break;
+            }
+        }
+        rest.watched.store(0, Relaxed);
+        P::unpark(&raw const rest.watched, 1);
+    }
+
+    /// Waits until no thread of the server touches this lock. Nobody asks for it any more.
+    pub fn unseen(&self, lock: *const L) {
+        for number in 0..POOL {
+            let shows = &self.slot(number).shows;
+            loop {
+                let shown = shows.load(Relaxed);
+                // ORDERING: AcqRel [unseen]: a thread that shows the lock later sees that nobody asks; what one did before is over.
+                if !ptr::eq(shown, lock)
+                    && shows.compare_exchange(shown, shown, AcqRel, Relaxed).is_ok()
+                {
+                    break;
+                }
+                P::give_way();
+                P::pause(0);
+            }
+        }
+    }
+
+    /// The lock whose section the active thread runs now, or ran last; null: none. For samples of where a server spends its time.
+    pub fn shown(&self) -> *const L {
+        match self.role().active.load(Relaxed) {
+            0 => ptr::null(),
+            active => self.slot(active as usize - 1).shows.load(Relaxed),
+        }
+    }
+}
+
+impl<P: Platform, L> Drop for Server<P, L> {
+    fn drop(&mut self) {
+        // SAFETY: no thread serves or asks any more.
+        unsafe {
+            for slot in &self.slots {
+                give::<P, _>(slot.load(Relaxed));
+            }
+            give::<P, _>(self.role);
+            give::<P, _>(self.rest);
+        }
+    }
+}
