@@ -35,20 +35,38 @@ typedef struct { uint64_t lw_private[6]; } lw_cond_t;
 typedef struct { uint64_t lw_private[7]; } lw_rwlock_t;
 #define LW_RWLOCK_INIT {{0, 0, 0, 0, 0, 0, 1}}
 
-/* A lock to which threads send their critical sections, as functions: under contention one of them runs those of all, so
+/* A lock to which threads send their critical sections, as functions: under contention one thread runs those of all, so
    the data stays in its core's cache (docs/delegation.md). All zeroes is one that nobody has asked. */
 typedef struct { uint64_t lw_private[16]; } lw_delegated_t;
 #define LW_DELEGATED_INIT {{0}}
 
-/* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one that asks meanwhile. Then
-   it returns, and sees what fn has written. fn may use any data, and other locks. It may see another thread's errno and
-   thread-locals, and leaves its own errno there. It must not wait for what another thread does after that thread's own
-   section, since that thread may be the one that runs it. It must not ask for the same lock again, end its thread, fork,
-   or leave by longjmp or by an exception. */
-void lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);
+/* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one. Then it returns, and sees
+   what fn has written. fn may use any data, and other locks. It may see another thread's errno and thread-locals, and
+   leaves its own errno there. It must not wait for what another thread does after that thread's own section, since that
+   thread may be the one that runs it. It must not end its thread, fork, or leave by longjmp or by an exception.
+   EDEADLK: the calling thread runs such a section, or holds the lock's mutex; nothing ran. (Under contention that can't
+   always be told; then it waits for itself.) */
+int lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);
+/* The mutex below: whoever holds it may use the data, and no section runs meanwhile. For what must run on its own thread,
+   for a limited time (lw_mutex_timedlock), or for a condition variable (lw_cond_wait). */
+lw_mutex_t *lw_delegated_mutex(lw_delegated_t *lock);
+/* Who runs the sections of threads that have to wait. By default the lock finds out by itself whether a waiter that runs
+   them all (a combiner) is faster. EINVAL: no such mode. */
+enum { LW_DELEGATE_IF_FASTER, LW_DELEGATE_NEVER, LW_DELEGATE_ALWAYS };
+int lw_delegated_mode(lw_delegated_t *lock, int mode);
 /* Every lw_execute has returned, on every thread. That a section has run is not enough: the thread that ran it may still use
    the lock. */
 void lw_delegated_destroy(lw_delegated_t *lock);
+
+/* Threads that run the sections of any number of locks, on one CPU. A server lives as long as the process. */
+typedef struct lw_server lw_server_t;
+/* Starts `threads` (1 to 8) threads, on CPU `cpu`; negative: on any. One of them runs sections; another one takes over if a
+   section blocks it for 1 ms. They sleep while nobody asks. EINVAL, ENOMEM, EAGAIN. */
+int lw_server_start(lw_server_t **server, unsigned threads, int cpu);
+/* From now on this server runs the lock's sections, until lw_delegated_mode or another server. May be called at any time. */
+void lw_delegated_serve(lw_delegated_t *lock, lw_server_t *server);
+/* Ends its threads: from now on whoever asks runs the section itself. */
+void lw_server_stop(lw_server_t *server);
 
 void lw_mutex_init(lw_mutex_t *mutex);
 int lw_mutex_lock(lw_mutex_t *mutex);
@@ -162,7 +180,7 @@ public:
             /* The sections around this one are the caller's, whichever thread runs it. */
             const detail::running *outer;
         } request{section, *this, {}, nullptr, detail::innermost()};
-        lw_execute(
+        const int refused = lw_execute(
             &lock_,
             [](void *context) {
                 auto &own = *static_cast<struct request *>(context);
@@ -177,10 +195,40 @@ public:
                 detail::innermost() = runners;
             },
             &request);
+        if (refused)
+            throw std::system_error(refused, std::generic_category(),
+                                    "this thread holds the lockwright::delegated that it asks");
         if (request.thrown)
             std::rethrow_exception(request.thrown);
         return request.outcome.get();
     }
+
+    /* The data, held by this thread: no section runs meanwhile. */
+    class guard {
+    public:
+        explicit guard(delegated &data) : data_(&data) { lw_mutex_lock(mutex()); }
+        guard(guard &&other) noexcept : data_(other.data_) { other.data_ = nullptr; }
+        guard &operator=(guard &&) = delete;
+        ~guard()
+        {
+            if (data_)
+                lw_mutex_unlock(mutex());
+        }
+        T &operator*() const { return data_->value_; }
+        T *operator->() const { return &data_->value_; }
+        /* For lw_cond_wait, lw_cond_timedwait. */
+        lw_mutex_t *mutex() const { return lw_delegated_mutex(&data_->lock_); }
+
+    private:
+        delegated *data_;
+    };
+
+    /* For what must run on this thread, or wait for a condition variable. */
+    guard lock() { return guard(*this); }
+
+    /* As lw_delegated_mode, lw_delegated_serve. */
+    void mode(int mode) { lw_delegated_mode(&lock_, mode); }
+    void serve(lw_server_t *server) { lw_delegated_serve(&lock_, server); }
 
 private:
     lw_delegated_t lock_ = LW_DELEGATED_INIT;

@@ -1,4 +1,5 @@
-/* lw_execute from C: sections run once each, and see each other's writes; the lock may be used again after its end. */
+/* lw_execute from C: sections run once each, and see each other's writes, whoever runs them, while that changes; the lock may be
+   used again after its end. */
 #include <lockwright_sync.h>
 
 #include <errno.h>
@@ -6,11 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { THREADS = 16, EACH = 20000 };
 
 static lw_delegated_t lock = LW_DELEGATED_INIT;
+static lw_server_t *servers[2];
 static long count;
+static int done;
 
 struct request {
     long before;
@@ -22,37 +27,154 @@ static void section(void *context)
     request->before = count++;
 }
 
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
 static void *thread(void *arg)
 {
     long last = -1;
     (void)arg;
     for (int i = 0; i < EACH; i++) {
         struct request request = {-1};
-        lw_execute(&lock, section, &request);
-        if (request.before <= last) {
-            fprintf(stderr, "sections ran out of order: %ld, %ld\n", last, request.before);
-            exit(1);
+        if (i % 64 == 63) {
+            /* Held here. */
+            lw_mutex_lock(lw_delegated_mutex(&lock));
+            section(&request);
+            lw_mutex_unlock(lw_delegated_mutex(&lock));
+        } else if (lw_execute(&lock, section, &request)) {
+            fail("refused");
         }
+        if (request.before <= last)
+            fail("sections ran out of order");
         last = request.before;
     }
     return NULL;
 }
 
+/* Changes who runs the sections, again and again. */
+static void *changes(void *arg)
+{
+    (void)arg;
+    for (int i = 0; !__atomic_load_n(&done, __ATOMIC_RELAXED); i++) {
+        if (i % 5 < 3)
+            lw_delegated_mode(&lock, i % 5);
+        else
+            lw_delegated_serve(&lock, servers[i % 5 - 3]);
+        usleep(500);
+    }
+    return NULL;
+}
+
+static void run(int may_change)
+{
+    pthread_t threads[THREADS], changer;
+    __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
+    if (may_change && pthread_create(&changer, NULL, changes, NULL))
+        fail("no thread");
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, thread, NULL))
+            fail("no thread");
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    __atomic_store_n(&done, 1, __ATOMIC_RELAXED);
+    if (may_change)
+        pthread_join(changer, NULL);
+    if (count != (long)THREADS * EACH)
+        fail("sections were lost, or ran twice");
+    count = 0;
+    lw_delegated_destroy(&lock);
+}
+
+/* A section under the lock that its caller holds. */
+static void nested(void *context)
+{
+    *(int *)context = lw_execute(&lock, section, &(struct request){-1});
+}
+
+/* Two locks of one server: one's section waits for a condition variable, until the other's has run. */
+static lw_delegated_t waits = LW_DELEGATED_INIT;
+static lw_cond_t cond;
+static int is_ready;
+
+static void wait_for_other(void *context)
+{
+    (void)context;
+    while (!is_ready)
+        lw_cond_wait(&cond, lw_delegated_mutex(&waits));
+}
+
+static void make_ready(void *context)
+{
+    (void)context;
+    is_ready = 1;
+    lw_cond_signal(&cond);
+}
+
+static void *waiter(void *arg)
+{
+    lw_execute(&waits, wait_for_other, arg);
+    return NULL;
+}
+
+static void wait_in_sections(void)
+{
+    pthread_t thread;
+    lw_cond_init(&cond);
+    lw_delegated_serve(&waits, servers[0]);
+    if (pthread_create(&thread, NULL, waiter, NULL))
+        fail("no thread");
+    usleep(20000);
+    lw_delegated_serve(&lock, servers[0]);
+    for (int i = 0; i < 100; i++) /* goes on while the other one's section waits */
+        lw_execute(&lock, section, &(struct request){-1});
+    lw_execute(&waits, make_ready, NULL);
+    pthread_join(thread, NULL);
+    count = 0;
+}
+
+/* A child has no server: it runs its own sections. */
+static void fork_a_child(void)
+{
+    lw_execute(&lock, section, &(struct request){-1});
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        for (int i = 0; i < 1000; i++)
+            lw_execute(&lock, section, &(struct request){-1});
+        _exit(count == 1001 ? 0 : 1);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0)
+        fail("the child's sections did not run");
+    count = 0;
+    lw_delegated_destroy(&lock);
+}
+
 int main(void)
 {
-    for (int round = 1; round <= 2; round++) {
-        pthread_t threads[THREADS];
-        for (int i = 0; i < THREADS; i++)
-            if (pthread_create(&threads[i], NULL, thread, NULL))
-                return 1;
-        for (int i = 0; i < THREADS; i++)
-            pthread_join(threads[i], NULL);
-        if (count != (long)round * THREADS * EACH) {
-            fprintf(stderr, "%ld sections ran\n", count);
-            return 1;
-        }
-        lw_delegated_destroy(&lock);
-    }
+    for (int i = 0; i < 2; i++)
+        if (lw_server_start(&servers[i], 2, -1))
+            fail("no server");
+    if (lw_server_start(&servers[0], 0, -1) != EINVAL || lw_delegated_mode(&lock, 3) != EINVAL)
+        fail("nonsense is accepted");
+    run(0);
+    run(1);
+    lw_delegated_serve(&lock, servers[1]);
+    run(0);
+    lw_delegated_mode(&lock, LW_DELEGATE_ALWAYS);
+    run(0);
+    int answer = 0;
+    lw_execute(&lock, nested, &answer);
+    if (answer != EDEADLK)
+        fail("a nested section is not refused");
+    wait_in_sections();
+    fork_a_child();
+    lw_delegated_serve(&lock, servers[0]);
+    lw_server_stop(servers[0]);
+    run(0);
     puts("ok");
     return 0;
 }

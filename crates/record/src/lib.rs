@@ -20,6 +20,7 @@
 extern crate std;
 
 pub mod attached;
+pub mod delegated;
 pub mod environment;
 pub mod epochs;
 pub mod file;

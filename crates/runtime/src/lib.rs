@@ -54,6 +54,7 @@ mod guard;
 pub mod init;
 pub mod layout;
 mod leave;
+mod listed;
 pub mod machine;
 pub mod mutex;
 #[cfg_attr(

@@ -246,6 +246,17 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     posix::ask(mutex); // asks our own unlock to come by the slow path
 }
 
+/// The wait has ended: another thread has run the section, so the caller holds nothing.
+#[cold]
+pub(crate) fn was_served(mutex: &Mutex) {
+    has_waited(mutex, true);
+    let account = account();
+    account.held_since_ns.set(0);
+    if let Some(segment) = opened() {
+        count(account, &segment);
+    }
+}
+
 /// A wait since `since`, which took `ns`, counts only for itself: waits that stand for others don't count its time again.
 fn alone(since: u64, ns: u64) {
     let settled = &account().settled;

@@ -14,7 +14,7 @@
 use crate::caller::Call;
 use crate::layout::{Cond, Mutex};
 use crate::rwlock::{self, RwLock};
-use crate::{cond, env, epoch, init, mutex, thread, watch};
+use crate::{cond, env, epoch, init, listed, mutex, observe, thread, watch};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -25,7 +25,7 @@ use lockwright_native::{Atomic32, Deadline, Native};
 use lockwright_platform::{Platform, Word};
 
 /// Changes whenever the layout of [`Table`] or of the locks changes, or the meaning of a function.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Declares the functions once, and generates the public functions, this runtime's own functions, and the table.
 macro_rules! table {
@@ -256,6 +256,53 @@ table! {
     fn epoch_name(id: c_int, name: *const c_char) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { epoch::set_name_of(id, name) };
+        0
+    }
+
+    /// The reorder window of the calling thread's innermost epoch, ns.
+    ///
+    /// # Safety
+    /// None.
+    fn epoch_window() -> c_int {
+        // SAFETY: the calling thread's own memory.
+        unsafe { (*thread::this()).window_ns() as c_int }
+    }
+
+    /// From now on commands know the delegated data that begins with this mutex. Always 0.
+    ///
+    /// # Safety
+    /// It exists until [`delegated_ends`].
+    fn delegated_begins(lock: *mut Mutex) -> c_int {
+        listed::begins(lock);
+        0
+    }
+
+    /// It ends. Always 0.
+    ///
+    /// # Safety
+    /// None.
+    fn delegated_ends(lock: *mut Mutex) -> c_int {
+        listed::ends(lock);
+        0
+    }
+
+    /// The calling thread waits for a section that runs under this mutex, maybe on another thread. 1: the wait is observed, and
+    /// [`delegated_answered`] follows.
+    ///
+    /// # Safety
+    /// As [`mutex_lock`].
+    fn delegated_asks(lock: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        c_int::from(observe::is_on() && observe::waits(unsafe { &*lock }, 0))
+    }
+
+    /// The section has run. Always 0.
+    ///
+    /// # Safety
+    /// As [`mutex_lock`].
+    fn delegated_answered(lock: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        observe::was_served(unsafe { &*lock });
         0
     }
 }

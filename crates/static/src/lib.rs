@@ -5,10 +5,10 @@
 #![expect(missing_docs, reason = "the functions are documented in include/lockwright_sync.h")]
 #![expect(clippy::missing_safety_doc, reason = "the functions are documented in lockwright_sync.h")]
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::null;
 use libc::{clockid_t, timespec};
-use lockwright_runtime::delegated::Delegated;
+use lockwright_runtime::delegated::{Delegated, Server};
 use lockwright_runtime::layout::{Cond, Mutex};
 use lockwright_runtime::rwlock::RwLock;
 use lockwright_runtime::sync;
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn lw_execute(
     lock: *const Delegated,
     run: unsafe extern "C" fn(*mut c_void),
     context: *mut c_void,
-) {
+) -> c_int {
     struct Carried(unsafe extern "C" fn(*mut c_void), *mut c_void);
     // SAFETY: the program says that any thread may run it.
     unsafe impl Send for Carried {}
@@ -132,7 +132,37 @@ pub unsafe extern "C" fn lw_execute(
     }
     let section = Carried(run, context);
     // SAFETY: the program passes a lock of its own, zeroed, or used by this function before.
-    unsafe { (*lock).run(move || section.run()) }
+    let lock = unsafe { &*lock };
+    // SAFETY: as the caller says.
+    match lock.try_run(move || unsafe { section.run() }) {
+        Some(()) => 0,
+        None => libc::EDEADLK,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_delegated_mutex(lock: *const Delegated) -> *mut Mutex {
+    // SAFETY: as in `lw_execute`.
+    unsafe { (*lock).mutex() }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_delegated_mode(lock: *const Delegated, mode: c_int) -> c_int {
+    let combines = match mode {
+        0 => None,
+        1 => Some(false),
+        2 => Some(true),
+        _ => return libc::EINVAL,
+    };
+    // SAFETY: as in `lw_execute`.
+    unsafe { (*lock).combine(combines) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_delegated_serve(lock: *const Delegated, server: *const Server) {
+    // SAFETY: as in `lw_execute`; a server stays.
+    unsafe { (*lock).serve_by(&*server) };
 }
 
 #[unsafe(no_mangle)]
@@ -142,4 +172,26 @@ pub unsafe extern "C" fn lw_delegated_destroy(lock: *mut Delegated) {
         lock.drop_in_place();
         lock.write(Delegated::new());
     }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_server_start(
+    server: *mut *const Server,
+    threads: c_uint,
+    cpu: c_int,
+) -> c_int {
+    match Server::start(threads, cpu) {
+        Ok(started) => {
+            // SAFETY: the program passes memory for it.
+            unsafe { server.write(started) };
+            0
+        }
+        Err(error) => error,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_server_stop(server: *const Server) {
+    // SAFETY: a server stays.
+    unsafe { (*server).stop() };
 }

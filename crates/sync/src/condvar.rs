@@ -1,14 +1,39 @@
 //! [`Condvar`].
 
-use crate::mutex::{MutexGuard, RawMutex};
+use crate::delegated::DelegatedGuard;
+use crate::mutex::MutexGuard;
 use crate::{CLOCK, after, at};
 use lockwright_runtime::{layout, sync};
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::ops::DerefMut;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// A condition variable for [`Mutex`](crate::Mutex), 48 bytes; usable in a `static`.
+/// What a thread holds while it waits: a [`MutexGuard`], or a [`DelegatedGuard`].
+pub trait Guard: DerefMut + sealed::Held {}
+
+impl<T: ?Sized> Guard for MutexGuard<'_, T> {}
+impl<T: ?Sized> Guard for DelegatedGuard<'_, T> {}
+
+pub(crate) mod sealed {
+    use lockwright_runtime::layout;
+
+    /// Holds a mutex.
+    pub trait Held {
+        /// Which.
+        fn mutex(&self) -> *mut layout::Mutex;
+    }
+}
+
+impl<T: ?Sized> sealed::Held for MutexGuard<'_, T> {
+    fn mutex(&self) -> *mut layout::Mutex {
+        // SAFETY: only to wait with it, after which the guard's holder holds it again.
+        unsafe { MutexGuard::mutex(self).raw() }.get()
+    }
+}
+
+/// A condition variable for [`Mutex`](crate::Mutex) and [`Delegated`](crate::Delegated), 48 bytes; usable in a `static`.
 ///
 /// From the moment that it is sent, a notification belongs to the thread that has waited longest. As with any condition
 /// variable, wake-ups may be spurious: use [`wait_while`](Self::wait_while), or check your condition in a loop.
@@ -62,7 +87,7 @@ impl Condvar {
     ///
     /// # Panics
     /// If other threads wait for this condvar with another mutex.
-    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub fn wait<G: Guard>(&self, guard: &mut G) {
         self.wait_by(guard, None);
     }
 
@@ -70,10 +95,10 @@ impl Condvar {
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
-    pub fn wait_while<T: ?Sized>(
+    pub fn wait_while<G: Guard>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
+        guard: &mut G,
+        mut condition: impl FnMut(&mut G::Target) -> bool,
     ) {
         while condition(guard) {
             self.wait(guard);
@@ -84,11 +109,7 @@ impl Condvar {
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
-    pub fn wait_for<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        timeout: Duration,
-    ) -> WaitTimeoutResult {
+    pub fn wait_for<G: Guard>(&self, guard: &mut G, timeout: Duration) -> WaitTimeoutResult {
         self.wait_by(guard, after(timeout))
     }
 
@@ -96,11 +117,7 @@ impl Condvar {
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
-    pub fn wait_until<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        instant: Instant,
-    ) -> WaitTimeoutResult {
+    pub fn wait_until<G: Guard>(&self, guard: &mut G, instant: Instant) -> WaitTimeoutResult {
         self.wait_by(guard, at(instant))
     }
 
@@ -108,10 +125,10 @@ impl Condvar {
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
-    pub fn wait_while_for<T: ?Sized>(
+    pub fn wait_while_for<G: Guard>(
         &self,
-        guard: &mut MutexGuard<'_, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
+        guard: &mut G,
+        mut condition: impl FnMut(&mut G::Target) -> bool,
         timeout: Duration,
     ) -> WaitTimeoutResult {
         let until = after(timeout);
@@ -135,16 +152,10 @@ impl Condvar {
         unsafe { sync::cond_broadcast(self.0.get()) };
     }
 
-    fn wait_by<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        until: Option<libc::timespec>,
-    ) -> WaitTimeoutResult {
+    fn wait_by<G: Guard>(&self, guard: &mut G, until: Option<libc::timespec>) -> WaitTimeoutResult {
         let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the guard's holder waits with this raw mutex, and holds it again afterwards.
-        let mutex: &RawMutex = unsafe { MutexGuard::mutex(guard).raw() };
         // SAFETY: both are valid while they are borrowed; the guard proves that this thread holds the mutex.
-        let answer = unsafe { sync::cond_wait(self.0.get(), mutex.get(), CLOCK, until) };
+        let answer = unsafe { sync::cond_wait(self.0.get(), guard.mutex(), CLOCK, until) };
         assert!(answer != libc::EINVAL, "threads wait for this condvar with another mutex");
         WaitTimeoutResult(answer == libc::ETIMEDOUT)
     }

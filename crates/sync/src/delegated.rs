@@ -1,13 +1,20 @@
 //! [`Delegated`].
 
+use crate::condvar::sealed::Held;
+use crate::{CLOCK, after};
 use lockwright_runtime::delegated;
+use lockwright_runtime::{layout, sync};
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
+use std::time::Duration;
 
-/// Data to which threads send their critical sections. While several threads ask at once, one of them, on a big core if possible, runs the
-/// sections of all: so the data stays in that core's cache.
+/// Data to which threads send their critical sections. While several threads ask at once, and if that is faster, one of them, on a big
+/// core if possible, runs the sections of all: so the data stays in that core's cache.
 ///
 /// ```
 /// use lockwright_sync::Delegated;
@@ -22,12 +29,13 @@ use std::ptr;
 /// assert_eq!(total.into_inner(), 10);
 /// ```
 ///
-/// It pays for short sections under high contention, on many cores; `docs/delegation.md` says when. With one thread at a time it is an
-/// ordinary lock.
+/// That pays for short sections under high contention, on many cores; `docs/delegation.md` says when. The lock finds out by itself; with
+/// [`delegate`](Self::delegate) you decide. Otherwise it is an ordinary lock.
 ///
 /// * A section may run on another thread: it and its result are `Send`, and it may see that thread's thread-locals.
 /// * A section that panics does so in its caller. Nothing is poisoned.
 /// * A section must not ask for the same data again: that panics, in its caller. It may ask for other data.
+/// * What must run on this thread, or wait for a [`Condvar`](crate::Condvar), holds the data by [`lock`](Self::lock).
 /// * A section that blocks delays everybody who asks. It must not wait for what another thread does after that thread's own section:
 ///   that thread may be the one that runs it.
 /// * It needs 128 bytes beside the data.
@@ -111,7 +119,46 @@ impl<T: ?Sized + Send> Delegated<T> {
             // SAFETY: no other section runs meanwhile, and `self` outlives the call.
             catch_unwind(AssertUnwindSafe(|| section(unsafe { &mut *value })))
         };
-        self.lock.run(run).unwrap_or_else(|cause| resume_unwind(cause))
+        match self.lock.try_run(run) {
+            Some(result) => result.unwrap_or_else(|cause| resume_unwind(cause)),
+            None => {
+                panic!("this thread holds the Delegated that it asks, and would wait for itself")
+            }
+        }
+    }
+
+    /// Holds the data: no section runs meanwhile.
+    ///
+    /// # Panics
+    /// The calling thread runs a section on this data.
+    pub fn lock(&self) -> DelegatedGuard<'_, T> {
+        self.refuse_nested();
+        // SAFETY: it exists as long as `self`.
+        unsafe { sync::mutex_lock(self.lock.mutex()) };
+        DelegatedGuard { data: self, here: PhantomData }
+    }
+
+    /// Holds the data, unless that takes longer than `timeout`.
+    ///
+    /// # Panics
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_for(&self, timeout: Duration) -> Option<DelegatedGuard<'_, T>> {
+        self.refuse_nested();
+        let mutex = self.lock.mutex();
+        let Some(until) = after(timeout) else { return Some(self.lock()) };
+        // SAFETY: as in `lock`; the time is valid, and the clock exists.
+        let answer = unsafe { sync::mutex_lock_until(mutex, CLOCK, &until) };
+        (answer == 0).then(|| DelegatedGuard { data: self, here: PhantomData })
+    }
+
+    /// Decides who runs the sections of threads that have to wait. May be called at any time.
+    pub fn delegate(&self, how: Delegate<'_>) {
+        match how {
+            Delegate::IfFaster => self.lock.combine(None),
+            Delegate::Never => self.lock.combine(Some(false)),
+            Delegate::Always => self.lock.combine(Some(true)),
+            Delegate::To(server) => self.lock.serve_by(server.0),
+        }
     }
 
     /// Panics if the calling thread runs a section on this data.
@@ -127,6 +174,106 @@ impl<T: ?Sized + Send> Delegated<T> {
             );
             at = running.outer;
         }
+    }
+}
+
+/// Who runs the sections of threads that have to wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Delegate<'a> {
+    /// The lock finds out whether a combiner runs more of them than the threads themselves. The default.
+    IfFaster,
+    /// Each thread waits, and runs its own.
+    Never,
+    /// A combiner: the thread that runs a section goes on with those of the others.
+    Always,
+    /// This server.
+    To(&'a Server),
+}
+
+/// Holds a [`Delegated`]'s data; lets go when dropped.
+pub struct DelegatedGuard<'a, T: ?Sized> {
+    data: &'a Delegated<T>,
+    /// The mutex remembers the thread that holds it.
+    here: PhantomData<*const ()>,
+}
+
+// SAFETY: it lends the data out as `&T`.
+unsafe impl<T: ?Sized + Sync> Sync for DelegatedGuard<'_, T> {}
+
+impl<T: ?Sized> Deref for DelegatedGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this thread holds the mutex, so no section runs.
+        unsafe { &*self.data.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for DelegatedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and the guard is borrowed mutably.
+        unsafe { &mut *self.data.value.get() }
+    }
+}
+
+impl<T: ?Sized> Held for DelegatedGuard<'_, T> {
+    fn mutex(&self) -> *mut layout::Mutex {
+        self.data.lock.mutex()
+    }
+}
+
+impl<T: ?Sized> Drop for DelegatedGuard<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: this thread has locked it, and still holds it.
+        unsafe { sync::mutex_unlock(self.data.lock.mutex()) };
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for DelegatedGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// Threads that run the sections of any number of [`Delegated`] data, on one CPU.
+///
+/// One of them is active. Another one takes over if a section blocks the active one for 1 ms. They block all signals, and sleep while nobody
+/// asks. If the server doesn't run, those who ask run their own sections. Its memory is never freed.
+///
+/// ```
+/// use lockwright_sync::{Delegate, Delegated, Server};
+///
+/// let server = Server::start(2, None)?;
+/// let data = Delegated::new(vec![0; 4]);
+/// data.delegate(Delegate::To(&server));
+/// data.with(|all| all[2] += 1);
+/// server.stop();
+/// assert_eq!(data.into_inner(), [0, 0, 1, 0]);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Server(&'static delegated::Server);
+
+impl Server {
+    /// Starts a server of `threads` threads (1 to 8), on this CPU, or on any.
+    ///
+    /// # Errors
+    /// Too many threads, or none; no such CPU; no memory, or no thread.
+    pub fn start(threads: u32, cpu: Option<u32>) -> io::Result<Self> {
+        let cpu = cpu.map_or(-1, |cpu| i32::try_from(cpu).unwrap_or(i32::MAX));
+        let server = delegated::Server::start(threads, cpu);
+        server.map(Self).map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Ends its threads. From now on those who ask run their own sections.
+    pub fn stop(self) {
+        self.0.stop();
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
     }
 }
 

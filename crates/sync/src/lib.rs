@@ -40,8 +40,8 @@ mod epoch;
 mod mutex;
 mod rwlock;
 
-pub use condvar::{Condvar, WaitTimeoutResult};
-pub use delegated::Delegated;
+pub use condvar::{Condvar, Guard, WaitTimeoutResult};
+pub use delegated::{Delegate, Delegated, DelegatedGuard, Server};
 pub use epoch::Epoch;
 pub use lock_api;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};

@@ -1,6 +1,6 @@
 //! `Delegated`: results, panics, nesting, many threads.
 
-use lockwright_sync::Delegated;
+use lockwright_sync::{Condvar, Delegate, Delegated, Server};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -14,6 +14,7 @@ fn sections_of_64_threads_run_once_each() {
     const THREADS: u64 = 64;
     const EACH: u64 = 500;
     let all = Delegated::new((0_u64, BTreeMap::new()));
+    all.delegate(Delegate::Always);
     let elsewhere = AtomicU32::new(0);
     thread::scope(|scope| {
         for number in 0..THREADS {
@@ -113,4 +114,133 @@ fn results_are_moved_and_borrowed_data_are_seen() {
     let mut words = words;
     words.get_mut().clear();
     assert!(words.into_inner().is_empty());
+}
+
+/// Whoever runs them, and while that changes.
+#[test]
+fn sections_run_once_each_while_their_runner_changes() {
+    const THREADS: u32 = 8;
+    const EACH: u32 = 20_000;
+    let servers = [Server::start(2, None).unwrap(), Server::start(1, None).unwrap()];
+    let data = Delegated::new(0_u32);
+    let is_over = AtomicU32::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let ways = [
+                Delegate::To(&servers[0]),
+                Delegate::Always,
+                Delegate::To(&servers[1]),
+                Delegate::Never,
+                Delegate::IfFaster,
+            ];
+            for way in ways.iter().cycle() {
+                data.delegate(*way);
+                thread::sleep(Duration::from_micros(300));
+                if is_over.load(Relaxed) == THREADS {
+                    break;
+                }
+            }
+        });
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for round in 0..EACH {
+                    if round % 50 == 0 {
+                        *data.lock() += 1;
+                    } else {
+                        data.with(|count| *count += 1);
+                    }
+                }
+                is_over.fetch_add(1, Relaxed);
+            });
+        }
+    });
+    servers.map(Server::stop);
+    assert_eq!(data.into_inner(), THREADS * EACH);
+}
+
+/// A server has two locks. A section of one of them sleeps; those of the other run meanwhile, and on the server.
+#[test]
+fn a_section_that_blocks_does_not_stop_the_server() {
+    let server = Server::start(2, None).unwrap();
+    let (slow, fast) = (Delegated::new(Vec::new()), Delegated::new(0_u32));
+    slow.delegate(Delegate::To(&server));
+    fast.delegate(Delegate::To(&server));
+    let (begun, ran) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let here = thread::current().id();
+            // Until the server runs it: the server may be about to sleep, and then the thread runs its own.
+            while !slow.with(|all| {
+                let elsewhere = thread::current().id() != here;
+                if elsewhere {
+                    begun.store(1, Relaxed);
+                    while ran.load(Relaxed) < 1_000 {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    all.push(1);
+                }
+                elsewhere
+            }) {}
+        });
+        while begun.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        // The slow section ends only after these.
+        let here = thread::current().id();
+        let mut elsewhere = 0;
+        while ran.load(Relaxed) < 1_000 || elsewhere == 0 {
+            elsewhere += fast.with(|count| {
+                *count += 1;
+                u32::from(thread::current().id() != here)
+            });
+            ran.fetch_add(1, Relaxed);
+        }
+    });
+    server.stop();
+    assert_eq!(slow.into_inner(), [1]);
+}
+
+#[test]
+fn a_thread_that_holds_the_data_waits_for_a_condition() {
+    let (queue, filled) = (Delegated::new(Vec::new()), Condvar::new());
+    queue.delegate(Delegate::Always);
+    thread::scope(|scope| {
+        let consumer = scope.spawn(|| {
+            let mut sum = 0;
+            for _ in 0..1_000 {
+                let mut queue = queue.lock();
+                filled.wait_while(&mut queue, |queue| queue.is_empty());
+                sum += queue.pop().unwrap();
+            }
+            sum
+        });
+        for number in 0..1_000_u64 {
+            queue.with(|queue| queue.push(number));
+            filled.notify_one();
+        }
+        assert_eq!(consumer.join().unwrap(), 499_500);
+    });
+}
+
+#[test]
+fn a_thread_may_give_up() {
+    let data = Delegated::new(0);
+    thread::scope(|scope| {
+        let held = data.lock();
+        let late = scope.spawn(|| data.try_lock_for(Duration::from_millis(1)).is_none());
+        assert!(late.join().unwrap());
+        drop(held);
+        assert!(data.try_lock_for(Duration::from_secs(60)).is_some());
+    });
+}
+
+/// It would wait for itself.
+#[test]
+fn a_thread_that_holds_the_data_is_refused() {
+    let data = Delegated::new(0);
+    let held = data.lock();
+    let refused = catch_unwind(AssertUnwindSafe(|| data.with(|count| *count += 1)));
+    assert!(refused.is_err());
+    drop(held);
+    assert_eq!(data.into_inner(), 0);
 }

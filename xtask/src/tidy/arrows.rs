@@ -67,8 +67,8 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &["trace", "recording", "emulate", "observe", "order"],
             // The bottom layer.
             &[
-                "watch", "fast", "shared", "thread", "fork", "clock", "access", "env", "attached",
-                "caller",
+                "watch", "fast", "listed", "shared", "thread", "fork", "clock", "access", "env",
+                "attached", "caller",
             ],
             &["layout", "real", "files", "object", "probes"],
         ],

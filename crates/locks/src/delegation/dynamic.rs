@@ -73,15 +73,15 @@ pub enum Mode {
 }
 
 /// A mode: it waits for the lock.
-const HOME: u32 = 0;
+pub const HOME: u32 = 0;
 /// It asks a combiner.
-const COMBINE: u32 = 1;
+pub const COMBINE: u32 = 1;
 /// It asks the server.
-const SERVE: u32 = 2;
+pub const SERVE: u32 = 2;
 /// These bits.
 const MODE: u32 = 3;
 /// A flag: the mode was set by hand, and stays.
-const BY_HAND: u32 = 4;
+pub const BY_HAND: u32 = 4;
 
 /// A turn, and a look at the rate, ns.
 const PERIOD_NS: u64 = 5_000_000;
@@ -123,6 +123,7 @@ struct Ledger {
 
 /// What the lock's holder decides by.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 struct Rule {
     /// The rate that is usual in this mode, in sections a second.
     usual: u32,
@@ -249,6 +250,11 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         &self.lock
     }
 
+    /// Where its mode is, and behind that what it decides by: commands read it, and may write the mode.
+    pub const STATE_AT: usize = core::mem::offset_of!(Self, mode);
+    /// How many bytes that are.
+    pub const STATE: usize = core::mem::offset_of!(Self, rule) + size_of::<Rule>() - Self::STATE_AT;
+
     /// What a thread does now if it has to wait; `true`: by hand.
     pub fn mode(&self) -> (Mode, bool) {
         let mode = self.mode.load(Relaxed); // a hint
@@ -333,10 +339,30 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         }
     }
 
-    /// The lock is held.
+    /// Runs the section here and now, if that is right in this mode, and nobody runs another one; or else gives it back.
+    #[inline]
+    pub fn here<R, F: FnOnce() -> R>(&self, section: F) -> Result<R, F> {
+        let mode = self.mode.load(Relaxed);
+        // A server has the data, and a combiner's queue is where the others are.
+        if mode != HOME && (mode & MODE == SERVE || !self.combiner.is_idle()) {
+            return Err(section);
+        }
+        let mut key = L::Node::default();
+        // SAFETY: it stays until we unlock.
+        if !unsafe { self.lock.try_lock(&mut key) } {
+            return Err(section);
+        }
+        let result = section();
+        self.count(1);
+        // SAFETY: locked above.
+        unsafe { self.lock.unlock(&mut key) };
+        Ok(result)
+    }
+
+    /// Has the section run, as the mode says.
     #[cold]
-    fn wait<R: Send>(&self, mode: u32, window_ns: u32, section: impl FnOnce() -> R + Send) -> R {
-        match mode & MODE {
+    pub fn wait<R: Send>(&self, window_ns: u32, section: impl FnOnce() -> R + Send) -> R {
+        match self.mode.load(Relaxed) & MODE {
             COMBINE => return self.combiner.with_gate(self, window_ns, section),
             SERVE => {
                 // ORDERING: Acquire, pairs with [server].
@@ -390,20 +416,10 @@ impl<P: Platform, L: TryLock<P>> Sections<P> for Dynamic<P, L> {
         window_ns: u32,
         section: impl FnOnce() -> R + Send,
     ) -> R {
-        let mode = self.mode.load(Relaxed);
-        // A server has the data, and a combiner's queue is where the others are.
-        if mode == HOME || mode & MODE != SERVE && self.combiner.is_idle() {
-            let mut key = L::Node::default();
-            // SAFETY: it stays until we unlock.
-            if unsafe { self.lock.try_lock(&mut key) } {
-                let result = section();
-                self.count(1);
-                // SAFETY: locked above.
-                unsafe { self.lock.unlock(&mut key) };
-                return result;
-            }
+        match self.here(section) {
+            Ok(result) => result,
+            Err(section) => self.wait(window_ns, section),
         }
-        self.wait(mode, window_ns, section)
     }
 }
 

@@ -15,7 +15,7 @@
 //! - *A section that blocks* (R04) blocks only its own lock. A thread of the server that stands by looks each ms whether the active one is
 //!   still in the same section; then it takes over. The paper's manager and backup thread are that look.
 //! - *A server that doesn't run* (preempted, or asleep since nobody asked for 1 ms). A client whose request waits for long, while the server
-//!   serves nobody, goes home: it enters the gate itself, and runs its own section.
+//!   serves nobody, goes home: it enters the gate itself, and runs its own section. Until the server is back, so do the others, at once.
 //!
 //! State: of a mailbox. ask: IDLE n -> ASKED n + 1. serve, or go home, inside the gate: ASKED n -> IDLE n.
 //!
@@ -42,16 +42,25 @@ const ASKED: u32 = 1;
 /// This bit.
 const WHAT: u32 = 1;
 
+/// `awake`: the server looks at its mailboxes, or is in a section.
+const AWAKE: u32 = 1;
+/// It sleeps, since nobody asked.
+const ASLEEP: u32 = 0;
+/// It has no threads.
+const GONE: u32 = 2;
+/// It isn't running: a client has waited in vain, and gone home. It says AWAKE when it runs again.
+const AWAY: u32 = 3;
+
 /// How long a client waits before it looks whether the server moves, ns.
-const PATIENCE_NS: u32 = 50_000;
+const PATIENCE_NS: u32 = 20_000;
 /// How many times it looks before it goes home anyway.
-const LOOKS: u32 = 20;
+const LOOKS: u32 = 50;
 /// How often a thread that stands by looks whether the active one moves, ns.
 const WATCH_NS: u32 = 1_000_000;
 /// After how long without a request a server sleeps, ns.
 const AWAKE_NS: u64 = 1_000_000;
 /// For how long at a time, ns: whoever ends a server wakes it.
-const SLEEP_NS: u32 = 1_000_000_000;
+const SLEEP_NS: u32 = 4_000_000_000;
 /// How many sections of one lock a server runs before it leaves the lock's gate: whoever waits there gets it.
 const BATCH: u32 = 32;
 /// How many rounds without a request between two looks at the clock.
@@ -75,8 +84,10 @@ struct Role<P: Platform> {
 
 /// As [`Role`], in a line of its own: clients read it.
 struct Rest<P: Platform> {
-    /// 0: asleep. Clients run their own sections, and wake it.
+    /// AWAKE. ASLEEP, AWAY, GONE: clients run their own sections, and wake it if it sleeps.
     awake: P::Word,
+    /// How many threads there are.
+    threads: P::Word,
     /// Is there a thread that looks after the active one?
     watched: P::Word,
 }
@@ -130,7 +141,7 @@ impl<P: Platform, L: Gate> Server<P, L> {
             mailboxes: Mailboxes::new(),
             slots: core::array::from_fn(|n| P::Ptr::new(lay::<P, _>(slot(n)))),
             role: lay::<P, _>(Role { active: word(0), beat: word(0) }),
-            rest: lay::<P, _>(Rest { awake: word(1), watched: word(0) }),
+            rest: lay::<P, _>(Rest { awake: word(GONE), threads: word(0), watched: word(0) }),
         }
     }
 
@@ -178,11 +189,11 @@ impl<P: Platform, L: Gate> Server<P, L> {
     fn sleeps(&self) -> bool {
         let awake = &self.rest().awake;
         // Relaxed, all: it only says who runs the section.
-        if awake.load(Relaxed) != 0 {
+        if awake.load(Relaxed) == AWAKE {
             return false;
         }
-        if awake.compare_exchange(0, 1, Relaxed, Relaxed).is_ok() {
-            P::unpark(awake, 1);
+        if awake.compare_exchange(ASLEEP, AWAKE, Relaxed, Relaxed).is_ok() {
+            P::unpark(awake, u32::MAX); // the thread that stands by, too
         }
         true
     }
@@ -202,7 +213,10 @@ impl<P: Platform, L: Gate> Server<P, L> {
             if W::wait_for(&mailbox.state, asked, PATIENCE_NS) != asked {
                 return;
             }
-            if beat.load(Relaxed) == before {
+            // A server that is in a section may be about to answer.
+            if before % 2 == 0 && beat.load(Relaxed) == before {
+                let awake = &self.rest().awake;
+                let _ = awake.compare_exchange(AWAKE, AWAY, Relaxed, Relaxed); // as in `sleeps`
                 break;
             }
         }
@@ -228,8 +242,10 @@ impl<P: Platform, L: Gate> Server<P, L> {
             self.slot(*number).taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
         };
         let Some(number) = (0..POOL).find(free) else { return };
-        let (slot, role) = (self.slot(number), self.role());
+        let (slot, role, rest) = (self.slot(number), self.role(), self.rest());
         let me = number as u32 + 1;
+        rest.threads.fetch_add(1, Relaxed); // it orders nothing
+        rest.awake.store(AWAKE, Relaxed); // as in `sleeps`
         // Relaxed, all: who is active is a hint, as the gates exclude.
         while stop.load(Relaxed) == 0 {
             let is_mine = role.active.load(Relaxed) == me
@@ -241,6 +257,10 @@ impl<P: Platform, L: Gate> Server<P, L> {
             }
         }
         let _ = role.active.compare_exchange(me, 0, Relaxed, Relaxed);
+        if rest.threads.fetch_sub(1, Relaxed) == 1 {
+            rest.awake.store(GONE, Relaxed);
+        }
+        // ORDERING: Release: our use of the lock is over.
         slot.shows.store(null_mut(), Release);
         // ORDERING: Release [slot]: our use is over.
         slot.taken.store(0, Release);
@@ -249,7 +269,7 @@ impl<P: Platform, L: Gate> Server<P, L> {
     /// Wakes the server's threads, so that they see that they are stopped.
     pub fn wake(&self) {
         let rest = self.rest();
-        rest.awake.store(1, Relaxed);
+        let _ = rest.awake.compare_exchange(ASLEEP, AWAKE, Relaxed, Relaxed);
         P::unpark(&raw const rest.awake, u32::MAX);
         P::unpark(&raw const rest.watched, u32::MAX);
     }
@@ -263,7 +283,8 @@ impl<P: Platform, L: Gate> Server<P, L> {
         let (role, rest) = (self.role(), self.rest());
         role.active.store(0, Relaxed);
         rest.watched.store(0, Relaxed);
-        rest.awake.store(0, Relaxed);
+        rest.threads.store(0, Relaxed);
+        rest.awake.store(GONE, Relaxed);
     }
 
     /// Looks at the mailboxes, until another thread of the server is the active one.
@@ -273,6 +294,9 @@ impl<P: Platform, L: Gate> Server<P, L> {
             Inside { lock: ptr::null(), key: L::Key::default(), ran: 0, next: null_mut() };
         let (mut idle, mut since) = (0_u32, None);
         while stop.load(Relaxed) == 0 && role.active.load(Relaxed) == me {
+            if rest.awake.load(Relaxed) == AWAY {
+                rest.awake.store(AWAKE, Relaxed);
+            }
             if self.round::<W>(slot, me, &mut inside) {
                 (idle, since) = (0, None);
                 continue;
@@ -286,11 +310,11 @@ impl<P: Platform, L: Gate> Server<P, L> {
             let now = P::now();
             if now - *since.get_or_insert(now) >= AWAKE_NS {
                 // Requests that come now wait in vain, and then go home.
-                rest.awake.store(0, Relaxed);
+                rest.awake.store(ASLEEP, Relaxed);
                 if !self.round::<W>(slot, me, &mut inside) {
-                    P::park(&rest.awake, 0, Some(P::after(SLEEP_NS)));
+                    P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
                 }
-                rest.awake.store(1, Relaxed);
+                rest.awake.store(AWAKE, Relaxed);
                 (idle, since) = (0, None);
             }
         }
@@ -385,8 +409,8 @@ impl<P: Platform, L: Gate> Server<P, L> {
         }
         while stop.load(Relaxed) == 0 {
             let (active, before) = (role.active.load(Relaxed), role.beat.load(Relaxed));
-            if rest.awake.load(Relaxed) == 0 {
-                P::park(&rest.awake, 0, Some(P::after(SLEEP_NS)));
+            if rest.awake.load(Relaxed) == ASLEEP {
+                P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
                 continue;
             }
             P::park(&rest.watched, 1, Some(P::after(WATCH_NS)));
