@@ -63,8 +63,9 @@ typedef struct lw_server lw_server_t;
 /* Starts `threads` (1 to 8) threads, on CPU `cpu`; negative: on any. One of them runs sections; another one takes over if a
    section blocks it for 1 ms. They sleep while nobody asks. EINVAL, ENOMEM, EAGAIN. */
 int lw_server_start(lw_server_t **server, unsigned threads, int cpu);
-/* From now on this server runs the lock's sections, until lw_delegated_mode or another server. May be called at any time. */
-void lw_delegated_serve(lw_delegated_t *lock, lw_server_t *server);
+/* From now on this server runs the lock's sections, until lw_delegated_mode or another server. NULL: any server; the lock moves
+   to another one when that has less to do. May be called at any time. ESRCH: there is no server. */
+int lw_delegated_serve(lw_delegated_t *lock, lw_server_t *server);
 /* Ends its threads: from now on whoever asks runs the section itself. */
 void lw_server_stop(lw_server_t *server);
 
@@ -228,7 +229,7 @@ public:
 
     /* As lw_delegated_mode, lw_delegated_serve. */
     void mode(int mode) { lw_delegated_mode(&lock_, mode); }
-    void serve(lw_server_t *server) { lw_delegated_serve(&lock_, server); }
+    int serve(lw_server_t *server) { return lw_delegated_serve(&lock_, server); }
 
 private:
     lw_delegated_t lock_ = LW_DELEGATED_INIT;

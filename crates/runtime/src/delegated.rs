@@ -160,11 +160,18 @@ impl Delegated {
         }
     }
 
-    /// Sends the sections to this server from now on.
-    pub fn serve_by(&self, server: &'static Server) {
+    /// Sends the sections to this server from now on; `None`: to any server, and to another one when that has less to do.
+    ///
+    /// `false`: there is none, and nothing has changed.
+    pub fn serve_by(&self, server: Option<&'static Server>) -> bool {
+        let Some(chosen) = server.or_else(|| servers().min_by_key(|server| server.inner.load()))
+        else {
+            return false;
+        };
         self.known.fetch_or(SERVED, Relaxed); // whoever ends it has synchronized with us
         // SAFETY: it is static.
-        unsafe { self.inner.serve_by(&raw const server.inner) };
+        unsafe { self.inner.serve_by(&raw const chosen.inner, server.is_none()) };
+        true
     }
 }
 
@@ -244,9 +251,26 @@ impl Server {
             unsafe { (*memory).before = last };
             // ORDERING: AcqRel [start]: it was made before it is found, and so were those before it.
             match SERVERS.compare_exchange(last, memory, AcqRel, Relaxed) {
-                Ok(_) => return Ok(server),
+                Ok(_) => {
+                    server.join_the_others();
+                    return Ok(server);
+                }
                 Err(other) => last = other,
             }
+        }
+    }
+
+    /// Makes a ring of all servers, in which locks move. Two that start at once may leave out others for a while, until the next start.
+    fn join_the_others(&'static self) {
+        let mut after: *const Self = self;
+        for server in servers() {
+            // SAFETY: both are static.
+            unsafe { server.inner.beside(&raw const (*after).inner) };
+            after = server;
+        }
+        if let Some(last) = servers().last() {
+            // SAFETY: as above: the ring closes.
+            unsafe { self.inner.beside(&raw const last.inner) };
         }
     }
 

@@ -160,9 +160,12 @@ pub unsafe extern "C" fn lw_delegated_mode(lock: *const Delegated, mode: c_int) 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_delegated_serve(lock: *const Delegated, server: *const Server) {
-    // SAFETY: as in `lw_execute`; a server stays.
-    unsafe { (*lock).serve_by(&*server) };
+pub unsafe extern "C" fn lw_delegated_serve(
+    lock: *const Delegated,
+    server: *const Server,
+) -> c_int {
+    // SAFETY: as in `lw_execute`; null, or a server, which stays.
+    if unsafe { (*lock).serve_by(server.as_ref()) } { 0 } else { libc::ESRCH }
 }
 
 #[unsafe(no_mangle)]

@@ -157,7 +157,8 @@ impl<T: ?Sized + Send> Delegated<T> {
             Delegate::IfFaster => self.lock.combine(None),
             Delegate::Never => self.lock.combine(Some(false)),
             Delegate::Always => self.lock.combine(Some(true)),
-            Delegate::To(server) => self.lock.serve_by(server.0),
+            Delegate::To(server) => drop(self.lock.serve_by(Some(server.0))),
+            Delegate::ToAny => drop(self.lock.serve_by(None)),
         }
     }
 
@@ -188,6 +189,8 @@ pub enum Delegate<'a> {
     Always,
     /// This server.
     To(&'a Server),
+    /// Any server; the lock moves to another one when that has less to do. Without servers nothing changes.
+    ToAny,
 }
 
 /// Holds a [`Delegated`]'s data; lets go when dropped.

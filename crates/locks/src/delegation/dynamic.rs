@@ -82,6 +82,8 @@ pub const SERVE: u32 = 2;
 const MODE: u32 = 3;
 /// A flag: the mode was set by hand, and stays.
 pub const BY_HAND: u32 = 4;
+/// A flag of SERVE: any server will do.
+pub const ANY: u32 = 8;
 
 /// A turn, and a look at the rate, ns.
 const PERIOD_NS: u64 = 5_000_000;
@@ -230,6 +232,14 @@ impl<P: Platform, L: TryLock<P>> Gate for Dynamic<P, L> {
         // SAFETY: the caller has entered with it.
         unsafe { self.lock.unlock(key) };
     }
+
+    fn move_to(&self, server: *const ()) {
+        let mode = self.mode.load(Relaxed);
+        if mode & MODE == SERVE && mode & ANY != 0 {
+            // ORDERING: Release [server]: the server was made before.
+            self.server.store(server.cast::<Server<P, Self>>().cast_mut(), Release);
+        }
+    }
 }
 
 impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
@@ -278,15 +288,16 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         self.mode.store(HOME, Relaxed); // as in `combine`
     }
 
-    /// Sends the sections to this server from now on. Requests that wait elsewhere run there.
+    /// Sends the sections to this server from now on. Requests that wait elsewhere run there. `may_move`: if it has too much to do, the
+    /// lock may move to another one.
     ///
     /// # Safety
     /// The server stays as long as anybody may ask for this lock.
-    pub unsafe fn serve_by(&self, server: *const Server<P, Self>) {
+    pub unsafe fn serve_by(&self, server: *const Server<P, Self>, may_move: bool) {
         // ORDERING: Release [server]: the server was made before.
         self.server.store(server.cast_mut(), Release);
         // STATE: any -> SERVE, BY_HAND. Relaxed: whoever sees it looks for the server.
-        self.mode.store(BY_HAND | SERVE, Relaxed);
+        self.mode.store(BY_HAND | SERVE | if may_move { ANY } else { 0 }, Relaxed);
     }
 
     /// The server that serves it; null: none.

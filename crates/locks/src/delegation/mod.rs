@@ -46,6 +46,11 @@ pub trait Gate {
 
     /// Leaves. The caller has run `ran` sections since it entered.
     fn leave(&self, key: &mut Self::Key, ran: u32);
+
+    /// The caller, a server, is inside, and has too much to do: this server, of the same type, has less.
+    fn move_to(&self, server: *const ()) {
+        let _ = server;
+    }
 }
 
 /// No gate: whoever is the combiner is alone anyway.

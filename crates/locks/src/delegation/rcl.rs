@@ -100,6 +100,11 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Gate for Rcl<P, W, POOL> {
         // ORDERING: Release [leave]: the section comes before the next one.
         self.busy.store(FREE, Release);
     }
+
+    fn move_to(&self, server: *const ()) {
+        // ORDERING: Release [share]: the server was made before.
+        self.server.store(server.cast::<Server<P, Self>>().cast_mut(), Release);
+    }
 }
 
 impl<P: Platform, W: Patience<P>, const POOL: u32> Rcl<P, W, POOL> {
@@ -137,6 +142,9 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Delegated<P> for Rcl<P, W, PO
     }
 
     unsafe fn share(&self, with: &Self) {
+        // Its own server may take over some of the other's locks.
+        // SAFETY: they all stay as long as any of these locks.
+        unsafe { with.own.beside(&raw const self.own) };
         // ORDERING: Release [share]: the server was made before.
         self.server.store(core::ptr::from_ref(with.server()).cast_mut(), Release);
     }

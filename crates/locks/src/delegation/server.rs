@@ -61,6 +61,16 @@ const WATCH_NS: u32 = 1_000_000;
 const AWAKE_NS: u64 = 1_000_000;
 /// For how long at a time, ns: whoever ends a server wakes it.
 const SLEEP_NS: u32 = 4_000_000_000;
+/// How many looks at what the active thread does make a load.
+const SAMPLES: u32 = 64;
+/// Of these, what is much, and what is little.
+const MUCH: u32 = SAMPLES * 3 / 4;
+const LITTLE: u32 = SAMPLES / 4;
+/// What makes a lock worth a move.
+const WORTH: u32 = SAMPLES / 8;
+/// How many locks a look tells apart.
+const LOCKS: usize = 8;
+
 /// How many sections of one lock a server runs before it leaves the lock's gate: whoever waits there gets it.
 const BATCH: u32 = 32;
 /// How many rounds without a request between two looks at the clock.
@@ -90,6 +100,12 @@ struct Rest<P: Platform> {
     threads: P::Word,
     /// Is there a thread that looks after the active one?
     watched: P::Word,
+    /// In how many of the last [`SAMPLES`] looks the active thread was busy.
+    load: P::Word,
+    /// A server that has more time. The active thread moves the lock `moves` there when it is next inside of its gate.
+    to: P::Ptr<()>,
+    /// Null: none.
+    moves: P::Ptr<()>,
 }
 
 /// Where a thread of a server is.
@@ -101,6 +117,26 @@ struct Inside<L: Gate> {
     ran: u32,
     /// Whose turn is next, so that no lock has to wait for ever; null: anybody's.
     next: *mut L,
+}
+
+/// What a thread that stands by has seen of the active one.
+struct Seen<L> {
+    locks: [(*const L, u32); LOCKS],
+    looks: u32,
+}
+
+impl<L> Seen<L> {
+    /// The active thread is in a section of this lock; null: of none. `true`: that were enough looks.
+    fn look(&mut self, lock: *const L) -> bool {
+        let own = |(seen, _): &&mut (*const L, u32)| seen.is_null() || ptr::eq(*seen, lock);
+        if !lock.is_null()
+            && let Some(place) = self.locks.iter_mut().find(own)
+        {
+            *place = (lock, place.1 + 1);
+        }
+        self.looks += 1;
+        self.looks == SAMPLES
+    }
 }
 
 impl<L: Gate> Inside<L> {
@@ -119,6 +155,8 @@ pub struct Server<P: Platform, L> {
     slots: [P::Ptr<Slot<P, L>>; POOL],
     role: *mut Role<P>,
     rest: *mut Rest<P>,
+    /// Another server to which locks may move; null: none.
+    next: P::Ptr<Self>,
 }
 
 // SAFETY: all that changes is in words; it only shares the locks.
@@ -141,7 +179,15 @@ impl<P: Platform, L: Gate> Server<P, L> {
             mailboxes: Mailboxes::new(),
             slots: core::array::from_fn(|n| P::Ptr::new(lay::<P, _>(slot(n)))),
             role: lay::<P, _>(Role { active: word(0), beat: word(0) }),
-            rest: lay::<P, _>(Rest { awake: word(GONE), threads: word(0), watched: word(0) }),
+            rest: lay::<P, _>(Rest {
+                awake: word(GONE),
+                threads: word(0),
+                watched: word(0),
+                load: word(0),
+                to: P::Ptr::new(null_mut()),
+                moves: P::Ptr::new(null_mut()),
+            }),
+            next: P::Ptr::new(null_mut()),
         }
     }
 
@@ -319,6 +365,8 @@ impl<P: Platform, L: Gate> Server<P, L> {
             }
         }
         inside.leave();
+        // ORDERING: Release: our use of the lock is over.
+        slot.shows.store(null_mut(), Release);
     }
 
     /// Shows that a section begins or ends.
@@ -394,6 +442,14 @@ impl<P: Platform, L: Gate> Server<P, L> {
             return false;
         }
         (inside.lock, inside.ran) = (lock, 0);
+        let rest = self.rest();
+        // ORDERING: Acquire, pairs with [move].
+        if rest.moves.load(Acquire).cast() == lock {
+            rest.moves.store(null_mut(), Relaxed); // only we take it
+            // Requests that come here until its clients know find the gate, and run.
+            // SAFETY: as above.
+            unsafe { &*lock }.move_to(rest.to.load(Relaxed).cast_const());
+        }
         // ORDERING: Acquire: as in `round`.
         mailbox.state.load(Acquire) == asked
     }
@@ -407,13 +463,18 @@ impl<P: Platform, L: Gate> Server<P, L> {
             P::park(&rest.watched, 1, Some(P::after(SLEEP_NS)));
             return;
         }
+        let mut seen = Seen { locks: [(ptr::null(), 0); LOCKS], looks: 0 };
         while stop.load(Relaxed) == 0 {
             let (active, before) = (role.active.load(Relaxed), role.beat.load(Relaxed));
             if rest.awake.load(Relaxed) == ASLEEP {
+                rest.load.store(0, Relaxed);
                 P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
                 continue;
             }
             P::park(&rest.watched, 1, Some(P::after(WATCH_NS)));
+            if seen.look(self.shown()) {
+                self.balance(&mut seen);
+            }
             let is_stuck = before % 2 == 1 && role.beat.load(Relaxed) == before;
             if is_stuck && role.active.compare_exchange(active, me, Relaxed, Relaxed).is_ok() {
                 break;
@@ -421,6 +482,50 @@ impl<P: Platform, L: Gate> Server<P, L> {
         }
         rest.watched.store(0, Relaxed);
         P::unpark(&raw const rest.watched, 1);
+    }
+
+    /// Locks may move from this server to `other`, and on from there.
+    ///
+    /// # Safety
+    /// `other` stays as long as this server.
+    pub unsafe fn beside(&self, other: *const Self) {
+        // ORDERING: Release [beside]: it was made before.
+        self.next.store(other.cast_mut(), Release);
+    }
+
+    /// How busy it was lately, in percent. Servers with one thread, which nobody watches, say 0; one without threads says 100.
+    pub fn load(&self) -> u32 {
+        match self.rest().awake.load(Relaxed) {
+            GONE => 100,
+            _ => 100 * self.rest().load.load(Relaxed) / SAMPLES,
+        }
+    }
+
+    /// Too much to do, with several locks, while another server has little: moves the lock that needs the second most time there.
+    fn balance(&self, seen: &mut Seen<L>) {
+        let rest = self.rest();
+        let load = seen.locks.iter().map(|(_, looks)| looks).sum();
+        rest.load.store(load, Relaxed); // a hint, as all below
+        seen.locks.sort_unstable_by_key(|(_, looks)| core::cmp::Reverse(*looks));
+        let second = seen.locks[1];
+        *seen = Seen { locks: [(ptr::null(), 0); LOCKS], looks: 0 };
+        if load < MUCH || second.1 < WORTH || !rest.moves.load(Relaxed).is_null() {
+            return;
+        }
+        // ORDERING: Acquire, here and below, pairs with [beside].
+        let mut at = self.next.load(Acquire);
+        for _ in 0..LOCKS {
+            // SAFETY: null, or a server, which stays.
+            let Some(other) = (unsafe { at.as_ref() }) else { return };
+            let is_there = other.rest().awake.load(Relaxed) != GONE && !ptr::eq(other, self);
+            if is_there && other.rest().load.load(Relaxed) <= LITTLE {
+                rest.to.store(at.cast(), Relaxed);
+                // ORDERING: Release [move]: where to is there before.
+                rest.moves.store(second.0.cast_mut().cast(), Release);
+                return;
+            }
+            at = other.next.load(Acquire);
+        }
     }
 
     /// Waits until no thread of the server touches this lock. Nobody asks for it any more.

@@ -64,14 +64,17 @@ impl Setup<'_> {
         LockId(number)
     }
 
-    /// A lock of the run's kind, served by the server of `with`, if that has one.
-    pub fn lock_beside(&mut self, with: LockId) -> LockId {
+    /// A lock of the run's kind, served by the server of `with`, if that has one. `has_server`: it brings another one, to which locks may
+    /// move.
+    pub fn lock_beside(&mut self, with: LockId, has_server: bool) -> LockId {
         let before = self.servers;
         let lock = self.lock();
-        self.servers = before;
+        if !has_server {
+            self.servers = before;
+            self.beside.push(lock);
+        }
         let locks = self.world.locks.borrow();
         locks[lock.0 as usize].share(&locks[with.0 as usize]);
-        self.beside.push(lock);
         lock
     }
 

@@ -24,6 +24,27 @@ pub(super) static ENTRY: Workload = Workload {
             min: 0.0,
             max: 1e9,
         },
+        ParamSpec {
+            key: "locks",
+            meaning: "locks, with data of their own; thread i uses lock i mod locks",
+            default: 1.0,
+            min: 1.0,
+            max: 64.0,
+        },
+        ParamSpec {
+            key: "servers",
+            meaning: "servers for these locks, if the lock has any; all locks begin at the first one",
+            default: 1.0,
+            min: 1.0,
+            max: 64.0,
+        },
+        ParamSpec {
+            key: "block",
+            meaning: "for how long a section of the last lock sleeps, ns",
+            default: 0.0,
+            min: 0.0,
+            max: 1e9,
+        },
     ],
     holds: false,
     setup: &setup,
@@ -31,10 +52,27 @@ pub(super) static ENTRY: Workload = Workload {
 
 fn setup(setup: &mut Setup) {
     let (lines, delay) = (setup.count("lines"), setup.param("delay"));
-    let (lock, data) = (setup.lock(), setup.data(lines));
+    let (locks, servers) = (setup.count("locks"), setup.count("servers"));
+    let block_ns = setup.count("block");
+    let first = setup.lock();
+    let mut all = vec![(first, setup.data(lines))];
+    for number in 1..locks {
+        let lock = setup.lock_beside(first, number < servers);
+        all.push((lock, setup.data(lines)));
+    }
     setup.threads(move |me| {
+        let number = me.number() as usize % all.len();
+        let (lock, data) = all[number];
+        let blocks = block_ns > 0 && number == all.len() - 1;
         while me.goes_on() {
-            me.operation(|| me.locked(lock, || me.touch(data, 0..lines)));
+            me.operation(|| {
+                me.locked(lock, || {
+                    me.touch(data, 0..lines);
+                    if blocks {
+                        me.sleep(block_ns);
+                    }
+                });
+            });
             me.cycles(2.0 * delay * me.chance());
         }
     });
