@@ -260,7 +260,7 @@ impl<P: Platform> Combiner<P> {
                 if self.free(at) {
                     return;
                 }
-                gate.enter(key);
+                gate.enter_to_combine(key);
                 ran = 0;
                 asked = P::spin_until(&cell.asked, Acquire, |asked| asked != NO);
             }
@@ -314,7 +314,7 @@ impl<P: Platform> Combiner<P> {
         cell.asked.store(AWAKE, Release);
         if cell.wait() == YOURS {
             let mut key = G::Key::default();
-            gate.enter(&mut key);
+            gate.enter_to_combine(&mut key);
             // SAFETY: we are the combiner, and it is ours.
             unsafe { self.combine((gate, &mut key), mine, true, window_ns) };
         }
@@ -369,7 +369,7 @@ impl<P: Platform> Combiner<P> {
         let mine = self.tail.swap(fresh, AcqRel);
         if mine.is_null() {
             let mut key = G::Key::default();
-            gate.enter(&mut key);
+            gate.enter_to_combine(&mut key);
             let result = section();
             // SAFETY: we are the combiner; the cell follows our section.
             unsafe { self.combine((gate, &mut key), fresh, false, window_ns) };

@@ -87,6 +87,8 @@ pub const ANY: u32 = 8;
 
 /// A turn, and a look at the rate, ns.
 const PERIOD_NS: u64 = 5_000_000;
+/// How long a combiner waits for one of those who wait for the lock, ns: as long as a slow wake.
+const TURN_NS: u32 = 200_000;
 /// A period in which so many times its length has passed is none: nobody had to wait.
 const STALE: u64 = 4;
 /// Turns of a trial: the other mode, this one, and both again.
@@ -117,8 +119,6 @@ struct Ledger {
     others: Cell<u32>,
     /// How long threads have waited for the lock, in µs.
     waited: Cell<u32>,
-    /// When the period began, in µs.
-    since: Cell<u32>,
     /// Waits and tenures.
     calls: Cell<u32>,
 }
@@ -196,8 +196,12 @@ pub struct Dynamic<P: Platform, L> {
     /// Held by whoever runs a section.
     lock: L,
     ledger: Ledger,
+    /// When the period began, in µs.
+    since: P::Word,
     mode: P::Word,
     rule: Cell<Rule>,
+    /// How many threads wait for the lock.
+    at_home: P::Word,
     /// In SERVE, whom to ask.
     server: P::Ptr<Server<P, Self>>,
     combiner: Combiner<P>,
@@ -214,6 +218,24 @@ impl<P: Platform, L: TryLock<P>> Gate for Dynamic<P, L> {
     fn enter(&self, key: &mut L::Node) {
         // SAFETY: the caller keeps the key until it leaves.
         unsafe { self.lock.lock(key) };
+    }
+
+    fn enter_to_combine(&self, key: &mut L::Node) {
+        // Those who sleep in the lock's own line ask nobody, and a combiner that took the lock at once would leave them there. So after a
+        // change to COMBINE it first lets them through, one after the other.
+        let before = self.at_home.load(Relaxed); // a hint, as all below
+        let mut left = before;
+        while left > 0 && self.is_new() {
+            let now = P::spin_for(&self.at_home, Relaxed, TURN_NS, |now| now < left);
+            if now >= left {
+                break;
+            }
+            left = now;
+        }
+        self.enter(key);
+        if left < before {
+            self.begin((P::now() / 1_000) as u32);
+        }
     }
 
     fn try_enter(&self, key: &mut L::Node) -> bool {
@@ -248,8 +270,10 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         Self {
             lock,
             ledger: Ledger::default(),
+            since: P::Word::new(0),
             mode: P::Word::new(HOME),
             rule: Cell::new(Rule::default()),
+            at_home: P::Word::new(0),
             server: P::Ptr::new(null_mut()),
             combiner: Sections::new(),
         }
@@ -316,21 +340,32 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         sections.set(sections.get().wrapping_add(ran));
     }
 
+    /// Does a combiner's first period run?
+    fn is_new(&self) -> bool {
+        let now = (P::now() / 1_000) as u32;
+        let took = u64::from(now.wrapping_sub(self.since.load(Relaxed)));
+        self.mode.load(Relaxed) == COMBINE && took < PERIOD_NS / 1_000
+    }
+
+    /// The caller holds the lock: a period begins. Returns what was counted before: sections, those for others, waiting time.
+    fn begin(&self, now: u32) -> [u64; 3] {
+        let Ledger { sections, others, waited, .. } = &self.ledger;
+        self.since.store(now, Relaxed);
+        [sections, others, waited].map(|of| of.take().into())
+    }
+
     /// The caller holds the lock: is the period over?
     fn look(&self, now_ns: u64) {
         let mode = self.mode.load(Relaxed);
         if mode & BY_HAND != 0 {
             return;
         }
-        let Ledger { sections, others, waited, since, .. } = &self.ledger;
         let now = (now_ns / 1_000) as u32;
-        let took = u64::from(now.wrapping_sub(since.get()));
+        let took = u64::from(now.wrapping_sub(self.since.load(Relaxed)));
         if took < PERIOD_NS / 1_000 {
             return;
         }
-        let ran = u64::from(sections.take());
-        let (others, waited) = (u64::from(others.take()), u64::from(waited.take()));
-        since.set(now);
+        let [ran, others, waited] = self.begin(now);
         if took >= STALE * PERIOD_NS / 1_000 {
             return;
         }
@@ -388,9 +423,11 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             _ => {}
         }
         let came = P::now();
+        self.at_home.fetch_add(1, Relaxed); // a count: it orders nothing
         let mut key = L::Node::default();
         // SAFETY: it stays until we unlock.
         unsafe { self.lock.lock_in_front(&mut key, window_ns, || true) };
+        self.at_home.fetch_sub(1, Relaxed); // as above
         let Ledger { waited, calls, .. } = &self.ledger;
         calls.set(calls.get().wrapping_add(1));
         if calls.get() % SAMPLE == 0 {

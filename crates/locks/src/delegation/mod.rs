@@ -41,6 +41,11 @@ pub trait Gate {
     /// Waits until the caller alone is inside.
     fn enter(&self, key: &mut Self::Key);
 
+    /// As [`enter`](Self::enter), for a combiner: in its queue are those who ask.
+    fn enter_to_combine(&self, key: &mut Self::Key) {
+        self.enter(key);
+    }
+
     /// Enters if that needs no waiting.
     fn try_enter(&self, key: &mut Self::Key) -> bool;
 
