@@ -3,6 +3,8 @@
 use lockwright_locks::catalog::{DelegatedVisitor, visit_delegated};
 use lockwright_locks::delegation::cc_synch::CcSynch;
 use lockwright_locks::delegation::dsm_synch::DsmSynch;
+use lockwright_locks::delegation::dynamic;
+use lockwright_locks::delegation::server::Server;
 use lockwright_locks::delegation::waiting::Spins;
 use lockwright_locks::entry::Entry;
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
@@ -52,8 +54,9 @@ fn sections<C: Checker, L: Delegated<Machine<C, 0>> + 'static>(
                 machine::spawn::<C>(move || shared.lock.serve(&shared.stop))
             });
             let mut handles: Vec<_> = servers.collect();
-            let ask = move |shared: &Shared<C, L>| {
+            let ask = move |shared: &Shared<C, L>, number: u32| {
                 let (mut node, asker) = (L::Node::default(), C::thread());
+                shared.lock.vary(number);
                 let section = || {
                     shared.data.bump();
                     shared.ran.fetch_add(1, Relaxed);
@@ -65,12 +68,12 @@ fn sections<C: Checker, L: Delegated<Machine<C, 0>> + 'static>(
                     shared.stop.store(1, Ordering::Relaxed); // whatever was asked for is over
                 }
             };
-            let others = (1..clients).map(|_| {
+            let others = (1..clients).map(|number| {
                 let shared = shared.clone();
-                machine::spawn::<C>(move || ask(&shared))
+                machine::spawn::<C>(move || ask(&shared, number))
             });
             handles.extend(others);
-            ask(&shared);
+            ask(&shared, 0);
             machine::join::<C>(handles);
             assert_eq!(shared.ran.load(Relaxed), clients, "each section runs once");
             assert_eq!(shared.data.get(), clients, "increments were lost");
@@ -99,6 +102,64 @@ fn all<C: Checker>(clients: u32, budget: Budget) {
     sections::<C, Dsm<C>>(&format!("dsm-synch, {clients} clients, by turns"), budget, clients);
     type Cc<C> = CcSynch<Machine<C, 0>, Spins, 1>;
     sections::<C, Cc<C>>(&format!("cc-synch, {clients} clients, by turns"), budget, clients);
+}
+
+/// A lock that goes from server to server and back home, while threads ask for it.
+fn moves<C: Checker>(budget: Budget) {
+    type Lock<C> = dynamic::Lock<Machine<C, 0>>;
+    struct Moving<C: Checker> {
+        lock: Lock<C>,
+        server: Server<Machine<C, 0>, Lock<C>>,
+        data: C::Data,
+        through: AtomicU32,
+        stop: <Machine<C, 0> as Platform>::Word,
+    }
+    explore::<C>("dynamic, moved between a server and home", budget, move || {
+        machine::begin::<C>();
+        {
+            let shared = Arc::new(Moving::<C> {
+                lock: Sections::new(),
+                server: Server::new(),
+                data: C::Data::new(),
+                through: AtomicU32::new(0),
+                stop: Word::new(0),
+            });
+            let serving = shared.clone();
+            let serve = move || serving.server.serve::<Spins>(&serving.stop, false);
+            let mut handles = vec![machine::spawn::<C>(serve)];
+            let ask = |shared: &Moving<C>, served_first: bool| {
+                for served in [served_first, !served_first] {
+                    match served {
+                        // SAFETY: both end together.
+                        true => unsafe { shared.lock.serve_by(&raw const shared.server, true) },
+                        false => shared.lock.combine(served_first),
+                    }
+                    // SAFETY: this lock has no nodes.
+                    unsafe { shared.lock.with(&mut (), || shared.data.bump()) };
+                }
+                if shared.through.fetch_add(1, Relaxed) == 1 {
+                    shared.stop.store(1, Ordering::Relaxed); // whatever was asked for is over
+                }
+            };
+            let other = shared.clone();
+            handles.push(machine::spawn::<C>(move || ask(&other, true)));
+            ask(&shared, false);
+            machine::join::<C>(handles);
+            shared.server.unseen(&raw const shared.lock);
+            assert_eq!(shared.data.get(), 4, "increments were lost");
+        }
+        machine::end();
+    });
+}
+
+#[test]
+fn loom_a_lock_moves() {
+    moves::<Loom>(MORE);
+}
+
+#[test]
+fn shuttle_a_lock_moves() {
+    moves::<Shuttle>(MORE);
 }
 
 #[test]

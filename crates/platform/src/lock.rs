@@ -77,6 +77,11 @@ pub trait Delegated<P: Platform>: Sections<P> {
         let _ = stop;
     }
 
+    /// Changes how it runs sections, if it can: for checkers, which may do so at any time.
+    fn vary(&self, how: u32) {
+        let _ = how;
+    }
+
     /// From now on `with`'s server serves this lock, too. Locks without servers ignore it.
     ///
     /// # Safety

@@ -48,6 +48,10 @@ pub(crate) trait AnyLock {
     fn share(&self, with: &dyn AnyLock) {
         let _ = with;
     }
+    /// See [`Delegated::vary`].
+    fn vary(&self, how: u32) {
+        let _ = how;
+    }
     /// Where the lock is, for `share`.
     fn at(&self) -> *const () {
         std::ptr::null()
@@ -136,6 +140,10 @@ impl<P: Platform, L: Delegated<P>, N: Nodes<L::Node>> AnyLock for Sent<P, L, N> 
     fn share(&self, with: &dyn AnyLock) {
         // SAFETY: of the same kind, so of this type; it stays as long.
         unsafe { self.lock.0.share(&*with.at().cast::<L>()) };
+    }
+
+    fn vary(&self, how: u32) {
+        self.lock.0.vary(how);
     }
 
     fn at(&self) -> *const () {

@@ -369,6 +369,11 @@ impl Watched {
         self.lock.share(&*with.lock);
     }
 
+    /// As [`AnyLock::vary`].
+    pub(crate) fn vary(&self, how: u32) {
+        self.lock.vary(how);
+    }
+
     /// As [`AnyLock::serve`].
     pub(crate) fn serve(&self) {
         self.lock.serve();

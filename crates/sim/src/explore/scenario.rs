@@ -165,6 +165,9 @@ pub(super) fn set_up(
                 if scene.draw(4) == 0 {
                     pause(1_000);
                 }
+                if scene.lock.is_delegated() && scene.draw(4) == 0 {
+                    scene.lock.vary(scene.draw(2));
+                }
                 scene.visit(scene.way());
             }
         }
