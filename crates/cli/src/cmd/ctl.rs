@@ -1,5 +1,6 @@
 //! `lockwright ctl`.
 
+use crate::ctl::delegated::{Delegated, How};
 use crate::ctl::guard::{End, Guard};
 use crate::ctl::judge::Terms;
 use crate::ctl::list::List;
@@ -34,6 +35,7 @@ use std::time::Duration;
   lockwright ctl 4242 switch libfoo.so default   back to the default lock
   lockwright ctl 4242 set g_lock spin=20us       an option of its current lock
   lockwright ctl 4242 slo get 100us              another SLO for an epoch
+  lockwright ctl 4242 delegate g_table always    who runs its sections
   lockwright ctl 4242 level full --for 60s       count owners and stacks
   lockwright ctl 4242 dump locks.observe         for `profile --read`")]
 pub(crate) struct Args {
@@ -50,6 +52,7 @@ enum CtlCommand {
     Switch(SwitchArgs),
     Set(SetArgs),
     Slo(SloArgs),
+    Delegate(DelegateArgs),
     Level(LevelArgs),
     Dump(DumpArgs),
     /// Reset all counts of locks to 0
@@ -133,6 +136,19 @@ struct SloArgs {
     slo: epochs::Slo,
 }
 
+/// Say who runs the sections of delegated data
+///
+/// For data that the program keeps in Delegated<T> (Rust), lw_delegated_t (C) or lockwright::delegated (C++). docs/delegation.md says more.
+#[derive(clap::Args)]
+struct DelegateArgs {
+    /// As the list names it, its address, or `all`
+    #[arg(value_name = "DATA")]
+    data: String,
+    /// Who
+    #[arg(value_enum, value_name = "HOW")]
+    how: How,
+}
+
 /// Choose what the process counts
 #[derive(clap::Args)]
 struct LevelArgs {
@@ -172,6 +188,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         CtlCommand::Switch(args) => switch(pid, &args),
         CtlCommand::Set(args) => set(pid, &args),
         CtlCommand::Slo(args) => set_slo(pid, &args),
+        CtlCommand::Delegate(args) => delegate(pid, &args),
         CtlCommand::Level(args) => level(pid, &args),
         CtlCommand::Dump(args) => dump(pid, args),
         CtlCommand::Reset => reset(pid),
@@ -298,6 +315,19 @@ fn set_slo(pid: libc::pid_t, args: &SloArgs) -> Result<ExitCode, Failure> {
     table::refuse_detached(&process, &Remote::find(&process)?)?;
     let names = epochs::Remote::find(&process)?.set_slo(&process, &args.epoch, args.slo)?;
     output::print(&format!("{pid} ({}): {}: {}\n", process.name(), names.join(", "), args.slo))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn delegate(pid: libc::pid_t, args: &DelegateArgs) -> Result<ExitCode, Failure> {
+    let process = Process::open(pid)?;
+    table::refuse_detached(&process, &Remote::find(&process)?)?;
+    let names = Delegated::read(&process)?.set(&process, &args.data, args.how)?;
+    let now = match args.how {
+        How::IfFaster => "a combiner runs the sections if that is faster",
+        How::Never => "each thread runs its own sections",
+        How::Always => "a combiner runs the sections of threads that have to wait",
+    };
+    output::print(&format!("{pid} ({}): {}: {now}\n", process.name(), names.join(", ")))?;
     Ok(ExitCode::SUCCESS)
 }
 

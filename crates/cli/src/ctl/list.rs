@@ -1,5 +1,6 @@
 //! `lockwright ctl PID list`: the table, the level, contended locks and epochs.
 
+use super::delegated::Delegated;
 use super::epochs::{self, Epoch, Followed};
 use super::target;
 use crate::hints::Failure;
@@ -54,6 +55,7 @@ pub(crate) struct List {
     outcome: Option<Observed>,
     /// Executions and misses are those of that period.
     epochs: Vec<Epoch>,
+    delegated: Delegated,
     elapsed: Duration,
 }
 
@@ -92,6 +94,7 @@ impl List {
             posted: mailbox.posted()?,
             outcome,
             epochs,
+            delegated: Delegated::read(&process)?,
             elapsed: look.elapsed,
         })
     }
@@ -120,6 +123,10 @@ impl List {
         if !self.epochs.is_empty() {
             text.push('\n');
             text.push_str(&epochs::text(&self.epochs, self.elapsed.as_secs_f64()));
+        }
+        if !self.delegated.data.is_empty() {
+            text.push('\n');
+            text.push_str(&self.delegated.text());
         }
         text
     }
@@ -154,6 +161,7 @@ impl List {
             "posted": self.posted,
             "locks": ruled(locks, &self.table)?,
             "epochs": epochs::json(&self.epochs, seconds)?,
+            "delegated": self.delegated.data,
         }))
     }
 }

@@ -1,5 +1,6 @@
 //! Shows and changes the lock algorithm of a process.
 
+use crate::ctl::delegated::Delegated;
 use crate::hints::Failure;
 use crate::mailbox::Remote;
 use crate::process::Process;
@@ -10,6 +11,12 @@ use crate::{catalog, machine};
 pub(crate) fn read(pid: libc::pid_t) -> Result<Table, Failure> {
     let process = Process::open(pid)?;
     Remote::find(&process)?.table()
+}
+
+/// The process's delegated data, as far as it says.
+pub(crate) fn delegated(pid: libc::pid_t) -> Delegated {
+    let read = || Delegated::read(&Process::open(pid)?);
+    read().unwrap_or_default() // shown beside the lock: without it, there is nothing to say
 }
 
 /// A description of the lock for mutexes with this place.

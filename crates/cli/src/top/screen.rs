@@ -250,7 +250,11 @@ fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     if lock.kind == LockKind::Semaphore {
         return lines;
     }
-    let rule = format!("   rule      {}", shown(&super::rule::shown(&process.rules, lock.place)));
+    let mut rule =
+        format!("   rule      {}", shown(&super::rule::shown(&process.rules, lock.place)));
+    if let Some(delegated) = process.delegated.of(lock.address) {
+        rule += &format!("; {delegated}");
+    }
     lines.insert(1.min(lines.len()), Line::from(rule));
     lines
 }

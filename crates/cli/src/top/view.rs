@@ -3,6 +3,7 @@
 use super::lease;
 use super::list::List;
 use super::rule;
+use crate::ctl::delegated::Delegated;
 use crate::ctl::epochs::{Epoch, Followed, Slo};
 use crate::hints::Failure;
 use crate::observed::outcome::{Observed, Ranked};
@@ -115,6 +116,7 @@ pub(crate) struct Shown {
     pub(crate) blocked_ns: u64,
     pub(crate) contended: u64,
     pub(crate) rules: Table,
+    pub(crate) delegated: Delegated,
     pub(crate) level: Level,
     pub(crate) has_ended: bool,
     pub(crate) sort: Sort,
@@ -203,6 +205,7 @@ impl Shown {
         let mut shown = Self::new(Observed { pid: watched.pid as u32, ..Observed::default() });
         shown.outcome.command = watched.command();
         shown.rules = rule::read(watched.pid).unwrap_or_default();
+        shown.delegated = rule::delegated(watched.pid);
         shown.level = watched.level;
         shown.followed = Followed::begin(&Process::open(watched.pid)?).ok();
         shown.watched = Some(watched);
@@ -218,6 +221,7 @@ impl Shown {
             contended: outcome.locks.iter().map(|lock| lock.contended).sum(),
             outcome,
             rules: Table::default(),
+            delegated: Delegated::default(),
             level: Level::Counters,
             has_ended: false,
             sort: Sort::Waiting,
@@ -250,6 +254,9 @@ impl Shown {
             // The process may end at any moment. The next sample will report that.
             let epochs = Process::open(watched.pid).and_then(|process| followed.look(&process));
             self.epochs = epochs.unwrap_or_default();
+        }
+        if !self.delegated.data.is_empty() {
+            self.delegated = rule::delegated(watched.pid);
         }
         let Some(since) = &look.since else { return Ok(()) };
         let elapsed_ns = look.elapsed.as_nanos().max(1) as u64;

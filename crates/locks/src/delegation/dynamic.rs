@@ -79,7 +79,7 @@ pub const COMBINE: u32 = 1;
 /// It asks the server.
 pub const SERVE: u32 = 2;
 /// These bits.
-const MODE: u32 = 3;
+pub const MODE: u32 = 3;
 /// A flag: the mode was set by hand, and stays.
 pub const BY_HAND: u32 = 4;
 /// A flag of SERVE: any server will do.
