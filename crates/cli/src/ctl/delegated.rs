@@ -143,7 +143,8 @@ impl Delegated {
         let found: Vec<&Data> = self.data.iter().filter(is_it).collect();
         let pid = process.pid;
         if found.is_empty() {
-            let what = format!("process {pid} ({}) has no delegated data '{wanted}'", process.name());
+            let what =
+                format!("process {pid} ({}) has no delegated data '{wanted}'", process.name());
             let failure = Failure::new(format!("{what} for which a thread had to wait"));
             let names = self.data.iter().map(|data| data.name.as_str());
             return Err(failure.hint(match nearest(wanted, names) {

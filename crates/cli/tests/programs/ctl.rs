@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 use std::thread::sleep;
@@ -232,6 +232,45 @@ fn epochs_get_another_slo_and_back() -> Result<()> {
         outcome.describe()
     );
     program.end().map(drop)
+}
+
+/// With the library in the process too, and without: the list is that of the runtime that serves.
+#[test]
+fn delegated_data_run_as_told() -> Result<()> {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+    let include = format!("-I{}", include.display());
+    let archive = LIBRARY.with_file_name("liblockwright_static.a").display().to_string();
+    let path = compiled("delegated", "delegated.c", &["-O1", "-g", &include, &archive, "-lm"]);
+    for preloaded in [false, true] {
+        let mut command = Command::new(&path);
+        if preloaded {
+            command.env("LD_PRELOAD", &*LIBRARY);
+        }
+        let program = Program::spawn(&mut command)?;
+        let is = |run_by: &str, by_hand: bool| {
+            let run_by = run_by.to_owned();
+            move |list: &Value| {
+                let data = &list["delegated"][0];
+                data["name"] == "g_table"
+                    && data["run_by"] == *run_by
+                    && data["is_by_hand"] == by_hand
+            }
+        };
+        program.comes_to("listed", |list| list["delegated"][0]["name"] == "g_table")?;
+        program.ok(&["delegate", "g_table", "always"])?;
+        program.comes_to("a combiner", is("a combiner", true))?;
+        // Its waits are observed, though no thread waits for the mutex.
+        program.comes_to("observed", |list| lock(list, "g_table").is_some())?;
+        program.ok(&["delegate", "all", "never"])?;
+        program.comes_to("each", is("each thread", true))?;
+        program.ok(&["delegate", "g_table", "if-faster"])?;
+        program.comes_to("as it pays", |list| list["delegated"][0]["is_by_hand"] == false)?;
+        let wrong = program.ctl(&["delegate", "g_tabel", "never"])?;
+        let said = wrong.describe();
+        ensure!(wrong.end == End::Code(2) && said.contains("delegate 'g_table'"), "{said}");
+        ensure!(program.end()? == "done\n", "sections were torn");
+    }
+    Ok(())
 }
 
 #[test]

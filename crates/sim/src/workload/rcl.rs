@@ -45,6 +45,27 @@ pub(super) static ENTRY: Workload = Workload {
             min: 0.0,
             max: 1e9,
         },
+        ParamSpec {
+            key: "phase",
+            meaning: "if not 0: the load changes this often, ns; in every second phase the delay is `other`",
+            default: 0.0,
+            min: 0.0,
+            max: 1e10,
+        },
+        ParamSpec {
+            key: "other",
+            meaning: "the delay in every second phase, cycles",
+            default: 0.0,
+            min: 0.0,
+            max: 1e9,
+        },
+        ParamSpec {
+            key: "counts",
+            meaning: "which phases' sections count: 0 all, 1 the first, third, ..., 2 the others",
+            default: 0.0,
+            min: 0.0,
+            max: 2.0,
+        },
     ],
     holds: false,
     setup: &setup,
@@ -53,7 +74,8 @@ pub(super) static ENTRY: Workload = Workload {
 fn setup(setup: &mut Setup) {
     let (lines, delay) = (setup.count("lines"), setup.param("delay"));
     let (locks, servers) = (setup.count("locks"), setup.count("servers"));
-    let block_ns = setup.count("block");
+    let (block_ns, counts) = (setup.count("block"), setup.count("counts"));
+    let (phase_ns, other) = (setup.param("phase") as u64, setup.param("other"));
     let first = setup.lock();
     let mut all = vec![(first, setup.data(lines))];
     for number in 1..locks {
@@ -65,14 +87,20 @@ fn setup(setup: &mut Setup) {
         let (lock, data) = all[number];
         let blocks = block_ns > 0 && number == all.len() - 1;
         while me.goes_on() {
-            me.operation(|| {
+            let section = || {
                 me.locked(lock, || {
                     me.touch(data, 0..lines);
                     if blocks {
                         me.sleep(block_ns);
                     }
                 });
-            });
+            };
+            let is_other = phase_ns > 0 && me.now_ns() / phase_ns % 2 == 1;
+            match counts == 0 || (counts == 2) == is_other {
+                true => me.operation(section),
+                false => section(),
+            }
+            let delay = if is_other { other } else { delay };
             me.cycles(2.0 * delay * me.chance());
         }
     });
