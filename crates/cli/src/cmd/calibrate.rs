@@ -5,7 +5,11 @@ use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::{self, MachineFile};
 use crate::{launch, output};
-use lockwright_calibrate::{Calibration, Error, Options, Origin, ProfileFigure, STEPS, Wanted};
+use lockwright_calibrate::{
+    Calibration, DELEGATED, Error, LOCKS, Options, Origin, ProfileFigure, STEPS, Wanted, in_words,
+};
+use lockwright_numbers::Spread;
+use lockwright_numbers::format::time;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ use std::process::ExitCode;
 /// Figures that can't be measured here are assumed; the file gives the source of each figure.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright calibrate                             20 to 60 s; writes here.toml
+  lockwright calibrate                             30 to 80 s; writes here.toml
   lockwright calibrate --quick --output now.toml   takes seconds: fewer samples
   lockwright calibrate --force --write             and how long to spin
   lockwright calibrate --force --format json | jq '.figures[] | {path, kind}'
@@ -30,7 +34,7 @@ pub(crate) struct Args {
     /// Where the profile goes
     #[arg(long, short, value_name = "FILE", default_value = "here.toml")]
     output: PathBuf,
-    /// Fewer samples: ten seconds at most
+    /// Fewer samples, and not when delegation pays: ten seconds at most
     #[arg(long)]
     quick: bool,
     /// Which speed to use if cache-line transfers have several
@@ -39,7 +43,8 @@ pub(crate) struct Args {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
-    /// Also print how long spinning pays on this machine, and store it, with the power the machine draws, in
+    /// Also print how long spinning pays on this machine, and store it, with the power the machine draws and when
+    /// delegation pays, in
     /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME), where `run` and `switch` read it
     #[arg(long)]
     write: bool,
@@ -111,6 +116,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         for note in &calibration.notes {
             output::print(&output::wrapped(&format!("\nnote: {note}")))?;
         }
+        output::print(&delegation(&calibration))?;
         if let Some(machine) = &stored {
             let gap = if calibration.notes.is_empty() { "" } else { "\n" };
             output::print(&format!("{gap}\nMUTEXEE's parameters:\n"))?;
@@ -170,6 +176,30 @@ fn table(figures: &[ProfileFigure]) -> String {
     output::plain(&table.all_by("--format json"))
 }
 
+/// Delegation beside locks, and what follows; empty: it wasn't measured.
+fn delegation(calibration: &Calibration) -> String {
+    let Some(thresholds) = &calibration.profile.delegation else { return String::new() };
+    let mut table =
+        output::table(&[&["in sections", "delay"][..], &LOCKS].concat()).all_by("--format json");
+    for point in &calibration.delegation {
+        let over =
+            |ratio: &Spread| format!("{:.2} [{:.2} .. {:.2}]", ratio.median, ratio.q1, ratio.q3);
+        let first = [format!("{:.0} %", 100.0 * point.share), time(point.delay_ns.into())];
+        table.add_row(first.into_iter().chain(point.over.iter().map(over)));
+    }
+    let about = format!(
+        "throughput of {DELEGATED} divided by the lock's, median [quartiles] of {} rounds; threads' time in sections, under \
+         glibc's lock:",
+        calibration.delegation.first().map_or(0, |point| point.over_all.n)
+    );
+    format!(
+        "\n\n{}\n{}{}\n",
+        output::wrapped(&about),
+        output::plain(&table),
+        output::wrapped(&in_words(thresholds))
+    )
+}
+
 fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
     json!({
         "origin": "real",
@@ -179,6 +209,7 @@ fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
         "regimes": calibration.regimes,
         "regime": calibration.regime,
         "notes": calibration.notes,
+        "delegation": calibration.delegation,
         "pauses_ns": calibration.pauses.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
     })
 }

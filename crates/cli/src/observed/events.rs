@@ -42,6 +42,11 @@ impl Event {
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
+
+    /// In a sentence.
+    pub(crate) fn words(self) -> String {
+        self.name().replace('-', " ")
+    }
 }
 
 /// What was counted in a process.
@@ -142,24 +147,27 @@ impl Events {
     }
 }
 
-fn open(event: Event, tid: libc::pid_t) -> io::Result<Sampler> {
+/// Samples the event in a thread, at most [`RATE`] times a second.
+pub(super) fn builder<'a>(event: Event, tid: libc::pid_t) -> Builder<'a> {
     let mut builder = match event {
         Event::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
         Event::PageFaults => Builder::new(Software::PAGE_FAULTS),
         Event::CpuClock => Builder::new(Software::CPU_CLOCK),
     };
+    builder.observe_pid(tid).any_cpu().sample_frequency(RATE);
     builder
-        .observe_pid(tid)
-        .any_cpu()
-        .sample_frequency(RATE)
-        .sample(SampleFlag::PERIOD | SampleFlag::CALLCHAIN)
-        .exclude_callchain_kernel(true);
+}
+
+fn open(event: Event, tid: libc::pid_t) -> io::Result<Sampler> {
+    let mut builder = builder(event, tid);
+    builder.sample(SampleFlag::PERIOD | SampleFlag::CALLCHAIN).exclude_callchain_kernel(true);
     let mut counter = builder.build()?;
     counter.enable()?;
     counter.sampled(ROOM)
 }
 
-fn why(error: &io::Error) -> String {
+/// Why the kernel refuses to count.
+pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
             "this machine has no counter for them (virtual machines seldom do)".to_owned()

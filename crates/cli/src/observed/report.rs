@@ -1,5 +1,6 @@
 //! An outcome as text.
 
+use super::advice::Advice;
 use super::course::signs;
 use super::events::{Event, Total};
 use super::outcome::{Observed, Percentiles, Ranked, Site};
@@ -112,6 +113,7 @@ fn text(outcome: &Observed, most: usize) -> String {
             text.push_str(&events(total, count));
         }
         if let Some(advice) = &lock.advice {
+            text.push_str(&beside("   sections  ", &sections(advice)));
             text.push_str(&beside("   advice    ", &shown(&advice.text)));
             if !advice.note.is_empty() {
                 text.push_str(&beside("             ", &shown(&advice.note)));
@@ -143,6 +145,17 @@ fn text(outcome: &Observed, most: usize) -> String {
     }
     text.push_str(&lost(outcome));
     text
+}
+
+/// The share of time in a lock's critical sections.
+fn sections(advice: &Advice) -> String {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    format!(
+        "at least {} of its threads' time: {} waiting, {} holding it after a wait (other holds aren't timed)",
+        percent(advice.in_sections),
+        percent(advice.waiting),
+        percent(advice.holding)
+    )
 }
 
 /// The events in a lock's critical sections; empty: they can't be counted.
