@@ -223,10 +223,10 @@ pub fn in_words(delegation: &Delegation) -> String {
     let (glibc, all) = (LOCKS[0], LOCKS.join(", "));
     let up_to = format!("up to {}", percent(delegation.up_to));
     let threads = delegation.threads;
-    // Ahead of all is ahead of glibc's.
+    // Ahead of all is ahead of glibc's. "For good": it may have been ahead at some lower share.
     let Some(over_glibc) = delegation.over_glibc.or(delegation.over_all) else {
         return format!(
-            "delegation never overtook {glibc} here ({up_to} of time in sections, {threads} threads)"
+            "delegation never overtook {glibc} for good here ({up_to} of time in sections, {threads} threads)"
         );
     };
     let over_all = match delegation.over_all {
@@ -311,7 +311,7 @@ mod tests {
         };
         assert_eq!(
             words(None, None),
-            "delegation never overtook glibc here (up to 93 % of time in sections, 8 threads)"
+            "delegation never overtook glibc for good here (up to 93 % of time in sections, 8 threads)"
         );
         assert_eq!(
             words(Some(0.15), None),

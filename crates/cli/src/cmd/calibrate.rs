@@ -6,7 +6,8 @@ use crate::interrupt::INTERRUPTED;
 use crate::machine::{self, MachineFile};
 use crate::{launch, output};
 use lockwright_calibrate::{
-    Calibration, DELEGATED, Error, LOCKS, Options, Origin, ProfileFigure, STEPS, Wanted, in_words,
+    Calibration, DELEGATED, Delegation, DelegationPoint, Error, LOCKS, Options, Origin,
+    ProfileFigure, STEPS, Wanted, in_words,
 };
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::time;
@@ -116,9 +117,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         for note in &calibration.notes {
             output::print(&output::wrapped(&format!("\nnote: {note}")))?;
         }
-        output::print(&delegation(&calibration))?;
+        let mut gap = if calibration.notes.is_empty() { "" } else { "\n" };
+        if let Some(thresholds) = &calibration.profile.delegation {
+            let text = delegation(thresholds, &calibration.delegation);
+            output::print(&format!("{gap}\n{text}"))?;
+            gap = "\n";
+        }
         if let Some(machine) = &stored {
-            let gap = if calibration.notes.is_empty() { "" } else { "\n" };
             output::print(&format!("{gap}\nMUTEXEE's parameters:\n"))?;
             output::print_table(&machine.table())?;
             output::print(&output::beside("\none pause by: ", &machine.pauses()))?;
@@ -176,24 +181,23 @@ fn table(figures: &[ProfileFigure]) -> String {
     output::plain(&table.all_by("--format json"))
 }
 
-/// Delegation beside locks, and what follows; empty: it wasn't measured.
-fn delegation(calibration: &Calibration) -> String {
-    let Some(thresholds) = &calibration.profile.delegation else { return String::new() };
-    let mut table =
-        output::table(&[&["in sections", "delay"][..], &LOCKS].concat()).all_by("--format json");
-    for point in &calibration.delegation {
+/// Delegation beside locks, and what follows.
+fn delegation(thresholds: &Delegation, points: &[DelegationPoint]) -> String {
+    let header = [&["in sections", "delay"][..], &LOCKS].concat();
+    let mut table = output::table(&header).all_by("--format json");
+    for point in points {
         let over =
             |ratio: &Spread| format!("{:.2} [{:.2} .. {:.2}]", ratio.median, ratio.q1, ratio.q3);
         let first = [format!("{:.0} %", 100.0 * point.share), time(point.delay_ns.into())];
         table.add_row(first.into_iter().chain(point.over.iter().map(over)));
     }
     let about = format!(
-        "throughput of {DELEGATED} divided by the lock's, median [quartiles] of {} rounds; threads' time in sections, under \
-         glibc's lock:",
-        calibration.delegation.first().map_or(0, |point| point.over_all.n)
+        "throughput of {DELEGATED} divided by the lock's, median [quartiles] of {} rounds; in sections: the threads' time, \
+         waiting or holding, under glibc's lock",
+        points.iter().map(|point| point.over_all.n).min().unwrap_or(0)
     );
     format!(
-        "\n\n{}\n{}{}\n",
+        "{}\n{}{}",
         output::wrapped(&about),
         output::plain(&table),
         output::wrapped(&in_words(thresholds))
@@ -218,6 +222,28 @@ fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
 mod tests {
     use super::*;
     use lockwright_calibrate::Rejected;
+
+    #[test]
+    fn delegation_stands_beside_each_lock_and_the_verdict_below() {
+        let ratio = Spread { min: 0.5, q1: 10.25, median: 11.5, q3: 12.75, max: 19.0, n: 9 };
+        let point = |share, delay_ns| DelegationPoint {
+            delay_ns,
+            share,
+            over: [ratio; LOCKS.len()],
+            over_all: ratio,
+        };
+        let thresholds = Delegation {
+            threads: 128,
+            lines: 1,
+            up_to: 0.93,
+            over_glibc: Some(0.15),
+            over_all: Some(0.6),
+        };
+        let text = delegation(&thresholds, &[point(0.15, 409_600), point(0.93, 800)]);
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+        assert!(text.contains("15 %        410 µs 11.50 [10.25 .. 12.75] "), "{text}");
+        assert!(text.contains("of 9 rounds") && text.contains("from 15 % of time"), "{text}");
+    }
 
     #[test]
     fn a_figure_takes_one_line_under_what_it_is_of() {

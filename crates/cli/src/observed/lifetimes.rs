@@ -58,12 +58,14 @@ impl Lifetimes {
         self.alive = there;
     }
 
-    /// The running time of a process's threads, ns, if all that were there at the last look ran until now. `None`: it was
-    /// not seen.
+    /// Looking is over: all threads that were there at the last look ran until now.
+    pub(crate) fn end(&mut self) {
+        self.count(BTreeSet::new(), nanoseconds(self.looked.elapsed()), |_| 0);
+    }
+
+    /// The running time of a process's threads until the [`end`](Self::end), ns. `None`: it was not seen.
     pub(crate) fn of(&self, pid: u32) -> Option<u64> {
-        let since = nanoseconds(self.looked.elapsed());
-        let alive = self.alive.range((pid, 0)..=(pid, libc::pid_t::MAX)).count() as u64;
-        self.total.get(&pid).map(|total| total + alive * since)
+        self.total.get(&pid).copied()
     }
 }
 
@@ -98,6 +100,7 @@ mod tests {
         lifetimes.count([(1, 10), (1, 12)].into(), 100, age);
         assert_eq!(lifetimes.total, [(1, 14 + 200 + 7), (2, 107)].into());
         lifetimes.count(BTreeSet::new(), 50, age);
+        lifetimes.end();
         assert_eq!(
             (lifetimes.of(1), lifetimes.of(2), lifetimes.of(3)),
             (Some(321), Some(107), None)

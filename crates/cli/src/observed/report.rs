@@ -151,7 +151,7 @@ fn text(outcome: &Observed, most: usize) -> String {
 fn sections(advice: &Advice) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     format!(
-        "at least {} of its threads' time: {} waiting, {} holding it after a wait (other holds aren't timed)",
+        "at least {} of its threads' time: {} waiting, {} holding it after a wait. Other holds aren't timed, unless by --sections",
         percent(advice.in_sections),
         percent(advice.waiting),
         percent(advice.holding)

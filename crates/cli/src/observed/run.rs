@@ -122,6 +122,7 @@ pub(crate) fn program(
         }
     };
     let status = launch::to_end_and(&mut command, &path, Some(LOOK), look)?;
+    lifetimes.end();
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = Vec::new();
@@ -309,6 +310,7 @@ pub(crate) fn process(
         }
     }
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
+    lifetimes.end();
     symbols.refresh();
     if let Ok(process) = Process::open(pid) {
         // The process may have started another program. The old program's counts are still there.
