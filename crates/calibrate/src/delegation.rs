@@ -61,7 +61,7 @@ pub struct DelegationPoint {
 
 /// The measured points, by ascending share, and what follows from them.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct Thresholds {
     pub(crate) points: Vec<DelegationPoint>,
     /// `None`: nothing could be measured.
     pub(crate) delegation: Option<Delegation>,
@@ -69,7 +69,7 @@ pub(crate) struct Measured {
     pub(crate) note: Option<String>,
 }
 
-impl Measured {
+impl Thresholds {
     fn nothing(why: &str) -> Self {
         let note = Some(format!("when delegation pays was not measured: {why}"));
         Self { note, ..Self::default() }
@@ -85,24 +85,28 @@ struct Round {
 }
 
 /// Measures with a thread on each of `cpus` CPUs, and enters the thresholds.
-pub(crate) fn measure(cpus: usize, budget: Budget, ledger: &mut Ledger) -> Result<Measured, Error> {
+pub(crate) fn measure(
+    cpus: usize,
+    budget: Budget,
+    ledger: &mut Ledger,
+) -> Result<Thresholds, Error> {
     if cpus < 2 {
-        return Ok(Measured::nothing("one CPU"));
+        return Ok(Thresholds::nothing("one CPU"));
     }
     let threads = u32::try_from(cpus).unwrap_or(u32::MAX);
     let delays: Vec<u32> = delays(threads).collect();
     let rounds = match rounds(threads, &delays, budget)? {
         Ok(rounds) => rounds,
-        Err(why) => return Ok(Measured::nothing(&why)),
+        Err(why) => return Ok(Thresholds::nothing(&why)),
     };
     let mut points: Vec<_> =
         delays.iter().zip(&rounds).filter_map(|(&delay, rounds)| point(delay, rounds)).collect();
     if points.is_empty() {
-        return Ok(Measured::nothing("too few rounds in the time for it"));
+        return Ok(Thresholds::nothing("too few rounds in the time for it"));
     }
     points.sort_by(|one, other| one.share.total_cmp(&other.share));
     let delegation = thresholds(threads, &points, ledger);
-    Ok(Measured { points, delegation, note: None })
+    Ok(Thresholds { points, delegation, note: None })
 }
 
 /// From the longest to the shortest, ns.

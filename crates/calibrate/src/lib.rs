@@ -151,7 +151,7 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     let kernel = kernel::measure(&layout, &lines, &mut ledger, effort, step)?;
     step("delegation");
     let delegation = match options.quick {
-        true => delegation::Measured::default(),
+        true => delegation::Thresholds::default(),
         false => delegation::measure(lockwright_bench::cpus().len(), Budget::WHOLE, &mut ledger)?,
     };
 

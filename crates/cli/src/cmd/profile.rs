@@ -200,7 +200,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
             .hint("glibc's locks, from outside: lockwright profile -p PID --sample"));
     }
     let library = args.library.as_deref();
-    let counts = run::Counts {
+    let counts = run::WhatToCount {
         level: args.level.into(),
         in_order: args.order,
         sections: args.sections,

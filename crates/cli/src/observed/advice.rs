@@ -94,7 +94,7 @@ pub(crate) fn wake_up_ns() -> u64 {
 
 /// What is known apart from the counts.
 #[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
+pub(crate) struct Circumstances<'a> {
     /// CPU time of all threads, ns; together with their waits, this is the threads' time.
     pub(crate) cpu_ns: u64,
     /// The result of [`wake_up_ns`].
@@ -107,14 +107,14 @@ pub(crate) struct Known<'a> {
 }
 
 /// Adds advice to each lock.
-pub(crate) fn advise(outcomes: &mut [Observed], known: Known<'_>) {
+pub(crate) fn advise(outcomes: &mut [Observed], known: Circumstances<'_>) {
     let waits = outcomes.iter().flat_map(|outcome| &outcome.locks).map(|lock| lock.wait_ns);
     let busy_ns = (known.cpu_ns + waits.sum::<u64>()).max(1);
     for outcome in outcomes.iter_mut() {
         let running_ns = known.lifetimes.of(outcome.pid).filter(|&ns| ns > 0).unwrap_or(busy_ns);
         let Observed { lock: algorithm, locks, emulated, .. } = outcome;
         // An emulated machine is another.
-        let known = Known { here: known.here.filter(|_| emulated.is_none()), ..known };
+        let known = Circumstances { here: known.here.filter(|_| emulated.is_none()), ..known };
         for lock in locks {
             lock.advice = Some(advice(lock, algorithm, (busy_ns, running_ns), known));
         }
@@ -126,9 +126,9 @@ fn advice(
     lock: &Ranked,
     algorithm: &str,
     (busy_ns, running_ns): (u64, u64),
-    known: Known<'_>,
+    known: Circumstances<'_>,
 ) -> Advice {
-    let Known { wake_up_ns, target, .. } = known;
+    let Circumstances { wake_up_ns, target, .. } = known;
     let part = |ns: u64, of_ns: u64| (ns as f64 / of_ns as f64).min(1.0);
     let lost = part(lock.wait_ns, busy_ns);
     let (waiting, in_sections) =
@@ -243,7 +243,7 @@ pub(crate) mod tests {
     fn rule(lock: Ranked, cpu_ns: u64) -> (Rule, String) {
         let mut outcomes =
             [Observed { lock: "auto".into(), locks: vec![lock], ..Observed::default() }];
-        let known = Known {
+        let known = Circumstances {
             cpu_ns,
             wake_up_ns: WAKE_UP_NS,
             lifetimes: &Lifetimes::begin(),
@@ -285,7 +285,7 @@ pub(crate) mod tests {
             Lifetimes::begin(),
             Delegation { threads: 2, lines: 1, up_to: 0.9, over_glibc: Some(0.4), over_all: None },
         );
-        let known = Known {
+        let known = Circumstances {
             cpu_ns: 0,
             wake_up_ns: WAKE_UP_NS,
             lifetimes: &lifetimes,

@@ -1,6 +1,6 @@
 //! Profiles a program from start to end, or a process for a while.
 
-use super::advice::{Known, Target, advise, wake_up_ns};
+use super::advice::{Circumstances, Target, advise, wake_up_ns};
 use super::course::Course;
 use super::events::{Event, Events};
 use super::lifetimes::Lifetimes;
@@ -64,7 +64,7 @@ pub(crate) struct Ran {
 
 /// What to count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counts {
+pub(crate) struct WhatToCount {
     pub(crate) level: Level,
     /// Record the order in which threads take locks.
     pub(crate) in_order: bool,
@@ -78,7 +78,7 @@ pub(crate) struct Counts {
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
-    counts: Counts,
+    counts: WhatToCount,
     file: Option<&Path>,
 ) -> Result<Ran, Failure> {
     let inherited = inherited_lock(lock)?;
@@ -155,7 +155,7 @@ pub(crate) fn program(
     let target =
         shlex::try_join(shown.iter().map(AsRef::as_ref)).unwrap_or_else(|_| shown.join(" "));
     let here = MachineFile::here().and_then(|machine| machine.delegation);
-    let known = Known {
+    let known = Circumstances {
         cpu_ns,
         wake_up_ns: wake_up_ns(),
         lifetimes: &lifetimes,
@@ -349,7 +349,7 @@ pub(crate) fn process(
     }
     samplers.tell(&mut outcomes);
     let here = MachineFile::here().and_then(|machine| machine.delegation);
-    let known = Known {
+    let known = Circumstances {
         cpu_ns: computes - computed,
         wake_up_ns: wake_up_ns(),
         lifetimes: &lifetimes,
