@@ -10,7 +10,7 @@ use lockwright_calibrate::{
     ProfileFigure, STEPS, Wanted, in_words,
 };
 use lockwright_numbers::Spread;
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{ratio, time};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -187,7 +187,7 @@ fn delegation(thresholds: &Delegation, points: &[DelegationPoint]) -> String {
     let mut table = output::table(&header).all_by("--format json");
     for point in points {
         let over =
-            |ratio: &Spread| format!("{:.2} [{:.2} .. {:.2}]", ratio.median, ratio.q1, ratio.q3);
+            |of: &Spread| format!("{} [{} .. {}]", ratio(of.median), ratio(of.q1), ratio(of.q3));
         let first = [format!("{:.0} %", 100.0 * point.share), time(point.delay_ns.into())];
         table.add_row(first.into_iter().chain(point.over.iter().map(over)));
     }
