@@ -46,7 +46,7 @@ pub(crate) struct Args {
     force: bool,
     /// Also print how long spinning pays on this machine, and store it, with the power the machine draws and when
     /// delegation pays, in
-    /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME), where `run` and `switch` read it
+    /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME), where `run`, `switch` and `profile` read it
     #[arg(long)]
     write: bool,
     #[command(flatten)]

@@ -73,13 +73,13 @@ pub(crate) struct Args {
     /// every lock operation
     #[arg(long, conflicts_with = "pid")]
     order: bool,
-    /// Also record every critical section: the share of time in each lock's, and cache misses in them (or --event); slows
-    /// down every lock operation
-    #[arg(long, conflicts_with = "pid")]
-    sections: bool,
     /// With --order: exit with 1 if a deadlock is possible and PROGRAM exited with 0
     #[arg(long, requires = "order")]
     fail_on_inversion: bool,
+    /// Also record every critical section: the share of time in each lock's, and cache misses (or --event) in them; slows
+    /// down every lock operation
+    #[arg(long, conflicts_with = "pid")]
+    sections: bool,
     /// Also count this event: how many of them happen in the functions that hold each lock
     #[arg(long, value_enum, value_name = "EVENT", conflicts_with_all = ["sample", "read"])]
     event: Option<Event>,
