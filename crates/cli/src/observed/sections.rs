@@ -140,8 +140,8 @@ impl Sections {
             Origin(self.emulated.as_deref()),
         ));
         let name = self.event.words();
-        let events = format!("{name} in each");
-        let mut drawn = table(&["lock", "sections", "waiting", "holding", "both", &events])
+        let mut drawn = table(&["lock", "sections", "waiting", "holding", "both", &name])
+            .least(&["sections"])
             .all_by("--format json");
         for lock in self.locks.iter().take(most) {
             drawn.add_row([
@@ -184,7 +184,7 @@ impl Sections {
                 let end =
                     why.as_ref().map_or_else(String::new, |why| format!("; then no more: {why}"));
                 format!(
-                    "counted in {} of the sections, by {} samples{end}",
+                    "the mean of a section, counted in {} of them, by {} samples{end}",
                     match watched == self.sections {
                         true => "all".to_owned(),
                         false => format!("{:.0} %", 100.0 * watched as f64 / self.sections as f64),
@@ -257,7 +257,9 @@ mod tests {
         let some = InSections { sections: 1, events: 5, samples: 2 };
         let text = says(&[(1, some)], None);
         assert!(
-            text.contains("\ncache misses: counted in 33 % of the sections, by 2 samples"),
+            text.contains(
+                "\ncache misses: the mean of a section, counted in 33 % of them, by 2 samples"
+            ),
             "{text}"
         );
         let row = text.lines().find(|line| line.starts_with("0xb0")).unwrap();
