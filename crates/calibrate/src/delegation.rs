@@ -6,7 +6,6 @@
 //! POSIX lock. A threshold is the share from which on delegation has more throughput. Here all CPUs have one thread, and
 //! the delegated lock is `combiner`, which needs no CPU of its own.
 
-use crate::Error;
 use crate::ledger::Ledger;
 use lockwright_bench::{Rcl, interrupted, turns_per_ns};
 use lockwright_numbers::{Spread, median};
@@ -84,29 +83,25 @@ struct Round {
     over: [f64; LOCKS.len()],
 }
 
-/// Measures with a thread on each of `cpus` CPUs, and enters the thresholds.
-pub(crate) fn measure(
-    cpus: usize,
-    budget: Budget,
-    ledger: &mut Ledger,
-) -> Result<Thresholds, Error> {
+/// Measures with a thread on each of `cpus` CPUs, and enters the thresholds. Ctrl-C ends it early.
+pub(crate) fn measure(cpus: usize, budget: Budget, ledger: &mut Ledger) -> Thresholds {
     if cpus < 2 {
-        return Ok(Thresholds::nothing("one CPU"));
+        return Thresholds::nothing("one CPU");
     }
     let threads = u32::try_from(cpus).unwrap_or(u32::MAX);
     let delays: Vec<u32> = delays(threads).collect();
-    let rounds = match rounds(threads, &delays, budget)? {
+    let rounds = match rounds(threads, &delays, budget) {
         Ok(rounds) => rounds,
-        Err(why) => return Ok(Thresholds::nothing(&why)),
+        Err(why) => return Thresholds::nothing(&why),
     };
     let mut points: Vec<_> =
         delays.iter().zip(&rounds).filter_map(|(&delay, rounds)| point(delay, rounds)).collect();
     if points.is_empty() {
-        return Ok(Thresholds::nothing("too few rounds in the time for it"));
+        return Thresholds::nothing("too few rounds in the time for it");
     }
     points.sort_by(|one, other| one.share.total_cmp(&other.share));
     let delegation = thresholds(threads, &points, ledger);
-    Ok(Thresholds { points, delegation, note: None })
+    Thresholds { points, delegation, note: None }
 }
 
 /// From the longest to the shortest, ns.
@@ -116,12 +111,8 @@ fn delays(threads: u32) -> impl Iterator<Item = u32> {
 }
 
 /// The rounds of each delay. In a round, all locks run with all delays; the order alternates, so that what changes
-/// slowly touches all alike. The inner error says why a lock doesn't run.
-fn rounds(
-    threads: u32,
-    delays: &[u32],
-    budget: Budget,
-) -> Result<Result<Vec<Vec<Round>>, String>, Error> {
+/// slowly touches all alike. The error says why a lock doesn't run.
+fn rounds(threads: u32, delays: &[u32], budget: Budget) -> Result<Vec<Vec<Round>>, String> {
     let turns_per_ns = turns_per_ns();
     let start = Instant::now();
     let mut all = vec![Vec::new(); delays.len()];
@@ -129,7 +120,7 @@ fn rounds(
         if start.elapsed() > budget.time {
             break;
         }
-        for (&delay_ns, rounds) in delays.iter().zip(&mut all) {
+        for (at, &delay_ns) in delays.iter().enumerate() {
             let seed = round as u64;
             let load =
                 Rcl { threads, lines: LINES, delay_ns, time: budget.run, turns_per_ns, seed };
@@ -142,23 +133,20 @@ fn rounds(
             }
             for turn in turns {
                 if interrupted() {
-                    return Err(Error::Interrupted);
+                    return Ok(all);
                 }
                 let lock = LOCKS.get(turn).copied().unwrap_or(DELEGATED);
-                let result = match load.run(lock, turn == 0) {
-                    Ok(result) => result,
-                    Err(why) => return Ok(Err(why.to_string())),
-                };
+                let result = load.run(lock, turn == 0).map_err(|why| why.to_string())?;
                 share = result.share.unwrap_or(share);
                 match rates.get_mut(turn) {
                     Some(rate) => *rate = result.rate,
                     None => ours = result.rate,
                 }
             }
-            rounds.push(Round { share, over: rates.map(|rate| ours / rate) });
+            all[at].push(Round { share, over: rates.map(|rate| ours / rate) });
         }
     }
-    Ok(Ok(all))
+    Ok(all)
 }
 
 /// The point of these rounds, without those in which a lock did nothing at all, because others had the CPUs; `None`: too few
@@ -337,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_one_cpu_can_not_show_is_said() {
-        let made = measure(1, Budget::WHOLE, &mut Ledger::default()).unwrap();
+        let made = measure(1, Budget::WHOLE, &mut Ledger::default());
         assert_eq!(made.note.as_deref(), Some("when delegation pays was not measured: one CPU"));
         assert!(made.points.is_empty() && made.delegation.is_none());
     }
@@ -350,7 +338,7 @@ mod tests {
             time: Duration::from_secs(600),
         };
         let mut ledger = Ledger::default();
-        let made = measure(2, budget, &mut ledger).unwrap();
+        let made = measure(2, budget, &mut ledger);
         // Where others have the CPUs, a lock may do nothing in such a short time.
         assert_eq!(made.points.is_empty(), made.note.is_some(), "{made:?}");
         assert!(made.points.is_sorted_by_key(|point| point.share), "{made:?}");

@@ -152,8 +152,11 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     step("delegation");
     let delegation = match options.quick {
         true => delegation::Thresholds::default(),
-        false => delegation::measure(lockwright_bench::cpus().len(), Budget::WHOLE, &mut ledger)?,
+        false => delegation::measure(lockwright_bench::cpus().len(), Budget::WHOLE, &mut ledger),
     };
+    if interrupted() {
+        return Err(Error::Interrupted);
+    }
 
     let profile = Profile {
         name: "here".into(),

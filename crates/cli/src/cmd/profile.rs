@@ -3,7 +3,8 @@
 use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::observed::events::Event;
+use crate::machine::MachineFile;
+use crate::observed::counter::Event;
 use crate::observed::outcome::Observed;
 use crate::observed::sections::Sections;
 use crate::observed::{self, run};
@@ -207,8 +208,10 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         event: args.event,
     };
     let ran = run::program(&args.command, args.lock.as_deref(), counts, library)?;
+    let here = MachineFile::here().and_then(|machine| machine.delegation);
+    let sections = ran.sections.map(|recorded| Sections::of(recorded, here.as_ref()));
     let title = format!("Locks of {}", args.command[0].to_string_lossy());
-    report_on(args, &title, &ran.outcomes, ran.orders.as_deref(), ran.sections.as_ref())?;
+    report_on(args, &title, &ran.outcomes, ran.orders.as_deref(), sections.as_ref())?;
     let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Orders::has_inversion));
     if args.fail_on_inversion && is_inverted && ran.status.success() {
         return Ok(ExitCode::from(1));

@@ -4,8 +4,8 @@
 //! Each sample stands for as many events as had happened since the one before. So the number of events in a lock's
 //! sections is an estimate, which many samples make exact.
 
-use super::events::{Event, why};
-use lockwright_stats::trace::{Hold, ThreadHolds};
+use super::counter::{Event, builder, why};
+use lockwright_stats::trace::{Hold, ThreadHolds, Trace};
 use lockwright_symbols::threads;
 use perf_event::data::Record;
 use perf_event::{Clock, SampleFlag, Sampler};
@@ -55,6 +55,14 @@ impl InSections {
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.sections > 0).then(|| self.events as f64 / self.sections as f64)
     }
+}
+
+/// Every critical section of a program, and the events that were sampled meanwhile.
+pub(crate) struct Recorded {
+    pub(crate) trace: Trace,
+    /// When each thread held which lock.
+    pub(crate) holds: Vec<ThreadHolds>,
+    pub(crate) misses: Misses,
 }
 
 /// Samples one event in the threads of recorded processes.
@@ -163,7 +171,7 @@ fn now_ns() -> u64 {
 }
 
 fn open(event: Event, tid: libc::pid_t) -> std::io::Result<Sampler> {
-    let mut builder = super::events::builder(event, tid);
+    let mut builder = builder(event, tid);
     builder.sample(SampleFlag::PERIOD | SampleFlag::TIME).clockid(Clock::MONOTONIC);
     let mut counter = builder.build()?;
     counter.enable()?;

@@ -1,8 +1,9 @@
 //! An outcome as text.
 
 use super::advice::Advice;
+use super::counter::Event;
 use super::course::signs;
-use super::events::{Event, Total};
+use super::events::Total;
 use super::outcome::{Observed, Percentiles, Ranked, Site};
 use super::snapshot::{LockKind, Signals};
 use super::threads;

@@ -1,18 +1,17 @@
 //! Profiles a program from start to end, or a process for a while.
 
 use super::advice::{Circumstances, Target, advise, wake_up_ns};
+use super::counter::Event;
 use super::course::Course;
-use super::events::{Event, Events};
+use super::events::Events;
 use super::lifetimes::Lifetimes;
 use super::live::Live;
-use super::misses::Misses;
+use super::misses::{Misses, Recorded};
 use super::outcome::{Observed, outcome};
 use super::python::Samplers;
 use super::reader;
-use super::sections::Sections;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
-use crate::lock_trace;
 use crate::machine::MachineFile;
 use crate::mailbox::Remote;
 use crate::order::outcome as order;
@@ -21,7 +20,6 @@ use crate::process::Process;
 use crate::{elf, find, launch, leftovers, library, machine, table};
 use indicatif::ProgressBar;
 use lockwright_bench::{children_time, interrupted};
-use lockwright_calibrate::Delegation;
 use lockwright_observe::control::Level;
 use lockwright_observe::layout::ENDING;
 use lockwright_stats::trace::Trace;
@@ -58,7 +56,7 @@ pub(crate) struct Ran {
     /// The orders in which they took their locks, if requested.
     pub(crate) orders: Option<Vec<order::Orders>>,
     /// Their critical sections, if requested.
-    pub(crate) sections: Option<Sections>,
+    pub(crate) sections: Option<Recorded>,
     pub(crate) status: ExitStatus,
 }
 
@@ -165,25 +163,17 @@ pub(crate) fn program(
     advise(&mut outcomes, known);
     course.tell(&mut outcomes);
     let orders = if counts.in_order { Some(order::all(folder.path())?) } else { None };
-    let sections = match &mut misses {
-        Some(misses) => Some(sections(folder.path(), misses, here.as_ref())?),
-        None => None,
-    };
+    let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
     Ok(Ran { outcomes, orders, sections, status })
 }
 
 /// All critical sections that were recorded in a folder.
-fn sections(
-    folder: &Path,
-    misses: &mut Misses,
-    here: Option<&Delegation>,
-) -> Result<Sections, Failure> {
-    let (mut trace, holds) = Trace::collect_with_holds(folder).map_err(|error| {
+fn recorded(folder: &Path, misses: Misses) -> Result<Recorded, Failure> {
+    let (trace, holds) = Trace::collect_with_holds(folder).map_err(|error| {
         Failure::new(format!("cannot read the record of critical sections: {error}"))
     })?;
-    lock_trace::name(&mut trace);
-    Ok(Sections::of(&trace, &holds, misses, here))
+    Ok(Recorded { trace, holds, misses })
 }
 
 /// CPU time of a process so far, ns; 0: it no longer exists.

@@ -5,15 +5,15 @@
 //! moment when it asks for the lock, so the share is waiting and holding together. The whole is the running time of
 //! all threads, each from its first operation on a lock to its last.
 
+use super::counter::Event;
 use super::delegate::delegate;
-use super::events::Event;
-use super::misses::{InSections, Misses};
+use super::misses::{InSections, Recorded};
 use crate::epochs::Origin;
 use crate::lock_trace;
 use crate::output::{beside, plain, shown, table, wrapped};
 use lockwright_calibrate::Delegation;
 use lockwright_numbers::format::{count, digits, thousands, time};
-use lockwright_stats::trace::{ThreadHolds, Trace};
+use lockwright_stats::trace::Trace;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -68,16 +68,13 @@ pub(crate) struct LockSections {
 }
 
 impl Sections {
-    /// The sections of a named trace. `here` is what was measured on this machine; an emulated one is another.
-    pub(crate) fn of(
-        trace: &Trace,
-        holds: &[ThreadHolds],
-        misses: &mut Misses,
-        here: Option<&Delegation>,
-    ) -> Self {
-        let events = misses.tell(holds);
+    /// The sections of a record. `here` is what was measured on this machine; an emulated one is another.
+    pub(crate) fn of(recorded: Recorded, here: Option<&Delegation>) -> Self {
+        let Recorded { mut trace, holds, mut misses } = recorded;
+        lock_trace::name(&mut trace);
+        let events = misses.tell(&holds);
         let unavailable = misses.refused().map(str::to_owned);
-        Self::with_events(trace, &events, misses.event(), unavailable, here)
+        Self::with_events(&trace, &events, misses.event(), unavailable, here)
     }
 
     fn with_events(
