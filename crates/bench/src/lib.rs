@@ -14,7 +14,7 @@
 //! ```text
 //!  command    this file
 //!  in, out    grid: what is asked        report, plot: what is told
-//!  judged     args      run      summary: the sums      suite: the bars
+//!  judged     args      run      summary: the sums      suite: the bars      rcl: for other crates
 //!  measured   worker    child    hogs    measured: one measurement, one lock by another
 //!  planned    plan: points, who runs at each, and what shows how much it can reach
 //!  chosen     subject: which locks       compute: work that takes time
@@ -35,6 +35,7 @@ mod plan;
 mod plot;
 mod point;
 mod progress;
+mod rcl;
 mod report;
 mod run;
 mod spec;
@@ -52,6 +53,7 @@ pub use names::{Names, advice, misspelt_class, split};
 pub use paired::{ENOUGH, FEWEST, Finding, Interval, is_look};
 pub use point::hogs;
 pub use progress::progress;
+pub use rcl::{Rcl, RclResult};
 pub use system::{
     Machine, catch_interrupts, children_time, command_line, cpu_time, cpus, interrupted,
     line_transfer_between, pin_to, shown_command,

@@ -235,6 +235,7 @@ fn one(
         seed: plan.seed.wrapping_add(u64::from(rep).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         watts: measured.energy.watts.clone(),
         fastest_first: who.alone.is_some(),
+        alone: true,
     };
     // Many spinning threads need time to leave.
     let limit = match point.work {

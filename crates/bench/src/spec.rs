@@ -36,6 +36,8 @@ pub(crate) struct Spec {
     pub watts: Watts,
     /// Are pinned threads placed on the fastest CPUs first, rather than in CPU order?
     pub fastest_first: bool,
+    /// Is each thread timed alone first, as CAL's fairness needs?
+    pub alone: bool,
 }
 
 /// Which locks the process runs, according to lockwright's library in it (`lockwright_record::mailbox`).
@@ -123,6 +125,8 @@ pub(crate) struct Answer {
     pub wait: Option<Percentiles>,
     /// Time from getting the lock to having released it (latency pass).
     pub hold: Option<Percentiles>,
+    /// The share of the threads' time from requesting a lock to having released it (latency pass).
+    pub in_sections: Option<f64>,
     /// Epochs' latencies.
     pub latency: Option<Percentiles>,
     /// Time-stamp ticks of an empty epoch's start and end.

@@ -46,7 +46,8 @@ pub(crate) fn main(spec: &str) -> Result<()> {
     Ok(())
 }
 
-fn measure(spec: &Spec) -> Result<Answer> {
+/// Measures one point in this process.
+pub(crate) fn measure(spec: &Spec) -> Result<Answer> {
     Ok(match &spec.point.work {
         Work::Queue { producers, consumers } => match spec.lock {
             Lock::Pthread => queue::<PthreadMonitor>(spec, *producers, *consumers),

@@ -6,6 +6,7 @@
 //!  line ───► lines between cores ─┤ samples, each between two probes
 //!  sleep, sched ─► the kernel ────┤
 //!  power ────────────────────────┘
+//!  delegation ─► when it beats locks, in rounds (RCL's thresholds)
 //!      └─► stats: which samples count ─► ledger: figure, spread, how ─► profile
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod alone;
 mod chain;
 mod class;
+mod delegation;
 mod kernel;
 mod layout;
 mod ledger;
@@ -28,11 +30,13 @@ mod together;
 pub mod validate;
 mod waits;
 
+pub use delegation::{DELEGATED, DelegationPoint, LOCKS, in_words};
 pub use ledger::ProfileFigure;
-pub use lockwright_sim::profile::Origin;
+pub use lockwright_sim::profile::{Delegation, Origin};
 pub use stats::{Regime, Rejected, Wanted};
 pub use waits::{Waits, waits, watts};
 
+use delegation::Budget;
 use layout::Layout;
 use ledger::Ledger;
 use lockwright_bench::{Machine, catch_interrupts, interrupted};
@@ -65,6 +69,8 @@ pub struct Calibration {
     /// How long a pause takes on the fastest class, ns, with each instruction that this processor has. The watched word
     /// doesn't change, so this is the longest that such a pause lasts.
     pub pauses: Vec<(String, f64)>,
+    /// Delegation beside locks, by ascending share of time in sections. Empty: not measured, as the notes say.
+    pub delegation: Vec<DelegationPoint>,
 }
 
 /// Why there is no profile.
@@ -124,7 +130,7 @@ pub(crate) struct Effort {
 }
 
 /// How many times [`calibrate`] calls `step`.
-pub const STEPS: u64 = 7;
+pub const STEPS: u64 = 8;
 
 /// Measures, and calls `step` with the name of each part as it begins. Ctrl-C ends it ([`Error::Interrupted`]).
 pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibration, Error> {
@@ -143,6 +149,14 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     let cluster = memory::clusters(&layout, &mut ledger);
     let memory = memory::memory(&layout, &lines, &cold, class[0].atomic_ns, &mut ledger);
     let kernel = kernel::measure(&layout, &lines, &mut ledger, effort, step)?;
+    step("delegation");
+    let delegation = match options.quick {
+        true => delegation::Thresholds::default(),
+        false => delegation::measure(lockwright_bench::cpus().len(), Budget::WHOLE, &mut ledger),
+    };
+    if interrupted() {
+        return Err(Error::Interrupted);
+    }
 
     let profile = Profile {
         name: "here".into(),
@@ -151,12 +165,14 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
         cluster,
         memory,
         kernel,
+        delegation: delegation.delegation,
         provenance: ledger.provenance(),
     };
     // We must be able to read what we write.
     let profile = Profile::parse(&profile.to_toml())?;
     let figures = ledger.figures();
-    let notes = notes(&layout, &machine, &figures, &lines, options.quick);
+    let mut notes = notes(&layout, &machine, &figures, &lines, options.quick);
+    notes.extend(delegation.note);
     let pauses = alone::pauses(layout.core_of(0));
     Ok(Calibration {
         profile,
@@ -165,6 +181,7 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
         regime: lines.regime,
         notes,
         pauses,
+        delegation: delegation.points,
     })
 }
 
@@ -205,7 +222,7 @@ fn notes(
         notes.push(format!("not one steady sample, so doubtful: {}", doubtful.join(", ")));
     }
     if quick {
-        notes.push("--quick: few samples".to_owned());
+        notes.push("--quick: few samples, and not when delegation pays".to_owned());
     }
     notes
 }

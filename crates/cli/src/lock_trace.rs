@@ -118,7 +118,7 @@ fn table(trace: &Trace, summary: &Summary) -> String {
 }
 
 /// The variable, or else the offset in its object, or else the address.
-fn place(info: &LockInfo) -> String {
+pub(crate) fn place(info: &LockInfo) -> String {
     let Some(place) = &info.place else { return address(info) };
     let mut name = place.symbol.clone().unwrap_or_else(|| {
         let file = place.object.rsplit('/').next().unwrap_or_default();

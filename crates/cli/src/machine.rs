@@ -5,7 +5,7 @@
 
 use crate::hints::{Failure, cause, warn};
 use crate::{launch, output};
-use lockwright_calibrate::{Calibration, Waits, waits};
+use lockwright_calibrate::{Calibration, Delegation, Waits, waits};
 use lockwright_energy::Watts;
 use lockwright_locks::entry::OptionSpec;
 use lockwright_locks::spec::Spec;
@@ -35,6 +35,9 @@ pub(crate) struct MachineFile {
     pub(crate) lock: BTreeMap<String, BTreeMap<String, u32>>,
     /// The power that the machine draws.
     pub(crate) power: Option<Watts>,
+    /// When delegation beats locks; `None`: not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) delegation: Option<Delegation>,
 }
 
 /// The file's path: in `$XDG_CONFIG_HOME`, or else in `~/.config`.
@@ -54,8 +57,8 @@ impl MachineFile {
         // All classes share one budget. On no class may it end before a sleeper could run.
         let spin = class.iter().map(|class| class.spin_ns).max().unwrap_or(0);
         // Keep the values that are not measured: a user wrote them.
-        let (pause, mut lock) =
-            Self::here().map_or_else(Default::default, |it| (it.pause, it.lock));
+        let (pause, mut lock, known) =
+            Self::here().map_or_else(Default::default, |it| (it.pause, it.lock, it.delegation));
         lock.entry("mutexee".to_owned()).or_default().insert("spin".to_owned(), spin);
         Self {
             cpu: lockwright_bench::Machine::here().cpu,
@@ -64,6 +67,7 @@ impl MachineFile {
             class,
             lock,
             power: lockwright_calibrate::watts(&calibration.profile),
+            delegation: calibration.profile.delegation.clone().or(known), // --quick leaves it out
         }
     }
 
@@ -179,16 +183,20 @@ pub(crate) fn watts() -> Watts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwright_sim::profile::{self, Profile};
 
     #[test]
     fn what_was_measured_is_stored_and_read_back() {
+        let delegation =
+            Delegation { threads: 8, lines: 1, up_to: 0.9, over_glibc: Some(0.25), over_all: None };
         let calibration = Calibration {
-            profile: lockwright_sim::profile::builtin("m1").unwrap(),
+            profile: Profile { delegation: Some(delegation), ..profile::builtin("m1").unwrap() },
             figures: Vec::new(),
             regimes: Vec::new(),
             regime: None,
             notes: Vec::new(),
             pauses: vec![("mfence".to_owned(), 12.5)],
+            delegation: Vec::new(),
         };
         let machine = MachineFile::of(&calibration);
         let [big, little] = &machine.class[..] else { panic!("two classes") };
@@ -204,6 +212,7 @@ mod tests {
         machine.write_to(&file).map_err(|failure| failure.to_string()).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(toml::from_str::<MachineFile>(&text).unwrap(), machine);
+        assert_eq!(machine.delegation.as_ref().and_then(|known| known.over_glibc), Some(0.25));
 
         let mistyped = "pause = mfence";
         std::fs::write(&file, mistyped).unwrap();
@@ -223,6 +232,7 @@ mod tests {
             class: Vec::new(),
             lock: [("fifo".to_owned(), options.into())].into(),
             power: None,
+            delegation: None,
         };
         // The lock has no `wings`, and its `bypass` has a smaller maximum.
         assert_eq!(machine.tuned("fifo"), "fifo:spin=6300");

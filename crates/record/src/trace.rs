@@ -84,8 +84,8 @@ pub struct Chunk {
     pub class: AtomicU32,
     /// How many records are complete.
     pub used: AtomicU32,
-    /// Nothing yet.
-    pub reserved: u32,
+    /// The thread's id, as the process sees it; 0: not known.
+    pub tid: AtomicU32,
     /// Acquisitions of the thread that were not recorded, after this chunk, its last.
     pub dropped: AtomicU64,
     /// Nothing yet.
@@ -229,9 +229,9 @@ impl Mapped<Header> {
         objects.store(at as u32, Release);
     }
 
-    /// A fresh chunk for a thread that runs on a core of this class; `last`: its last one, if it had one. `None`: there
-    /// is no room.
-    pub fn chunk(&self, last: Option<&Chunk>, class: u8) -> Option<&'static Chunk> {
+    /// A fresh chunk for the thread with this id, which runs on a core of this class; `last`: its last one, if it had one.
+    /// `None`: there is no room.
+    pub fn chunk(&self, last: Option<&Chunk>, tid: u32, class: u8) -> Option<&'static Chunk> {
         let header = self.header();
         // Checked first, so that the count can't overflow. Relaxed: the only information is whose chunk it is.
         if header.taken.load(Relaxed) >= header.chunks {
@@ -252,6 +252,7 @@ impl Mapped<Header> {
         // SAFETY: zeroes are an empty chunk; mapped forever.
         let chunk: &'static Chunk = unsafe { &*at.cast() };
         chunk.class.store(class.into(), Relaxed); // published by the first record
+        chunk.tid.store(tid, Relaxed); // as above
         let thread = match last {
             Some(last) => last.thread.load(Relaxed),          // its own
             None => header.threads.fetch_add(1, Relaxed) + 1, // a number by itself

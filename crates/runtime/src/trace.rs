@@ -146,7 +146,7 @@ fn first_chunk(account: &Account, what: What) -> Option<&'static Chunk> {
     let chunk = if access::is_confined() {
         None
     } else {
-        leaving_errno(|| tracer.chunk(None, place::here().class.0))
+        leaving_errno(|| tracer.chunk(None, thread::id(), place::here().class.0))
     };
     if chunk.is_none() && what != What::Released {
         tracer.drop_one();
@@ -180,7 +180,8 @@ fn settle(account: &Account, mut chunk: &'static Chunk, to: u64) {
     read_clock(account);
     if chunk.room() < ROOM + 1
         && let Some(tracer) = tracer()
-        && let Some(next) = leaving_errno(|| tracer.chunk(Some(chunk), place::here().class.0))
+        && let Some(next) =
+            leaving_errno(|| tracer.chunk(Some(chunk), thread::id(), place::here().class.0))
     {
         chunk = next;
         account.chunk.set(chunk);

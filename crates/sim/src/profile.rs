@@ -44,6 +44,9 @@ pub struct Profile {
     pub memory: Memory,
     /// The operating system.
     pub kernel: Kernel,
+    /// When delegation beats locks here, if that was measured (`lockwright calibrate`). The simulator has no use for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<Delegation>,
     /// Where each figure comes from, by its path (`memory.occupancy`, `class.big.nop_ns`) or a table's (`class.big`,
     /// `kernel`). A cell of a matrix may have its own line (`memory.latency_ns.0.1`).
     pub provenance: BTreeMap<String, Provenance>,
@@ -223,6 +226,29 @@ pub struct Kernel {
     /// What a domain (a socket) draws in addition while any of its cores is not idle, watts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncore_w: f64,
+}
+
+/// RCL's thresholds (Lozi et al., USENIX ATC 2012) on this machine: the share of the threads' time in critical sections
+/// from which on delegation has more throughput than locks.
+///
+/// A share (0 to 1) is the threads' time from before they ask for a lock until after they have released it, under
+/// glibc's lock, divided by their whole time. A threshold is one of the measured shares; delegation is ahead there and
+/// at all higher ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delegation {
+    /// Number of threads, each on a CPU of its own.
+    pub threads: u32,
+    /// Cache lines that a section changes.
+    pub lines: u32,
+    /// The highest share that was measured.
+    pub up_to: f64,
+    /// The share from which on delegation beats glibc's lock; `None`: it doesn't, up to `up_to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_glibc: Option<f64>,
+    /// The share from which on it beats each of a few locks, glibc's among them; `None`: it doesn't, up to `up_to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_all: Option<f64>,
 }
 
 /// Where a figure comes from.

@@ -97,6 +97,26 @@ pub struct TraceThread {
     pub steps: Vec<Step>,
 }
 
+/// When a thread held locks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadHolds {
+    /// The thread's id, as its process sees it; 0: not known.
+    pub tid: u32,
+    /// In the order of the releases.
+    pub holds: Vec<Hold>,
+}
+
+/// A critical section: a thread held a lock from one moment to another, ns of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// An index into [`Trace::locks`].
+    pub lock: u32,
+    /// When the thread had it.
+    pub from_ns: u64,
+    /// When it began to release it.
+    pub to_ns: u64,
+}
+
 /// One step of a thread. Steps don't contain time in which it waited for a lock, or for a CPU that others used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {

@@ -20,7 +20,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
         &[
             &[ROOT],
             &["grid", "report", "plot"],
-            &["args", "suite", "summary", "run"],
+            &["args", "suite", "summary", "run", "rcl"],
             &["worker", "child", "hogs", "measured"],
             &["plan"],
             &["subject", "compute"],

@@ -21,6 +21,11 @@ impl Times {
         self.hold.saturating_record(hold.as_nanos() as u64);
     }
 
+    /// All waits and holds together, ns, as exact as the histograms.
+    pub(super) fn total_ns(&self) -> f64 {
+        [&self.wait, &self.hold].map(|times| times.mean() * times.len() as f64).iter().sum()
+    }
+
     /// The times of several threads together.
     pub(super) fn sum<'a>(threads: impl Iterator<Item = &'a Times>) -> Self {
         let mut all = Times::new();

@@ -5,7 +5,12 @@ use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::{self, MachineFile};
 use crate::{launch, output};
-use lockwright_calibrate::{Calibration, Error, Options, Origin, ProfileFigure, STEPS, Wanted};
+use lockwright_calibrate::{
+    Calibration, DELEGATED, Delegation, DelegationPoint, Error, LOCKS, Options, Origin,
+    ProfileFigure, STEPS, Wanted, in_words,
+};
+use lockwright_numbers::Spread;
+use lockwright_numbers::format::{ratio, time};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +22,7 @@ use std::process::ExitCode;
 /// Figures that can't be measured here are assumed; the file gives the source of each figure.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright calibrate                             20 to 60 s; writes here.toml
+  lockwright calibrate                             30 to 80 s; writes here.toml
   lockwright calibrate --quick --output now.toml   takes seconds: fewer samples
   lockwright calibrate --force --write             and how long to spin
   lockwright calibrate --force --format json | jq '.figures[] | {path, kind}'
@@ -30,7 +35,7 @@ pub(crate) struct Args {
     /// Where the profile goes
     #[arg(long, short, value_name = "FILE", default_value = "here.toml")]
     output: PathBuf,
-    /// Fewer samples: ten seconds at most
+    /// Fewer samples, and not when delegation pays: ten seconds at most
     #[arg(long)]
     quick: bool,
     /// Which speed to use if cache-line transfers have several
@@ -39,8 +44,9 @@ pub(crate) struct Args {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
-    /// Also print how long spinning pays on this machine, and store it, with the power the machine draws, in
-    /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME), where `run` and `switch` read it
+    /// Also print how long spinning pays on this machine, and store it, with the power the machine draws and when
+    /// delegation pays, in
+    /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME), where `run`, `switch` and `profile` read it
     #[arg(long)]
     write: bool,
     #[command(flatten)]
@@ -111,8 +117,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         for note in &calibration.notes {
             output::print(&output::wrapped(&format!("\nnote: {note}")))?;
         }
+        let mut gap = if calibration.notes.is_empty() { "" } else { "\n" };
+        if let Some(thresholds) = &calibration.profile.delegation {
+            let text = delegation(thresholds, &calibration.delegation);
+            output::print(&format!("{gap}\n{text}"))?;
+            gap = "\n";
+        }
         if let Some(machine) = &stored {
-            let gap = if calibration.notes.is_empty() { "" } else { "\n" };
             output::print(&format!("{gap}\nMUTEXEE's parameters:\n"))?;
             output::print_table(&machine.table())?;
             output::print(&output::beside("\none pause by: ", &machine.pauses()))?;
@@ -170,6 +181,29 @@ fn table(figures: &[ProfileFigure]) -> String {
     output::plain(&table.all_by("--format json"))
 }
 
+/// Delegation beside locks, and what follows.
+fn delegation(thresholds: &Delegation, points: &[DelegationPoint]) -> String {
+    let header = [&["in sections", "delay"][..], &LOCKS].concat();
+    let mut table = output::table(&header).all_by("--format json");
+    for point in points {
+        let over =
+            |of: &Spread| format!("{} [{} .. {}]", ratio(of.median), ratio(of.q1), ratio(of.q3));
+        let first = [format!("{:.0} %", 100.0 * point.share), time(point.delay_ns.into())];
+        table.add_row(first.into_iter().chain(point.over.iter().map(over)));
+    }
+    let about = format!(
+        "throughput of {DELEGATED} divided by the lock's, median [quartiles] of {} rounds; in sections: the threads' time, \
+         waiting or holding, under glibc's lock",
+        points.iter().map(|point| point.over_all.n).min().unwrap_or(0)
+    );
+    format!(
+        "{}\n{}{}",
+        output::wrapped(&about),
+        output::plain(&table),
+        output::wrapped(&in_words(thresholds))
+    )
+}
+
 fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
     json!({
         "origin": "real",
@@ -179,6 +213,7 @@ fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
         "regimes": calibration.regimes,
         "regime": calibration.regime,
         "notes": calibration.notes,
+        "delegation": calibration.delegation,
         "pauses_ns": calibration.pauses.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
     })
 }
@@ -187,6 +222,31 @@ fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
 mod tests {
     use super::*;
     use lockwright_calibrate::Rejected;
+
+    #[test]
+    fn delegation_stands_beside_each_lock_and_the_verdict_below() {
+        let ratio = Spread { min: 0.5, q1: 9.25, median: 11.5, q3: 12.76, max: 19.0, n: 9 };
+        let point = |share, delay_ns| DelegationPoint {
+            delay_ns,
+            share,
+            over: [ratio; LOCKS.len()],
+            over_all: ratio,
+        };
+        let thresholds = Delegation {
+            threads: 128,
+            lines: 1,
+            up_to: 0.93,
+            over_glibc: Some(0.15),
+            over_all: Some(0.6),
+        };
+        let text = delegation(&thresholds, &[point(0.15, 409_600), point(0.93, 800)]);
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+        let cells = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let row = text.lines().find(|line| line.starts_with("15 %")).map(cells);
+        let over = "11.5 [9.25 .. 12.8]";
+        assert_eq!(row, Some(format!("15 % 410 µs {over} {over} {over}")), "{text}");
+        assert!(text.contains("of 9 rounds") && text.contains("from 15 % of time"), "{text}");
+    }
 
     #[test]
     fn a_figure_takes_one_line_under_what_it_is_of() {

@@ -3,8 +3,10 @@
 use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::observed::events::Event;
+use crate::machine::MachineFile;
+use crate::observed::counter::Event;
 use crate::observed::outcome::Observed;
+use crate::observed::sections::Sections;
 use crate::observed::{self, run};
 use crate::order::outcome as order;
 use crate::profile::outcome::{Folded, outcome};
@@ -36,6 +38,7 @@ use std::time::Duration;
   lockwright profile -- ./server --port 8080
   lockwright profile --flame locks.svg -- ./server
   lockwright profile --order -- ./tests     which deadlocks can happen?
+  lockwright profile --sections -- ./server    would delegation pay?
   lockwright profile -p $(pidof server) --time 30s --pprof locks.pb.gz
   lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].name'
   lockwright profile -p 4242 --sample       a process not under our library
@@ -48,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<libc::pid_t>,
     /// Report on a file that `lockwright ctl PID dump` wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock", "level", "library"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock", "level", "library", "sections"])]
     read: Option<PathBuf>,
     /// Sample the process from outside; all shares are estimates
     #[arg(long, requires = "pid")]
@@ -74,6 +77,10 @@ pub(crate) struct Args {
     /// With --order: exit with 1 if a deadlock is possible and PROGRAM exited with 0
     #[arg(long, requires = "order")]
     fail_on_inversion: bool,
+    /// Also record every critical section: the share of time in each lock's, and cache misses (or --event) in them; slows
+    /// down every lock operation
+    #[arg(long, conflicts_with = "pid")]
+    sections: bool,
     /// Also count this event: how many of them happen in the functions that hold each lock
     #[arg(long, value_enum, value_name = "EVENT", conflicts_with_all = ["sample", "read"])]
     event: Option<Event>,
@@ -135,7 +142,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let time = Duration::from_secs_f64(seconds);
     if let Some(file) = &args.read {
         check(&args)?;
-        report_on(&args, &format!("Locks in {}", file.display()), &[run::copy(file)?], None)?;
+        let title = format!("Locks in {}", file.display());
+        report_on(&args, &title, &[run::copy(file)?], None, None)?;
         return Ok(ExitCode::SUCCESS);
     }
     match args.pid {
@@ -182,21 +190,28 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     let seen = run::process(pid, args.level.into(), time, args.event, &bar);
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
-    report_on(args, &title, &[seen?], None)?;
+    report_on(args, &title, &[seen?], None, None)?;
     Ok(if interrupted() { INTERRUPTED.into() } else { ExitCode::SUCCESS })
 }
 
 fn program(args: &Args) -> Result<ExitCode, Failure> {
     check(args)?;
-    if args.lock.as_deref() == Some("glibc") && !args.order {
+    if args.lock.as_deref() == Some("glibc") && !args.order && !args.sections {
         return Err(Failure::new("--lock glibc: the library counts only its own locks")
             .hint("glibc's locks, from outside: lockwright profile -p PID --sample"));
     }
     let library = args.library.as_deref();
-    let (lock, level) = (args.lock.as_deref(), args.level.into());
-    let ran = run::program(&args.command, lock, level, args.order, args.event, library)?;
-    let name = args.command[0].to_string_lossy();
-    report_on(args, &format!("Locks of {name}"), &ran.outcomes, ran.orders.as_deref())?;
+    let counts = run::WhatToCount {
+        level: args.level.into(),
+        in_order: args.order,
+        sections: args.sections,
+        event: args.event,
+    };
+    let ran = run::program(&args.command, args.lock.as_deref(), counts, library)?;
+    let here = MachineFile::here().and_then(|machine| machine.delegation);
+    let sections = ran.sections.map(|recorded| Sections::of(recorded, here.as_ref()));
+    let title = format!("Locks of {}", args.command[0].to_string_lossy());
+    report_on(args, &title, &ran.outcomes, ran.orders.as_deref(), sections.as_ref())?;
     let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Orders::has_inversion));
     if args.fail_on_inversion && is_inverted && ran.status.success() {
         return Ok(ExitCode::from(1));
@@ -209,16 +224,26 @@ fn report_on(
     title: &str,
     outcomes: &[Observed],
     orders: Option<&[order::Orders]>,
+    sections: Option<&Sections>,
 ) -> Result<(), Failure> {
     let text = match args.format {
         Format::Text => {
-            let order = orders.map(|orders| format!("\n{}", crate::order::report::all(orders)));
-            observed::report::all(outcomes, args.top) + &order.unwrap_or_default()
+            let mut text = observed::report::all(outcomes, args.top);
+            if let Some(sections) = sections {
+                text += &format!("\n{}", sections.text(args.top));
+            }
+            if let Some(orders) = orders {
+                text += &format!("\n{}", crate::order::report::all(orders));
+            }
+            text
         }
         Format::Json => {
             let mut report = serde_json::json!({ "processes": outcomes });
             if let Some(orders) = orders {
                 report["order"] = serde_json::to_value(orders).map_err(Failure::new)?;
+            }
+            if let Some(sections) = sections {
+                report["sections"] = serde_json::to_value(sections).map_err(Failure::new)?;
             }
             output::json(&report)
         }

@@ -1,7 +1,10 @@
 //! Advice about a lock: rules, their thresholds, and a command to run.
 
+use super::delegate::delegate;
+use super::lifetimes::Lifetimes;
 use super::outcome::{Observed, Ranked, Site};
 use super::snapshot::LockKind;
+use lockwright_calibrate::Delegation;
 use lockwright_numbers::format::time;
 use serde::Serialize;
 
@@ -18,11 +21,6 @@ const STARVED_NS: u64 = 10_000_000;
 const STARVED: &str = "10 ms";
 /// The factor that counts as "far".
 const FAR: u64 = 10;
-/// RCL (Lozi et al., USENIX ATC 2012): delegation beats POSIX locks if threads spend at least this share of their time
-/// in a lock's critical sections or waiting for them. Measured on its authors' machine of 48 cores.
-const RCL: f64 = 0.15;
-/// The same value for messages.
-const RCL_SHOWN: &str = "15 %";
 
 /// The rule that led to the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,8 +42,11 @@ pub(crate) struct Advice {
     pub(crate) rule: Rule,
     /// The share of the threads' time that they waited for this lock.
     pub(crate) lost: f64,
-    /// The minimum share of time in which they waited for it or held it. The true share may be larger, because not all
-    /// holds are timed.
+    /// The share (0 to 1) of the running time of its process's threads in which they waited for it.
+    pub(crate) waiting: f64,
+    /// The share in which they held it after a wait. Other holds aren't timed, so the true share may be larger.
+    pub(crate) holding: f64,
+    /// Both together, RCL's measure: a lower bound.
     pub(crate) in_sections: f64,
     /// The advice in words, with the threshold.
     pub(crate) text: String,
@@ -91,28 +92,47 @@ pub(crate) fn wake_up_ns() -> u64 {
     lockwright_calibrate::wake_up().map_or(WAKE_UP_NS, |took| took.as_nanos() as u64)
 }
 
-/// Adds advice to each lock. `cpu_ns` is the CPU time of all threads; together with their waits, this is the threads'
-/// time. `wake_up_ns` is the result of [`wake_up_ns`].
-pub(crate) fn advise(outcomes: &mut [Observed], cpu_ns: u64, wake_up_ns: u64, target: &Target) {
+/// What is known apart from the counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    /// CPU time of all threads, ns; together with their waits, this is the threads' time.
+    pub(crate) cpu_ns: u64,
+    /// The result of [`wake_up_ns`].
+    pub(crate) wake_up_ns: u64,
+    /// How long the threads ran. The time of processes that it doesn't know is CPU time and waits.
+    pub(crate) lifetimes: &'a Lifetimes,
+    /// When delegation beats locks on this machine, if that was measured.
+    pub(crate) here: Option<&'a Delegation>,
+    pub(crate) target: &'a Target,
+}
+
+/// Adds advice to each lock.
+pub(crate) fn advise(outcomes: &mut [Observed], known: Circumstances<'_>) {
     let waits = outcomes.iter().flat_map(|outcome| &outcome.locks).map(|lock| lock.wait_ns);
-    let busy_ns = cpu_ns + waits.sum::<u64>();
+    let busy_ns = (known.cpu_ns + waits.sum::<u64>()).max(1);
     for outcome in outcomes.iter_mut() {
-        let Observed { lock: algorithm, locks, .. } = outcome;
+        let running_ns = known.lifetimes.of(outcome.pid).filter(|&ns| ns > 0).unwrap_or(busy_ns);
+        let Observed { lock: algorithm, locks, emulated, .. } = outcome;
+        // An emulated machine is another.
+        let known = Circumstances { here: known.here.filter(|_| emulated.is_none()), ..known };
         for lock in locks {
-            lock.advice = Some(advice(lock, algorithm, busy_ns.max(1), wake_up_ns, target));
+            lock.advice = Some(advice(lock, algorithm, (busy_ns, running_ns), known));
         }
     }
 }
 
+/// Advice about a lock whose threads were busy and running for that long, ns.
 fn advice(
     lock: &Ranked,
     algorithm: &str,
-    busy_ns: u64,
-    wake_up_ns: u64,
-    target: &Target,
+    (busy_ns, running_ns): (u64, u64),
+    known: Circumstances<'_>,
 ) -> Advice {
-    let part = |ns: u64| (ns as f64 / busy_ns as f64).min(1.0);
-    let (lost, in_sections) = (part(lock.wait_ns), part(lock.wait_ns + lock.hold_ns));
+    let Circumstances { wake_up_ns, target, .. } = known;
+    let part = |ns: u64, of_ns: u64| (ns as f64 / of_ns as f64).min(1.0);
+    let lost = part(lock.wait_ns, busy_ns);
+    let (waiting, in_sections) =
+        (part(lock.wait_ns, running_ns), part(lock.wait_ns + lock.hold_ns, running_ns));
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let mean = |site: &&Site| site.ns / site.count.max(1);
     let slow = lock.holders.first().filter(|site| mean(site) >= wake_up_ns);
@@ -162,16 +182,11 @@ fn advice(
         let other = if algorithm.starts_with("fifo") { "auto" } else { "fifo" };
         (Rule::ShortSections, text, target.compare(lock, other))
     };
-    let note = match in_sections >= RCL && rule != Rule::Little {
-        true => format!(
-            "threads spent at least {} of their time holding this lock or waiting for it. From {} on, delegation \
-             beat locks on the RCL authors' machine (docs/delegation.md)",
-            percent(in_sections),
-            RCL_SHOWN
-        ),
-        false => String::new(),
+    let note = match rule != Rule::Little && lock.kind == LockKind::Mutex {
+        true => delegate(in_sections, known.here).unwrap_or_default(),
+        false => String::new(), // what semaphores guard can't be handed over
     };
-    Advice { rule, lost, in_sections, text, note, command }
+    Advice { rule, lost, waiting, holding: in_sections - waiting, in_sections, text, note, command }
 }
 
 #[cfg(test)]
@@ -228,7 +243,14 @@ pub(crate) mod tests {
     fn rule(lock: Ranked, cpu_ns: u64) -> (Rule, String) {
         let mut outcomes =
             [Observed { lock: "auto".into(), locks: vec![lock], ..Observed::default() }];
-        advise(&mut outcomes, cpu_ns, WAKE_UP_NS, &Target::Program("./server 'a b'".into()));
+        let known = Circumstances {
+            cpu_ns,
+            wake_up_ns: WAKE_UP_NS,
+            lifetimes: &Lifetimes::begin(),
+            here: None,
+            target: &Target::Program("./server 'a b'".into()),
+        };
+        advise(&mut outcomes, known);
         let advice = outcomes[0].locks[0].advice.clone().expect("advice");
         (advice.rule, advice.command)
     }
@@ -252,5 +274,32 @@ pub(crate) mod tests {
         starved.kind = LockKind::Semaphore;
         let (starved, command) = rule(starved, second);
         assert_eq!((starved, command.contains("compare")), (Rule::Starved, false));
+    }
+
+    #[test]
+    fn waits_and_holds_are_parts_of_the_running_time() {
+        let mut lock = lock(300, (10, 300, 30));
+        lock.hold_ns = 100;
+        let target = Target::Program("./server".into());
+        let (lifetimes, here) = (
+            Lifetimes::begin(),
+            Delegation { threads: 2, lines: 1, up_to: 0.9, over_glibc: Some(0.4), over_all: None },
+        );
+        let known = Circumstances {
+            cpu_ns: 0,
+            wake_up_ns: WAKE_UP_NS,
+            lifetimes: &lifetimes,
+            here: Some(&here),
+            target: &target,
+        };
+        let of = |lock: &Ranked, running_ns| advice(lock, "auto", (600, running_ns), known);
+        let made = of(&lock, 1000);
+        assert_eq!((made.waiting, made.in_sections, made.lost), (0.3, 0.4, 0.5));
+        assert!((made.holding - 0.1).abs() < 1e-9 && made.note.starts_with("delegate this one"));
+        assert_eq!(of(&lock, 1001).note, "", "below the threshold");
+        let short = of(&lock, 350);
+        assert_eq!(short.in_sections, 1.0, "the running time is an estimate");
+        lock.kind = LockKind::Semaphore;
+        assert_eq!(of(&lock, 1000).note, "");
     }
 }

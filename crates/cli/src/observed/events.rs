@@ -4,45 +4,23 @@
 //! A sample belongs to a lock if one of its functions is among those that held the lock while others waited. So events
 //! that occur in such a function outside the critical section count, too.
 
+use super::counter::{Event, builder, why};
 use super::course::TICK;
 use super::outcome::Observed;
-use crate::hints::cause;
-use clap::ValueEnum;
 use lockwright_symbols::{Frame, Symboliser, threads};
 use perf_event::data::Record;
-use perf_event::events::{Hardware, Software};
-use perf_event::{Builder, SampleFlag, Sampler};
+use perf_event::{SampleFlag, Sampler};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Instant;
 
-/// Maximum number of samples per second and thread.
-const RATE: u64 = 997;
 /// Buffer size for a thread's samples between two reads.
 const ROOM: usize = 64 * 1024;
 /// Maximum number of threads that are sampled, because each needs a descriptor and locked memory.
 const THREADS: usize = 500;
 /// Number of a lock's holders whose functions count.
 const HOLDERS: usize = 3;
-
-/// The event to count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Event {
-    /// Memory that no cache had; by the CPU's counters
-    CacheMisses,
-    /// Memory that the kernel had to map first
-    PageFaults,
-    /// Time that threads computed, ns
-    CpuClock,
-}
-
-impl Event {
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
 
 /// What was counted in a process.
 #[derive(Clone, Debug, Serialize)]
@@ -143,31 +121,9 @@ impl Events {
 }
 
 fn open(event: Event, tid: libc::pid_t) -> io::Result<Sampler> {
-    let mut builder = match event {
-        Event::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
-        Event::PageFaults => Builder::new(Software::PAGE_FAULTS),
-        Event::CpuClock => Builder::new(Software::CPU_CLOCK),
-    };
-    builder
-        .observe_pid(tid)
-        .any_cpu()
-        .sample_frequency(RATE)
-        .sample(SampleFlag::PERIOD | SampleFlag::CALLCHAIN)
-        .exclude_callchain_kernel(true);
+    let mut builder = builder(event, tid);
+    builder.sample(SampleFlag::PERIOD | SampleFlag::CALLCHAIN).exclude_callchain_kernel(true);
     let mut counter = builder.build()?;
     counter.enable()?;
     counter.sampled(ROOM)
-}
-
-fn why(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
-            "this machine has no counter for them (virtual machines seldom do)".to_owned()
-        }
-        Some(libc::EACCES | libc::EPERM) => {
-            "the kernel lets us count none: sudo sysctl kernel.perf_event_paranoid=2".to_owned()
-        }
-        Some(libc::EMFILE) => "too many threads for our limit of open files".to_owned(),
-        _ => cause(error),
-    }
 }

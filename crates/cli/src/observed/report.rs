@@ -1,7 +1,9 @@
 //! An outcome as text.
 
+use super::advice::Advice;
+use super::counter::Event;
 use super::course::signs;
-use super::events::{Event, Total};
+use super::events::Total;
 use super::outcome::{Observed, Percentiles, Ranked, Site};
 use super::snapshot::{LockKind, Signals};
 use super::threads;
@@ -112,6 +114,7 @@ fn text(outcome: &Observed, most: usize) -> String {
             text.push_str(&events(total, count));
         }
         if let Some(advice) = &lock.advice {
+            text.push_str(&beside("   sections  ", &sections(advice)));
             text.push_str(&beside("   advice    ", &shown(&advice.text)));
             if !advice.note.is_empty() {
                 text.push_str(&beside("             ", &shown(&advice.note)));
@@ -143,6 +146,17 @@ fn text(outcome: &Observed, most: usize) -> String {
     }
     text.push_str(&lost(outcome));
     text
+}
+
+/// The share of time in a lock's critical sections.
+fn sections(advice: &Advice) -> String {
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    format!(
+        "at least {} of its threads' time: {} waiting, {} holding it after a wait. Other holds aren't timed, unless by --sections",
+        percent(advice.in_sections),
+        percent(advice.waiting),
+        percent(advice.holding)
+    )
 }
 
 /// The events in a lock's critical sections; empty: they can't be counted.

@@ -1,14 +1,18 @@
 //! Profiles a program from start to end, or a process for a while.
 
-use super::advice::{Target, advise, wake_up_ns};
-use super::course::{Course, TICK};
-use super::events::{Event, Events};
+use super::advice::{Circumstances, Target, advise, wake_up_ns};
+use super::counter::Event;
+use super::course::Course;
+use super::events::Events;
+use super::lifetimes::Lifetimes;
 use super::live::Live;
+use super::misses::{Misses, Recorded};
 use super::outcome::{Observed, outcome};
 use super::python::Samplers;
 use super::reader;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
+use crate::machine::MachineFile;
 use crate::mailbox::Remote;
 use crate::order::outcome as order;
 use crate::output::say;
@@ -18,6 +22,7 @@ use indicatif::ProgressBar;
 use lockwright_bench::{children_time, interrupted};
 use lockwright_observe::control::Level;
 use lockwright_observe::layout::ENDING;
+use lockwright_stats::trace::Trace;
 use lockwright_symbols::Symboliser;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -34,6 +39,8 @@ const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
 const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
 /// The variable that names the folder for the order of locks.
 const ORDER: &str = "LOCKWRIGHT_ORDER";
+/// The variable that names the folder for the record of all sections.
+const TRACE: &str = "LOCKWRIGHT_TRACE";
 /// How often we check whether the time is up.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a process keeps counting at our level if this command is killed.
@@ -48,16 +55,28 @@ pub(crate) struct Ran {
     pub(crate) outcomes: Vec<Observed>,
     /// The orders in which they took their locks, if requested.
     pub(crate) orders: Option<Vec<order::Orders>>,
+    /// Their critical sections, if requested.
+    pub(crate) sections: Option<Recorded>,
     pub(crate) status: ExitStatus,
 }
 
-/// Runs a program to its end. `in_order` records the order in which threads take locks; `event` counts that event.
+/// What to count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WhatToCount {
+    pub(crate) level: Level,
+    /// Record the order in which threads take locks.
+    pub(crate) in_order: bool,
+    /// Record every critical section.
+    pub(crate) sections: bool,
+    /// Count this event in the functions that hold locks.
+    pub(crate) event: Option<Event>,
+}
+
+/// Runs a program to its end.
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
-    level: Level,
-    in_order: bool,
-    event: Option<Event>,
+    counts: WhatToCount,
     file: Option<&Path>,
 ) -> Result<Ran, Failure> {
     let inherited = inherited_lock(lock)?;
@@ -72,25 +91,36 @@ pub(crate) fn program(
         .arg0(name)
         .args(arguments)
         .envs(under(&library))
-        .env(OBSERVE, level.name())
+        .env(OBSERVE, counts.level.name())
         .env(FOLDER, folder.path());
     if let Some(lock) = lock.map(str::to_owned).or(inherited) {
         command.env(LOCK, machine::tuned(&lock));
     }
-    if in_order {
+    if counts.in_order {
         command.env(ORDER, folder.path());
+    }
+    if counts.sections {
+        command.env(TRACE, folder.path());
     }
     let (begun, before) = (Instant::now(), children_time());
     let (mut course, mut samplers) = (Course::begin(), Samplers::default());
-    let mut events = event.map(Events::begin);
+    let mut lifetimes = Lifetimes::begin();
+    let mut events = counts.event.map(Events::begin);
+    let mut misses =
+        counts.sections.then(|| Misses::begin(counts.event.unwrap_or(Event::CacheMisses)));
     let look = || {
         course.look_into(folder.path());
         samplers.look_into(folder.path());
+        lifetimes.look(course.processes());
+        if let Some(misses) = &mut misses {
+            misses.look_into(folder.path());
+        }
         if let Some(events) = &mut events {
             events.look(course.processes());
         }
     };
-    let status = launch::to_end_and(&mut command, &path, Some(TICK), look)?;
+    let status = launch::to_end_and(&mut command, &path, Some(LOOK), look)?;
+    lifetimes.end();
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = Vec::new();
@@ -122,11 +152,28 @@ pub(crate) fn program(
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
     let target =
         shlex::try_join(shown.iter().map(AsRef::as_ref)).unwrap_or_else(|_| shown.join(" "));
-    advise(&mut outcomes, cpu_ns, wake_up_ns(), &Target::Program(target));
+    let here = MachineFile::here().and_then(|machine| machine.delegation);
+    let known = Circumstances {
+        cpu_ns,
+        wake_up_ns: wake_up_ns(),
+        lifetimes: &lifetimes,
+        here: here.as_ref(),
+        target: &Target::Program(target),
+    };
+    advise(&mut outcomes, known);
     course.tell(&mut outcomes);
-    let orders = if in_order { Some(order::all(folder.path())?) } else { None };
+    let orders = if counts.in_order { Some(order::all(folder.path())?) } else { None };
+    let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
-    Ok(Ran { outcomes, orders, status })
+    Ok(Ran { outcomes, orders, sections, status })
+}
+
+/// All critical sections that were recorded in a folder.
+fn recorded(folder: &Path, misses: Misses) -> Result<Recorded, Failure> {
+    let (trace, holds) = Trace::collect_with_holds(folder).map_err(|error| {
+        Failure::new(format!("cannot read the record of critical sections: {error}"))
+    })?;
+    Ok(Recorded { trace, holds, misses })
 }
 
 /// CPU time of a process so far, ns; 0: it no longer exists.
@@ -225,11 +272,13 @@ pub(crate) fn process(
     let computed = cpu_ns(live.pid);
     let mut computes = computed;
     let (mut course, mut samplers) = (Course::begin(), Samplers::default());
+    let mut lifetimes = Lifetimes::begin();
     let mut events = event.map(Events::begin);
     while begun.elapsed() < limit && !interrupted() {
         std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
         bar.set_position(begun.elapsed().as_millis() as u64);
         computes = computes.max(cpu_ns(live.pid));
+        lifetimes.look([live.pid as u32]);
         threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
         // The process may end at any moment. Its files then disappear, but its segment stays.
         if last.is_none() {
@@ -251,6 +300,7 @@ pub(crate) fn process(
         }
     }
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
+    lifetimes.end();
     symbols.refresh();
     if let Ok(process) = Process::open(pid) {
         // The process may have started another program. The old program's counts are still there.
@@ -288,7 +338,15 @@ pub(crate) fn process(
         events.tell(&mut outcomes[0], &mut symbols);
     }
     samplers.tell(&mut outcomes);
-    advise(&mut outcomes, computes - computed, wake_up_ns(), &Target::Process(pid));
+    let here = MachineFile::here().and_then(|machine| machine.delegation);
+    let known = Circumstances {
+        cpu_ns: computes - computed,
+        wake_up_ns: wake_up_ns(),
+        lifetimes: &lifetimes,
+        here: here.as_ref(),
+        target: &Target::Process(pid),
+    };
+    advise(&mut outcomes, known);
     let [outcome] = outcomes;
     Ok(outcome)
 }

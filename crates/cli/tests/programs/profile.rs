@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The programs run until we stop them. So do we, should a fact not show.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -263,6 +264,47 @@ fn figures_of_emulated_little_cores_are_called_emulated() -> Result<()> {
         let found: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
         let said = found.to_string().contains(&format!(r#""emulated":"{spec}""#));
         ensure!(said == is_said, "{found:#}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_section_is_recorded_and_this_machines_threshold_decides() -> Result<()> {
+    let config = TempDir::new()?;
+    let machine = config.path().join("lockwright/machine.toml");
+    fs::create_dir_all(machine.parent().context("a folder")?)?;
+    let file = config.path().join("sections.json");
+    // No share is below 0, and none reaches 2.
+    for (threshold, starts) in [(0.0, "delegate this one (docs/delegation.md): "), (2.0, "")] {
+        let cpu = lockwright_bench::Machine::here().cpu;
+        let known = format!("threads = 2\nlines = 1\nup_to = 0.9\nover_glibc = {threshold:.1}\n");
+        fs::write(&machine, format!("cpu = {cpu:?}\nclass = []\n[delegation]\n{known}"))?;
+        let words = ["profile", "--sections", "--event", "page-faults", "--format", "json"];
+        let child = lockwright().args(words).args(["--output"]).args([&file]);
+        let child = child.args(["--", super::contend_path()]);
+        let outcome = child.env("XDG_CONFIG_HOME", config.path()).run()?;
+        ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        let found: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+        let sections = &found["sections"];
+        assert_eq!((&sections["sections"], &sections["dropped"]), (&24_000.into(), &0.into()));
+        assert_eq!(sections["event"], "page-faults");
+        let locks = sections["locks"].as_array().context("an array")?;
+        let mut names: Vec<_> = locks.iter().filter_map(|lock| lock["name"].as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["g_lock", "own_lock"]);
+        for lock in locks {
+            assert_eq!(lock["sections"], 12_000);
+            let share = |name: &str| lock[name].as_f64().context("a share");
+            let both = share("waiting")? + share("holding")?;
+            ensure!((0.0..=1.0).contains(&both) && both == share("in_sections")?, "{lock}");
+            // Only sections of threads that were seen in time are watched.
+            ensure!(lock["events"]["sections"].as_u64() <= Some(12_000), "{lock}");
+            let delegate = lock["delegate"].as_str().context("a text")?;
+            ensure!(
+                delegate.starts_with(starts) && delegate.is_empty() == starts.is_empty(),
+                "{lock}"
+            );
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ fn limits(name: &str) -> (f64, f64) {
         "cores" | "smt" => (1.0, 128.0),
         "buckets" => (1.0, 1_048_576.0),
         "domain" => (0.0, 1023.0),
-        "occupancy" | "jitter" => (0.0, 1.0),
+        "occupancy" | "jitter" | "up_to" | "over_glibc" | "over_all" => (0.0, 1.0),
         "smt_speed" => (0.001, 1.0),
         "ghz" | "compute" | "latency" | "overlap" => (0.001, 1000.0),
         // Every loop around a lock takes at least this long.

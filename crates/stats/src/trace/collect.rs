@@ -1,6 +1,6 @@
 //! Makes a trace from the files that processes recorded.
 
-use super::{LockInfo, Meta, Place, Step, Trace, TraceThread};
+use super::{Hold, LockInfo, Meta, Place, Step, ThreadHolds, Trace, TraceThread};
 use crate::Error;
 use crate::error::Why;
 use crate::read::{Plain, at, text};
@@ -31,6 +31,7 @@ struct Operation {
 #[derive(Default)]
 struct ThreadTrace {
     process: u32,
+    tid: u32,
     classes: Vec<u32>,
     operations: Vec<Operation>,
 }
@@ -65,6 +66,14 @@ impl Trace {
     /// # Errors
     /// The folder or one of its files can't be read, or a file has another version.
     pub fn collect(dir: &Path) -> Result<Self, Error> {
+        Ok(Self::collect_with_holds(dir)?.0)
+    }
+
+    /// As [`collect`](Self::collect), with the moments at which each thread held locks, in the threads' order.
+    ///
+    /// # Errors
+    /// As [`collect`](Self::collect).
+    pub fn collect_with_holds(dir: &Path) -> Result<(Self, Vec<ThreadHolds>), Error> {
         let system = |error| Error::new(dir, Why::System(error));
         let mut processes = Vec::new();
         for entry in fs::read_dir(dir).map_err(system)? {
@@ -102,6 +111,7 @@ fn process(path: &Path) -> Result<Option<ProcessTrace>, Why> {
         let Some((owner, records)) = complete(&chunk) else { continue };
         dropped += chunk.dropped.load(Relaxed);
         let thread = threads.entry(owner).or_default();
+        thread.tid = chunk.tid.load(Relaxed);
         thread.classes.push(chunk.class.load(Relaxed));
         thread.operations.extend(records.iter().filter_map(|record| {
             let (what, address) = record.what()?;
@@ -112,7 +122,7 @@ fn process(path: &Path) -> Result<Option<ProcessTrace>, Why> {
     Ok(Some(ProcessTrace { header, objects, threads: threads.into_values().collect(), dropped }))
 }
 
-fn merge(processes: Vec<ProcessTrace>) -> Trace {
+fn merge(processes: Vec<ProcessTrace>) -> (Trace, Vec<ThreadHolds>) {
     let mut meta = Meta::default();
     let (mut own, mut objects, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     for (number, process) in processes.into_iter().enumerate() {
@@ -141,13 +151,17 @@ fn merge(processes: Vec<ProcessTrace>) -> Trace {
     let ends = operations.filter(|operation| operation.what != What::Away).map(|o| o.to_ns);
     meta.span_ns = ends.max().unwrap_or(0).saturating_sub(start_ns);
     let (locks, numbers) = locks(&threads, &objects);
+    let holds = threads
+        .iter()
+        .map(|thread| ThreadHolds { tid: thread.tid, holds: self::holds(thread, &numbers) })
+        .collect();
     let threads = threads.into_iter().map(|thread| TraceThread {
         process: thread.process,
         class: thread.class(),
         start_ns: thread.start_ns().unwrap_or(start_ns) - start_ns,
         steps: steps(&thread, &own[thread.process as usize], &numbers),
     });
-    Trace { meta, locks, threads: threads.collect() }
+    (Trace { meta, locks, threads: threads.collect() }, holds)
 }
 
 type Numbers = HashMap<(u32, u64), u32>;
@@ -229,6 +243,30 @@ fn steps(thread: &ThreadTrace, own: &Own, numbers: &Numbers) -> Vec<Step> {
     steps
 }
 
+/// When the thread held which lock. A lock that it never released is left out; a recursive one is held once.
+fn holds(thread: &ThreadTrace, numbers: &Numbers) -> Vec<Hold> {
+    let mut holds = Vec::new();
+    // Locks held, how often, and since when.
+    let mut held: Vec<(u32, u32, u64)> = Vec::new();
+    for operation in &thread.operations {
+        let Some(&lock) = numbers.get(&(thread.process, operation.address)) else { continue };
+        let place = held.iter().position(|&(other, ..)| other == lock);
+        match (operation.what, place) {
+            (What::Acquired | What::Woken, Some(place)) => held[place].1 += 1,
+            (What::Acquired | What::Woken, None) => held.push((lock, 1, operation.to_ns)),
+            (What::Released, Some(place)) => {
+                held[place].1 -= 1;
+                if held[place].1 == 0 {
+                    let (lock, _, from_ns) = held.swap_remove(place);
+                    holds.push(Hold { lock, from_ns, to_ns: operation.from_ns });
+                }
+            }
+            _ => {}
+        }
+    }
+    holds
+}
+
 /// Adds a time: to the last step, if that has the same kind.
 fn add(steps: &mut Vec<Step>, step: Step) {
     match (steps.last_mut(), step) {
@@ -262,7 +300,7 @@ mod tests {
 
     fn recorded(records: &[(What, usize, u64, u64)]) -> Trace {
         let (dir, tracer) = tracer(1);
-        let chunk = tracer.chunk(None, 1).unwrap();
+        let chunk = tracer.chunk(None, 71, 1).unwrap();
         for &(what, lock, from, to) in records {
             chunk.push(what, lock, from, to);
         }
@@ -322,6 +360,31 @@ mod tests {
     }
 
     #[test]
+    fn holds_are_from_the_acquisition_to_the_release_and_know_their_thread() {
+        let (dir, tracer) = tracer(1);
+        let chunk = tracer.chunk(None, 71, 1).unwrap();
+        for (what, lock, from, to) in [
+            (What::Released, 0xc0, 0, 3),
+            (What::Acquired, 0xa0, 100, 125),
+            (What::Acquired, 0xb0, 130, 140),
+            (What::Acquired, 0xa0, 150, 155),
+            (What::Released, 0xa0, 160, 165),
+            (What::Released, 0xa0, 200, 205),
+            (What::Woken, 0xa0, 300, 310),
+            (What::Released, 0xb0, 320, 325),
+            (What::Released, 0xa0, 330, 331),
+            (What::Acquired, 0xb0, 340, 345),
+        ] {
+            chunk.push(what, lock, from, to);
+        }
+        let (trace, holds) = Trace::collect_with_holds(dir.path()).unwrap();
+        let hold = |lock, from_ns, to_ns| Hold { lock, from_ns, to_ns };
+        let wanted = vec![hold(0, 125, 200), hold(1, 140, 320), hold(0, 310, 330)];
+        assert_eq!(holds, [ThreadHolds { tid: 71, holds: wanted }]);
+        assert_eq!(trace.threads.len(), 1);
+    }
+
+    #[test]
     fn sleeping_is_idle_and_being_kept_from_running_is_nothing() {
         let trace = recorded(&[
             (What::Acquired, 0xa0, 100, 105),
@@ -359,7 +422,7 @@ mod tests {
     #[test]
     fn threads_fill_chunks_of_their_own_until_there_is_no_more() {
         let (dir, tracer) = tracer(1);
-        let (mut a, b) = (tracer.chunk(None, 0).unwrap(), tracer.chunk(None, 0).unwrap());
+        let (mut a, b) = (tracer.chunk(None, 72, 0).unwrap(), tracer.chunk(None, 72, 0).unwrap());
         b.push(What::Acquired, 0xb0, 50, 51);
         let mut chunks = 2;
         let mut last = 100;
@@ -371,14 +434,14 @@ mod tests {
             }
             assert_eq!(a.room(), 0);
             a.push(What::Acquired, 0xe0, 0, 1); // has no room, and is not there
-            match tracer.chunk(Some(a), 1) {
+            match tracer.chunk(Some(a), 72, 1) {
                 Some(next) => a = next,
                 None => break,
             }
             chunks += 1;
         }
         assert_eq!(chunks, tracer.header().chunks);
-        assert!(tracer.chunk(None, 0).is_none());
+        assert!(tracer.chunk(None, 72, 0).is_none());
         a.drop_one();
         tracer.drop_one();
         let trace = Trace::collect(dir.path()).unwrap();
@@ -396,7 +459,7 @@ mod tests {
         let about = About { now_ns: 8, command: b"child", emulated: b"big:0,little:1x2", ..ABOUT };
         let second = Tracer::create(folder, &about, 1, 2).unwrap();
         for (tracer, from) in [(first, 200), (second, 100)] {
-            tracer.chunk(None, 0).unwrap().push(What::Acquired, 0xa0, from, from + 1);
+            tracer.chunk(None, 72, 0).unwrap().push(What::Acquired, 0xa0, from, from + 1);
         }
         fs::write(dir.path().join("1-0.locks"), "something else").unwrap();
         fs::write(dir.path().join("1-0.stats"), "something else").unwrap();
@@ -415,7 +478,7 @@ mod tests {
         tracer.list(0x1000..0x2000, b"/bin/server");
         tracer.list(0x5000..0x9000, b"/lib/libcache.so");
         tracer.list(0..usize::MAX, &[b'x'; OBJECTS]); // has no room, and is not there
-        let chunk = tracer.chunk(None, 0).unwrap();
+        let chunk = tracer.chunk(None, 72, 0).unwrap();
         for (lock, at) in [0x1010, 0x2000, 0x8fff].into_iter().zip([10, 20, 30]) {
             chunk.push(What::Acquired, lock, at, at + 5);
             chunk.push(What::Released, lock, at + 6, at + 7);

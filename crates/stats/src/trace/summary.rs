@@ -13,6 +13,8 @@ pub struct Summary {
     pub idle_ns: u64,
     /// How long all threads waited for locks, ns.
     pub wait_ns: u64,
+    /// How long all threads waited for a lock or held one, ns. A section inside another counts once.
+    pub in_sections_ns: u64,
     /// Each lock, in the trace's order.
     pub locks: Vec<LockSummary>,
 }
@@ -28,6 +30,14 @@ pub struct LockSummary {
     pub wait: Times,
     /// How long it held the lock, including any sleep or wait for another lock meanwhile.
     pub hold: Times,
+}
+
+impl Summary {
+    /// How long all threads ran, from each one's first operation to its last, ns: they computed, slept, or waited. Time in
+    /// which they had no CPU is left out.
+    pub fn running_ns(&self) -> u64 {
+        self.compute_ns.saturating_add(self.idle_ns).saturating_add(self.wait_ns)
+    }
 }
 
 impl LockSummary {
@@ -63,6 +73,8 @@ impl Trace {
             let mut now: u64 = 0;
             let mut gap: u64 = 0;
             let mut held = Vec::new();
+            // When it last asked for a lock while it held none.
+            let mut asked: u64 = 0;
             let mut touched = HashSet::new();
             for step in &thread.steps {
                 match *step {
@@ -77,6 +89,9 @@ impl Trace {
                     }
                     Step::Acquire { lock, wait_ns } => {
                         summary.wait_ns = summary.wait_ns.saturating_add(wait_ns);
+                        if held.is_empty() {
+                            asked = now;
+                        }
                         now = now.saturating_add(wait_ns);
                         let known = &mut locks[lock as usize];
                         known.threads += u64::from(touched.insert(lock));
@@ -89,6 +104,10 @@ impl Trace {
                         if let Some(at) = held.iter().position(|&(other, _)| other == lock) {
                             let (_, since) = held.swap_remove(at);
                             locks[lock as usize].hold.push(now - since);
+                            if held.is_empty() {
+                                summary.in_sections_ns =
+                                    summary.in_sections_ns.saturating_add(now - asked);
+                            }
                         }
                         gap = 0;
                     }
@@ -127,6 +146,8 @@ mod tests {
         let trace = Trace { locks, threads: vec![thread.clone(), thread], ..Trace::default() };
         let summary = trace.summary();
         assert_eq!((summary.compute_ns, summary.idle_ns, summary.wait_ns), (146, 14, 22));
+        // From the first request to the second release, and the last section: 3 + 10 + 7 + 20 + 5, and 1, twice.
+        assert_eq!((summary.in_sections_ns, summary.running_ns()), (92, 182));
         let [first, second, third] = summary.locks.as_slice() else { panic!() };
         assert_eq!((first.acquisitions(), first.threads), (4, 2));
         assert_eq!((first.hold.quantile(1.0), first.hold.total()), (37, 74));

@@ -92,7 +92,7 @@ fn between<M: Mutex>(ask: impl Fn() -> Ask + Copy + Sync, spec: &Spec) -> Answer
     let plan = |i| LengthPlan::of(spec, i);
     let prepare = |i| {
         let mut plan = plan(i);
-        let alone_ns = alone(&mut plan);
+        let alone_ns = if spec.alone { alone(&mut plan) } else { f64::NAN };
         (plan, alone_ns)
     };
     let counted = count(spec, prepare, |pass, (plan, alone_ns)| {
@@ -104,7 +104,9 @@ fn between<M: Mutex>(ask: impl Fn() -> Ask + Copy + Sync, spec: &Spec) -> Answer
     let mut answer = answer_of(&counted, sum(&counted));
     answer.failures = counted.threads.iter().map(|t| t.tally.failures).sum();
     answer.per_thread = counted.threads.iter().map(|t| t.tally.ops).collect();
-    answer.alone_ns = counted.threads.iter().map(|t| t.alone_ns).collect();
+    if spec.alone {
+        answer.alone_ns = counted.threads.iter().map(|t| t.alone_ns).collect();
+    }
     answer.counted = guarded.counted();
     answer.expected = sum(&counted) + timed.as_ref().map_or(0, sum);
 
@@ -121,6 +123,10 @@ fn between<M: Mutex>(ask: impl Fn() -> Ask + Copy + Sync, spec: &Spec) -> Answer
     let all = Times::sum(timed.iter().flat_map(|t| &t.threads).map(|ran| &ran.tally.times));
     answer.wait = percentiles(&all.wait);
     answer.hold = percentiles(&all.hold);
+    answer.in_sections = timed.as_ref().map(|timed| {
+        let whole_ns = timed.elapsed.as_nanos() as f64 * timed.threads.len() as f64;
+        (all.total_ns() / whole_ns).min(1.0)
+    });
     answer.classes = classes
         .into_iter()
         .map(|(class, (threads, ops, times))| ClassResult {
