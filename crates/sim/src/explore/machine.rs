@@ -18,7 +18,7 @@ use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable,
-    ReaderTable, Requeue, Stage, Stages, Woken,
+    Publishing, ReaderTable, Requeue, Stage, Stages, Woken,
 };
 use std::panic::Location;
 
@@ -202,6 +202,8 @@ impl Programmable for Explored {
         explorer(engine()).adversary.answer(hook)
     }
 }
+
+impl Publishing for Explored {}
 
 impl Stages for Explored {
     fn reached(stage: Stage) {
