@@ -69,20 +69,20 @@ const TICK_BITS: u32 = 10;
 /// How long a waiter looks before it publishes the time again, ns.
 const LOOK_NS: u32 = 1_000;
 /// A waiter that has not published for longer, in ticks, counts as preempted (the paper's UPDATE_DELAY).
-const RECENT: u32 = 10;
+const RECENT: i32 = 10;
 /// A holder that has held for longer, in ticks, counts as preempted (the paper's MAX_CS_TIME).
-const LONG: u32 = 10_000;
+const LONG: i32 = 10_000;
 /// How often a waiter looks whether that is so, in ticks (the time-out of RCL's authors).
-const PATIENCE: u32 = 50;
+const PATIENCE: i32 = 50;
 
 /// Ticks since some moment; they wrap after an hour. By then somebody who was preempted seems to run, and delays others.
 fn tick<P: Platform>() -> u32 {
     (P::now() >> TICK_BITS) as u32
 }
 
-/// Ticks since `then`.
-fn ticks_since<P: Platform>(then: u32) -> u32 {
-    tick::<P>().wrapping_sub(then)
+/// Ticks between two moments; below 0 if the core that was asked first has a clock that is ahead.
+fn ticks(from: u32, to: u32) -> i32 {
+    to.wrapping_sub(from).cast_signed()
 }
 
 /// A waiter's or holder's place in the queue.
@@ -133,7 +133,7 @@ impl<P: Publishing, W: Patience<P>> McsTp<P, W> {
             }
             let now = tick::<P>();
             P::publish(&me.time, now);
-            if now.wrapping_sub(looked) > PATIENCE {
+            if ticks(looked, now) > PATIENCE {
                 looked = now;
                 self.yield_to_holder();
             }
@@ -144,7 +144,7 @@ impl<P: Publishing, W: Patience<P>> McsTp<P, W> {
 
     /// Yields the CPU, if the holder seems to be preempted.
     fn yield_to_holder(&self) {
-        if ticks_since::<P>(self.since.load(Relaxed)) > LONG {
+        if ticks(self.since.load(Relaxed), tick::<P>()) > LONG {
             P::give_way();
         }
     }
@@ -202,7 +202,7 @@ impl<P: Publishing, W: Patience<P>> McsTp<P, W> {
             }
             // Relaxed: a hint.
             // SAFETY: as for `at`.
-            if ticks_since::<P>(unsafe { (*next).time.load(Relaxed) }) <= RECENT {
+            if ticks(unsafe { (*next).time.load(Relaxed) }, tick::<P>()) <= RECENT {
                 return next;
             }
             at = next;
