@@ -3,7 +3,8 @@
 //! B. He, W. N. Scherer III and M. L. Scott, *Preemption Adaptivity in Time-Published Queue-Based Spin Locks*, HiPC 2005,
 //! MCS-TP. The times below are those of RCL's authors (LiTL, `include/mcstp.h`). Our deviations: nobody times out; a waiter publishes
 //! once in a microsecond, not at each look; waiters that were passed over learn it when the releaser has found its successor, not
-//! one by one. So the releaser meets each waiter once, where the paper's has to stop chasing those that rejoin.
+//! one by one (so it meets each waiter once, where the paper's has to stop chasing those that rejoin); and where the paper's
+//! waiters yield to a preempted holder, ours sleep for a moment: else a real-time thread would never let it run.
 //!
 //! ```text
 //!     tail ──────────────────────────────────────────────┐        a waiter's status:
@@ -25,8 +26,9 @@
 //!    only after somebody has seen the link, or has made tail null.
 //! 4. GRANTED, or PASSED, is the last access to a node by anybody but its owner.
 //!
-//! Facts: first come first served, but for those that were passed over; 16 B per lock, 16 B per waiter, on its stack; nobody
-//! sleeps; a waiter is delayed by those before it, by a holder that is not running, but not by waiters that are not.
+//! Facts: first come first served, but for those that were passed over; 16 B per lock, 16 B per waiter, on its stack; waiters
+//! sleep for 50 µs at a time once the lock is held for 10 ms; a waiter is delayed by those before it, by a holder that is not
+//! running, and by waiters that lost their CPU so lately that they seem to run.
 
 use crate::delegation::waiting::{Patience, Spins, Yields};
 use crate::entry::{Entry, Kind, Promise};
@@ -46,7 +48,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Nothing,
     stands_by: false,
     space: "16 B per lock (under the preload, 128 B while in use), 16 B per waiter, on its stack",
-    wakes: "none: waiters spin and never sleep; they yield their CPU if the lock is held for more than 10 ms",
+    wakes: "none: waiters spin; if the lock is held for more than 10 ms, they sleep for 50 µs at a time",
     delay: "each waiter, by those ahead of it, and by a preempted holder; by preempted waiters only if they lost their CPU within 10 µs",
     advice: "to compare with mcs when threads outnumber CPUs",
     options: &[],
@@ -74,6 +76,8 @@ const RECENT: i32 = 10;
 const LONG: i32 = 10_000;
 /// How often a waiter looks whether that is so, in ticks (the time-out of RCL's authors).
 const PATIENCE: i32 = 50;
+/// How long it sleeps then, ns: about as long as a sleep takes anyway.
+const NAP_NS: u32 = 50_000;
 
 /// Ticks since some moment; they wrap after an hour. By then somebody who was preempted seems to run, and delays others.
 fn tick<P: Platform>() -> u32 {
@@ -135,17 +139,18 @@ impl<P: Publishing, W: Patience<P>> McsTp<P, W> {
             P::publish(&me.time, now);
             if ticks(looked, now) > PATIENCE {
                 looked = now;
-                self.yield_to_holder();
+                self.let_holder_run(me, WAITING);
             }
             W::between();
             P::pause(0);
         }
     }
 
-    /// Yields the CPU, if the holder seems to be preempted.
-    fn yield_to_holder(&self) {
+    /// Sleeps for a moment, if the holder seems to be preempted: it may be waiting for this CPU. `status`: the node's own.
+    fn let_holder_run(&self, me: &Node<P>, status: u32) {
         if ticks(self.since.load(Relaxed), tick::<P>()) > LONG {
-            P::give_way();
+            // SURVIVES: it ends by the clock.
+            P::park(&me.status, status, Some(P::after(NAP_NS)));
         }
     }
 
@@ -234,7 +239,7 @@ impl<P: Publishing, W: Patience<P>> RawLock<P> for McsTp<P, W> {
             if prev.is_null() || self.queue(me, node, prev) {
                 break;
             }
-            self.yield_to_holder();
+            self.let_holder_run(me, PASSED);
         }
         self.since.store(tick::<P>(), Relaxed); // a hint
     }
