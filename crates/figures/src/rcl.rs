@@ -9,8 +9,17 @@ use crate::{
 };
 use lockwright_sim::Outcome;
 
-/// The only one.
-pub static EXPERIMENTS: &[Experiment] = &[Experiment { id: "rcl-micro", measure: micro }];
+mod amp;
+mod combining;
+mod crowded;
+
+/// All of them.
+pub static EXPERIMENTS: &[Experiment] = &[
+    Experiment { id: "rcl-micro", measure: micro },
+    Experiment { id: "rcl-combining", measure: combining::measure },
+    Experiment { id: "rcl-crowded", measure: crowded::measure },
+    Experiment { id: "rcl-amp", measure: amp::measure },
+];
 
 /// Spinlock, POSIX, MCS, the combining locks, and RCL; our own, for comparison.
 const LOCKS: [&str; 8] =
@@ -21,29 +30,40 @@ const DELAYS: [f64; 9] = [1e6, 5e5, 2e5, 1e5, 5e4, 2e4, 1e4, 1e3, 0.0];
 const MACHINES: [(Option<&str>, u32, &str); 2] =
     [(None, 48, ""), (Some("niagara2-128"), 128, "niagara2-128 ")];
 
-/// All locks on one machine.
+/// The microbenchmark: sections of so many lines, and a mean delay in cycles between them.
+fn load(lock: &str, machine: Option<&str>, lines: f64, delay: f64) -> Load {
+    let load = Load::new("rcl", lock).with("lines", lines).with("delay", delay).lasting(1.0, 5.0);
+    match machine {
+        Some(machine) => load.machine(machine),
+        None => load,
+    }
+}
+
+/// Some locks on one machine.
 struct Sweep {
     threads: u32,
+    locks: &'static [&'static str],
     /// Indexed by lock, then by delay.
     keys: Vec<Vec<Key>>,
 }
 
 impl Sweep {
-    fn plan(plan: &mut Plan, machine: Option<&str>, threads: u32, lines: f64) -> Self {
-        let load = |lock: &str, delay| {
-            let load = Load::new("rcl", lock).with("lines", lines).with("delay", delay);
-            let load = load.threads(threads).lasting(1.0, 5.0);
-            match machine {
-                Some(machine) => load.machine(machine),
-                None => load,
-            }
+    fn plan(
+        plan: &mut Plan,
+        locks: &'static [&'static str],
+        machine: Option<&str>,
+        threads: u32,
+        lines: f64,
+    ) -> Self {
+        let mut all = |lock: &&str| {
+            DELAYS.map(|delay| plan.add(load(lock, machine, lines, delay).threads(threads)))
         };
-        let keys = LOCKS.map(|lock| DELAYS.map(|delay| plan.add(load(lock, delay))).to_vec());
-        Self { threads, keys: keys.to_vec() }
+        Self { threads, locks, keys: locks.iter().map(|lock| all(lock).to_vec()).collect() }
     }
 
     fn keys(&self, lock: &str) -> &[Key] {
-        &self.keys[LOCKS.iter().position(|one| *one == lock).expect("one of the locks that ran")]
+        let at = self.locks.iter().position(|one| *one == lock);
+        &self.keys[at.expect("one of the locks that ran")]
     }
 
     /// The share of time from which RCL is faster than another lock, seed by seed.
@@ -68,7 +88,7 @@ impl Sweep {
     }
 
     fn plot(&self, results: &Results, name: &str, lines: f64) -> Plot {
-        let series = LOCKS.iter().zip(&self.keys).map(|(lock, keys)| {
+        let series = self.locks.iter().zip(&self.keys).map(|(lock, keys)| {
             let us = |key| results.of(key, |outcome| mean_ns(outcome) / 1000.0);
             // The axis is logarithmic, so the delay of 0 is left out.
             let points = DELAYS.iter().zip(keys).filter(|(delay, _)| **delay > 0.0);
@@ -122,9 +142,9 @@ fn overtakes(shares: &[f64], ours: &[f64], theirs: &[f64]) -> f64 {
 fn micro(context: &Context<'_>) -> Result<Measured, Error> {
     let lines = chosen("rcl-micro", "lines")?;
     let mut plan = Plan::new();
-    let sweeps =
-        MACHINES.map(|(machine, threads, _)| Sweep::plan(&mut plan, machine, threads, lines));
-    let more = Sweep::plan(&mut plan, MACHINES[0].0, MACHINES[0].1, 5.0);
+    let sweeps = MACHINES
+        .map(|(machine, threads, _)| Sweep::plan(&mut plan, &LOCKS, machine, threads, lines));
+    let more = Sweep::plan(&mut plan, &LOCKS, MACHINES[0].0, MACHINES[0].1, 5.0);
     let mut tries =
         |threads| plan.add(Load::new("tries", "tas").threads(threads).lasting(1.0, 2.0));
     let (alone, together) = (tries(1), tries(MACHINES[0].1));

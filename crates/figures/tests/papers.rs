@@ -69,6 +69,9 @@ figures! {
     mutexee_12: "mutexee-12",
     mutexee_t2: "mutexee-t2",
     rcl_micro: "rcl-micro",
+    rcl_combining: "rcl-combining",
+    rcl_crowded: "rcl-crowded",
+    rcl_amp: "rcl-amp",
     c3_2: "c3-2",
     c3_policies: "c3-policies",
 }

@@ -147,6 +147,8 @@ catalog! {
         ASL_TICKET: Reorderable<spin::ticket::Lock<P>> = reorderable::over(spin::ticket::ENTRY, "asl-ticket");
     }
     wide {
+        MCS_TP: queue::mcs_tp::Lock<P> = queue::mcs_tp::ENTRY;
+        MCS_TP_YIELD: queue::mcs_tp::Yielding<P> = delegation::yielding(queue::mcs_tp::ENTRY, "mcs-tp-yield", "mcs-tp, whose waiters yield their CPU every microsecond");
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;

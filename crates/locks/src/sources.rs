@@ -4,6 +4,7 @@
 pub const SOURCES: &[(&str, &str)] = &[
     ("amp/cal_textbook.rs", include_str!("amp/cal_textbook.rs")),
     ("amp/rearranger.rs", include_str!("amp/rearranger.rs")),
+    ("queue/mcs_tp.rs", include_str!("queue/mcs_tp.rs")),
     ("numa/shfllock.rs", include_str!("numa/shfllock.rs")),
     ("delegation/combiner.rs", include_str!("delegation/combiner.rs")),
     ("delegation/mailbox.rs", include_str!("delegation/mailbox.rs")),

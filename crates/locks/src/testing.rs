@@ -12,7 +12,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{
     Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable,
-    Ptr, ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
+    Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -270,6 +270,8 @@ impl Doors for Threads {
 impl ReaderTable for Threads {}
 
 impl Programmable for Threads {}
+
+impl Publishing for Threads {}
 
 impl Stages for Threads {}
 

@@ -32,8 +32,8 @@ use crate::checker::Checker;
 use cell::from_address;
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, Doors, Learning, Ordering, Place, Platform, Programmable, ReaderTable, Requeue, Stages,
-    Woken,
+    Class, Doors, Learning, Ordering, Place, Platform, Programmable, Publishing, ReaderTable,
+    Requeue, Stages, Woken,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -245,6 +245,12 @@ impl<C: Checker, const SPINS: usize> Programmable for Machine<C, SPINS> {
             2 => hook.largest(),
             _ => asked % (hook.largest().min(100) + 1),
         }
+    }
+}
+
+impl<C: Checker, const SPINS: usize> Publishing for Machine<C, SPINS> {
+    fn publish(word: &ModelWord<C>, value: u32) {
+        word.publish(value);
     }
 }
 

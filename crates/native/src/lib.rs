@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
     Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable,
-    Ptr, ReaderTable, Requeue, Stages, Woken, Word,
+    Ptr, Publishing, ReaderTable, Requeue, Stages, Woken, Word,
 };
 
 /// The machine itself.
@@ -295,6 +295,8 @@ impl Programmable for Native {
         policies::unboost();
     }
 }
+
+impl Publishing for Native {}
 
 impl Stages for Native {}
 

@@ -3,6 +3,7 @@
 //! Where a lock can do without an answer, the default is "this machine doesn't know", so a bare machine writes
 //! `impl Learning for Bare {}`. Only [`Requeue`] has no defaults: its users would sleep forever.
 
+use crate::Ordering::Relaxed;
 use crate::hooks;
 use crate::{Class, Platform, Ptr, Woken, Word};
 
@@ -184,6 +185,18 @@ pub enum Stage {
     Passed,
 }
 
+/// Waiters that tell others that they are running: by the time, which each writes again and again.
+///
+/// For time-published locks (MCS-TP). To a model checker a thread that writes is one that goes on, and those who wait for news
+/// look again. Waiters that only publish the time would then go on forever.
+pub trait Publishing: Platform {
+    /// Writes `value`, relaxed: a hint, for which nobody waits.
+    #[track_caller]
+    fn publish(word: &Self::Word, value: u32) {
+        word.store(value, Relaxed);
+    }
+}
+
 /// Listens to what waiters report, to check what a lock promises: how many may pass a head, and in which order threads come.
 ///
 /// For front locks, since only their line has stages. A machine that checks nothing ignores the reports.
@@ -198,6 +211,6 @@ pub trait Stages: Platform {
 ///
 /// For front locks and what stands on them, and for code that is generic over the catalogue. Whoever implements the traits above
 /// has it; nobody implements it by hand.
-pub trait Machine: Requeue + ReaderTable + Doors + Programmable + Stages {}
+pub trait Machine: Requeue + ReaderTable + Doors + Programmable + Publishing + Stages {}
 
-impl<P: Requeue + ReaderTable + Doors + Programmable + Stages> Machine for P {}
+impl<P: Requeue + ReaderTable + Doors + Programmable + Publishing + Stages> Machine for P {}

@@ -14,7 +14,7 @@ use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, Ptr,
-    ReaderTable, Requeue, Stage, Stages, Woken, Word,
+    Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
 };
 use std::cell::Cell;
 
@@ -430,6 +430,8 @@ impl Programmable for Sim {
         }
     }
 }
+
+impl Publishing for Sim {}
 
 impl Stages for Sim {
     fn reached(stage: Stage) {

@@ -384,6 +384,9 @@ figures![
     "mutexee-12",
     "mutexee-t2",
     "rcl-micro",
+    "rcl-combining",
+    "rcl-crowded",
+    "rcl-amp",
     "c3-2",
     "c3-policies",
 ];

@@ -306,9 +306,9 @@ impl<P: Platform, L: Gate> Server<P, L> {
         if rest.threads.fetch_sub(1, Relaxed) == 1 {
             rest.awake.store(GONE, Relaxed);
         }
-        // ORDERING: Release: our use of the lock is over.
-        slot.shows.store(null_mut(), Release);
         // ORDERING: Release [slot]: our use is over.
+        // SURVIVES: in explorations no other thread takes the slot.
+        // SURVIVES no-store: as above.
         slot.taken.store(0, Release);
     }
 
@@ -365,7 +365,9 @@ impl<P: Platform, L: Gate> Server<P, L> {
             }
         }
         inside.leave();
-        // ORDERING: Release: our use of the lock is over.
+        // ORDERING: Release, pairs with [unseen]: our use of the lock is over.
+        // SURVIVES: as in `round`.
+        // SURVIVES no-store: as above.
         slot.shows.store(null_mut(), Release);
     }
 
@@ -415,7 +417,9 @@ impl<P: Platform, L: Gate> Server<P, L> {
             inside.next = other;
         }
         if !in_vain && inside.lock.is_null() && !slot.shows.load(Relaxed).is_null() {
-            // ORDERING: Release: our use of the lock is over.
+            // ORDERING: Release, pairs with [unseen]: our use of the lock is over.
+            // SURVIVES: explorations end no lock while its server runs; a model does.
+            // SURVIVES no-store: as above.
             slot.shows.store(null_mut(), Release);
         }
         ran || !other.is_null()
@@ -432,8 +436,11 @@ impl<P: Platform, L: Gate> Server<P, L> {
         // Relaxed: ours.
         if slot.shows.load(Relaxed) != lock {
             // ORDERING: AcqRel [show], pairs with [unseen]: either whoever ends the lock sees it here, or we see that the request is gone.
+            // SURVIVES: explorations end no lock while its server runs; a model does.
+            // SURVIVES no-store: as above.
             slot.shows.swap(lock, AcqRel);
-            if mailbox.state.load(Acquire) != asked {
+            // Relaxed: we have read the request before.
+            if mailbox.state.load(Relaxed) != asked {
                 return false;
             }
         }
@@ -444,14 +451,15 @@ impl<P: Platform, L: Gate> Server<P, L> {
         (inside.lock, inside.ran) = (lock, 0);
         let rest = self.rest();
         // ORDERING: Acquire, pairs with [move].
+        // SURVIVES: explorations have one server for a lock.
         if rest.moves.load(Acquire).cast() == lock {
             rest.moves.store(null_mut(), Relaxed); // only we take it
             // Requests that come here until its clients know find the gate, and run.
             // SAFETY: as above.
             unsafe { &*lock }.move_to(rest.to.load(Relaxed).cast_const());
         }
-        // ORDERING: Acquire: as in `round`.
-        mailbox.state.load(Acquire) == asked
+        // Relaxed: we have read the request before; if it is gone, the gate lets us see that.
+        mailbox.state.load(Relaxed) == asked
     }
 
     /// Waits until the active thread's section takes longer than [`WATCH_NS`], and takes over; or until another one may have to be looked after.

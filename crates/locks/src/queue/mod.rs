@@ -2,4 +2,5 @@
 
 pub mod clh;
 pub mod mcs;
+pub mod mcs_tp;
 pub mod reciprocating;

@@ -83,6 +83,13 @@ impl<C: Checker, V: Into64, A: Atomic<V>> Cell<C, V, A> {
         value
     }
 
+    /// Writes a hint, for which nobody waits: it is no news.
+    pub(super) fn publish(&self, value: V) {
+        self.live().store(value, Ordering::Relaxed);
+        log::<C>("publish", self.address(), value.into64());
+        self.newest.store(value.into64(), Relaxed);
+    }
+
     fn write(&self, value: V, order: Ordering) {
         self.live().store(value, order);
         self.wrote(value);

@@ -18,9 +18,12 @@ use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable,
-    ReaderTable, Requeue, Stage, Stages, Woken,
+    Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
 };
 use std::panic::Location;
+
+/// For how long a thread may lose its CPU after it has told others that it runs.
+const SLICE: Ps = 20_000_000_000;
 
 fn in_ns(ns: u32) -> Ps {
     engine().now + Ps::from(ns) * 1000
@@ -200,6 +203,18 @@ impl Programmable for Explored {
 
     fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
         explorer(engine()).adversary.answer(hook)
+    }
+}
+
+impl Publishing for Explored {
+    #[track_caller]
+    fn publish(word: &Self::Word, value: u32) {
+        word.store(value, Ordering::Relaxed);
+        let e = engine();
+        if explorer(e).draw(0, 7) == 0 {
+            // It loses its CPU for a time slice, and others may, too: now they seem to be preempted.
+            e.now += SLICE;
+        }
     }
 }
 

@@ -39,6 +39,11 @@ pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<St
         (Op::Unpark, Mutation::NoWake) if site.place.file == "front/line.rs" && !queues(lock) => {
             "only torn waiters join its line, and they don't sleep on there"
         }
+        (_, Mutation::Order(_))
+            if lock == "dynamic" && notes(site).any(|line| line.contains("[free]")) =>
+        {
+            "the lock below orders the sections"
+        }
         (_, Mutation::Order(_) | Mutation::NoStore) if lock == GLIBC && in_line => {
             "nobody joins a line: there is no head to see"
         }
