@@ -1,6 +1,6 @@
 //! The combining locks and MCS-TP in RCL's microbenchmark, with their variants that yield: over the delay, and over the clients.
 
-use super::{MACHINES, Sweep, load};
+use super::sweep::{MACHINES, Sweep, load};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results, chosen, median, ratio};
