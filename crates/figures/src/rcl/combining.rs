@@ -34,7 +34,7 @@ impl Crowds {
             let load = load(lock, machine, lines, delay);
             CLIENTS.map(|clients| plan.add(load.clone().threads(clients + server))).to_vec()
         };
-        Self(LOCKS.map(|lock| all(lock)).to_vec())
+        Self(LOCKS.map(&mut all).to_vec())
     }
 
     fn throughput(&self, results: &Results, lock: &str) -> Vec<Vec<f64>> {
