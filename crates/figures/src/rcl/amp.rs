@@ -1,6 +1,6 @@
 //! Delegation on big and little cores: whoever runs the sections does so on a big core.
 
-use super::load;
+use super::sweep::load;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
 

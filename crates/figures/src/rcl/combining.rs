@@ -1,6 +1,6 @@
 //! The combining locks and MCS-TP in RCL's microbenchmark, with their variants that yield: over the delay, and over the clients.
 
-use super::{MACHINES, Sweep, load};
+use super::sweep::{MACHINES, Sweep, load};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results, chosen, median, ratio};
@@ -34,7 +34,7 @@ impl Crowds {
             let load = load(lock, machine, lines, delay);
             CLIENTS.map(|clients| plan.add(load.clone().threads(clients + server))).to_vec()
         };
-        Self(LOCKS.map(|lock| all(lock)).to_vec())
+        Self(LOCKS.map(&mut all).to_vec())
     }
 
     fn throughput(&self, results: &Results, lock: &str) -> Vec<Vec<f64>> {

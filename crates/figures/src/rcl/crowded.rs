@@ -1,6 +1,6 @@
 //! RCL's microbenchmark with two threads a core.
 
-use super::load;
+use super::sweep::load;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results, chosen, median, ratio};
 
@@ -25,13 +25,13 @@ const THREADS: [u32; 2] = [48, 96];
 const TIMES_MS: (f64, f64) = (3.0, 12.0);
 
 /// One lock at one delay.
-struct Point {
+struct Crowd {
     lock: &'static str,
     delay: u32,
     keys: [Key; 2],
 }
 
-impl Point {
+impl Crowd {
     fn crowded(&self, results: &Results) -> Vec<f64> {
         results.throughput(self.keys[1])
     }
@@ -50,14 +50,14 @@ pub(super) fn measure(context: &Context<'_>) -> Result<Measured, Error> {
         for lock in LOCKS {
             let load = load(lock, None, lines, delay.into()).lasting(TIMES_MS.0, TIMES_MS.1);
             let keys = THREADS.map(|threads| plan.add(load.clone().threads(threads)));
-            points.push(Point { lock, delay, keys });
+            points.push(Crowd { lock, delay, keys });
         }
     }
     let results = plan.run(context)?;
     let mut measured = Measured::new();
     for delay in DELAYS {
         let of = |lock: &str| {
-            let is_it = |point: &&Point| point.lock == lock && point.delay == delay;
+            let is_it = |point: &&Crowd| point.lock == lock && point.delay == delay;
             points.iter().find(is_it).expect("it was planned")
         };
         let rcl = of("rcl");
@@ -74,7 +74,7 @@ pub(super) fn measure(context: &Context<'_>) -> Result<Measured, Error> {
         }
     }
     let series = LOCKS.iter().map(|lock| {
-        let point = |point: &Point| Some((point.delay.into(), median(&point.kept(&results))?));
+        let point = |point: &Crowd| Some((point.delay.into(), median(&point.kept(&results))?));
         let of = points.iter().filter(|point| point.lock == *lock);
         Series::new(*lock, Kind::Line, of.filter_map(point).collect())
     });
