@@ -4,7 +4,7 @@ use lockwright_locks::catalog::{DelegatedVisitor, visit_delegated};
 use lockwright_locks::delegation::cc_synch::CcSynch;
 use lockwright_locks::delegation::dsm_synch::DsmSynch;
 use lockwright_locks::delegation::dynamic;
-use lockwright_locks::delegation::server::Server;
+use lockwright_locks::delegation::server::SectionServer;
 use lockwright_locks::delegation::waiting::Spins;
 use lockwright_locks::entry::Entry;
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
@@ -109,7 +109,7 @@ fn moves<C: Checker>(budget: Budget) {
     type Lock<C> = dynamic::Lock<Machine<C, 0>>;
     struct Moving<C: Checker> {
         lock: Lock<C>,
-        server: Server<Machine<C, 0>, Lock<C>>,
+        server: SectionServer<Machine<C, 0>, Lock<C>>,
         data: C::Data,
         through: AtomicU32,
         stop: <Machine<C, 0> as Platform>::Word,
@@ -119,7 +119,7 @@ fn moves<C: Checker>(budget: Budget) {
         {
             let shared = Arc::new(Moving::<C> {
                 lock: Sections::new(),
-                server: Server::new(),
+                server: SectionServer::new(),
                 data: C::Data::new(),
                 through: AtomicU32::new(0),
                 stop: Word::new(0),

@@ -37,7 +37,7 @@ impl Default for List {
 /// What delegated data says about itself: the lock `dynamic`, as it lies in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct State {
+pub struct DelegatedState {
     /// HOME, COMBINE or SERVE, maybe with `BY_HAND`. A command may write it at any time.
     pub mode: u32,
     /// Sections a second, as usual in this mode.
@@ -54,7 +54,7 @@ pub struct State {
     pub changes: u16,
 }
 
-impl State {
+impl DelegatedState {
     /// Where delegated data has it: its first bytes are its mutex, bytes.
     pub const AT: usize = 60;
     /// Bytes.
@@ -76,4 +76,4 @@ impl State {
     }
 }
 
-const _: () = assert!(State::SIZE == 24);
+const _: () = assert!(DelegatedState::SIZE == 24);

@@ -16,7 +16,7 @@ use lockwright_locks::delegation::server;
 use lockwright_locks::delegation::waiting::Spins;
 use lockwright_native::{Atomic32, Native};
 use lockwright_platform::{RawLock, Sections, TryLock, Word};
-use lockwright_record::delegated::State;
+use lockwright_record::delegated::DelegatedState;
 
 /// The mutex below.
 struct Below(Mutex);
@@ -72,7 +72,8 @@ pub struct Delegated {
 
 const _: () = assert!(size_of::<Delegated>() == 128, "lw_delegated_t in lockwright_sync.h");
 // What commands read.
-const _: () = assert!(Inner::STATE == State::SIZE && Inner::STATE_AT == State::AT);
+const _: () =
+    assert!(Inner::STATE == DelegatedState::SIZE && Inner::STATE_AT == DelegatedState::AT);
 
 /// Commands know it.
 const LISTED: u32 = 1;
@@ -163,7 +164,7 @@ impl Delegated {
     /// Sends the sections to this server from now on; `None`: to any server, and to another one when that has less to do.
     ///
     /// `false`: there is none, and nothing has changed.
-    pub fn serve_by(&self, server: Option<&'static Server>) -> bool {
+    pub fn serve_by(&self, server: Option<&'static ServerThreads>) -> bool {
         let Some(chosen) = server.or_else(|| servers().min_by_key(|server| server.inner.load()))
         else {
             return false;
@@ -190,8 +191,8 @@ impl Drop for Delegated {
 }
 
 /// A server: threads that run the sections of any number of locks. It lives as long as the process.
-pub struct Server {
-    inner: server::Server<Native, Inner>,
+pub struct ServerThreads {
+    inner: server::SectionServer<Native, Inner>,
     /// Not 0: its threads end.
     stop: Atomic32,
     /// The CPU that its threads stay on; negative: any.
@@ -201,14 +202,14 @@ pub struct Server {
 }
 
 // SAFETY: what changes is atomic; `before` never changes, and points to a server that stays.
-unsafe impl Sync for Server {}
+unsafe impl Sync for ServerThreads {}
 
 /// The server that was started last.
-static SERVERS: AtomicPtr<Server> = AtomicPtr::new(null_mut());
+static SERVERS: AtomicPtr<ServerThreads> = AtomicPtr::new(null_mut());
 
-fn servers() -> impl Iterator<Item = &'static Server> {
+fn servers() -> impl Iterator<Item = &'static ServerThreads> {
     // ORDERING: Acquire, pairs with [start]: the server was made before it is found.
-    let mut at: *const Server = SERVERS.load(Acquire);
+    let mut at: *const ServerThreads = SERVERS.load(Acquire);
     core::iter::from_fn(move || {
         // SAFETY: null, or a server, which stays.
         let server = unsafe { at.as_ref() }?;
@@ -220,7 +221,7 @@ fn servers() -> impl Iterator<Item = &'static Server> {
 /// The most threads of a server.
 pub const THREADS: u32 = server::POOL as u32;
 
-impl Server {
+impl ServerThreads {
     /// Starts a server of `threads` threads, on this CPU if it isn't negative. One of them is active; another one takes over if a section
     /// blocks the active one for 1 ms. They block all signals, and sleep while nobody asks.
     ///
@@ -233,7 +234,7 @@ impl Server {
         let bytes = size_of::<MaybeUninit<Self>>();
         let Some(memory) = posts::map(bytes) else { return Err(libc::ENOMEM) };
         let memory = memory.cast::<Self>();
-        let (inner, stop) = (server::Server::new(), Atomic32::of(0));
+        let (inner, stop) = (server::SectionServer::new(), Atomic32::of(0));
         // SAFETY: fresh memory, aligned to a page.
         unsafe { memory.write(Self { inner, stop, cpu, before: null() }) };
         // SAFETY: just written; it stays for ever, unless the first thread can't be started.
@@ -277,7 +278,7 @@ impl Server {
     fn start_thread(&'static self) -> c_int {
         extern "C" fn run(server: *mut c_void) -> *mut c_void {
             // SAFETY: a server, which stays.
-            let server = unsafe { &*server.cast::<Server>() };
+            let server = unsafe { &*server.cast::<ServerThreads>() };
             // SAFETY: a C string of less than 16 bytes.
             unsafe { libc::pthread_setname_np(libc::pthread_self(), c"lw-server".as_ptr()) };
             server.stay();

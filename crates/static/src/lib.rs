@@ -8,7 +8,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::null;
 use libc::{clockid_t, timespec};
-use lockwright_runtime::delegated::{Delegated, Server};
+use lockwright_runtime::delegated::{Delegated, ServerThreads};
 use lockwright_runtime::layout::{Cond, Mutex};
 use lockwright_runtime::rwlock::RwLock;
 use lockwright_runtime::sync;
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn lw_delegated_mode(lock: *const Delegated, mode: c_int) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_delegated_serve(
     lock: *const Delegated,
-    server: *const Server,
+    server: *const ServerThreads,
 ) -> c_int {
     // SAFETY: as in `lw_execute`; null, or a server, which stays.
     if unsafe { (*lock).serve_by(server.as_ref()) } { 0 } else { libc::ESRCH }
@@ -179,11 +179,11 @@ pub unsafe extern "C" fn lw_delegated_destroy(lock: *mut Delegated) {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_server_start(
-    server: *mut *const Server,
+    server: *mut *const ServerThreads,
     threads: c_uint,
     cpu: c_int,
 ) -> c_int {
-    match Server::start(threads, cpu) {
+    match ServerThreads::start(threads, cpu) {
         Ok(started) => {
             // SAFETY: the program passes memory for it.
             unsafe { server.write(started) };
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn lw_server_start(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_server_stop(server: *const Server) {
+pub unsafe extern "C" fn lw_server_stop(server: *const ServerThreads) {
     // SAFETY: a server stays.
     unsafe { (*server).stop() };
 }

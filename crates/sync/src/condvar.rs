@@ -1,37 +1,12 @@
 //! [`Condvar`].
 
-use crate::delegated::DelegatedGuard;
-use crate::mutex::MutexGuard;
+use crate::guard::Guard;
 use crate::{CLOCK, after, at};
 use lockwright_runtime::{layout, sync};
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::ops::DerefMut;
 use std::ptr;
 use std::time::{Duration, Instant};
-
-/// What a thread holds while it waits: a [`MutexGuard`], or a [`DelegatedGuard`].
-pub trait Guard: DerefMut + sealed::Held {}
-
-impl<T: ?Sized> Guard for MutexGuard<'_, T> {}
-impl<T: ?Sized> Guard for DelegatedGuard<'_, T> {}
-
-pub(crate) mod sealed {
-    use lockwright_runtime::layout;
-
-    /// Holds a mutex.
-    pub trait Held {
-        /// Which.
-        fn mutex(&self) -> *mut layout::Mutex;
-    }
-}
-
-impl<T: ?Sized> sealed::Held for MutexGuard<'_, T> {
-    fn mutex(&self) -> *mut layout::Mutex {
-        // SAFETY: only to wait with it, after which the guard's holder holds it again.
-        unsafe { MutexGuard::mutex(self).raw() }.get()
-    }
-}
 
 /// A condition variable for [`Mutex`](crate::Mutex) and [`Delegated`](crate::Delegated), 48 bytes; usable in a `static`.
 ///

@@ -1,6 +1,7 @@
 //! [`Delegated`].
 
-use crate::condvar::sealed::Held;
+use crate::guard::Guard;
+use crate::guard::sealed::OverMutex;
 use crate::{CLOCK, after};
 use lockwright_runtime::delegated;
 use lockwright_runtime::{layout, sync};
@@ -219,7 +220,9 @@ impl<T: ?Sized> DerefMut for DelegatedGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Held for DelegatedGuard<'_, T> {
+impl<T: ?Sized> Guard for DelegatedGuard<'_, T> {}
+
+impl<T: ?Sized> OverMutex for DelegatedGuard<'_, T> {
     fn mutex(&self) -> *mut layout::Mutex {
         self.data.lock.mutex()
     }
@@ -255,7 +258,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for DelegatedGuard<'_, T> {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct Server(&'static delegated::Server);
+pub struct Server(&'static delegated::ServerThreads);
 
 impl Server {
     /// Starts a server of `threads` threads (1 to 8), on this CPU, or on any.
@@ -264,7 +267,7 @@ impl Server {
     /// Too many threads, or none; no such CPU; no memory, or no thread.
     pub fn start(threads: u32, cpu: Option<u32>) -> io::Result<Self> {
         let cpu = cpu.map_or(-1, |cpu| i32::try_from(cpu).unwrap_or(i32::MAX));
-        let server = delegated::Server::start(threads, cpu);
+        let server = delegated::ServerThreads::start(threads, cpu);
         server.map(Self).map_err(io::Error::from_raw_os_error)
     }
 

@@ -37,12 +37,14 @@ compile_error!("lockwright-sync needs Linux and glibc");
 mod condvar;
 mod delegated;
 mod epoch;
+mod guard;
 mod mutex;
 mod rwlock;
 
-pub use condvar::{Condvar, Guard, WaitTimeoutResult};
+pub use condvar::{Condvar, WaitTimeoutResult};
 pub use delegated::{Delegate, Delegated, DelegatedGuard, Server};
 pub use epoch::Epoch;
+pub use guard::Guard;
 pub use lock_api;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use rwlock::{

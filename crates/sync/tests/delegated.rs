@@ -154,7 +154,9 @@ fn sections_run_once_each_while_their_runner_changes() {
             });
         }
     });
-    servers.map(Server::stop);
+    for server in servers {
+        server.stop();
+    }
     assert_eq!(data.into_inner(), THREADS * EACH);
 }
 

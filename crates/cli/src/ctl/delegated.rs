@@ -6,7 +6,7 @@ use crate::output::{plain, shown, table};
 use crate::process::Process;
 use lockwright_locks::delegation::dynamic::{ANY, BY_HAND, COMBINE, HOME, MODE, SERVE};
 use lockwright_numbers::format::si;
-use lockwright_record::delegated::{List, MAGIC, PLACES, SYMBOL, State};
+use lockwright_record::delegated::{DelegatedState, List, MAGIC, PLACES, SYMBOL};
 use lockwright_symbols::Symboliser;
 use serde::Serialize;
 use std::mem::offset_of;
@@ -73,11 +73,11 @@ impl Delegated {
         let mut symbols = None;
         let mut data = Vec::new();
         for address in places.filter(|&address| address != 0) {
-            let mut state = [0; State::SIZE];
-            if process.read(address + State::AT as u64, &mut state).is_err() {
+            let mut state = [0; DelegatedState::SIZE];
+            if process.read(address + DelegatedState::AT as u64, &mut state).is_err() {
                 continue; // it has ended meanwhile
             }
-            let state = State::of(&state);
+            let state = DelegatedState::of(&state);
             if symbols.is_none() {
                 let found = Symboliser::of_process(process.pid);
                 symbols = Some(found.map_err(|error| process.gone(&error))?);
@@ -158,7 +158,7 @@ impl Delegated {
             How::Always => BY_HAND | COMBINE,
         };
         for data in &found {
-            process.write(data.address + State::AT as u64, &mode.to_ne_bytes())?;
+            process.write(data.address + DelegatedState::AT as u64, &mode.to_ne_bytes())?;
         }
         Ok(found.iter().map(|data| data.name.clone()).collect())
     }

@@ -11,11 +11,10 @@
 
 use super::epochs;
 use super::judge::{DISASTER, Judged, Slice, Terms, Waited, choose, judge};
-use super::list::lease;
 use super::target::Target;
 use crate::hints::Failure;
 use crate::mailbox::MailboxPlace;
-use crate::observed::watched::Watched;
+use crate::observed::watched::{Watched, lease};
 use crate::process::Process;
 use crate::table::{self, Table};
 use lockwright_bench::{Finding, interrupted, progress};

@@ -8,7 +8,7 @@ use crate::mailbox::Remote;
 use crate::observed::live::Live;
 use crate::observed::outcome::{Observed, Ranked};
 use crate::observed::snapshot::{Lock, LockKind};
-use crate::observed::watched::Watched;
+use crate::observed::watched::{Watched, lease};
 use crate::output::{plain, shown, table};
 use crate::process::Process;
 use crate::table::Table;
@@ -18,11 +18,6 @@ use lockwright_observe::control::Level;
 use serde_json::{Value, json};
 use std::thread::sleep;
 use std::time::Duration;
-
-/// How long the process keeps counting for this command if the command is killed.
-pub(crate) fn lease(time: Duration) -> Duration {
-    time + Duration::from_secs(3)
-}
 
 /// The rule that serves the lock.
 fn rule<'a>(table: &'a Table, lock: &Ranked) -> &'a str {

@@ -49,6 +49,11 @@ pub(crate) struct Look {
     pub(crate) threads: usize,
 }
 
+/// How long the process keeps counting for this command if the command is killed.
+pub(crate) fn lease(time: Duration) -> Duration {
+    time + Duration::from_secs(3)
+}
+
 impl Watched {
     /// Starts to observe a process, which counts at this level from now on. Sample it again within `lease`.
     pub(crate) fn open(pid: libc::pid_t, asks: Level, lease: Duration) -> Result<Self, Failure> {

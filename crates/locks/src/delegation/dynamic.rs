@@ -31,7 +31,7 @@
 //! Facts: order and waits as the lock's, or as the combiner's or the server's; the clock is read only by those who wait, and by combiners.
 
 use super::combiner::Combiner;
-use super::server::Server;
+use super::server::SectionServer;
 use super::waiting::Spins;
 use super::{Gate, carried};
 use crate::entry::{Entry, Kind, Promise};
@@ -126,7 +126,7 @@ struct Ledger {
 /// What the lock's holder decides by.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-struct Rule {
+struct Trial {
     /// The rate that is usual in this mode, in sections a second.
     usual: u32,
     /// In the trial's turns, at home and sent.
@@ -143,7 +143,7 @@ struct Rule {
     changes: u16,
 }
 
-impl Rule {
+impl Trial {
     /// A period is over. Returns the next one's mode: `true`, sections are sent.
     fn next(&mut self, is_sent: bool, rate: u32, is_crowded: bool) -> bool {
         if self.turn > 0 {
@@ -199,11 +199,11 @@ pub struct Dynamic<P: Platform, L> {
     /// When the period began, in µs.
     since: P::Word,
     mode: P::Word,
-    rule: Cell<Rule>,
+    rule: Cell<Trial>,
     /// How many threads wait for the lock.
     at_home: P::Word,
     /// In SERVE, whom to ask.
-    server: P::Ptr<Server<P, Self>>,
+    server: P::Ptr<SectionServer<P, Self>>,
     combiner: Combiner<P>,
 }
 
@@ -259,7 +259,7 @@ impl<P: Platform, L: TryLock<P>> Gate for Dynamic<P, L> {
         let mode = self.mode.load(Relaxed);
         if mode & MODE == SERVE && mode & ANY != 0 {
             // ORDERING: Release [server]: the server was made before.
-            self.server.store(server.cast::<Server<P, Self>>().cast_mut(), Release);
+            self.server.store(server.cast::<SectionServer<P, Self>>().cast_mut(), Release);
         }
     }
 }
@@ -272,7 +272,7 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             ledger: Ledger::default(),
             since: P::Word::new(0),
             mode: P::Word::new(HOME),
-            rule: Cell::new(Rule::default()),
+            rule: Cell::new(Trial::default()),
             at_home: P::Word::new(0),
             server: P::Ptr::new(null_mut()),
             combiner: Sections::new(),
@@ -287,7 +287,8 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
     /// Where its mode is, and behind that what it decides by: commands read it, and may write the mode.
     pub const STATE_AT: usize = core::mem::offset_of!(Self, mode);
     /// How many bytes that are.
-    pub const STATE: usize = core::mem::offset_of!(Self, rule) + size_of::<Rule>() - Self::STATE_AT;
+    pub const STATE: usize =
+        core::mem::offset_of!(Self, rule) + size_of::<Trial>() - Self::STATE_AT;
 
     /// What a thread does now if it has to wait; `true`: by hand.
     pub fn mode(&self) -> (Mode, bool) {
@@ -317,7 +318,7 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
     ///
     /// # Safety
     /// The server stays as long as anybody may ask for this lock.
-    pub unsafe fn serve_by(&self, server: *const Server<P, Self>, may_move: bool) {
+    pub unsafe fn serve_by(&self, server: *const SectionServer<P, Self>, may_move: bool) {
         // ORDERING: Release [server]: the server was made before.
         self.server.store(server.cast_mut(), Release);
         // STATE: any -> SERVE, BY_HAND. Relaxed: whoever sees it looks for the server.
@@ -325,7 +326,7 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
     }
 
     /// The server that serves it; null: none.
-    pub fn server(&self) -> *const Server<P, Self> {
+    pub fn server(&self) -> *const SectionServer<P, Self> {
         match self.mode().0 {
             // ORDERING: Acquire, pairs with [server].
             Mode::Serve => self.server.load(Acquire),
@@ -483,7 +484,13 @@ mod tests {
 
     /// Periods of a load that runs so many sections a second at home and sent, in a crowd or not. Returns the shares of periods that were
     /// sent.
-    fn run(rule: &mut Rule, is_sent: &mut bool, periods: u32, rates: [u32; 2], crowd: bool) -> f64 {
+    fn run(
+        rule: &mut Trial,
+        is_sent: &mut bool,
+        periods: u32,
+        rates: [u32; 2],
+        crowd: bool,
+    ) -> f64 {
         let mut sent = 0;
         for _ in 0..periods {
             sent += u32::from(*is_sent);
@@ -494,7 +501,7 @@ mod tests {
 
     #[test]
     fn it_finds_the_better_mode_and_goes_back() {
-        let (mut rule, mut is_sent) = (Rule::default(), false);
+        let (mut rule, mut is_sent) = (Trial::default(), false);
         assert!(run(&mut rule, &mut is_sent, 200, [1_000_000, 2_000_000], true) > 0.9);
         assert!(run(&mut rule, &mut is_sent, 200, [4_000_000, 1_000_000], true) < 0.1);
         // Each second another load: the better mode for nine tenths of the time.
@@ -510,7 +517,7 @@ mod tests {
 
     #[test]
     fn it_stays_where_it_is_without_a_crowd_or_a_difference() {
-        let (mut rule, mut is_sent) = (Rule::default(), false);
+        let (mut rule, mut is_sent) = (Trial::default(), false);
         assert_eq!(run(&mut rule, &mut is_sent, 1_000, [1_000, 9_000], false), 0.0);
         let equal = run(&mut rule, &mut is_sent, 1_000, [1_000, 1_050], true);
         assert!(equal > 0.0 && equal < 0.05, "{equal}: it tries, seldom");

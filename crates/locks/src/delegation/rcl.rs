@@ -17,7 +17,7 @@
 //! and 128 B per 7 of them, from a pool; nobody sleeps, and the server takes a CPU of its own. `rcl-pool`: a second thread takes over
 //! while the first is blocked in a section.
 
-use super::server::Server;
+use super::server::SectionServer;
 use super::waiting::{Patience, Spins, Yields};
 use super::{Gate, carried};
 use crate::entry::{Entry, Kind, Promise};
@@ -69,8 +69,8 @@ pub struct Rcl<P: Platform, W, const POOL: u32 = 1> {
     /// Whoever runs a section has made it BUSY.
     busy: P::Word,
     /// The server; that of another lock, after [`Delegated::share`].
-    server: P::Ptr<Server<P, Self>>,
-    own: Server<P, Self>,
+    server: P::Ptr<SectionServer<P, Self>>,
+    own: SectionServer<P, Self>,
     waiting: PhantomData<fn(W)>,
 }
 
@@ -103,12 +103,12 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Gate for Rcl<P, W, POOL> {
 
     fn move_to(&self, server: *const ()) {
         // ORDERING: Release [share]: the server was made before.
-        self.server.store(server.cast::<Server<P, Self>>().cast_mut(), Release);
+        self.server.store(server.cast::<SectionServer<P, Self>>().cast_mut(), Release);
     }
 }
 
 impl<P: Platform, W: Patience<P>, const POOL: u32> Rcl<P, W, POOL> {
-    fn server(&self) -> &Server<P, Self> {
+    fn server(&self) -> &SectionServer<P, Self> {
         // ORDERING: Acquire, pairs with [share].
         // SAFETY: its own, or that of a lock that stays as long.
         unsafe { self.server.load(Acquire).as_ref() }.unwrap_or(&self.own)
@@ -122,7 +122,7 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Sections<P> for Rcl<P, W, POO
         Self {
             busy: P::Word::new(FREE),
             server: P::Ptr::new(null_mut()),
-            own: Server::new(),
+            own: SectionServer::new(),
             waiting: PhantomData,
         }
     }

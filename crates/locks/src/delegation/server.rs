@@ -24,6 +24,8 @@
 //! 3. A thread of a server shows a lock before it touches that lock, and looks at the request again in between; it shows the lock until
 //!    it has left the gate. So a lock that no thread shows, and for which nobody asks, is nobody's.
 
+mod watch;
+
 use super::mailbox::{Mailbox, Mailboxes};
 use super::waiting::Patience;
 use super::{Gate, Job, give, lay};
@@ -55,29 +57,17 @@ const AWAY: u32 = 3;
 const PATIENCE_NS: u32 = 20_000;
 /// How many times it looks before it goes home anyway.
 const LOOKS: u32 = 50;
-/// How often a thread that stands by looks whether the active one moves, ns.
-const WATCH_NS: u32 = 1_000_000;
 /// After how long without a request a server sleeps, ns.
 const AWAKE_NS: u64 = 1_000_000;
 /// For how long at a time, ns: whoever ends a server wakes it.
 const SLEEP_NS: u32 = 4_000_000_000;
-/// How many looks at what the active thread does make a load.
-const SAMPLES: u32 = 64;
-/// Of these, what is much, and what is little.
-const MUCH: u32 = SAMPLES * 3 / 4;
-const LITTLE: u32 = SAMPLES / 4;
-/// What makes a lock worth a move.
-const WORTH: u32 = SAMPLES / 8;
-/// How many locks a look tells apart.
-const LOCKS: usize = 8;
-
 /// How many sections of one lock a server runs before it leaves the lock's gate: whoever waits there gets it.
 const BATCH: u32 = 32;
 /// How many rounds without a request between two looks at the clock.
 const ROUNDS: u32 = 64;
 
 /// What a thread of a server shows.
-struct Slot<P: Platform, L> {
+struct Shown<P: Platform, L> {
     /// Does a thread use it?
     taken: P::Word,
     /// The lock that it may touch; null: none.
@@ -119,26 +109,6 @@ struct Inside<L: Gate> {
     next: *mut L,
 }
 
-/// What a thread that stands by has seen of the active one.
-struct Seen<L> {
-    locks: [(*const L, u32); LOCKS],
-    looks: u32,
-}
-
-impl<L> Seen<L> {
-    /// The active thread is in a section of this lock; null: of none. `true`: that were enough looks.
-    fn look(&mut self, lock: *const L) -> bool {
-        let own = |(seen, _): &&mut (*const L, u32)| seen.is_null() || ptr::eq(*seen, lock);
-        if !lock.is_null()
-            && let Some(place) = self.locks.iter_mut().find(own)
-        {
-            *place = (lock, place.1 + 1);
-        }
-        self.looks += 1;
-        self.looks == SAMPLES
-    }
-}
-
 impl<L: Gate> Inside<L> {
     fn leave(&mut self) {
         // SAFETY: the lock stays while it is shown, and its thread shows it (invariant 3).
@@ -150,9 +120,9 @@ impl<L: Gate> Inside<L> {
 }
 
 /// A server of locks of type `L`. It may have up to [`POOL`] threads.
-pub struct Server<P: Platform, L> {
+pub struct SectionServer<P: Platform, L> {
     mailboxes: Mailboxes<P>,
-    slots: [P::Ptr<Slot<P, L>>; POOL],
+    slots: [P::Ptr<Shown<P, L>>; POOL],
     role: *mut Role<P>,
     rest: *mut Rest<P>,
     /// Another server to which locks may move; null: none.
@@ -160,21 +130,21 @@ pub struct Server<P: Platform, L> {
 }
 
 // SAFETY: all that changes is in words; it only shares the locks.
-unsafe impl<P: Platform, L: Sync> Sync for Server<P, L> {}
+unsafe impl<P: Platform, L: Sync> Sync for SectionServer<P, L> {}
 // SAFETY: as for Sync; lines belong to no thread.
-unsafe impl<P: Platform, L: Sync> Send for Server<P, L> {}
+unsafe impl<P: Platform, L: Sync> Send for SectionServer<P, L> {}
 
-impl<P: Platform, L: Gate> Default for Server<P, L> {
+impl<P: Platform, L: Gate> Default for SectionServer<P, L> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, L: Gate> Server<P, L> {
+impl<P: Platform, L: Gate> SectionServer<P, L> {
     /// A server without threads. Clients run their own sections.
     pub fn new() -> Self {
         let word = P::Word::new;
-        let slot = |_| Slot { taken: P::Word::new(0), shows: P::Ptr::new(null_mut()) };
+        let slot = |_| Shown { taken: P::Word::new(0), shows: P::Ptr::new(null_mut()) };
         Self {
             mailboxes: Mailboxes::new(),
             slots: core::array::from_fn(|n| P::Ptr::new(lay::<P, _>(slot(n)))),
@@ -201,7 +171,7 @@ impl<P: Platform, L: Gate> Server<P, L> {
         unsafe { &*self.rest }
     }
 
-    fn slot(&self, number: usize) -> &Slot<P, L> {
+    fn slot(&self, number: usize) -> &Shown<P, L> {
         // SAFETY: it stays as long as the server. Relaxed: it never changes.
         unsafe { &*self.slots[number].load(Relaxed) }
     }
@@ -334,7 +304,7 @@ impl<P: Platform, L: Gate> Server<P, L> {
     }
 
     /// Looks at the mailboxes, until another thread of the server is the active one.
-    fn be_active<W: Patience<P>>(&self, slot: &Slot<P, L>, me: u32, stop: &P::Word, sleeps: bool) {
+    fn be_active<W: Patience<P>>(&self, slot: &Shown<P, L>, me: u32, stop: &P::Word, sleeps: bool) {
         let (role, rest) = (self.role(), self.rest());
         let mut inside =
             Inside { lock: ptr::null(), key: L::Key::default(), ran: 0, next: null_mut() };
@@ -379,7 +349,7 @@ impl<P: Platform, L: Gate> Server<P, L> {
     }
 
     /// One look at each mailbox, for one lock: the one whose gate the thread is in, or that of the first request. `true`: somebody asked.
-    fn round<W: Patience<P>>(&self, slot: &Slot<P, L>, me: u32, inside: &mut Inside<L>) -> bool {
+    fn round<W: Patience<P>>(&self, slot: &Shown<P, L>, me: u32, inside: &mut Inside<L>) -> bool {
         let (mut ran, mut in_vain, mut other) = (false, false, null_mut());
         let next = mem::replace(&mut inside.next, null_mut());
         self.mailboxes.each(|mailbox| {
@@ -428,7 +398,7 @@ impl<P: Platform, L: Gate> Server<P, L> {
     /// Enters the gate of `lock`, for which `mailbox` asked. `false`: others are inside, or the request is gone.
     fn enter(
         &self,
-        slot: &Slot<P, L>,
+        slot: &Shown<P, L>,
         mailbox: &Mailbox<P>,
         (asked, lock): (u32, *mut L),
         inside: &mut Inside<L>,
@@ -449,91 +419,9 @@ impl<P: Platform, L: Gate> Server<P, L> {
             return false;
         }
         (inside.lock, inside.ran) = (lock, 0);
-        let rest = self.rest();
-        // ORDERING: Acquire, pairs with [move].
-        // SURVIVES: explorations have one server for a lock.
-        if rest.moves.load(Acquire).cast() == lock {
-            rest.moves.store(null_mut(), Relaxed); // only we take it
-            // Requests that come here until its clients know find the gate, and run.
-            // SAFETY: as above.
-            unsafe { &*lock }.move_to(rest.to.load(Relaxed).cast_const());
-        }
+        self.pass_on(lock);
         // Relaxed: we have read the request before; if it is gone, the gate lets us see that.
         mailbox.state.load(Relaxed) == asked
-    }
-
-    /// Waits until the active thread's section takes longer than [`WATCH_NS`], and takes over; or until another one may have to be looked after.
-    fn stand_by(&self, me: u32, stop: &P::Word) {
-        let (role, rest) = (self.role(), self.rest());
-        // Relaxed, all: hints.
-        if rest.watched.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
-            // One looks after the active thread; the others sleep until that one takes over.
-            P::park(&rest.watched, 1, Some(P::after(SLEEP_NS)));
-            return;
-        }
-        let mut seen = Seen { locks: [(ptr::null(), 0); LOCKS], looks: 0 };
-        while stop.load(Relaxed) == 0 {
-            let (active, before) = (role.active.load(Relaxed), role.beat.load(Relaxed));
-            if rest.awake.load(Relaxed) == ASLEEP {
-                rest.load.store(0, Relaxed);
-                P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
-                continue;
-            }
-            P::park(&rest.watched, 1, Some(P::after(WATCH_NS)));
-            if seen.look(self.shown()) {
-                self.balance(&mut seen);
-            }
-            let is_stuck = before % 2 == 1 && role.beat.load(Relaxed) == before;
-            if is_stuck && role.active.compare_exchange(active, me, Relaxed, Relaxed).is_ok() {
-                break;
-            }
-        }
-        rest.watched.store(0, Relaxed);
-        P::unpark(&raw const rest.watched, 1);
-    }
-
-    /// Locks may move from this server to `other`, and on from there.
-    ///
-    /// # Safety
-    /// `other` stays as long as this server.
-    pub unsafe fn beside(&self, other: *const Self) {
-        // ORDERING: Release [beside]: it was made before.
-        self.next.store(other.cast_mut(), Release);
-    }
-
-    /// How busy it was lately, in percent. Servers with one thread, which nobody watches, say 0; one without threads says 100.
-    pub fn load(&self) -> u32 {
-        match self.rest().awake.load(Relaxed) {
-            GONE => 100,
-            _ => 100 * self.rest().load.load(Relaxed) / SAMPLES,
-        }
-    }
-
-    /// Too much to do, with several locks, while another server has little: moves the lock that needs the second most time there.
-    fn balance(&self, seen: &mut Seen<L>) {
-        let rest = self.rest();
-        let load = seen.locks.iter().map(|(_, looks)| looks).sum();
-        rest.load.store(load, Relaxed); // a hint, as all below
-        seen.locks.sort_unstable_by_key(|(_, looks)| core::cmp::Reverse(*looks));
-        let second = seen.locks[1];
-        *seen = Seen { locks: [(ptr::null(), 0); LOCKS], looks: 0 };
-        if load < MUCH || second.1 < WORTH || !rest.moves.load(Relaxed).is_null() {
-            return;
-        }
-        // ORDERING: Acquire, here and below, pairs with [beside].
-        let mut at = self.next.load(Acquire);
-        for _ in 0..LOCKS {
-            // SAFETY: null, or a server, which stays.
-            let Some(other) = (unsafe { at.as_ref() }) else { return };
-            let is_there = other.rest().awake.load(Relaxed) != GONE && !ptr::eq(other, self);
-            if is_there && other.rest().load.load(Relaxed) <= LITTLE {
-                rest.to.store(at.cast(), Relaxed);
-                // ORDERING: Release [move]: where to is there before.
-                rest.moves.store(second.0.cast_mut().cast(), Release);
-                return;
-            }
-            at = other.next.load(Acquire);
-        }
     }
 
     /// Waits until no thread of the server touches this lock. Nobody asks for it any more.
@@ -553,17 +441,9 @@ impl<P: Platform, L: Gate> Server<P, L> {
             }
         }
     }
-
-    /// The lock whose section the active thread runs now, or ran last; null: none. For samples of where a server spends its time.
-    pub fn shown(&self) -> *const L {
-        match self.role().active.load(Relaxed) {
-            0 => ptr::null(),
-            active => self.slot(active as usize - 1).shows.load(Relaxed),
-        }
-    }
 }
 
-impl<P: Platform, L> Drop for Server<P, L> {
+impl<P: Platform, L> Drop for SectionServer<P, L> {
     fn drop(&mut self) {
         // SAFETY: no thread serves or asks any more.
         unsafe {

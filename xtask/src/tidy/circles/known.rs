@@ -20,7 +20,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
             "ctl/epochs.rs",
             "ctl/guard.rs",
             "ctl/judge.rs",
-            "ctl/list.rs",
             "ctl/target.rs",
             "elf.rs",
             "epoch.rs",
