@@ -474,7 +474,7 @@ impl<P: Platform, L: TryLock<P>> Sections<P> for Dynamic<P, L> {
 
 impl<P: Platform, L: TryLock<P> + RawLock<P>> Delegated<P> for Dynamic<P, L> {
     fn vary(&self, how: u32) {
-        self.combine(how % 2 == 0);
+        self.combine(how.is_multiple_of(2));
     }
 }
 

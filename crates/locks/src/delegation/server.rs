@@ -230,7 +230,7 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
                 return;
             }
             // A server that is in a section may be about to answer.
-            if before % 2 == 0 && beat.load(Relaxed) == before {
+            if before.is_multiple_of(2) && beat.load(Relaxed) == before {
                 let awake = &self.rest().awake;
                 let _ = awake.compare_exchange(AWAKE, AWAY, Relaxed, Relaxed); // as in `sleeps`
                 break;
