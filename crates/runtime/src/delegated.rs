@@ -19,15 +19,15 @@ use lockwright_platform::{RawLock, Sections, TryLock, Word};
 use lockwright_record::delegated::DelegatedState;
 
 /// The mutex below.
-struct Below(Mutex);
+struct OurMutex(Mutex);
 
-impl Below {
+impl OurMutex {
     fn get(&self) -> *mut Mutex {
         ptr::from_ref(&self.0).cast_mut()
     }
 }
 
-impl Sections<Native> for Below {
+impl Sections<Native> for OurMutex {
     type Node = ();
 
     fn new() -> Self {
@@ -37,7 +37,7 @@ impl Sections<Native> for Below {
     lockwright_platform::held_sections!(Native);
 }
 
-impl RawLock<Native> for Below {
+impl RawLock<Native> for OurMutex {
     #[inline]
     unsafe fn lock(&self, _: *mut ()) {
         // SAFETY: it exists as long as `self`.
@@ -51,7 +51,7 @@ impl RawLock<Native> for Below {
     }
 }
 
-impl TryLock<Native> for Below {
+impl TryLock<Native> for OurMutex {
     #[inline]
     unsafe fn try_lock(&self, _: *mut ()) -> bool {
         // SAFETY: as in `lock`.
@@ -59,7 +59,7 @@ impl TryLock<Native> for Below {
     }
 }
 
-type Inner = Dynamic<Native, Below>;
+type Inner = Dynamic<Native, OurMutex>;
 
 /// The lock. All zeroes is one that nobody has asked.
 #[repr(C)]
@@ -89,7 +89,11 @@ impl Default for Delegated {
 impl Delegated {
     /// A lock that nobody has asked.
     pub fn new() -> Self {
-        Self { inner: Dynamic::over(Below(Mutex::new())), known: AtomicU32::new(0), rest: [0; 3] }
+        Self {
+            inner: Dynamic::over(OurMutex(Mutex::new())),
+            known: AtomicU32::new(0),
+            rest: [0; 3],
+        }
     }
 
     /// Runs `section` while no other section under this lock runs, on this thread or on another one.

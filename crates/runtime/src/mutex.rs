@@ -32,7 +32,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::HELD;
 use lockwright_locks::posix::{self, Environment as _, Held, MARKED, Refused, USERS};
 use lockwright_native::{Clock, Deadline};
-use lockwright_platform::Word;
+use lockwright_platform::{Ptr, Word};
 use lockwright_record::order;
 use lockwright_record::trace::What;
 
@@ -76,7 +76,6 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
     0
 }
 
-#[cold]
 #[inline(never)]
 fn own(m: &Mutex) -> c_int {
     m.owner.store(thread::id(), Relaxed); // as above
@@ -88,7 +87,21 @@ fn own(m: &Mutex) -> c_int {
 ///
 /// # Safety
 /// As [`lock`].
+#[inline]
 pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    // As in `lock`, but a holder keeps its cache line: no `prefetchw`, and no exchange unless the word is free.
+    let is_plain = m.kind.load(Relaxed) == 0 && m.tail.load(Relaxed).is_null();
+    if is_plain && m.word.is_free() && take_word(m, mode()) {
+        return own(m);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { try_lock_of_kind(mutex) }
+}
+
+#[inline(never)]
+unsafe fn try_lock_of_kind(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
     if watch::is_on() || !posix::is_ours(m) {

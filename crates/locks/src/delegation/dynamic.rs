@@ -28,7 +28,7 @@
 //! 2. The ledger belongs to the lock's holder.
 //! 3. A server's threads touch the lock only while somebody asks for it, or while they show it (server.rs, invariant 3).
 //!
-//! Facts: order and waits as the lock's, or as the combiner's or the server's; the clock is read only by those who wait, and by combiners.
+//! Facts: order and waits as the lock's, or as the combiner's or the server's; the clock is read only by some of those who wait, and by combiners.
 
 use super::combiner::Combiner;
 use super::server::SectionServer;
@@ -39,7 +39,7 @@ use crate::front::{self, Alone};
 use core::cell::Cell;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Delegated, Platform, Ptr, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{Delegated, Platform, Ptr, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -101,10 +101,10 @@ const PAUSE: u16 = 10;
 const PAUSE_MAX: u16 = 100;
 /// Periods in which the rate is another one, until the lock tries at once.
 const ODD: u8 = 2;
-/// The share of time in which somebody waits, in quarters, from which a lock is crowded; of sections that ran for others, if they are sent.
+/// The share of sections whose threads had to wait, in quarters, from which a lock is crowded.
 const CROWD: u64 = 1;
 /// One wait in so many looks at the clock at its end.
-const SAMPLE: u32 = 4;
+const SAMPLE: u32 = 16;
 /// One tenure in so many looks at the clock, if it was short.
 const TENURES: u32 = 16;
 /// How many sections are a long tenure.
@@ -117,7 +117,7 @@ struct Ledger {
     sections: Cell<u32>,
     /// Of those, sections that ran for others.
     others: Cell<u32>,
-    /// How long threads have waited for the lock, in µs.
+    /// Of those, sections whose threads had to wait for the lock.
     waited: Cell<u32>,
     /// Waits and tenures.
     calls: Cell<u32>,
@@ -200,7 +200,7 @@ pub struct Dynamic<P: Platform, L> {
     since: P::Word,
     mode: P::Word,
     rule: Cell<Trial>,
-    /// How many threads wait for the lock.
+    /// How many threads wait for the lock, or have done so and are about to say that they are through.
     at_home: P::Word,
     /// In SERVE, whom to ask.
     server: P::Ptr<SectionServer<P, Self>>,
@@ -371,10 +371,7 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             return;
         }
         let is_sent = mode == COMBINE;
-        let is_crowded = match is_sent {
-            true => 4 * others >= CROWD * ran,
-            false => 4 * waited >= CROWD * took,
-        };
+        let is_crowded = 4 * (others + waited) >= CROWD * ran;
         let rate = u32::try_from(1_000_000 * ran / took).unwrap_or(u32::MAX);
         let mut rule = self.rule.get();
         let sends = rule.next(is_sent, rate, is_crowded);
@@ -423,24 +420,22 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             }
             _ => {}
         }
-        let came = P::now();
         self.at_home.fetch_add(1, Relaxed); // a count: it orders nothing
         let mut key = L::Node::default();
         // SAFETY: it stays until we unlock.
         unsafe { self.lock.lock_in_front(&mut key, window_ns, || true) };
-        self.at_home.fetch_sub(1, Relaxed); // as above
         let Ledger { waited, calls, .. } = &self.ledger;
+        waited.set(waited.get().wrapping_add(1));
         calls.set(calls.get().wrapping_add(1));
-        if calls.get() % SAMPLE == 0 {
-            let now = P::now();
-            let us = u32::try_from(now.saturating_sub(came) / 1_000 * u64::from(SAMPLE));
-            waited.set(waited.get().saturating_add(us.unwrap_or(u32::MAX)));
-            self.look(now);
+        if calls.get().is_multiple_of(SAMPLE) {
+            self.look(P::now());
         }
         let result = section();
         self.count(1);
         // SAFETY: locked above.
         unsafe { self.lock.unlock(&mut key) };
+        // Only now: its line may be far away, and the lock is free meanwhile.
+        self.at_home.fetch_sub(1, Relaxed); // as above
         result
     }
 }
@@ -472,7 +467,7 @@ impl<P: Platform, L: TryLock<P>> Sections<P> for Dynamic<P, L> {
     }
 }
 
-impl<P: Platform, L: TryLock<P> + RawLock<P>> Delegated<P> for Dynamic<P, L> {
+impl<P: Platform, L: TryLock<P>> Delegated<P> for Dynamic<P, L> {
     fn vary(&self, how: u32) {
         self.combine(how.is_multiple_of(2));
     }
