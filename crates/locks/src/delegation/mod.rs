@@ -83,8 +83,7 @@ pub(crate) struct Job {
 
 impl Job {
     /// No section.
-    pub(crate) const NONE: Self =
-        Self { run: |_| debug_assert!(false, "no section was asked for"), at: null_mut() };
+    pub(crate) const NONE: Self = Self { run: |_| (), at: null_mut() };
 
     /// Runs the section.
     ///

@@ -84,7 +84,7 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Gate for Rcl<P, W, POOL> {
 
     fn enter(&self, (): &mut ()) {
         while !self.try_enter(&mut ()) {
-            W::wait(&self.busy, BUSY);
+            P::spin_until(&self.busy, Relaxed, |busy| busy == FREE);
         }
     }
 
@@ -110,6 +110,7 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Gate for Rcl<P, W, POOL> {
 impl<P: Platform, W: Patience<P>, const POOL: u32> Rcl<P, W, POOL> {
     fn server(&self) -> &SectionServer<P, Self> {
         // ORDERING: Acquire, pairs with [share].
+        // SURVIVES: in explorations a lock keeps its server.
         // SAFETY: its own, or that of a lock that stays as long.
         unsafe { self.server.load(Acquire).as_ref() }.unwrap_or(&self.own)
     }

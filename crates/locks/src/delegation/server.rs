@@ -238,12 +238,14 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         }
         let mut key = L::Key::default();
         lock.enter(&mut key);
-        // ORDERING: Acquire, pairs with [answer], if the section has run.
-        let waits = mailbox.state.load(Acquire) == asked;
+        // Relaxed: if the section has run, then inside of the gate, which its runner has left.
+        let waits = mailbox.state.load(Relaxed) == asked;
         if waits {
             // STATE: ASKED n -> IDLE n.
             // Relaxed: servers look inside of the gate.
+            // SURVIVES no-store: a server that still sees the request finds no job.
             mailbox.state.store(asked & !WHAT, Relaxed);
+            mailbox.job.set(Job::NONE);
             // SAFETY: it waits, inside of its gate (invariant 1).
             unsafe { job.run() };
         }
@@ -255,6 +257,7 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
     pub fn serve<W: Patience<P>>(&self, stop: &P::Word, sleeps: bool) {
         let free = |number: &usize| {
             // ORDERING: Acquire, pairs with [slot]: the last thread's use is over.
+            // SURVIVES: in explorations no other thread takes the slot.
             self.slot(*number).taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
         };
         let Some(number) = (0..POOL).find(free) else { return };
@@ -360,6 +363,10 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
                 return;
             }
             let lock = mailbox.lock.load(Relaxed).cast::<L>();
+            // On a machine with a fault, a request may be seen before its lock.
+            if lock.is_null() {
+                return;
+            }
             let is_turn = inside.lock.is_null() && (next.is_null() || next == lock);
             if is_turn && !self.enter(slot, mailbox, (asked, lock), inside) {
                 in_vain = true;

@@ -48,15 +48,16 @@ const YIELD_NS: u32 = 500;
 
 impl<P: Platform> Patience<P> for Yields {
     fn wait_for(word: &P::Word, waiting: u32, ns: u32) -> u32 {
+        let mut now = waiting;
         for _ in 0..ns / YIELD_NS {
             // ORDERING: Acquire, pairs with [answer].
-            let now = P::spin_for(word, Acquire, YIELD_NS, |now| now != waiting);
+            now = P::spin_for(word, Acquire, YIELD_NS, |now| now != waiting);
             if now != waiting {
-                return now;
+                break;
             }
             P::give_way();
         }
-        word.load(Acquire)
+        now
     }
 
     fn between() {

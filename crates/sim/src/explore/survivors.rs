@@ -39,6 +39,14 @@ pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<St
         (Op::Unpark, Mutation::NoWake) if site.place.file == "front/line.rs" && !queues(lock) => {
             "only torn waiters join its line, and they don't sleep on there"
         }
+        (_, Mutation::NoStore)
+            if lock.starts_with("rcl") && site.place.file == "delegation/mailbox.rs" =>
+        {
+            "a server that doesn't find the mailbox doesn't answer: its client goes home"
+        }
+        _ if lock == "dynamic" && site.place.file.starts_with("front/") => {
+            "it is auto's, and auto's own explorations look for it"
+        }
         (_, Mutation::Order(_))
             if lock == "dynamic" && notes(site).any(|line| line.contains("[free]")) =>
         {

@@ -47,6 +47,7 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         // Relaxed, all: hints.
         if rest.watched.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
             // One looks after the active thread; the others sleep until that one takes over.
+            // SURVIVES: the sleep ends by the clock.
             P::park(&rest.watched, 1, Some(P::after(SLEEP_NS)));
             return;
         }
@@ -55,9 +56,11 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
             let (active, before) = (role.active.load(Relaxed), role.beat.load(Relaxed));
             if rest.awake.load(Relaxed) == ASLEEP {
                 rest.load.store(0, Relaxed);
+                // SURVIVES: as above.
                 P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
                 continue;
             }
+            // SURVIVES: as above.
             P::park(&rest.watched, 1, Some(P::after(WATCH_NS)));
             if seen.look(self.shown()) {
                 self.balance(&mut seen);
@@ -68,6 +71,7 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
             }
         }
         rest.watched.store(0, Relaxed);
+        // SURVIVES: as above.
         P::unpark(&raw const rest.watched, 1);
     }
 
