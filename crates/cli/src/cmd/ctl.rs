@@ -35,7 +35,6 @@ use std::time::Duration;
   lockwright ctl 4242 switch libfoo.so default   back to the default lock
   lockwright ctl 4242 set g_lock spin=20us       an option of its current lock
   lockwright ctl 4242 slo get 100us              another SLO for an epoch
-  lockwright ctl 4242 delegate g_table always    who runs its sections
   lockwright ctl 4242 level full --for 60s       count owners and stacks
   lockwright ctl 4242 dump locks.observe         for `profile --read`")]
 pub(crate) struct Args {
