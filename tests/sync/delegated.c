@@ -99,11 +99,24 @@ static lw_delegated_t waits = LW_DELEGATED_INIT;
 static lw_cond_t cond;
 static int is_ready;
 
+static int is_waiting;
+
+struct wait {
+    pthread_t asker;
+    int is_elsewhere, is_over;
+};
+
+/* Waits only on the server: that may have been asleep, and then its client runs it. */
 static void wait_for_other(void *context)
 {
-    (void)context;
+    struct wait *wait = context;
+    wait->is_elsewhere = !pthread_equal(wait->asker, pthread_self());
+    if (!wait->is_elsewhere)
+        return;
+    __atomic_store_n(&is_waiting, 1, __ATOMIC_RELAXED);
     while (!is_ready)
         lw_cond_wait(&cond, lw_delegated_mutex(&waits));
+    wait->is_over = 1;
 }
 
 static void make_ready(void *context)
@@ -113,11 +126,19 @@ static void make_ready(void *context)
     lw_cond_signal(&cond);
 }
 
+/* It returns after its section has ended, though others run under the same lock while that waits. */
 static void *waiter(void *arg)
 {
-    lw_execute(&waits, wait_for_other, arg);
-    return NULL;
+    struct wait wait = {pthread_self(), 0, 0};
+    while (!wait.is_elsewhere)
+        lw_execute(&waits, wait_for_other, &wait);
+    if (!wait.is_over)
+        fail("a section returned while it waited");
+    return arg;
 }
+
+/* Another section under that lock. */
+static void look(void *context) { *(int *)context = is_ready; }
 
 static void wait_in_sections(void)
 {
@@ -126,10 +147,16 @@ static void wait_in_sections(void)
     lw_delegated_serve(&waits, servers[0]);
     if (pthread_create(&thread, NULL, waiter, NULL))
         fail("no thread");
-    usleep(20000);
+    while (!__atomic_load_n(&is_waiting, __ATOMIC_RELAXED))
+        usleep(100);
     lw_delegated_serve(&lock, servers[0]);
-    for (int i = 0; i < 100; i++) /* goes on while the other one's section waits */
+    for (int i = 0; i < 100; i++) { /* goes on while the other one's section waits */
+        int ready = 1;
         lw_execute(&lock, section, &(struct request){-1});
+        lw_execute(&waits, look, &ready);
+        if (ready)
+            fail("the condition came by itself");
+    }
     lw_execute(&waits, make_ready, NULL);
     pthread_join(thread, NULL);
     count = 0;

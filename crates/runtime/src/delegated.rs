@@ -127,8 +127,11 @@ impl Delegated {
         }
         // SAFETY: no preconditions.
         let window_ns = unsafe { sync::epoch_window() } as u32;
-        if self.mode().0 == Mode::Home {
-            return self.inner.wait(window_ns, section); // the mutex is observed
+        // The mutex is observed. A server's thread that asked a server, which may be its own, would wait for itself.
+        match self.mode().0 {
+            Mode::Home => return self.inner.wait_at_home(window_ns, section),
+            Mode::Serve if is_server() => return self.inner.wait_at_home(window_ns, section),
+            _ => {}
         }
         // SAFETY: it exists until we return.
         let is_observed = unsafe { sync::delegated_asks(self.mutex()) } != 0;
@@ -140,11 +143,11 @@ impl Delegated {
         result
     }
 
-    /// Does the calling thread hold the mutex: does it run a section here, or has it locked the mutex? `false`: no, or it can't be told (while
-    /// threads grant the mutex to each other).
+    /// Does the calling thread hold the mutex: does it run a section here, or has it locked the mutex? `false`: no, or that is not certain,
+    /// since threads grant the mutex to each other.
     pub fn is_mine(&self) -> bool {
-        // SAFETY: its fields are atomics.
-        unsafe { (*self.mutex()).owner.load(Relaxed) == thread::id() }
+        // SAFETY: it exists as long as `self`.
+        unsafe { sync::mutex_is_mine(self.mutex()) != 0 }
     }
 
     /// The mutex below. Whoever holds it may use the data, and no section runs meanwhile.
@@ -197,6 +200,8 @@ impl Drop for Delegated {
 /// A server: threads that run the sections of any number of locks. It lives as long as the process.
 pub struct ServerThreads {
     inner: server::SectionServer<Native, Inner>,
+    /// Its threads' ids; 0: not started.
+    ids: [AtomicU32; server::POOL],
     /// Not 0: its threads end.
     stop: Atomic32,
     /// The CPU that its threads stay on; negative: any.
@@ -222,6 +227,13 @@ fn servers() -> impl Iterator<Item = &'static ServerThreads> {
     })
 }
 
+/// Is the calling thread a server's?
+fn is_server() -> bool {
+    let me = thread::id();
+    let is_me = |id: &AtomicU32| id.load(Relaxed) == me; // its own, or another thread's
+    servers().any(|server| server.ids.iter().any(is_me))
+}
+
 /// The most threads of a server.
 pub const THREADS: u32 = server::POOL as u32;
 
@@ -238,9 +250,10 @@ impl ServerThreads {
         let bytes = size_of::<MaybeUninit<Self>>();
         let Some(memory) = posts::map(bytes) else { return Err(libc::ENOMEM) };
         let memory = memory.cast::<Self>();
+        let ids = [const { AtomicU32::new(0) }; server::POOL];
         let (inner, stop) = (server::SectionServer::new(), Atomic32::of(0));
         // SAFETY: fresh memory, aligned to a page.
-        unsafe { memory.write(Self { inner, stop, cpu, before: null() }) };
+        unsafe { memory.write(Self { inner, ids, stop, cpu, before: null() }) };
         // SAFETY: just written; it stays for ever, unless the first thread can't be started.
         let server: &'static Self = unsafe { &*memory };
         fork::tell_child(When::Seen, in_child);
@@ -285,6 +298,9 @@ impl ServerThreads {
             let server = unsafe { &*server.cast::<ServerThreads>() };
             // SAFETY: a C string of less than 16 bytes.
             unsafe { libc::pthread_setname_np(libc::pthread_self(), c"lw-server".as_ptr()) };
+            // Relaxed, both: for `is_server`, which looks for its own.
+            let me = thread::id();
+            server.ids.iter().any(|id| id.compare_exchange(0, me, Relaxed, Relaxed).is_ok());
             server.stay();
             server.inner.serve::<Spins>(&server.stop, true);
             null_mut()
@@ -327,6 +343,7 @@ impl ServerThreads {
 /// The calling thread is in a child process, which has none of the servers' threads.
 fn in_child() {
     for server in servers() {
+        server.ids.iter().for_each(|id| id.store(0, Relaxed)); // the child has one thread
         server.inner.forget_threads();
     }
 }

@@ -20,6 +20,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use libc::{clockid_t, timespec};
+use lockwright_locks::posix;
 use lockwright_native::symbol::{self, Scope};
 use lockwright_native::{Atomic32, Deadline, Native};
 use lockwright_platform::{Platform, Word};
@@ -104,6 +105,15 @@ table! {
     fn mutex_unlock(lock: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { mutex::unlock(lock) }
+    }
+
+    /// 1: the calling thread certainly holds it. 0: it doesn't, or that is not certain.
+    ///
+    /// # Safety
+    /// As [`mutex_lock`].
+    fn mutex_is_mine(lock: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        c_int::from(posix::holds(unsafe { &*lock }) == Some(true))
     }
 
     /// Destroys: 0, or EBUSY while it is held, or while a condvar's waiter will come back for it.

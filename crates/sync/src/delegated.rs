@@ -39,9 +39,10 @@ use std::time::Duration;
 /// * What must run on this thread, or wait for a [`Condvar`](crate::Condvar), holds the data by [`lock`](Self::lock).
 /// * A section that blocks delays everybody who asks. It must not wait for what another thread does after that thread's own section:
 ///   that thread may be the one that runs it.
-/// * It needs 128 bytes beside the data.
+/// * It needs 136 bytes beside the data, 128 of them on the heap.
 pub struct Delegated<T: ?Sized> {
-    lock: delegated::Delegated,
+    /// In a place of its own: when a call returns, a server may still be about to leave the lock, and then the data may be moved.
+    lock: Box<delegated::Delegated>,
     value: UnsafeCell<T>,
 }
 
@@ -84,7 +85,7 @@ impl<T: ?Sized> Carried<T> {
 impl<T> Delegated<T> {
     /// Takes `value` into its care.
     pub fn new(value: T) -> Self {
-        Self { lock: delegated::Delegated::new(), value: UnsafeCell::new(value) }
+        Self { lock: Box::new(delegated::Delegated::new()), value: UnsafeCell::new(value) }
     }
 
     /// Ends it, and returns the data.
@@ -109,7 +110,7 @@ impl<T: ?Sized + Send> Delegated<T> {
     pub fn with<R: Send>(&self, section: impl FnOnce(&mut T) -> R + Send) -> R {
         self.refuse_nested();
         let (value, lock) =
-            (Carried(self.value.get()), Carried(ptr::from_ref(&self.lock).cast_mut()));
+            (Carried(self.value.get()), Carried(ptr::from_ref(&*self.lock).cast_mut()));
         // The sections around this one are the caller's, whichever thread runs it.
         let outer = Carried(RUNNING.get().cast_mut());
         let run = move || {
@@ -171,7 +172,7 @@ impl<T: ?Sized + Send> Delegated<T> {
             // SAFETY: it is on this thread's stack, further up, until its section ends.
             let running = unsafe { &*at };
             assert!(
-                !ptr::eq(running.lock, &raw const self.lock),
+                !ptr::eq(running.lock, &raw const *self.lock),
                 "a section of a Delegated asks for the same Delegated again, and would wait for itself"
             );
             at = running.outer;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// More threads than CPUs, some of which yield or sleep in their sections.
 #[test]
@@ -245,4 +245,86 @@ fn a_thread_that_holds_the_data_is_refused() {
     assert!(refused.is_err());
     drop(held);
     assert_eq!(data.into_inner(), 0);
+}
+
+/// Sections of two locks block at once, in two of a server's three threads. A third lock's sections run there, too.
+#[test]
+fn two_sections_that_block_do_not_stop_the_server() {
+    let server = Server::start(3, None).unwrap();
+    let (slow, fast) = ([Delegated::new(()), Delegated::new(())], Delegated::new(()));
+    slow.iter().for_each(|data| data.delegate(Delegate::To(&server)));
+    fast.delegate(Delegate::To(&server));
+    let (blocked, is_over) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for data in &slow {
+            let (blocked, is_over) = (&blocked, &is_over);
+            scope.spawn(move || {
+                let here = thread::current().id();
+                // Until the server runs it: the server may be about to sleep, and then the thread runs its own.
+                while !data.with(|()| {
+                    let elsewhere = thread::current().id() != here;
+                    if elsewhere {
+                        blocked.fetch_add(1, Relaxed);
+                        while is_over.load(Relaxed) == 0 {
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                    elsewhere
+                }) {}
+            });
+        }
+        while blocked.load(Relaxed) < 2 {
+            thread::yield_now();
+        }
+        let here = thread::current().id();
+        let begun = Instant::now();
+        while !fast.with(|()| thread::current().id() != here) {
+            if begun.elapsed() > Duration::from_secs(60) {
+                is_over.store(1, Relaxed);
+                panic!("no thread of the server took over");
+            }
+        }
+        is_over.store(1, Relaxed);
+    });
+    server.stop();
+}
+
+/// A section that a server runs asks for other data of the same server.
+#[test]
+fn sections_of_one_server_may_be_nested() {
+    let server = Server::start(1, None).unwrap();
+    let (outer, inner) = (Delegated::new(0), Delegated::new(0));
+    outer.delegate(Delegate::To(&server));
+    inner.delegate(Delegate::To(&server));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..1_000 {
+                    outer.with(|count| {
+                        *count += inner.with(|all| {
+                            *all += 1;
+                            1
+                        })
+                    });
+                }
+            });
+        }
+    });
+    server.stop();
+    assert_eq!((outer.into_inner(), inner.into_inner()), (4_000, 4_000));
+}
+
+/// The last section has been answered, but the server may still be about to leave.
+#[test]
+fn data_may_move_when_their_calls_have_returned() {
+    let server = Server::start(1, None).unwrap();
+    for round in 0..2_000 {
+        let data = Delegated::new(round);
+        data.delegate(Delegate::To(&server));
+        data.with(|count| *count += 1);
+        let moved = Box::new(data);
+        moved.with(|count| *count += 1);
+        assert_eq!(moved.into_inner(), round + 2);
+    }
+    server.stop();
 }

@@ -9,9 +9,8 @@
 //!                    └ it is held ───┤ COMBINE   asks the combiner, who holds the lock while it runs everybody's (combiner.rs)
 //!                                    └ SERVE     asks a server, which holds the lock for each section (server.rs); only by hand
 //!
-//!                 crowded, and as many sections a second are not enough      the turns' winner, by 10 % at least
-//!         HOME ─────────────────────────────────────────────► four turns of 5 ms ─────────────────────────────► COMBINE
-//!              ◄───────────────────────────────────────────── COMBINE, HOME, COMBINE, HOME ◄────────────────────
+//!                  crowded            four turns of 5 ms:        better by 10 %
+//!         HOME ────────────────► COMBINE, HOME, COMBINE, HOME ────────────────► COMBINE      and back likewise
 //! ```
 //!
 //! Whoever runs a section holds the lock. So the mode may change at any time, and threads that still see the last one exclude those that see
@@ -20,7 +19,8 @@
 //! *Which one.* RCL's authors measure the share of time that threads spend in sections, and know from a microbenchmark from which share on
 //! delegation pays. Here the share says only whether to try ([`CROWD`]). The lock then runs either way in turns, and counts. That
 //! needs no figures of the machine, and sees what a share can't: how many cache lines the sections move, and who else is running.
-//! A lock tries again after 50 ms, then after twice that, up to 0.5 s; and at once when the rate changes by half.
+//! A lock tries again after 50 ms, then after twice that, up to 0.5 s; and at once when the rate changes by half. If only the *other* mode's
+//! rate changes, the lock learns of that at the next trial.
 //!
 //! State: mode. by the rule: HOME <-> COMBINE. by hand: any -> (any, BY_HAND).
 //!
@@ -51,9 +51,9 @@ pub const ENTRY: Entry = Entry {
     order: "none: auto's, then the combiner's",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "128 B per lock, 128 B per waiter, from a pool",
+    space: "128 B per lock in a program, 128 B per waiter of a combiner, from a pool",
     wakes: "as auto or combiner",
-    delay: "as auto or combiner, and 10 ms in half a second in the mode that does not pay",
+    delay: "as auto or combiner; a trial of 20 ms, half of it in the mode that does not pay, every 70 ms to 0.5 s",
     advice: "programs that can hand their sections over as functions: what Delegated, lw_execute and lockwright::delegated use",
     options: &[],
 };
@@ -89,7 +89,7 @@ pub const ANY: u32 = 8;
 const PERIOD_NS: u64 = 5_000_000;
 /// How long a combiner waits for one of those who wait for the lock, ns: as long as a slow wake.
 const TURN_NS: u32 = 200_000;
-/// A period in which so many times its length has passed is none: nobody had to wait.
+/// A look that comes later than after this many periods tells nothing: nobody had to wait in between.
 const STALE: u64 = 4;
 /// Turns of a trial: the other mode, this one, and both again.
 const TURNS: u8 = 4;
@@ -103,9 +103,9 @@ const PAUSE_MAX: u16 = 100;
 const ODD: u8 = 2;
 /// The share of sections whose threads had to wait, in quarters, from which a lock is crowded.
 const CROWD: u64 = 1;
-/// One wait in so many looks at the clock at its end.
+/// One wait in this many looks at the clock at its end.
 const SAMPLE: u32 = 16;
-/// One tenure in so many looks at the clock, if it was short.
+/// One short tenure in this many looks at the clock.
 const TENURES: u32 = 16;
 /// How many sections are a long tenure.
 const LONG: u32 = 16;
@@ -117,7 +117,7 @@ struct Ledger {
     sections: Cell<u32>,
     /// Of those, sections that ran for others.
     others: Cell<u32>,
-    /// Of those, sections whose threads had to wait for the lock.
+    /// Sections whose threads had to wait for the lock.
     waited: Cell<u32>,
     /// Waits and tenures.
     calls: Cell<u32>,
@@ -348,7 +348,7 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         self.mode.load(Relaxed) == COMBINE && took < PERIOD_NS / 1_000
     }
 
-    /// The caller holds the lock: a period begins. Returns what was counted before: sections, those for others, waiting time.
+    /// The caller holds the lock: a period begins. Returns what was counted before: sections, those that ran for others, those that had to wait.
     fn begin(&self, now: u32) -> [u64; 3] {
         let Ledger { sections, others, waited, .. } = &self.ledger;
         self.since.store(now, Relaxed);
@@ -420,6 +420,11 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             }
             _ => {}
         }
+        self.wait_at_home(window_ns, section)
+    }
+
+    /// Waits for the lock, and runs the section, whatever the mode.
+    pub fn wait_at_home<R>(&self, window_ns: u32, section: impl FnOnce() -> R) -> R {
         self.at_home.fetch_add(1, Relaxed); // a count: it orders nothing
         let mut key = L::Node::default();
         // SAFETY: it stays until we unlock.
@@ -477,8 +482,7 @@ impl<P: Platform, L: TryLock<P>> Delegated<P> for Dynamic<P, L> {
 mod tests {
     use super::*;
 
-    /// Periods of a load that runs so many sections a second at home and sent, in a crowd or not. Returns the shares of periods that were
-    /// sent.
+    /// Runs `periods` of a load with these rates at home and sent. Returns the share of the periods in which sections were sent.
     fn run(
         rule: &mut Trial,
         is_sent: &mut bool,

@@ -77,19 +77,19 @@ impl Gate for () {
 /// A section, to be run by any thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
-    run: unsafe fn(*mut ()),
+    run: unsafe fn(*mut ()) -> bool,
     at: *mut (),
 }
 
 impl Job {
     /// No section.
-    pub(crate) const NONE: Self = Self { run: |_| (), at: null_mut() };
+    pub(crate) const NONE: Self = Self { run: |_| false, at: null_mut() };
 
-    /// Runs the section.
+    /// Runs the section. `false`: somebody has begun to run it before, and may still be in it.
     ///
     /// # Safety
-    /// It is the first time, the thread that asked waits meanwhile, and its writes come before this.
-    pub(crate) unsafe fn run(self) {
+    /// The thread that asked waits meanwhile, and its writes come before this.
+    pub(crate) unsafe fn run(self) -> bool {
         // SAFETY: `run` was made for what is at `at`, which waits there.
         unsafe { (self.run)(self.at) }
     }
@@ -103,14 +103,15 @@ struct Errand<F, R> {
 
 impl<R, F: FnOnce() -> R> Errand<F, R> {
     /// # Safety
-    /// `at` is such an errand, used by nobody else meanwhile.
-    unsafe fn run(at: *mut ()) {
-        // SAFETY: the caller's promise.
-        let errand = unsafe { &mut *at.cast::<Self>() };
-        // Taken, so that it can't run twice, whatever a lock does.
-        if let Some(section) = errand.section.take() {
-            errand.result = Some(section());
-        }
+    /// `at` is such an errand. Whoever uses it holds the lock; a section that waits for a condition lets go of the lock meanwhile.
+    unsafe fn run(at: *mut ()) -> bool {
+        let errand = at.cast::<Self>();
+        // SAFETY: the caller's promise. No reference stays while the section runs.
+        let Some(section) = (unsafe { (*errand).section.take() }) else { return false };
+        let result = section();
+        // SAFETY: as above: the section has taken the lock again.
+        unsafe { (*errand).result = Some(result) };
+        true
     }
 }
 

@@ -20,6 +20,7 @@
 //! State: of a mailbox. ask: IDLE n -> ASKED n + 1. serve, or go home, inside the gate: ASKED n -> IDLE n.
 //!
 //! 1. A request leaves ASKED n only inside of its lock's gate. So it runs once, whoever meets there: a server, another one, or its client.
+//!    A section that waits for a condition lets go of the gate. Whoever comes then finds that it has begun, and answers nothing.
 //! 2. While a mailbox is ASKED, its client waits, and its lock and job stay.
 //! 3. A thread of a server shows a lock before it touches that lock, and looks at the request again in between; it shows the lock until
 //!    it has left the gate. So a lock that no thread shows, and for which nobody asks, is nobody's.
@@ -57,6 +58,8 @@ const AWAY: u32 = 3;
 const PATIENCE_NS: u32 = 20_000;
 /// How many times it looks before it goes home anyway.
 const LOOKS: u32 = 50;
+/// How long a client sleeps at a time whose section waits for a condition, ns.
+const NAP_NS: u32 = 1_000_000;
 /// After how long without a request a server sleeps, ns.
 const AWAKE_NS: u64 = 1_000_000;
 /// For how long at a time, ns: whoever ends a server wakes it.
@@ -239,17 +242,26 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         let mut key = L::Key::default();
         lock.enter(&mut key);
         // Relaxed: if the section has run, then inside of the gate, which its runner has left.
-        let waits = mailbox.state.load(Relaxed) == asked;
+        let mut waits = mailbox.state.load(Relaxed) == asked;
+        if waits {
+            // SAFETY: it waits, inside of its gate (invariant 1).
+            waits = unsafe { job.run() };
+        }
         if waits {
             // STATE: ASKED n -> IDLE n.
             // Relaxed: servers look inside of the gate.
             // SURVIVES no-store: a server that still sees the request finds no job.
             mailbox.state.store(asked & !WHAT, Relaxed);
             mailbox.job.set(Job::NONE);
-            // SAFETY: it waits, inside of its gate (invariant 1).
-            unsafe { job.run() };
         }
         lock.leave(&mut key, u32::from(waits));
+        // A server runs it, and waits for a condition: nobody wakes us.
+        // ORDERING: Acquire, pairs with [answer].
+        // SURVIVES: in explorations no section waits.
+        while mailbox.state.load(Acquire) == asked {
+            // SURVIVES: as above.
+            P::park(&mailbox.state, asked, Some(P::after(NAP_NS)));
+        }
     }
 
     /// Runs sections until `stop` is not 0, as one of the server's threads. `sleeps`: also sleeps while nobody asks; then whoever stops it
@@ -264,7 +276,7 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         let (slot, role, rest) = (self.slot(number), self.role(), self.rest());
         let me = number as u32 + 1;
         rest.threads.fetch_add(1, Relaxed); // it orders nothing
-        rest.awake.store(AWAKE, Relaxed); // as in `sleeps`
+        self.be_awake();
         // Relaxed, all: who is active is a hint, as the gates exclude.
         while stop.load(Relaxed) == 0 {
             let is_mine = role.active.load(Relaxed) == me
@@ -283,6 +295,14 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         // SURVIVES: in explorations no other thread takes the slot.
         // SURVIVES no-store: as above.
         slot.taken.store(0, Release);
+    }
+
+    /// Says AWAKE, and wakes those who sleep until somebody does.
+    fn be_awake(&self) {
+        let awake = &self.rest().awake;
+        if awake.swap(AWAKE, Relaxed) == ASLEEP {
+            P::unpark(awake, u32::MAX);
+        }
     }
 
     /// Wakes the server's threads, so that they see that they are stopped.
@@ -312,6 +332,8 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         let mut inside =
             Inside { lock: ptr::null(), key: L::Key::default(), ran: 0, next: null_mut() };
         let (mut idle, mut since) = (0_u32, None);
+        // The last one may be in a section for long.
+        self.beats(me, false);
         while stop.load(Relaxed) == 0 && role.active.load(Relaxed) == me {
             if rest.awake.load(Relaxed) == AWAY {
                 rest.awake.store(AWAKE, Relaxed);
@@ -333,7 +355,7 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
                 if !self.round::<W>(slot, me, &mut inside) {
                     P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
                 }
-                rest.awake.store(AWAKE, Relaxed);
+                self.be_awake();
                 (idle, since) = (0, None);
             }
         }
@@ -344,11 +366,15 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         slot.shows.store(null_mut(), Release);
     }
 
-    /// Shows that a section begins or ends.
-    fn beats(&self) {
-        let beat = &self.role().beat;
-        // Relaxed, both: a hint, which others only compare.
-        beat.store(beat.load(Relaxed).wrapping_add(1), Relaxed);
+    /// Shows that a section begins or ends, unless another thread has taken over since.
+    fn beats(&self, me: u32, begins: bool) {
+        let Role { active, beat } = self.role();
+        // Relaxed, all: a hint, which others only compare.
+        if active.load(Relaxed) == me {
+            let last = beat.load(Relaxed);
+            let next = if begins { last.wrapping_add(1) | 1 } else { (last | 1).wrapping_add(1) };
+            beat.store(next, Relaxed);
+        }
     }
 
     /// One look at each mailbox, for one lock: the one whose gate the thread is in, or that of the first request. `true`: somebody asked.
@@ -376,13 +402,19 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
                 other = lock;
                 return;
             }
-            self.beats();
-            // SAFETY: it waits, inside of its gate (invariant 1): we have looked since we entered. It is answered once.
-            unsafe { mailbox.job.get().run() };
-            // STATE: ASKED n -> IDLE n.
-            // SAFETY: the client waits, or will look before it waits.
-            unsafe { W::answer(&raw const mailbox.state, asked & !WHAT) };
-            self.beats();
+            self.beats(me, true);
+            // SAFETY: it waits, inside of its gate (invariant 1): we have looked since we entered.
+            let has_run = unsafe { mailbox.job.get().run() };
+            if has_run {
+                // STATE: ASKED n -> IDLE n.
+                // SAFETY: the client waits, or will look before it waits. It is answered once, by whoever ran its section.
+                unsafe { W::answer(&raw const mailbox.state, asked & !WHAT) };
+            }
+            self.beats(me, false);
+            if !has_run {
+                in_vain = true;
+                return;
+            }
             ran = true;
             inside.ran += 1;
             if inside.ran == BATCH {

@@ -65,7 +65,7 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
             if seen.look(self.shown()) {
                 self.balance(&mut seen);
             }
-            let is_stuck = before % 2 == 1 && role.beat.load(Relaxed) == before;
+            let is_stuck = !before.is_multiple_of(2) && role.beat.load(Relaxed) == before;
             if is_stuck && role.active.compare_exchange(active, me, Relaxed, Relaxed).is_ok() {
                 break;
             }
