@@ -10,7 +10,7 @@ pub(super) const DELAYS: [f64; 9] = [1e6, 5e5, 2e5, 1e5, 5e4, 2e4, 1e4, 1e3, 0.0
 pub(super) const MACHINES: [(Option<&str>, u32, &str); 2] =
     [(None, 48, ""), (Some("niagara2-128"), 128, "niagara2-128 ")];
 
-/// The microbenchmark: sections of so many lines, and a mean delay in cycles between them.
+/// The microbenchmark: sections of `lines` cache lines, and a mean delay of `delay` cycles between them.
 pub(super) fn load(lock: &str, machine: Option<&str>, lines: f64, delay: f64) -> Load {
     let load = Load::new("rcl", lock).with("lines", lines).with("delay", delay).lasting(1.0, 5.0);
     match machine {

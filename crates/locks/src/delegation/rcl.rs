@@ -13,7 +13,7 @@
 //! 1. Whoever runs a section has made the lock BUSY. A server stays inside
 //!    while it has requests for the lock, up to 32: an exchange for each section would wait until the last answer has left its core.
 //!
-//! Facts: no order; each client is overtaken once by each other client in a round of the server; 1.5 KiB per lock and 256 B per CPU that asks,
+//! Facts: no order; the server goes round the mailboxes; 1.6 KiB per lock and 256 B per CPU that asks,
 //! and 128 B per 7 of them, from a pool; nobody sleeps, and the server takes a CPU of its own. `rcl-pool`: a second thread takes over
 //! while the first is blocked in a section.
 
@@ -33,12 +33,12 @@ pub const ENTRY: Entry = Entry {
     preset_of: None,
     idea: "a server, which does nothing else, runs the sections; each client has a mailbox of one cache line",
     source: "J.-P. Lozi, F. David, G. Thomas, J. Lawall, G. Muller, Remote Core Locking: Migrating Critical-Section Execution to Improve the Performance of Multithreaded Applications, USENIX ATC 2012, section 3",
-    order: "none; in each round of the server by the mailboxes",
+    order: "none; the server goes round the mailboxes",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "1.5 KiB per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool; one CPU for the server",
+    space: "1.6 KiB per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool; one CPU for the server",
     wakes: "none: clients and server spin and never sleep",
-    delay: "each client, by the sections of the others; all, for 0.1 to 1 ms, by a server that doesn't run: then they run their own",
+    delay: "each client, by the sections of the others; all, by a server that doesn't run: for 40 µs, or 1 ms in a section; then they run their own",
     advice: "many cores, a lock that is busy all the time, and a core to spare for it",
     options: &[],
 };
@@ -48,6 +48,7 @@ pub const POOL_ENTRY: Entry = Entry {
     id: "rcl-pool",
     preset_of: Some(ENTRY.id),
     idea: "rcl, with a second thread that takes over while the first is blocked in a section",
+    wakes: "clients and the active thread spin and never sleep; the second thread looks every ms",
     advice: "several locks on one server, and sections that block",
     ..ENTRY
 };
@@ -123,7 +124,7 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Sections<P> for Rcl<P, W, POO
         Self {
             busy: P::Word::new(FREE),
             server: P::Ptr::new(null_mut()),
-            own: SectionServer::new(),
+            own: SectionServer::expected(),
             waiting: PhantomData,
         }
     }

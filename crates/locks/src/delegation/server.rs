@@ -164,6 +164,13 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         }
     }
 
+    /// As [`new`](Self::new), whose threads are about to start: clients wait for them.
+    pub fn expected() -> Self {
+        let new = Self::new();
+        new.be_awake();
+        new
+    }
+
     fn role(&self) -> &Role<P> {
         // SAFETY: it stays as long as the server.
         unsafe { &*self.role }
