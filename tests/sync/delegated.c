@@ -1,5 +1,6 @@
 /* lw_execute from C: sections run once each, and see each other's writes, whoever runs them, while that changes; the lock may be
    used again after its end. */
+#define _POSIX_C_SOURCE 200809L
 #include <lockwright_sync.h>
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { THREADS = 16, EACH = 20000 };
@@ -54,6 +56,11 @@ static void *thread(void *arg)
     return NULL;
 }
 
+static void rest(long microseconds)
+{
+    nanosleep(&(struct timespec){.tv_nsec = microseconds * 1000}, NULL);
+}
+
 /* Changes who runs the sections, again and again. */
 static void *changes(void *arg)
 {
@@ -63,7 +70,7 @@ static void *changes(void *arg)
             lw_delegated_mode(&lock, i % 5);
         else
             lw_delegated_serve(&lock, servers[i % 5 - 3]);
-        usleep(500);
+        rest(500);
     }
     return NULL;
 }
@@ -148,7 +155,7 @@ static void wait_in_sections(void)
     if (pthread_create(&thread, NULL, waiter, NULL))
         fail("no thread");
     while (!__atomic_load_n(&is_waiting, __ATOMIC_RELAXED))
-        usleep(100);
+        rest(100);
     lw_delegated_serve(&lock, servers[0]);
     for (int i = 0; i < 100; i++) { /* goes on while the other one's section waits */
         int ready = 1;
