@@ -5,7 +5,8 @@
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
 use crate::amp::standby::WINDOW_MAX_NS;
-use crate::delegation::{self, cc_synch, combiner, dsm_synch, dynamic, ffwd, flat_combining, rcl};
+use crate::delegation::{self, cc_synch, combiner, combiner_numa, dsm_synch, dynamic, ffwd};
+use crate::delegation::{flat_combining, rcl};
 use crate::entry::{Entry, Kind};
 use crate::front::{self, Alone, AsIs, Rule, Tune, Tuning, Window, tuning};
 use crate::numa::cohort::{self, Cohort};
@@ -159,6 +160,7 @@ catalog! {
     delegated {
         DYNAMIC: dynamic::Lock<P> = dynamic::ENTRY;
         COMBINER: combiner::Lock<P> = combiner::ENTRY;
+        COMBINER_NUMA: combiner_numa::Lock<P> = combiner_numa::ENTRY;
         RCL: rcl::Lock<P> = rcl::ENTRY;
         RCL_YIELD: rcl::Yielding<P> = delegation::yielding(rcl::ENTRY, "rcl-yield", "rcl, whose waiters yield their CPU every 0.5 µs");
         RCL_POOL: rcl::Pool<P> = rcl::POOL_ENTRY;

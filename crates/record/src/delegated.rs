@@ -56,7 +56,7 @@ pub struct DelegatedState {
 
 impl DelegatedState {
     /// Where delegated data has it: its first bytes are its mutex, bytes.
-    pub const AT: usize = 60;
+    pub const AT: usize = 64;
     /// Bytes.
     pub const SIZE: usize = size_of::<Self>();
 

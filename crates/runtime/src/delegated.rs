@@ -243,6 +243,9 @@ impl ServerThreads {
     ///
     /// # Errors
     /// EINVAL: no threads, more than [`THREADS`], or no such CPU. ENOMEM, EAGAIN: no memory, or no thread.
+    // `inline`, here and below: compiled only where servers are started. The linker would drop an unused copy, and leave the notes of its
+    // probes, which would point nowhere (probes.rs).
+    #[inline]
     pub fn start(threads: u32, cpu: c_int) -> Result<&'static Self, c_int> {
         if !(1..=THREADS).contains(&threads) || cpu >= libc::CPU_SETSIZE {
             return Err(libc::EINVAL);
@@ -292,7 +295,9 @@ impl ServerThreads {
         }
     }
 
+    #[inline]
     fn start_thread(&'static self) -> c_int {
+        #[inline]
         extern "C" fn run(server: *mut c_void) -> *mut c_void {
             // SAFETY: a server, which stays.
             let server = unsafe { &*server.cast::<ServerThreads>() };

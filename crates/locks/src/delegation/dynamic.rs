@@ -191,6 +191,9 @@ impl Trial {
 }
 
 /// A lock over `L` that delegates its sections while that pays.
+///
+/// Two cache lines. The lock's holder writes the first one, and so do those who wait for the lock. The second one is for those who ask: a
+/// combiner, which writes the first one seldom, doesn't have to fetch that from whoever looks at the mode.
 #[repr(C)]
 pub struct Dynamic<P: Platform, L> {
     /// Held by whoever runs a section.
@@ -198,10 +201,10 @@ pub struct Dynamic<P: Platform, L> {
     ledger: Ledger,
     /// When the period began, in µs.
     since: P::Word,
-    mode: P::Word,
-    rule: Cell<Trial>,
     /// How many threads wait for the lock, or have done so and are about to say that they are through.
     at_home: P::Word,
+    mode: P::Word,
+    rule: Cell<Trial>,
     /// In SERVE, whom to ask.
     server: P::Ptr<SectionServer<P, Self>>,
     combiner: Combiner<P>,
@@ -271,9 +274,9 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             lock,
             ledger: Ledger::default(),
             since: P::Word::new(0),
+            at_home: P::Word::new(0),
             mode: P::Word::new(HOME),
             rule: Cell::new(Trial::default()),
-            at_home: P::Word::new(0),
             server: P::Ptr::new(null_mut()),
             combiner: Sections::new(),
         }

@@ -9,6 +9,7 @@
 //!                   dsm-synch   a queue of nodes on the waiters' stacks
 //!                   cc-synch    a queue of cells that change hands
 //!                   combiner    the same; elected by core, for a bounded time; waiters sleep
+//!                   combiner-numa      one of these for each cluster of near cores
 //!     as it pays    dynamic     an ordinary lock, or combiner, or a server's: whichever runs most sections
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 pub mod cc_synch;
 pub mod combiner;
+pub mod combiner_numa;
 pub mod dsm_synch;
 pub mod dynamic;
 pub mod ffwd;
