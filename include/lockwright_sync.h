@@ -43,7 +43,9 @@ typedef struct { uint64_t lw_private[16]; } lw_delegated_t;
 /* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one. Then it returns, and sees
    what fn has written. fn may use any data, and other locks. It may see another thread's errno and thread-locals, and
    leaves its own errno there. It must not wait for what another thread does after that thread's own section, since that
-   thread may be the one that runs it. It must not end its thread, fork, or leave by longjmp or by an exception.
+   thread may be the one that runs it. It must not fork, or leave by longjmp or by an exception, or call pthread_exit, which
+   is fine only on its own thread. A cancellation acts in a section that runs on its own thread, and then the lock is free;
+   if the thread asks others to run its section, the cancellation waits until lw_execute has returned.
    EDEADLK: the calling thread runs such a section, or holds the lock's mutex; nothing ran. (Under contention that can't
    always be told; then it waits for itself.) */
 int lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);
@@ -110,6 +112,9 @@ int lw_rwlock_unlock(lw_rwlock_t *lock);
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
 
 namespace lockwright {
 
@@ -190,7 +195,14 @@ public:
                 detail::innermost() = &here;
                 try {
                     own.outcome.of(own.section, own.data.value_);
-                } catch (...) {
+                }
+#ifdef __GLIBCXX__
+                catch (abi::__forced_unwind &) { /* the thread is cancelled, or exits */
+                    detail::innermost() = runners;
+                    throw;
+                }
+#endif
+                catch (...) {
                     own.thrown = std::current_exception();
                 }
                 detail::innermost() = runners;

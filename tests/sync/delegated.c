@@ -187,6 +187,92 @@ static void fork_a_child(void)
     lw_delegated_destroy(&lock);
 }
 
+/* Sections that end their threads. */
+static lw_delegated_t ends = LW_DELEGATED_INIT;
+static int has_begun, has_ended;
+
+static void exit_in_it(void *context)
+{
+    (void)context;
+    pthread_exit(NULL);
+}
+
+static void take_time(void *context)
+{
+    (void)context;
+    __atomic_store_n(&has_begun, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 40; i++)
+        rest(500);
+    has_ended = 1;
+}
+
+static void *execute(void *fn)
+{
+    lw_execute(&ends, *(void (**)(void *))fn, NULL);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void end_a_thread(void (*fn)(void *), int cancels)
+{
+    pthread_t thread;
+    void *result = NULL;
+    has_begun = has_ended = 0;
+    if (pthread_create(&thread, NULL, execute, &fn))
+        fail("no thread");
+    while (cancels && !__atomic_load_n(&has_begun, __ATOMIC_RELAXED))
+        rest(100);
+    if (cancels)
+        pthread_cancel(thread);
+    pthread_join(thread, &result);
+    if (cancels && result != PTHREAD_CANCELED)
+        fail("a thread was not cancelled");
+    int before = count;
+    if (lw_execute(&ends, section, &(struct request){-1}) || count != before + 1)
+        fail("no section runs after one has ended its thread");
+    count = before;
+}
+
+/* A section that ends the thread of a server, and so the other thread that waits for it, can't be helped: a line says so. */
+static void end_a_server(void)
+{
+    int ends_of[2];
+    pid_t child = pipe(ends_of) ? -1 : fork();
+    if (child == 0) {
+        pthread_t thread;
+        void (*fn)(void *) = exit_in_it;
+        char line[100] = {0};
+        alarm(20);
+        dup2(ends_of[1], 2);
+        if (lw_server_start(&servers[0], 1, -1) || lw_delegated_serve(&ends, servers[0]))
+            _exit(2);
+        rest(20000);
+        pthread_create(&thread, NULL, execute, &fn);
+        _exit(read(ends_of[0], line, sizeof line - 1) > 0 && strstr(line, "a section ended") ? 0 : 3);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0)
+        fail("nothing is said of a section that ended a server's thread");
+}
+
+static void end_threads(void)
+{
+    lw_delegated_mode(&ends, LW_DELEGATE_NEVER);
+    end_a_thread(exit_in_it, 0);
+    end_a_thread(take_time, 1);
+    if (has_ended)
+        fail("a cancellation waited for the section's end");
+    lw_delegated_serve(&ends, servers[0]);
+    lw_execute(&ends, section, &(struct request){-1}); /* wakes the server */
+    rest(1000);
+    count = 0;
+    end_a_thread(take_time, 1);
+    if (!has_ended)
+        fail("a section was cancelled that may have run elsewhere");
+    end_a_server();
+    lw_delegated_destroy(&ends);
+}
+
 int main(void)
 {
     for (int i = 0; i < 2; i++)
@@ -205,6 +291,7 @@ int main(void)
     if (answer != EDEADLK)
         fail("a nested section is not refused");
     wait_in_sections();
+    end_threads();
     fork_a_child();
     lw_delegated_serve(&lock, servers[0]);
     lw_server_stop(servers[0]);

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <pthread.h>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -57,6 +58,8 @@ int main()
     expect(refused, "a section that asks for its own data is refused");
     name.with([](std::string &s) { s += "d"; });
     expect(name.with([](std::string &s) { return s; }) == "abcd", "it goes on");
+    std::thread([&] { name.with([](std::string &s) { s += "e"; pthread_exit(nullptr); }); }).join();
+    expect(name.with([](std::string &s) { return s; }) == "abcde", "it goes on after a section has ended its thread");
     if (!failed)
         std::puts("ok");
     return failed;

@@ -9,6 +9,7 @@ use sweep::{MACHINES, Sweep, mean_ns};
 mod amp;
 mod combining;
 mod crowded;
+mod servers;
 mod sweep;
 
 /// All of them.
@@ -17,6 +18,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "rcl-combining", measure: combining::measure },
     Experiment { id: "rcl-crowded", measure: crowded::measure },
     Experiment { id: "rcl-amp", measure: amp::measure },
+    Experiment { id: "rcl-servers", measure: servers::measure },
 ];
 
 /// Spinlock, POSIX, MCS, the combining locks, and RCL; our own, for comparison.

@@ -72,6 +72,7 @@ figures! {
     rcl_combining: "rcl-combining",
     rcl_crowded: "rcl-crowded",
     rcl_amp: "rcl-amp",
+    rcl_servers: "rcl-servers",
     c3_2: "c3-2",
     c3_policies: "c3-policies",
 }

@@ -5,7 +5,8 @@
 
 use crate::fork::{self, When};
 use crate::layout::Mutex;
-use crate::{posts, sync, thread};
+use crate::leave::{self, Wait};
+use crate::{env, posts, sync, thread};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{self, null, null_mut};
@@ -107,6 +108,29 @@ impl Delegated {
         }
     }
 
+    /// As [`run`](Self::run); `None`: the calling thread would wait for itself ([`is_mine`](Self::is_mine)), and nothing ran. A section that
+    /// runs on its own thread may end that thread, if nothing of Rust is between.
+    #[inline]
+    pub fn try_run_exiting<R: Send>(&self, section: impl FnOnce() -> R + Send) -> Option<R> {
+        let mut section = Some(section);
+        let mut own = || section.take();
+        // Each way takes it out once.
+        let run = || own().map(|section| leave::guarded(&Held(self.mutex()), section));
+        match self.inner.here(run) {
+            Ok(result) => return result,
+            Err(_) if self.is_mine() => return None,
+            Err(_) => {}
+        }
+        self.announce();
+        let section = section.take()?;
+        Some(match self.asks() {
+            true => self.send(section),
+            false => self.inner.wait_at_home(window_ns(), || {
+                leave::guarded(&Held(self.mutex()), section)
+            }),
+        })
+    }
+
     /// As [`run`](Self::run); `None`: the calling thread would wait for itself ([`is_mine`](Self::is_mine)), and nothing ran.
     #[inline]
     pub fn try_run<R: Send>(&self, section: impl FnOnce() -> R + Send) -> Option<R> {
@@ -120,22 +144,42 @@ impl Delegated {
     #[cold]
     #[inline(never)]
     fn ask<R: Send>(&self, section: impl FnOnce() -> R + Send) -> R {
+        self.announce();
+        if self.asks() { self.send(section) } else { self.inner.wait_at_home(window_ns(), section) }
+    }
+
+    /// From now on commands know it.
+    #[cold]
+    fn announce(&self) {
         if self.known.load(Relaxed) & LISTED == 0 {
             self.known.fetch_or(LISTED, Relaxed); // whoever ends it has synchronized with us
             // SAFETY: a valid address; `drop` takes it back.
             unsafe { sync::delegated_begins(self.mutex()) };
         }
-        // SAFETY: no preconditions.
-        let window_ns = unsafe { sync::epoch_window() } as u32;
-        // The mutex is observed. A server's thread that asked a server, which may be its own, would wait for itself.
+    }
+
+    /// Does the calling thread ask others to run its section? A server's thread that asked a server, which may be its own, would wait for
+    /// itself.
+    fn asks(&self) -> bool {
         match self.mode().0 {
-            Mode::Home => return self.inner.wait_at_home(window_ns, section),
-            Mode::Serve if is_server() => return self.inner.wait_at_home(window_ns, section),
-            _ => {}
+            Mode::Home => false,
+            Mode::Combine => true,
+            Mode::Serve => !is_server(),
         }
+    }
+
+    /// Asks others to run the section. A cancellation waits until the thread is back: it may be in others' sections, or its own may be
+    /// elsewhere.
+    fn send<R: Send>(&self, section: impl FnOnce() -> R + Send) -> R {
+        // (At home the mutex is observed.)
         // SAFETY: it exists until we return.
         let is_observed = unsafe { sync::delegated_asks(self.mutex()) } != 0;
-        let result = self.inner.wait(window_ns, section);
+        let result = leave::guarded(&Others, || {
+            let before = leave::disable_cancellation();
+            let result = self.inner.wait(window_ns(), section);
+            leave::enable_cancellation(before);
+            result
+        });
         if is_observed {
             // SAFETY: as above.
             unsafe { sync::delegated_answered(self.mutex()) };
@@ -194,6 +238,35 @@ impl Drop for Delegated {
             // SAFETY: a valid address.
             unsafe { sync::delegated_ends(self.mutex()) };
         }
+    }
+}
+
+/// The window of the caller's epoch, ns.
+fn window_ns() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { sync::epoch_window() as u32 }
+}
+
+/// A section runs on its own thread, which holds the mutex. If the section ends that thread, others go on, as after a holder's own clean-up
+/// handler.
+struct Held(*mut Mutex);
+
+impl Wait for Held {
+    fn leave(&self) {
+        // SAFETY: the thread has locked it, and its section is over.
+        unsafe { sync::mutex_unlock(self.0) };
+    }
+}
+
+/// A thread may be in others' sections.
+struct Others;
+
+impl Wait for Others {
+    fn leave(&self) {
+        env::say(&[
+            b"a section ended the thread that ran it, and others wait for that thread forever\n",
+            b"hint: a section must not call pthread_exit (docs/delegation.md)\n",
+        ]);
     }
 }
 
@@ -307,7 +380,7 @@ impl ServerThreads {
             let me = thread::id();
             server.ids.iter().any(|id| id.compare_exchange(0, me, Relaxed, Relaxed).is_ok());
             server.stay();
-            server.inner.serve::<Spins>(&server.stop, true);
+            leave::guarded(&Others, || server.inner.serve::<Spins>(&server.stop, true));
             null_mut()
         }
         let this = ptr::from_ref(self).cast_mut().cast();

@@ -51,6 +51,7 @@ unsafe extern "C" {
 
 unsafe extern "C-unwind" {
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
 /// `PTHREAD_CANCEL_DEFERRED`.
@@ -110,6 +111,20 @@ pub(crate) fn hold_back_cancellation() -> c_int {
         thread::await_canceller();
     }
     kind
+}
+
+/// The thread can't be cancelled until [`enable_cancellation`], not even at a cancellation point; returns the thread's state before that.
+pub(crate) fn disable_cancellation() -> c_int {
+    let mut before = 0;
+    // SAFETY: a valid state (`PTHREAD_CANCEL_DISABLE`) and a writable word.
+    unsafe { pthread_setcancelstate(1, &mut before) };
+    before
+}
+
+/// As before [`disable_cancellation`]. A cancellation that has come meanwhile acts here, if the thread's type is asynchronous.
+pub(crate) fn enable_cancellation(before: c_int) {
+    // SAFETY: glibc's own value.
+    unsafe { pthread_setcancelstate(before, ptr::null_mut()) };
 }
 
 /// What must be undone if a thread is torn out of [`undisturbed`].

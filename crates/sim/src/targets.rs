@@ -387,6 +387,7 @@ figures![
     "rcl-combining",
     "rcl-crowded",
     "rcl-amp",
+    "rcl-servers",
     "c3-2",
     "c3-policies",
 ];

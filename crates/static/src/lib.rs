@@ -116,12 +116,12 @@ pub unsafe extern "C" fn lw_rwlock_init(lock: *mut RwLock) {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_execute(
+pub unsafe extern "C-unwind" fn lw_execute(
     lock: *const Delegated,
-    run: unsafe extern "C" fn(*mut c_void),
+    run: unsafe extern "C-unwind" fn(*mut c_void),
     context: *mut c_void,
 ) -> c_int {
-    struct Carried(unsafe extern "C" fn(*mut c_void), *mut c_void);
+    struct Carried(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
     // SAFETY: the program says that any thread may run it.
     unsafe impl Send for Carried {}
     impl Carried {
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn lw_execute(
     // SAFETY: the program passes a lock of its own, zeroed, or used by this function before.
     let lock = unsafe { &*lock };
     // SAFETY: as the caller says.
-    match lock.try_run(move || unsafe { section.run() }) {
+    match lock.try_run_exiting(move || unsafe { section.run() }) {
         Some(()) => 0,
         None => libc::EDEADLK,
     }

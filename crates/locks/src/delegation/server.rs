@@ -14,8 +14,8 @@
 //! - *Several servers, and moves* (R03). A lock may change its server at any time, while requests wait at both.
 //! - *A section that blocks* (R04) blocks only its own lock. A thread of the server that stands by looks each ms whether the active one is
 //!   still in the same section; then it takes over. The paper's manager and backup thread are that look.
-//! - *A server that doesn't run* (preempted, or asleep since nobody asked for 1 ms). A client whose request waits for long, while the server
-//!   serves nobody, goes home: it enters the gate itself, and runs its own section. Until the server is back, so do the others, at once.
+//! - *A server that serves nobody* for 20 µs: preempted, asleep since nobody asked for 1 ms, or in a long section. A client whose request waits
+//!   goes home: it enters the gate itself, and runs its own section. Until the server is back, so do the others, at once.
 //!
 //! State: of a mailbox. ask: IDLE n -> ASKED n + 1. serve, or go home, inside the gate: ASKED n -> IDLE n.
 //!
@@ -51,7 +51,7 @@ const AWAKE: u32 = 1;
 const ASLEEP: u32 = 0;
 /// It has no threads.
 const GONE: u32 = 2;
-/// It isn't running: a client has waited in vain, and gone home. It says AWAKE when it runs again.
+/// It isn't running, or is in a long section: a client has waited in vain, and gone home. It says AWAKE when it looks again.
 const AWAY: u32 = 3;
 
 /// How long a client waits before it looks whether the server moves, ns.
@@ -81,7 +81,7 @@ struct Shown<P: Platform, L> {
 struct Role<P: Platform> {
     /// The active thread's slot + 1; 0: none.
     active: P::Word,
-    /// Changes before and after each section: odd while one runs.
+    /// Changes before and after each section, and with each look at the mailboxes: odd while a section runs.
     beat: P::Word,
 }
 
@@ -239,8 +239,8 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
             if W::wait_for(&mailbox.state, asked, PATIENCE_NS) != asked {
                 return;
             }
-            // A server that is in a section may be about to answer.
-            if before.is_multiple_of(2) && beat.load(Relaxed) == before {
+            // It doesn't run, or it is in a long section, perhaps of another lock.
+            if beat.load(Relaxed) == before {
                 let awake = &self.rest().awake;
                 let _ = awake.compare_exchange(AWAKE, AWAY, Relaxed, Relaxed); // as in `sleeps`
                 break;
@@ -345,6 +345,8 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
             if rest.awake.load(Relaxed) == AWAY {
                 rest.awake.store(AWAKE, Relaxed);
             }
+            // Clients wait on while it looks, even if it finds no gate open: whoever is inside may have lost its CPU.
+            role.beat.store(role.beat.load(Relaxed).wrapping_add(2), Relaxed);
             if self.round::<W>(slot, me, &mut inside) {
                 (idle, since) = (0, None);
                 continue;
