@@ -1,4 +1,4 @@
-//! Runs the POSIX programs on 64-bit ARM, under user-mode emulation. It checks that the code compiles, loads and works
+//! Runs the POSIX programs, and the C programs that link our locks, on 64-bit ARM, under user-mode emulation. It checks that the code compiles, loads and works
 //! on the other architecture. It can't check memory orderings, because the emulator runs on x86, whose memory model is
 //! stronger. The models check those.
 
@@ -39,25 +39,45 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> Result<()> {
     let programs = compile_programs(&args.part)?;
-    let library = build_library()?;
+    let [library, linked] = build_libraries()?;
+    let linking = compile_linking(&args.part, &linked)?;
+    ensure!(
+        !(programs.is_empty() && linking.is_empty()),
+        "no program's name contains '{}'\nhint: cargo xtask aarch64 mutex",
+        args.part
+    );
     let locks: Vec<_> = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id).collect();
     let able = programs.iter().filter(|program| unable(program).is_none()).count();
-    let bar = progress((able * (1 + locks.len())) as u64)?;
+    let bar = progress((able * (1 + locks.len()) + linking.len() * locks.len()) as u64)?;
     let rows = parallel(2, &programs, |program| -> Result<Vec<String>> {
         let verdicts = verdicts(program, &locks, &library, &bar)?;
         bar.suspend(|| println!("{:<22} {}", name(program), verdicts.join(", ")));
         Ok(verdicts)
     });
+    let linked = parallel(2, &linking, |program| -> Result<Vec<String>> {
+        let verdict = |lock: &&str| {
+            bar.set_message(format!("{}, {lock}", name(program)));
+            let outcome = run(program, Some(lock), None)?;
+            bar.inc(1);
+            Ok(match outcome.end {
+                End::Code(0) if outcome.stderr.is_empty() => "ok".into(),
+                _ => format!("{lock}: FAILED: {}", outcome.describe()),
+            })
+        };
+        let verdicts = locks.iter().map(verdict).collect::<Result<Vec<String>>>()?;
+        bar.suspend(|| println!("{:<22} {}", name(program), verdicts.join(", ")));
+        Ok(verdicts)
+    });
     bar.finish_and_clear();
     let (mut passed, mut failed) = (0, 0);
-    for verdicts in rows {
+    for verdicts in rows.into_iter().chain(linked) {
         let verdicts = verdicts?;
         passed += verdicts.iter().filter(|verdict| *verdict == "ok").count();
         failed += verdicts.iter().filter(|verdict| verdict.contains("FAILED")).count();
     }
     println!("aarch64, emulated: {passed} passed, {failed} failed");
     if failed > 0 {
-        bail!(No(format!("{failed} runs differ from glibc's")));
+        bail!(No(format!("{failed} runs failed, or differ from glibc's")));
     }
     Ok(())
 }
@@ -75,7 +95,7 @@ fn verdicts(
     }
     let run = |lock: Option<&str>| {
         bar.set_message(format!("{}, {}", name(program), lock.unwrap_or("without us")));
-        let outcome = run(program, lock, library);
+        let outcome = run(program, lock, lock.map(|_| library));
         bar.inc(1);
         outcome
     };
@@ -105,11 +125,12 @@ fn name(program: &Path) -> String {
     program.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Builds the library for the other architecture.
-fn build_library() -> Result<PathBuf> {
+/// Builds the libraries for the other architecture: to preload, and to link.
+fn build_libraries() -> Result<[PathBuf; 2]> {
     let target = scratch("")?;
     let (end, _) = Child::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--release", "-p", "lockwright-preload", "--target", TARGET])
+        .args(["build", "--release", "-p", "lockwright-preload", "-p", "lockwright-static"])
+        .args(["--target", TARGET])
         .env("CARGO_TARGET_DIR", &target)
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER)
         .limit(600)
@@ -120,7 +141,43 @@ fn build_library() -> Result<PathBuf> {
              gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
         );
     }
-    Ok(target.join(TARGET).join("release/liblockwright.so"))
+    let built = target.join(TARGET).join("release");
+    Ok(["liblockwright.so", "liblockwright_static.a"].map(|file| built.join(file)))
+}
+
+/// Compiles the C programs that link our locks.
+fn compile_linking(part: &str, library: &Path) -> Result<Vec<PathBuf>> {
+    let root = source_dir().parent().context("a workspace")?;
+    let mut programs = Vec::new();
+    for entry in fs::read_dir(source_dir().join("sync"))? {
+        let source = entry?.path();
+        let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if source.extension().is_none_or(|e| e != "c") || !name.contains(part) {
+            continue;
+        }
+        let program = scratch("aarch64")?.join(&name);
+        let child = Child::new(COMPILER)
+            .args(["-std=c11", "-O2", "-g", "-pthread", "-static", "-I"])
+            .args([root.join("include").as_os_str(), source.as_os_str()])
+            .args(["-o".as_ref(), program.as_os_str(), library.as_os_str()]);
+        compiled(child, &source)?;
+        programs.push(program);
+    }
+    programs.sort();
+    Ok(programs)
+}
+
+fn compiled(compiler: Child, source: &Path) -> Result<()> {
+    let outcome = compiler
+        .run()
+        .context("no compiler for it\nhint: apt-get install gcc-aarch64-linux-gnu")?;
+    ensure!(
+        outcome.end == End::Code(0),
+        "cannot compile '{}': {}",
+        source.display(),
+        outcome.describe()
+    );
+    Ok(())
 }
 
 /// Compiles the programs that consist of a single file.
@@ -137,30 +194,25 @@ fn compile_programs(part: &str) -> Result<Vec<PathBuf>> {
             continue;
         }
         let program = dir.join(&name);
-        let outcome = Child::new(COMPILER)
+        let child = Child::new(COMPILER)
             .args(["-std=gnu11", "-O1", "-g", "-pthread", "-o"])
-            .args([&program, &source])
-            .run()
-            .context("no compiler for it\nhint: apt-get install gcc-aarch64-linux-gnu")?;
-        if outcome.end != End::Code(0) {
-            bail!("cannot compile '{}': {}", source.display(), outcome.describe());
-        }
+            .args([&program, &source]);
+        compiled(child, &source)?;
         programs.push(program);
     }
-    ensure!(
-        !programs.is_empty(),
-        "no program's name contains '{part}'\nhint: cargo xtask aarch64 mutex"
-    );
     programs.sort();
     Ok(programs)
 }
 
-fn run(program: &Path, lock: Option<&str>, library: &Path) -> Result<Outcome> {
+/// Runs it under `lock`, with this library preloaded.
+fn run(program: &Path, lock: Option<&str>, library: Option<&Path>) -> Result<Outcome> {
     let mut child = Child::new(EMULATOR).args(["-L", LIBRARIES]);
-    if let Some(lock) = lock {
+    if let Some(library) = library {
         let mut preload = OsString::from("LD_PRELOAD=");
         preload.push(library);
         child = child.args(["-E".into(), preload]);
+    }
+    if let Some(lock) = lock {
         child = child.args(["-E", &format!("LOCKWRIGHT_LOCK={lock}")]);
     }
     child

@@ -125,9 +125,9 @@ impl Delegated {
         let section = section.take()?;
         Some(match self.asks() {
             true => self.send(section),
-            false => self.inner.wait_at_home(window_ns(), || {
-                leave::guarded(&Held(self.mutex()), section)
-            }),
+            false => self
+                .inner
+                .wait_at_home(window_ns(), || leave::guarded(&Held(self.mutex()), section)),
         })
     }
 
@@ -252,6 +252,7 @@ fn window_ns() -> u32 {
 struct Held(*mut Mutex);
 
 impl Wait for Held {
+    #[inline] // as in `start`
     fn leave(&self) {
         // SAFETY: the thread has locked it, and its section is over.
         unsafe { sync::mutex_unlock(self.0) };
@@ -316,7 +317,7 @@ impl ServerThreads {
     ///
     /// # Errors
     /// EINVAL: no threads, more than [`THREADS`], or no such CPU. ENOMEM, EAGAIN: no memory, or no thread.
-    // `inline`, here and below: compiled only where servers are started. The linker would drop an unused copy, and leave the notes of its
+    // `inline`, here and elsewhere: compiled only where servers are started. The linker would drop an unused copy, and leave the notes of its
     // probes, which would point nowhere (probes.rs).
     #[inline]
     pub fn start(threads: u32, cpu: c_int) -> Result<&'static Self, c_int> {

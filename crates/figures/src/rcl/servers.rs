@@ -11,13 +11,12 @@ const WITH: [&str; 3] = ["combiner-numa", "combiner", "rcl"];
 const LINES: [u32; 3] = [1, 5, 10];
 /// Mean delay between two critical sections, cycles.
 const DELAYS: [f64; 5] = [300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0];
+/// If there are two locks, half of them use either.
 const THREADS: u32 = 48;
-/// Of these, half use either lock.
-const OF_TWO_LOCKS: u32 = 24;
 /// A thread that stands by looks 64 times, 1 ms apart, before a lock moves: simulated time before anything counts, and that counts, ms.
-const MOVED_MS: (f64, f64) = (150.0, 20.0);
+const MOVED_MS: (f64, f64) = (100.0, 10.0);
 /// For blocking sections, likewise.
-const BLOCKED_MS: (f64, f64) = (2.0, 20.0);
+const BLOCKED_MS: (f64, f64) = (2.0, 10.0);
 
 /// One lock, with one or more lines a section.
 struct Curve {
@@ -38,7 +37,7 @@ pub(super) fn measure(context: &Context<'_>) -> Result<Measured, Error> {
             curves.push(Curve { lock, lines, keys: DELAYS.map(|delay| plan.add(load(delay))) });
         }
     }
-    let two = |lock: &str| load(lock, None, 1.0, delay).threads(OF_TWO_LOCKS).with("locks", 2.0);
+    let two = |lock: &str| load(lock, None, 1.0, delay).threads(THREADS).with("locks", 2.0);
     let servers = [1.0, 2.0].map(|servers| {
         let load = two("rcl-pool").with("servers", servers);
         plan.add(load.lasting(MOVED_MS.0, MOVED_MS.1))
