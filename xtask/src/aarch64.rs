@@ -22,8 +22,9 @@ pub(crate) const EMULATOR: &str = "qemu-aarch64-static";
 pub(crate) const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 
 /// Programs that need features the emulator lacks.
-const UNABLE: [(&str, &str); 4] = [
+const UNABLE: [(&str, &str); 5] = [
     ("atfork", "the emulator has no MADV_WIPEONFORK"),
+    ("c_api", "the emulator has no MADV_WIPEONFORK"),
     ("decided", "the emulator can't execute /proc/self/exe"),
     ("fork_condvar", "the emulator has no MADV_WIPEONFORK"),
     ("mutex_robust", "the emulator has no robust mutexes"),
@@ -152,7 +153,8 @@ fn compile_linking(part: &str, library: &Path) -> Result<Vec<PathBuf>> {
     for entry in fs::read_dir(source_dir().join("sync"))? {
         let source = entry?.path();
         let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if source.extension().is_none_or(|e| e != "c") || !name.contains(part) {
+        let is_unable = UNABLE.iter().any(|(unable, _)| *unable == name);
+        if source.extension().is_none_or(|e| e != "c") || !name.contains(part) || is_unable {
             continue;
         }
         let program = scratch("aarch64")?.join(&name);
