@@ -42,7 +42,8 @@ typedef struct { uint64_t lw_private[16]; } lw_delegated_t;
 
 /* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one. Then it returns, and sees
    what fn has written. fn may use any data, and other locks. It may see another thread's errno and thread-locals, and
-   leaves its own errno there. It must not wait for what another thread does after that thread's own section, since that
+   leaves its own errno there; and it may use that thread's stack, so each thread that calls lw_execute needs room for the
+   largest fn. It must not wait for what another thread does after that thread's own section, since that
    thread may be the one that runs it. It must not fork, or leave by longjmp or by an exception, or call pthread_exit, which
    is fine only on its own thread. A cancellation acts in a section that runs on its own thread, and then the lock is free;
    if the thread asks others to run its section, the cancellation waits until lw_execute has returned.

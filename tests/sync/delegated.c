@@ -213,6 +213,28 @@ static void *execute(void *fn)
     return NULL;
 }
 
+/* As `execute`, cancelled at any point, but not while others may run its section. */
+static void *execute_asynchronously(void *fn)
+{
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    return execute(fn);
+}
+
+static void cancel_asynchronously(void)
+{
+    pthread_t thread;
+    void (*fn)(void *) = take_time;
+    has_begun = has_ended = 0;
+    if (pthread_create(&thread, NULL, execute_asynchronously, &fn))
+        fail("no thread");
+    while (!__atomic_load_n(&has_begun, __ATOMIC_RELAXED))
+        rest(100);
+    pthread_cancel(thread);
+    pthread_join(thread, NULL);
+    if (!has_ended)
+        fail("a thread left before its section had ended");
+}
+
 static void end_a_thread(void (*fn)(void *), int cancels)
 {
     pthread_t thread;
@@ -269,6 +291,7 @@ static void end_threads(void)
     end_a_thread(take_time, 1);
     if (!has_ended)
         fail("a section was cancelled that may have run elsewhere");
+    cancel_asynchronously();
     end_a_server();
     lw_delegated_destroy(&ends);
 }
@@ -296,6 +319,9 @@ int main(void)
     lw_delegated_serve(&lock, servers[0]);
     lw_server_stop(servers[0]);
     run(0);
+    lw_server_stop(servers[1]);
+    while (lw_delegated_serve(&lock, NULL) != ESRCH) /* its threads are about to end */
+        rest(100);
     puts("ok");
     return 0;
 }

@@ -115,7 +115,7 @@ impl Delegated {
         let mut section = Some(section);
         let mut own = || section.take();
         // Each way takes it out once.
-        let run = || own().map(|section| leave::guarded(&Held(self.mutex()), section));
+        let run = || own().map(|section| leave::guarded(&Held(self, false), section));
         match self.inner.here(run) {
             Ok(result) => return result,
             Err(_) if self.is_mine() => return None,
@@ -124,10 +124,10 @@ impl Delegated {
         self.announce();
         let section = section.take()?;
         Some(match self.asks() {
-            true => self.send(section),
-            false => self
-                .inner
-                .wait_at_home(window_ns(), || leave::guarded(&Held(self.mutex()), section)),
+            Some(mode) => self.send(mode, section),
+            None => {
+                self.inner.wait_at_home(window_ns(), || leave::guarded(&Held(self, true), section))
+            }
         })
     }
 
@@ -145,7 +145,10 @@ impl Delegated {
     #[inline(never)]
     fn ask<R: Send>(&self, section: impl FnOnce() -> R + Send) -> R {
         self.announce();
-        if self.asks() { self.send(section) } else { self.inner.wait_at_home(window_ns(), section) }
+        match self.asks() {
+            Some(mode) => self.send(mode, section),
+            None => self.inner.wait_at_home(window_ns(), section),
+        }
     }
 
     /// From now on commands know it.
@@ -158,32 +161,29 @@ impl Delegated {
         }
     }
 
-    /// Does the calling thread ask others to run its section? A server's thread that asked a server, which may be its own, would wait for
-    /// itself.
-    fn asks(&self) -> bool {
+    /// Does the calling thread ask others to run its section, and whom? A server's thread that asked a server, which may be its own, would
+    /// wait for itself.
+    fn asks(&self) -> Option<Mode> {
         match self.mode().0 {
-            Mode::Home => false,
-            Mode::Combine => true,
-            Mode::Serve => !is_server(),
+            Mode::Home => None,
+            Mode::Serve if is_server() => None,
+            mode => Some(mode),
         }
     }
 
     /// Asks others to run the section. A cancellation waits until the thread is back: it may be in others' sections, or its own may be
     /// elsewhere.
-    fn send<R: Send>(&self, section: impl FnOnce() -> R + Send) -> R {
+    fn send<R: Send>(&self, mode: Mode, section: impl FnOnce() -> R + Send) -> R {
+        let before = leave::disable_cancellation();
         // (At home the mutex is observed.)
         // SAFETY: it exists until we return.
         let is_observed = unsafe { sync::delegated_asks(self.mutex()) } != 0;
-        let result = leave::guarded(&Others, || {
-            let before = leave::disable_cancellation();
-            let result = self.inner.wait(window_ns(), section);
-            leave::enable_cancellation(before);
-            result
-        });
+        let result = leave::guarded(&Others, || self.inner.wait(mode, window_ns(), section));
         if is_observed {
-            // SAFETY: as above.
+            // SAFETY: the mutex exists until we return.
             unsafe { sync::delegated_answered(self.mutex()) };
         }
+        leave::enable_cancellation(before);
         result
     }
 
@@ -216,7 +216,8 @@ impl Delegated {
     ///
     /// `false`: there is none, and nothing has changed.
     pub fn serve_by(&self, server: Option<&'static ServerThreads>) -> bool {
-        let Some(chosen) = server.or_else(|| servers().min_by_key(|server| server.inner.load()))
+        let there = || servers().filter(|server| !server.inner.is_gone());
+        let Some(chosen) = server.or_else(|| there().min_by_key(|server| server.inner.load()))
         else {
             return false;
         };
@@ -249,13 +250,17 @@ fn window_ns() -> u32 {
 
 /// A section runs on its own thread, which holds the mutex. If the section ends that thread, others go on, as after a holder's own clean-up
 /// handler.
-struct Held(*mut Mutex);
+/// `true`: it had to wait.
+struct Held<'a>(&'a Delegated, bool);
 
-impl Wait for Held {
+impl Wait for Held<'_> {
     #[inline] // as in `start`
     fn leave(&self) {
         // SAFETY: the thread has locked it, and its section is over.
-        unsafe { sync::mutex_unlock(self.0) };
+        unsafe { sync::mutex_unlock(self.0.mutex()) };
+        if self.1 {
+            self.0.inner.has_left_home();
+        }
     }
 }
 
@@ -328,7 +333,7 @@ impl ServerThreads {
         let Some(memory) = posts::map(bytes) else { return Err(libc::ENOMEM) };
         let memory = memory.cast::<Self>();
         let ids = [const { AtomicU32::new(0) }; server::POOL];
-        let (inner, stop) = (server::SectionServer::new(), Atomic32::of(0));
+        let (inner, stop) = (server::SectionServer::expected(), Atomic32::of(0));
         // SAFETY: fresh memory, aligned to a page.
         unsafe { memory.write(Self { inner, ids, stop, cpu, before: null() }) };
         // SAFETY: just written; it stays for ever, unless the first thread can't be started.

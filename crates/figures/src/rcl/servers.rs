@@ -14,7 +14,7 @@ const DELAYS: [f64; 5] = [300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0];
 /// If there are two locks, half of them use either.
 const THREADS: u32 = 48;
 /// A thread that stands by looks 64 times, 1 ms apart, before a lock moves: simulated time before anything counts, and that counts, ms.
-const MOVED_MS: (f64, f64) = (100.0, 10.0);
+const MOVED_MS: (f64, f64) = (150.0, 10.0);
 /// For blocking sections, likewise.
 const BLOCKED_MS: (f64, f64) = (2.0, 10.0);
 

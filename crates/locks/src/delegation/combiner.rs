@@ -206,6 +206,7 @@ impl<P: Platform> Combiner<P> {
     fn free(&self, last: *mut Slip<P>) -> bool {
         // STATE: (last, ..) -> (null, ..).
         // ORDERING: Release [free]: the sections come before those of the next holder. Relaxed on failure: [ask] follows.
+        // SURVIVES: with a gate, which orders the sections, too.
         let is_free = self.tail.compare_exchange(last, null_mut(), Release, Relaxed).is_ok();
         if is_free {
             // SAFETY: ours, by invariant 3: nobody has swapped it out.

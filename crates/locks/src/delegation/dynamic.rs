@@ -406,12 +406,17 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         Ok(result)
     }
 
-    /// Has the section run, as the mode says.
+    /// Has the section run, as in this mode.
     #[cold]
-    pub fn wait<R: Send>(&self, window_ns: u32, section: impl FnOnce() -> R + Send) -> R {
-        match self.mode.load(Relaxed) & MODE {
-            COMBINE => return self.combiner.with_gate(self, window_ns, section),
-            SERVE => {
+    pub fn wait<R: Send>(
+        &self,
+        mode: Mode,
+        window_ns: u32,
+        section: impl FnOnce() -> R + Send,
+    ) -> R {
+        match mode {
+            Mode::Combine => return self.combiner.with_gate(self, window_ns, section),
+            Mode::Serve => {
                 // ORDERING: Acquire, pairs with [server].
                 // SAFETY: it stays, by the promise of `serve_by`.
                 if let Some(server) = unsafe { self.server.load(Acquire).as_ref() } {
@@ -421,9 +426,14 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
                     };
                 }
             }
-            _ => {}
+            Mode::Home => {}
         }
         self.wait_at_home(window_ns, section)
+    }
+
+    /// A section of [`wait_at_home`](Self::wait_at_home) has ended its thread, which has unlocked.
+    pub fn has_left_home(&self) {
+        self.at_home.fetch_sub(1, Relaxed); // a count: it orders nothing
     }
 
     /// Waits for the lock, and runs the section, whatever the mode.
@@ -443,7 +453,7 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         // SAFETY: locked above.
         unsafe { self.lock.unlock(&mut key) };
         // Only now: its line may be far away, and the lock is free meanwhile.
-        self.at_home.fetch_sub(1, Relaxed); // as above
+        self.has_left_home();
         result
     }
 }
@@ -470,7 +480,7 @@ impl<P: Platform, L: TryLock<P>> Sections<P> for Dynamic<P, L> {
     ) -> R {
         match self.here(section) {
             Ok(result) => result,
-            Err(section) => self.wait(window_ns, section),
+            Err(section) => self.wait(self.mode().0, window_ns, section),
         }
     }
 }

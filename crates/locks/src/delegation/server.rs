@@ -295,7 +295,10 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
             }
         }
         let _ = role.active.compare_exchange(me, 0, Relaxed, Relaxed);
-        if rest.threads.fetch_sub(1, Relaxed) == 1 {
+        // ORDERING: AcqRel, pairs with itself: GONE comes after each other thread's AWAKE.
+        // SURVIVES: in explorations a server has one thread when it ends, or nobody asks any more.
+        // SURVIVES no-store: as above.
+        if rest.threads.fetch_sub(1, AcqRel) == 1 {
             rest.awake.store(GONE, Relaxed);
         }
         // ORDERING: Release [slot]: our use is over.
@@ -362,6 +365,10 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
                 // Requests that come now wait in vain, and then go home.
                 rest.awake.store(ASLEEP, Relaxed);
                 if !self.round::<W>(slot, me, &mut inside) {
+                    // ORDERING: Release, pairs with [unseen]: our use of the lock is over. Whoever ends it needn't wait until we wake.
+                    // SURVIVES: as in `round`.
+                    // SURVIVES no-store: as above.
+                    slot.shows.store(null_mut(), Release);
                     P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
                 }
                 self.be_awake();
@@ -470,6 +477,11 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         self.pass_on(lock);
         // Relaxed: we have read the request before; if it is gone, the gate lets us see that.
         mailbox.state.load(Relaxed) == asked
+    }
+
+    /// Has it no threads?
+    pub fn is_gone(&self) -> bool {
+        self.rest().awake.load(Relaxed) == GONE
     }
 
     /// Waits until no thread of the server touches this lock. Nobody asks for it any more.
