@@ -8,7 +8,7 @@
  *
  *   cc program.c -Iinclude -Ltarget/release -llockwright_static -pthread
  *
- * Functions return 0 or an error number, as pthread's do. None sets errno, and none is a cancellation point. Times
+ * Functions return 0 or an error number, as pthread's do. None but lw_execute sets errno, and none is a cancellation point. Times
  * are absolute, by CLOCK_MONOTONIC or CLOCK_REALTIME. Processes can't share these objects; threads of one can.
  */
 #ifndef LOCKWRIGHT_SYNC_H
@@ -44,9 +44,9 @@ typedef struct { uint64_t lw_private[16]; } lw_delegated_t;
    what fn has written. fn may use any data, and other locks. It may see another thread's errno and thread-locals, and
    leaves its own errno there; and it may use that thread's stack, so each thread that calls lw_execute needs room for the
    largest fn. It must not wait for what another thread does after that thread's own section, since that
-   thread may be the one that runs it. It must not fork, or leave by longjmp or by an exception, or call pthread_exit, which
-   is fine only on its own thread. A cancellation acts in a section that runs on its own thread, and then the lock is free;
-   if the thread asks others to run its section, the cancellation waits until lw_execute has returned.
+   thread may be the one that runs it. It must not fork, or leave by longjmp or by an exception, or call pthread_exit. A
+   cancellation acts in fn if the thread did not have to ask others to run it, and then the lock is free; otherwise the
+   cancellation waits until lw_execute has returned.
    EDEADLK: the calling thread runs such a section, or holds the lock's mutex; nothing ran. (Under contention that can't
    always be told; then it waits for itself.) */
 int lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);
@@ -64,7 +64,8 @@ void lw_delegated_destroy(lw_delegated_t *lock);
 /* Threads that run the sections of any number of locks, on one CPU. A server lives as long as the process. */
 typedef struct lw_server lw_server_t;
 /* Starts `threads` (1 to 8) threads, on CPU `cpu`; negative: on any. One of them runs sections; another one takes over if a
-   section blocks it for 1 ms. They sleep while nobody asks. EINVAL, ENOMEM, EAGAIN. */
+   section blocks it for 1 to 2 ms. They sleep while nobody asks. If there is no such CPU, they run on any. EINVAL: no threads,
+   more than 8, or a CPU of 1024 or more. ENOMEM, EAGAIN. */
 int lw_server_start(lw_server_t **server, unsigned threads, int cpu);
 /* From now on this server runs the lock's sections, until lw_delegated_mode or another server. NULL: any server; the lock moves
    to another one when that has less to do. May be called at any time. ESRCH: there is no server. */

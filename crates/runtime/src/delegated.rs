@@ -318,10 +318,10 @@ pub const THREADS: u32 = server::POOL as u32;
 
 impl ServerThreads {
     /// Starts a server of `threads` threads, on this CPU if it isn't negative. One of them is active; another one takes over if a section
-    /// blocks the active one for 1 ms. They block all signals, and sleep while nobody asks.
+    /// blocks the active one for 1 to 2 ms. If there is no such CPU, they run on any. They block all signals, and sleep while nobody asks.
     ///
     /// # Errors
-    /// EINVAL: no threads, more than [`THREADS`], or no such CPU. ENOMEM, EAGAIN: no memory, or no thread.
+    /// EINVAL: no threads, more than [`THREADS`], or a CPU of 1024 or more. ENOMEM, EAGAIN: no memory, or no thread.
     // `inline`, here and elsewhere: compiled only where servers are started. The linker would drop an unused copy, and leave the notes of its
     // probes, which would point nowhere (probes.rs).
     #[inline]
@@ -336,7 +336,7 @@ impl ServerThreads {
         let (inner, stop) = (server::SectionServer::expected(), Atomic32::of(0));
         // SAFETY: fresh memory, aligned to a page.
         unsafe { memory.write(Self { inner, ids, stop, cpu, before: null() }) };
-        // SAFETY: just written; it stays for ever, unless the first thread can't be started.
+        // SAFETY: just written; it stays for ever, used or not.
         let server: &'static Self = unsafe { &*memory };
         fork::tell_child(When::Seen, in_child);
         for number in 0..threads {

@@ -30,7 +30,7 @@
 //! State: (tail, the cells). lock: (null, ..) -> (fresh, ..). ask: (last, ..) -> (fresh, .., last is asked). combine, cell by cell: run,
 //! RUN; or YOURS; the last: YOURS, or (last, ..) -> (null, ..).
 //!
-//! 1. Exactly one thread is the combiner while tail is neither null nor a cell that is YOURS: the one that found it so, or whose
+//! 1. Exactly one thread is the combiner while tail is neither null nor a cell that is YOURS: the thread that found tail null, or whose
 //!    cell became YOURS.
 //! 2. Each cell in the queue is asked, or will be in a moment, except the last.
 //! 3. An asked cell belongs to its asker, which gives it back after RUN, or after its own combining. The last cell belongs to the
@@ -63,7 +63,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "16 B per lock, 128 B per holder or waiter, from a pool",
     wakes: "a waiter sleeps after 50 µs; the combiner wakes it when its section has run, but one in 50 µs; others look again after 0.5 to 4 ms",
-    delay: "the thread that runs the others' sections, by 100 µs or 32 of them; by 400 µs and one of them if only slower cores or sleepers wait",
+    delay: "the thread that runs the others' sections, by 100 µs or 32 of them, whichever is longer; by 400 µs and one of them if only slower cores or sleepers wait",
     advice: "short sections under high contention, in programs that can hand them over as functions",
     options: &[],
 };

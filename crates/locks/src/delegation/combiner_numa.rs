@@ -11,13 +11,14 @@
 //!     queue:    A ─► B ─► C               queue:    D ─► E
 //! ```
 //!
-//! A request, and its answer, move between cores of one cluster, which takes a third of the time between packages. The data moves
+//! A request, and its answer, move between cores of one cluster, which takes a third to a half of the time between packages. The data moves
 //! once a turn. It pays where a cluster has several requests at a time; with one the global lock is an extra.
 //!
 //! State: (cluster, global lock). as combiner.rs; run: a section runs only while its cluster's combiner holds the global lock.
 //!
 //! 1. Whoever runs a section holds the global lock.
-//! 2. A turn ends after 5 µs, or when nobody waits in the cluster, whichever comes first; but not before one section.
+//! 2. A turn ends when nobody waits in the cluster, or after 5 µs or 32 sections, whichever is longer; if the others sleep, or run on
+//!    slower cores, after four times that.
 //!
 //! Our deviations from H-Synch: the queues are those of [`combiner`](super::combiner); the global lock is our mcs, where the paper
 //! has CLH; a turn is bounded by time, not by a count.
@@ -39,7 +40,7 @@ pub const ENTRY: Entry = Entry {
     preset_of: Some("combiner"),
     idea: "a combiner for each cluster of near cores; the combiners compete for an mcs lock",
     source: "our own, after H-Synch: P. Fatourou, N. D. Kallimanis, Revisiting the Combining Synchronization Technique, PPoPP 2012, section 5",
-    order: "first come first served within a cluster of cores, and between clusters; a turn of 5 µs may overtake",
+    order: "first come first served within a cluster of cores, and between clusters; a turn of 5 µs or 32 sections may overtake",
     promise: Promise::Nothing,
     space: "1.2 KB per lock, 128 B per holder or waiter, from a pool",
     delay: "as combiner, and by a turn of each other cluster",
@@ -53,7 +54,7 @@ pub type Lock<P> = CombinerNuma<P, mcs::Lock<P>>;
 /// The number of clusters: no machine that we know has more domains.
 const CLUSTERS: usize = 8;
 
-/// How long a cluster keeps the global lock, ns: with eight clusters, waiters are served before they would sleep.
+/// How long a cluster keeps the global lock, ns: with eight clusters and short sections, waiters are served before they would sleep.
 const TURN_NS: u32 = 5_000;
 
 /// The global lock.

@@ -21,7 +21,7 @@
 //! 2. A node stays valid until it is RUN, or, for the combiner's own, until `with` returns.
 //! 3. The combiner reads `next` of a node before it answers that node.
 //!
-//! Facts: first come first served; 8 B per lock, one node of 40 B per waiter; nobody sleeps; a combiner is delayed by MOST
+//! Facts: first come first served; 8 B per lock, one node of 32 B per waiter; nobody sleeps; a combiner is delayed by MOST
 //! sections, a waiter by those before it, and by a combiner that doesn't run.
 
 use super::waiting::{Patience, Spins, Yields};
@@ -43,7 +43,7 @@ pub const ENTRY: Entry = Entry {
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,
-    space: "8 B per lock, 40 B per waiter, on its stack",
+    space: "8 B per lock, 32 B per waiter, on its stack",
     wakes: "none: waiters spin and never sleep",
     delay: "the thread that runs the others' sections, by 256 of them; all, by its preemption",
     advice: "many cores, one thread per CPU, short sections; to compare with combiner",

@@ -4,10 +4,10 @@
 //! between locks and servers (R16).
 //!
 //! ```text
-//!                    ┌ the lock is free: takes it, and runs its own section, as with any lock
+//!                    ┌ the lock is free: takes it, and runs its own section, as with any lock (not in SERVE)
 //!     a section ─────┤               ┌ HOME      waits for the lock, in the lock's own way
 //!                    └ it is held ───┤ COMBINE   asks the combiner, who holds the lock while it runs everybody's (combiner.rs)
-//!                                    └ SERVE     asks a server, which holds the lock for each section (server.rs); only by hand
+//!                                    └ SERVE     asks a server, which holds the lock for up to 32 sections (server.rs); only by hand
 //!
 //!                  crowded            four turns of 5 ms:        better by 10 %
 //!         HOME ────────────────► COMBINE, HOME, COMBINE, HOME ────────────────► COMBINE      and back likewise

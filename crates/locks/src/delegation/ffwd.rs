@@ -15,7 +15,7 @@
 //! 1. A toggle differs from its bit exactly while a request waits.
 //! 2. Only the server writes the answers.
 //!
-//! Facts: no order; each client is overtaken once by each other client in a round of the server; 256 B per lock, 256 B per CPU
+//! Facts: no order; each client is overtaken once by each other client in a round of the server; 264 B per lock, 256 B per CPU
 //! that asks and 256 B per 7 of them, from a pool; nobody sleeps, and the server takes a CPU of its own.
 
 use super::carried;
@@ -34,7 +34,7 @@ pub const ENTRY: Entry = Entry {
     order: "none; in each round of the server by the mailboxes",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "256 B per lock, 256 B per CPU that asks, 256 B per 7 of them, from a pool; one CPU for the server",
+    space: "264 B per lock, 256 B per CPU that asks, 256 B per 7 of them, from a pool; one CPU for the server",
     wakes: "none: clients and server spin and never sleep",
     delay: "each client, by the sections of the others; all, by a server that doesn't run",
     advice: "to compare with rcl",

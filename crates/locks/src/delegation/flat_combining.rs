@@ -14,7 +14,7 @@
 //! 1. Only the thread that took the lock runs requests.
 //! 2. A combiner looks at its own mailbox in its first pass.
 //!
-//! Facts: no order, but a waiter is overtaken by two sections of each other client at most while one thread combines; 264 B per
+//! Facts: no order, but a waiter is overtaken by two sections of each other client at most while one thread combines; 272 B per
 //! lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool; nobody sleeps; a combiner is delayed by PASSES times the clients.
 
 use super::carried;
@@ -35,7 +35,7 @@ pub const ENTRY: Entry = Entry {
     order: "none; in each pass of a combiner by the mailboxes",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "264 B per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool",
+    space: "272 B per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool",
     wakes: "none: waiters spin and never sleep",
     delay: "the thread that runs the others' sections, by 8 passes over all mailboxes; all, by its preemption",
     advice: "to compare with combiner",

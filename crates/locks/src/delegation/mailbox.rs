@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A client takes a desk for the time of one request, first the one with the number of its CPU: so that desk and mailbox
-//! stay in that CPU's cache, and a server looks at no more mailboxes than there are CPUs. If another thread of that CPU was
-//! preempted with a request of its own, the next free desk does.
+//! stay in that CPU's cache, and a server looks at about as many mailboxes as there are CPUs. If another thread of that CPU was
+//! preempted with a request of its own, the next free desk does, and stays.
 //!
 //! 1. A row, desk or mailbox stays where it is from its first use until the mailboxes end.
 //! 2. A desk and its mailbox belong to the client that took the desk, until it leaves.

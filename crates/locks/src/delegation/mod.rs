@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!     who runs them             how they are asked
-//!     a server      rcl         a mailbox for each client, answered one by one; a server has any number of locks (server.rs)
+//!     a server      rcl         a mailbox for each CPU, answered one by one; a server has any number of locks (server.rs)
 //!                   ffwd        the same, answered in batches
 //!     a waiter      flat-combining     the same; whoever gets the lock empties all mailboxes
 //!                   dsm-synch   a queue of nodes on the waiters' stacks
 //!                   cc-synch    a queue of cells that change hands
 //!                   combiner    the same; elected by core, for a bounded time; waiters sleep
 //!                   combiner-numa      one of these for each cluster of near cores
-//!     as it pays    dynamic     an ordinary lock, or combiner, or a server's: whichever runs most sections
+//!     as it pays    dynamic     an ordinary lock, or combiner, whichever runs more sections; a server by hand
 //! ```
 //!
 //! What all share: a section is a [`Job`], which lies on the stack of the thread that asked. That thread waits until the job

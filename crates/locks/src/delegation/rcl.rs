@@ -1,4 +1,4 @@
-//! rcl: a server, which does nothing else, runs the sections; each client has a mailbox of one cache line.
+//! rcl: a server, which does nothing else, runs the sections; each CPU has a mailbox of one cache line.
 //!
 //! J.-P. Lozi, F. David, G. Thomas, J. Lawall, G. Muller, *Remote Core Locking*, USENIX ATC 2012, section 3 (R01, R02). The server and its
 //! mailboxes are in server.rs; the lock is a gate, and says which server has it.
@@ -31,14 +31,14 @@ pub const ENTRY: Entry = Entry {
     id: "rcl",
     kind: Kind::Delegated,
     preset_of: None,
-    idea: "a server, which does nothing else, runs the sections; each client has a mailbox of one cache line",
+    idea: "a server, which does nothing else, runs the sections; each CPU has a mailbox of one cache line",
     source: "J.-P. Lozi, F. David, G. Thomas, J. Lawall, G. Muller, Remote Core Locking: Migrating Critical-Section Execution to Improve the Performance of Multithreaded Applications, USENIX ATC 2012, section 3",
     order: "none; the server goes round the mailboxes",
     promise: Promise::Nothing,
     stands_by: false,
     space: "1.6 KiB per lock, 256 B per CPU that asks and 128 B per 7 of them, from a pool; one CPU for the server",
     wakes: "none: clients and server spin and never sleep",
-    delay: "each client, by the sections of the others; all, by a server that doesn't run: for 40 µs, or 1 ms in a section; then they run their own",
+    delay: "each client, by the sections of the others; all, by a server that doesn't run: for 40 µs, or 1 ms if it moves but doesn't answer; then they run their own",
     advice: "many cores, a lock that is busy all the time, and a core to spare for it",
     options: &[],
 };

@@ -5,7 +5,7 @@
 //! ```text
 //!     client                           mailbox                            server: one active thread, others stand by
 //!     lock, job; state = ASKED  ───►   [ASKED 7, lock, job]   ───►   enters the lock's gate; runs the job, where the data is
-//!     goes on                   ◄───   [IDLE 7]               ◄───   state = IDLE; leaves the gate; next mailbox
+//!     goes on                   ◄───   [IDLE 7]               ◄───   state = IDLE; next mailbox; leaves the gate after 32 at most
 //! ```
 //!
 //! Our deviations. A mailbox is a CPU's, not a client's; a client takes it for one request. The paper's server needs real-time
@@ -14,8 +14,8 @@
 //! - *Several servers, and moves* (R03). A lock may change its server at any time, while requests wait at both.
 //! - *A section that blocks* (R04) blocks only its own lock. A thread of the server that stands by looks each ms whether the active one is
 //!   still in the same section; then it takes over. The paper's manager and backup thread are that look.
-//! - *A server that serves nobody* for 20 µs: preempted, asleep since nobody asked for 1 ms, or in a long section. A client whose request waits
-//!   goes home: it enters the gate itself, and runs its own section. Until the server is back, so do the others, at once.
+//! - *A server that doesn't move* for 20 µs: it is preempted, or in a long section. A client whose request waits goes home: it enters the
+//!   gate itself, and runs its own section. Until the server is back, so do the others, at once. A server that sleeps is known at once.
 //!
 //! State: of a mailbox. ask: IDLE n -> ASKED n + 1. serve, or go home, inside the gate: ASKED n -> IDLE n.
 //!
@@ -377,8 +377,8 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         }
         inside.leave();
         // ORDERING: Release, pairs with [unseen]: our use of the lock is over.
-        // SURVIVES: as in `round`.
-        // SURVIVES no-store: as above.
+        // SURVIVES: explorations end no lock while its server runs; a model does.
+        // SURVIVES no-store: explorations end no lock while its server runs; a model does.
         slot.shows.store(null_mut(), Release);
     }
 
