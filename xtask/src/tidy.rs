@@ -134,6 +134,7 @@ const WHOLE: &[(&str, &str)] = &[
         "crates/locks/src/front/learn/saturation.rs",
         "saturation: how it is learnt, and what follows",
     ),
+    ("crates/locks/src/delegation/server.rs", "a server: who asks, who runs, who goes home"),
 ];
 
 /// Maximum number of lines of a test file, and of any file including the tests at its end.

@@ -115,7 +115,7 @@ impl Delegated {
         let mut section = Some(section);
         let mut own = || section.take();
         // Each way takes it out once.
-        let run = || own().map(|section| leave::guarded(&Held(self, false), section));
+        let run = || own().map(|section| leave::guarded(&OwnSection(self, false), section));
         match self.inner.here(run) {
             Ok(result) => return result,
             Err(_) if self.is_mine() => return None,
@@ -125,9 +125,9 @@ impl Delegated {
         let section = section.take()?;
         Some(match self.asks() {
             Some(mode) => self.send(mode, section),
-            None => {
-                self.inner.wait_at_home(window_ns(), || leave::guarded(&Held(self, true), section))
-            }
+            None => self
+                .inner
+                .wait_at_home(window_ns(), || leave::guarded(&OwnSection(self, true), section)),
         })
     }
 
@@ -251,9 +251,9 @@ fn window_ns() -> u32 {
 /// A section runs on its own thread, which holds the mutex. If the section ends that thread, others go on, as after a holder's own clean-up
 /// handler.
 /// `true`: it had to wait.
-struct Held<'a>(&'a Delegated, bool);
+struct OwnSection<'a>(&'a Delegated, bool);
 
-impl Wait for Held<'_> {
+impl Wait for OwnSection<'_> {
     #[inline] // as in `start`
     fn leave(&self) {
         // SAFETY: the thread has locked it, and its section is over.

@@ -82,6 +82,7 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
             "rcl/amp.rs",
             "rcl/combining.rs",
             "rcl/crowded.rs",
+            "rcl/servers.rs",
             "rcl/sweep.rs",
         ],
     ),
