@@ -81,7 +81,7 @@ struct Shown<P: Platform, L> {
 struct Role<P: Platform> {
     /// The active thread's slot + 1; 0: none.
     active: P::Word,
-    /// Changes before and after each section, and with each look at the mailboxes: odd while a section runs.
+    /// Changes before and after each section: odd while one runs.
     beat: P::Word,
 }
 
@@ -234,20 +234,25 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         job: Job,
     ) {
         let beat = &self.role().beat;
+        let mut key = L::Key::default();
+        let mut is_inside = false;
         for _ in 0..LOOKS {
             let before = beat.load(Relaxed); // a hint
             if W::wait_for(&mailbox.state, asked, PATIENCE_NS) != asked {
                 return;
             }
-            // It doesn't run, or it is in a long section, perhaps of another lock.
-            if beat.load(Relaxed) == before {
+            // It doesn't run, or it is in a long section of another lock. If the gate is shut, somebody is in a section of this one, and may
+            // have lost its CPU: to wait there would be no quicker.
+            is_inside = beat.load(Relaxed) == before && lock.try_enter(&mut key);
+            if is_inside {
                 let awake = &self.rest().awake;
                 let _ = awake.compare_exchange(AWAKE, AWAY, Relaxed, Relaxed); // as in `sleeps`
                 break;
             }
         }
-        let mut key = L::Key::default();
-        lock.enter(&mut key);
+        if !is_inside {
+            lock.enter(&mut key);
+        }
         // Relaxed: if the section has run, then inside of the gate, which its runner has left.
         let mut waits = mailbox.state.load(Relaxed) == asked;
         if waits {
@@ -348,8 +353,6 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
             if rest.awake.load(Relaxed) == AWAY {
                 rest.awake.store(AWAKE, Relaxed);
             }
-            // Clients wait on while it looks, even if it finds no gate open: whoever is inside may have lost its CPU.
-            role.beat.store(role.beat.load(Relaxed).wrapping_add(2), Relaxed);
             if self.round::<W>(slot, me, &mut inside) {
                 (idle, since) = (0, None);
                 continue;
