@@ -92,6 +92,7 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Gate for Rcl<P, W, POOL> {
     fn try_enter(&self, (): &mut ()) -> bool {
         // STATE: FREE -> BUSY.
         // ORDERING: Acquire, pairs with [leave].
+        // SURVIVES: in explorations of rcl-yield nobody goes home, since clients yield until the server answers; rcl's find it.
         self.busy.load(Relaxed) == FREE
             && self.busy.compare_exchange(FREE, BUSY, Acquire, Relaxed).is_ok()
     }
@@ -99,6 +100,7 @@ impl<P: Platform, W: Patience<P>, const POOL: u32> Gate for Rcl<P, W, POOL> {
     fn leave(&self, (): &mut (), _: u32) {
         // STATE: BUSY -> FREE.
         // ORDERING: Release [leave]: the section comes before the next one.
+        // SURVIVES: as for its partner, in `try_enter`.
         self.busy.store(FREE, Release);
     }
 
