@@ -290,13 +290,15 @@ pub(super) fn wait<C: Checker>(
             if !w.all_wait() {
                 return None;
             }
-            if passes && w.passes < PASSES {
+            // First come first served: or else one thread could use up the passes of all.
+            let is_passing = |w: &Waiting| matches!(w.reason, Reason::Naps | Reason::Pauses);
+            let is_first = !w.waiters.iter().any(|other| is_passing(other) && other.id < id);
+            if passes && is_first && w.passes < PASSES {
                 w.passes += 1;
                 w.waiters.retain(|other| other.id != id);
                 return Some(Ok(false));
             }
-            let others_pass =
-                w.waiters.iter().any(|w| matches!(w.reason, Reason::Naps | Reason::Pauses));
+            let others_pass = w.waiters.iter().any(is_passing);
             (!others_pass || w.passes >= PASSES).then(|| Err(w.report()))
         });
         match outcome {
