@@ -8,8 +8,8 @@
  *
  *   cc program.c -Iinclude -Ltarget/release -llockwright_static -pthread
  *
- * Functions return 0 or an error number, as pthread's do. None but lw_execute sets errno, and none is a cancellation point. Times
- * are absolute, by CLOCK_MONOTONIC or CLOCK_REALTIME. Processes can't share these objects; threads of one can.
+ * Functions return 0 or an error number, as pthread's do. None but lw_execute sets errno, and none is a cancellation
+ * point. Times are absolute, by CLOCK_MONOTONIC or CLOCK_REALTIME. Processes can't share these objects; threads of one can.
  */
 #ifndef LOCKWRIGHT_SYNC_H
 #define LOCKWRIGHT_SYNC_H
@@ -41,12 +41,13 @@ typedef struct { uint64_t lw_private[16]; } lw_delegated_t;
 #define LW_DELEGATED_INIT {{0}}
 
 /* Runs fn(context) while no other section under `lock` runs: on this thread, or on another one. Then it returns, and sees
-   what fn has written. fn may use any data, and other locks. It may see another thread's errno and thread-locals, and
-   leaves its own errno there; and it may use that thread's stack, so each thread that calls lw_execute needs room for the
-   largest fn. It must not wait for what another thread does after that thread's own section, since that
-   thread may be the one that runs it. It must not fork, or leave by longjmp or by an exception, or call pthread_exit. A
-   cancellation acts in fn if the thread did not have to ask others to run it, and then the lock is free; otherwise the
-   cancellation waits until lw_execute has returned.
+   what fn has written. fn may use any data, and other locks.
+   - fn may see another thread's errno and thread-locals, and leaves its own errno there. It may use that thread's stack: each
+     thread that calls lw_execute needs room for the largest fn.
+   - fn must not wait for what another thread does after that thread's own section: that thread may be the one that runs fn.
+   - fn must not fork, call pthread_exit, or leave by longjmp or by an exception.
+   - A cancellation acts in fn if the thread did not have to ask others to run it; then the lock is free. Otherwise the
+     cancellation waits until lw_execute has returned.
    EDEADLK: the calling thread runs such a section, or holds the lock's mutex; nothing ran. (Under contention that can't
    always be told; then it waits for itself.) */
 int lw_execute(lw_delegated_t *lock, void (*fn)(void *context), void *context);

@@ -187,9 +187,36 @@ static void fork_a_child(void)
     lw_delegated_destroy(&lock);
 }
 
+/* The end of a lock does not wait for its server, which fell asleep while the lock was held. (If it did, for 4 s each.) */
+static void *execute_once(void *other)
+{
+    lw_execute(other, section, &(struct request){-1});
+    return NULL;
+}
+
+static void end_locks(void)
+{
+    for (int i = 0; i < 40; i++) {
+        static lw_delegated_t other = LW_DELEGATED_INIT;
+        pthread_t thread;
+        lw_delegated_serve(&other, servers[0]);
+        for (int j = 0; j < 2; j++) /* the first one wakes the server */
+            execute_once(&other);
+        lw_mutex_lock(lw_delegated_mutex(&other));
+        if (pthread_create(&thread, NULL, execute_once, &other))
+            fail("no thread");
+        for (int j = 0; j < 10; j++)
+            rest(500); /* the server looks in vain, and sleeps after 1 ms */
+        lw_mutex_unlock(lw_delegated_mutex(&other));
+        pthread_join(thread, NULL);
+        lw_delegated_destroy(&other);
+    }
+    count = 0;
+}
+
 /* Sections that end their threads. */
 static lw_delegated_t ends = LW_DELEGATED_INIT;
-static int has_begun, has_ended;
+static int has_begun, has_ended, is_cancelled;
 
 static void exit_in_it(void *context)
 {
@@ -197,12 +224,14 @@ static void exit_in_it(void *context)
     pthread_exit(NULL);
 }
 
+/* It goes on until after the request to cancel its caller. */
 static void take_time(void *context)
 {
     (void)context;
     __atomic_store_n(&has_begun, 1, __ATOMIC_RELAXED);
-    for (int i = 0; i < 40; i++)
-        rest(500);
+    while (!__atomic_load_n(&is_cancelled, __ATOMIC_RELAXED))
+        rest(100);
+    rest(500); /* a cancellation point */
     has_ended = 1;
 }
 
@@ -224,12 +253,13 @@ static void cancel_asynchronously(void)
 {
     pthread_t thread;
     void (*fn)(void *) = take_time;
-    has_begun = has_ended = 0;
+    has_begun = has_ended = is_cancelled = 0;
     if (pthread_create(&thread, NULL, execute_asynchronously, &fn))
         fail("no thread");
     while (!__atomic_load_n(&has_begun, __ATOMIC_RELAXED))
         rest(100);
     pthread_cancel(thread);
+    __atomic_store_n(&is_cancelled, 1, __ATOMIC_RELAXED);
     pthread_join(thread, NULL);
     if (!has_ended)
         fail("a thread left before its section had ended");
@@ -239,17 +269,18 @@ static void end_a_thread(void (*fn)(void *), int cancels)
 {
     pthread_t thread;
     void *result = NULL;
-    has_begun = has_ended = 0;
+    has_begun = has_ended = is_cancelled = 0;
     if (pthread_create(&thread, NULL, execute, &fn))
         fail("no thread");
     while (cancels && !__atomic_load_n(&has_begun, __ATOMIC_RELAXED))
         rest(100);
     if (cancels)
         pthread_cancel(thread);
+    __atomic_store_n(&is_cancelled, 1, __ATOMIC_RELAXED);
     pthread_join(thread, &result);
     if (cancels && result != PTHREAD_CANCELED)
         fail("a thread was not cancelled");
-    int before = count;
+    long before = count;
     if (lw_execute(&ends, section, &(struct request){-1}) || count != before + 1)
         fail("no section runs after one has ended its thread");
     count = before;
@@ -268,9 +299,8 @@ static void end_a_server(void)
         dup2(ends_of[1], 2);
         if (lw_server_start(&servers[0], 1, -1) || lw_delegated_serve(&ends, servers[0]))
             _exit(2);
-        rest(20000);
         pthread_create(&thread, NULL, execute, &fn);
-        _exit(read(ends_of[0], line, sizeof line - 1) > 0 && strstr(line, "a section ended") ? 0 : 3);
+        _exit(read(ends_of[0], line, sizeof line - 1) > 0 && strstr(line, "pthread_exit") ? 0 : 3);
     }
     int status;
     if (waitpid(child, &status, 0) != child || status != 0)
@@ -315,6 +345,7 @@ int main(void)
         fail("a nested section is not refused");
     wait_in_sections();
     end_threads();
+    end_locks();
     fork_a_child();
     lw_delegated_serve(&lock, servers[0]);
     lw_server_stop(servers[0]);

@@ -1,6 +1,6 @@
-//! Runs the POSIX programs, and the C programs that link our locks, on 64-bit ARM, under user-mode emulation. It checks that the code compiles, loads and works
-//! on the other architecture. It can't check memory orderings, because the emulator runs on x86, whose memory model is
-//! stronger. The models check those.
+//! Runs the POSIX programs, and the C programs that link our locks, on 64-bit ARM, under user-mode emulation. It checks that
+//! the code compiles, loads and works on the other architecture. It can't check memory orderings, because the emulator runs
+//! on x86, whose memory model is stronger. The models check those.
 
 use crate::answer::No;
 use crate::eval::progress;

@@ -8,6 +8,7 @@
 //! While the machine is suspended the counter may go on, but the kernel's clock stops. If that happens between the
 //! two readings, they are useless, and the second one counts as a new first one.
 
+#[cfg(target_arch = "x86_64")]
 use crate::access::{self, Access};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU64};

@@ -248,9 +248,8 @@ fn window_ns() -> u32 {
     unsafe { sync::epoch_window() as u32 }
 }
 
-/// A section runs on its own thread, which holds the mutex. If the section ends that thread, others go on, as after a holder's own clean-up
-/// handler.
-/// `true`: it had to wait.
+/// A section runs on its own thread, which holds the mutex, and which had to wait (`true`) or not. If the section ends that thread, others go
+/// on, as after a holder's own clean-up handler.
 struct OwnSection<'a>(&'a Delegated, bool);
 
 impl Wait for OwnSection<'_> {
@@ -270,8 +269,8 @@ struct Others;
 impl Wait for Others {
     fn leave(&self) {
         env::say(&[
-            b"a section ended the thread that ran it, and others wait for that thread forever\n",
-            b"hint: a section must not call pthread_exit (docs/delegation.md)\n",
+            b"a thread that runs sections left by pthread_exit or longjmp; others may wait for it forever\n",
+            b"hint: a section must do neither (docs/delegation.md)\n",
         ]);
     }
 }

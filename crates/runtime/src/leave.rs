@@ -58,6 +58,8 @@ unsafe extern "C-unwind" {
 const DEFERRED: c_int = 0;
 /// `PTHREAD_CANCEL_ASYNCHRONOUS`.
 const ASYNCHRONOUS: c_int = 1;
+/// `PTHREAD_CANCEL_DISABLE`.
+const DISABLED: c_int = 1;
 
 /// A wait that may be left.
 pub(crate) trait Wait {
@@ -116,8 +118,8 @@ pub(crate) fn hold_back_cancellation() -> c_int {
 /// The thread can't be cancelled until [`enable_cancellation`], not even at a cancellation point; returns the thread's state before that.
 pub(crate) fn disable_cancellation() -> c_int {
     let mut before = 0;
-    // SAFETY: a valid state (`PTHREAD_CANCEL_DISABLE`) and a writable word.
-    unsafe { pthread_setcancelstate(1, &mut before) };
+    // SAFETY: a valid state and a writable word.
+    unsafe { pthread_setcancelstate(DISABLED, &mut before) };
     before
 }
 

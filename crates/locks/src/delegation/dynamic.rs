@@ -192,8 +192,8 @@ impl Trial {
 
 /// A lock over `L` that delegates its sections while that pays.
 ///
-/// Two cache lines. The lock's holder writes the first one, and so do those who wait for the lock. The second one is for those who ask: a
-/// combiner, which writes the first one seldom, doesn't have to fetch that from whoever looks at the mode.
+/// Over a mutex it has two halves of 64 B: two cache lines, if it begins one. The holder, and those who wait for the lock, write the first
+/// half. Those who ask use the second one, so a combiner need not fetch the lock's line from whoever looks at the mode.
 #[repr(C)]
 pub struct Dynamic<P: Platform, L> {
     /// Held by whoever runs a section.

@@ -301,8 +301,8 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
         }
         let _ = role.active.compare_exchange(me, 0, Relaxed, Relaxed);
         // ORDERING: AcqRel, pairs with itself: GONE comes after each other thread's AWAKE.
-        // SURVIVES: in explorations a server has one thread when it ends, or nobody asks any more.
-        // SURVIVES no-store: as above.
+        // SURVIVES: in explorations nobody asks when a server's last thread ends.
+        // SURVIVES no-store: in explorations nobody asks when a server's last thread ends.
         if rest.threads.fetch_sub(1, AcqRel) == 1 {
             rest.awake.store(GONE, Relaxed);
         }
@@ -369,8 +369,8 @@ impl<P: Platform, L: Gate> SectionServer<P, L> {
                 rest.awake.store(ASLEEP, Relaxed);
                 if !self.round::<W>(slot, me, &mut inside) {
                     // ORDERING: Release, pairs with [unseen]: our use of the lock is over. Whoever ends it needn't wait until we wake.
-                    // SURVIVES: as in `round`.
-                    // SURVIVES no-store: as above.
+                    // SURVIVES: explorations end no lock while its server runs; a test of `lw_execute` does.
+                    // SURVIVES no-store: explorations end no lock while its server runs; a test of `lw_execute` does.
                     slot.shows.store(null_mut(), Release);
                     P::park(&rest.awake, ASLEEP, Some(P::after(SLEEP_NS)));
                 }
