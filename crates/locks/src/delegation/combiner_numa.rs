@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A request, and its answer, move between cores of one cluster, which takes a third to a half of the time between packages. The data moves
-//! once a turn. It pays where a cluster has several requests at a time; with one the global lock is an extra.
+//! once a turn. It pays where a cluster has several requests at a time; with one the global lock is an extra. It wants a CPU for each thread:
+//! a combiner that loses its CPU in the global lock's line delays all others.
 //!
 //! State: (cluster, global lock). as combiner.rs; run: a section runs only while its cluster's combiner holds the global lock.
 //!
@@ -43,8 +44,8 @@ pub const ENTRY: Entry = Entry {
     order: "first come first served within a cluster of cores, and between clusters; a turn of 5 µs or 32 sections may overtake",
     promise: Promise::Nothing,
     space: "1.2 KB per lock, 128 B per holder or waiter, from a pool",
-    delay: "as combiner, and by a turn of each other cluster",
-    advice: "as combiner, on machines with several sockets",
+    delay: "as combiner, and by a turn of each other cluster, or by a combiner in the global lock's line that lost its CPU",
+    advice: "as combiner, on machines with several sockets and a CPU for each thread",
     ..combiner::ENTRY
 };
 
