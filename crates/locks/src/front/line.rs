@@ -372,10 +372,13 @@ impl<'a, P: Machine> View<'a, P> {
     pub(super) fn leave_empty(&self, node: &Waiter<P>) -> bool {
         let Parts { tail, hints, .. } = self.parts;
         let mine = tag(from_ref(node).cast_mut(), self.tuning.era);
+        // Those that the line still counts have left it. Whoever joins from now on counts itself after our exchange, and stays counted: a
+        // whole convoy may join before we go on.
+        let gone = hints::waiters(hints.load(Relaxed));
         // Relaxed: the next thread to join finds an empty line, and gets what we wrote by the word.
         let is_last = tail.compare_exchange(mine, null_mut(), Relaxed, Relaxed).is_ok();
-        if is_last && hints.load(Relaxed) & hints::LENGTH != 0 {
-            hints.fetch_and(!hints::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
+        if is_last && gone != 0 {
+            self.count_out_of_line(gone);
         }
         if is_last {
             self.recount_contenders();
@@ -468,7 +471,7 @@ impl<'a, P: Machine> View<'a, P> {
         let hints = self.parts.hints;
         let mut now = hints.load(Relaxed); // as above
         loop {
-            // Never below 0: a thread that joined while the line became empty may have been missed (`successor`).
+            // Never below 0: glibc's code may have undone a count.
             let next = now - hints::waiters(now).min(count) * hints::WAITER;
             // Relaxed: a hint.
             match hints.compare_exchange(now, next, Relaxed, Relaxed) {
