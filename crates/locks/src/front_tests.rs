@@ -11,7 +11,7 @@ use crate::front::{
     Taken, Tuning, View, WAITED, Waiter, Word0, acquire, leave_line, release,
 };
 use crate::front::{barging, counts, fifo, hints, malthusian, mutexee, saturation};
-use crate::testing::{Threads, run_on, torn};
+use crate::testing::{Threads, interrupted, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
 use lockwright_platform::{Machine, Ordering::Relaxed, Platform, Ptr, RawLock, Sections, Word};
@@ -233,6 +233,25 @@ fn a_line_of_any_length_is_counted_as_far_as_the_field_goes() {
             assert_eq!(memory.hints.load(Relaxed), rest, "{length}: other fields");
             assert!(memory.tail.load(Relaxed).is_null());
         }
+    }
+}
+
+/// If they were forgotten, no line would be crowded any more, and all waiters would stay awake, until the line is empty again.
+#[test]
+fn those_that_join_while_a_line_empties_stay_counted() {
+    let tuning: &'static Tuning = std::boxed::Box::leak(std::boxed::Box::new(tuning::<Joins>()));
+    for at in 1.. {
+        let memory: &'static Memory =
+            std::boxed::Box::leak(std::boxed::Box::new(Memory::new(HELD, 0)));
+        let node = join_line(&memory.parts(), tuning);
+        let joins = || (0..3).for_each(|_| _ = join_line(&memory.parts(), tuning));
+        let leaves = || View::new(memory.parts(), tuning).leave_empty(node);
+        let Some(is_empty) = interrupted(at, joins, leaves) else {
+            assert!(at > 3, "the exchange, and an access before and after it");
+            return;
+        };
+        let left = 4 - u32::from(is_empty);
+        assert_eq!(hints::waiters(memory.hints.load(Relaxed)), left, "before access {at}");
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) fn run_on(class: u8) {
 
 std::thread_local! {
     static STEPS: Cell<u32> = const { Cell::new(0) };
+    /// What happens then; `None`: the operation is torn.
+    static MEANWHILE: Cell<Option<*mut dyn FnMut()>> = const { Cell::new(None) };
 }
 
 /// The payload with which a torn operation unwinds.
@@ -44,7 +46,13 @@ struct Torn;
 fn step() {
     let left = STEPS.get();
     STEPS.set(left.saturating_sub(1));
-    if left == 1 {
+    if left != 1 {
+        return;
+    }
+    if let Some(other) = MEANWHILE.take() {
+        // SAFETY: `interrupted` set it, and has not returned.
+        unsafe { (*other)() };
+    } else {
         std::panic::resume_unwind(std::boxed::Box::new(Torn));
     }
 }
@@ -56,6 +64,20 @@ pub(crate) fn torn<R>(at: u32, operation: impl FnOnce() -> R) -> Option<R> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(operation));
     STEPS.set(0);
     result.map_err(|payload| assert!(payload.is::<Torn>(), "it panicked by itself")).ok()
+}
+
+/// Runs `operation`, and `other` right before its `at`-th access to an atomic, as if it lost its CPU there to another thread. `None`: it
+/// had fewer accesses, and `other` did not run.
+pub(crate) fn interrupted<R>(
+    at: u32,
+    mut other: impl FnMut() + 'static,
+    operation: impl FnOnce() -> R,
+) -> Option<R> {
+    MEANWHILE.set(Some(&raw mut other));
+    STEPS.set(at);
+    let result = operation();
+    STEPS.set(0);
+    MEANWHILE.take().is_none().then_some(result)
 }
 
 pub(crate) struct Word32(AtomicU32);

@@ -369,7 +369,7 @@ impl<'a, P: Machine> View<'a, P> {
     }
 
     /// Leaves an empty line, if the node, which the caller may pass, is the last one in it.
-    pub(super) fn leave_empty(&self, node: &Waiter<P>) -> bool {
+    pub(crate) fn leave_empty(&self, node: &Waiter<P>) -> bool {
         let Parts { tail, hints, .. } = self.parts;
         let mine = tag(from_ref(node).cast_mut(), self.tuning.era);
         // Those that the line still counts have left it. Whoever joins from now on counts itself after our exchange, and stays counted: a
