@@ -15,6 +15,7 @@ mod epoch;
 mod mutex;
 mod prctl;
 mod rwlock;
+mod sections;
 mod sem;
 mod spin;
 

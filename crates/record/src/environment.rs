@@ -77,6 +77,16 @@ pub const VARIABLES: &[Variable] = &[
         set_by: "run --config FILE",
     },
     Variable {
+        name: "LOCKWRIGHT_SECTIONS",
+        reader: Reader::Library,
+        values: "if-faster, never or always",
+        default: "if-faster",
+        meaning: "In a program that `lockwright rewrite` has changed: does the thread that holds a mutex run the sections of those \
+                  that wait for it?",
+        when: "when the first section runs",
+        set_by: "",
+    },
+    Variable {
         name: "LOCKWRIGHT_TOPOLOGY",
         reader: Reader::Both(&["run", "topology", "tune", "bench", "calibrate", "validate"]),
         values: "classes of CPUs, fastest first, as in big:0-3,little:4-7",

@@ -73,6 +73,7 @@ pub mod real;
 mod recording;
 mod rules;
 pub mod rwlock;
+pub mod sections;
 pub mod semaphore;
 mod shared;
 pub mod spin;

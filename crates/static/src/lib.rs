@@ -141,6 +141,16 @@ pub unsafe extern "C-unwind" fn lw_execute(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn lw_section(
+    mutex: *mut libc::pthread_mutex_t,
+    run: unsafe extern "C-unwind" fn(*mut c_void),
+    context: *mut c_void,
+) {
+    // SAFETY: the program's own mutex, function and context.
+    unsafe { lockwright_runtime::sections::call(mutex, run, context) }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_delegated_mutex(lock: *const Delegated) -> *mut Mutex {
     // SAFETY: as in `lw_execute`.
     unsafe { (*lock).mutex() }

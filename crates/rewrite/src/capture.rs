@@ -1,0 +1,273 @@
+//! Which variables a section needs from its function, and how it gets them.
+
+use crate::parse::tokens;
+use crate::section::Section;
+use crate::tree::{File, Function, Kind, Macro, Mention, Shape, Variable};
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+/// How a section gets a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// A copy: nobody writes it meanwhile.
+    Copy,
+    /// By its address.
+    Address,
+}
+
+/// What a section needs.
+#[derive(Clone, Debug, Default)]
+pub struct Captures {
+    /// Variables by number, and how the section gets them.
+    pub needed: BTreeMap<usize, How>,
+    /// Those of them that are declared inside, and used behind the section: their declarations move before it.
+    pub moved: Vec<usize>,
+}
+
+/// Does the token before or behind this place write to the variable there, or take its address?
+fn is_written(all: &[(usize, &str)], number: usize) -> bool {
+    let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
+    let before = |back: usize| number.checked_sub(back).map_or("", at);
+    let next = at(number + 1);
+    let assigns = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"];
+    if assigns.contains(&next) || ["++", "--"].contains(&before(1)) {
+        return true;
+    }
+    let is_value = |token: &str| {
+        token.ends_with(|it: char| it.is_alphanumeric() || it == '_' || it == ')' || it == ']')
+            && !["return", "sizeof", "case"].contains(&token)
+    };
+    before(1) == "&" && !is_value(before(2)) && !["->", "["].contains(&next)
+}
+
+/// What `section` needs; or why that can't be had.
+///
+/// # Errors
+/// A variable whose type has no name outside, or one that only a macro names.
+pub fn of(file: &File, function: &Function, section: &Section) -> Result<Captures, String> {
+    let runs = |at: usize| {
+        section.body.contains(&at) && !section.exits.iter().any(|exit| exit.dropped.contains(&at))
+    };
+    let is_inside = |variable: &Variable| !variable.is_of_thread && runs(variable.declared);
+    let text = &file.text[section.body.clone()];
+    let all: Vec<(usize, &str)> =
+        tokens(text).into_iter().map(|(at, token)| (at + section.body.start, token)).collect();
+    let mut captures = Captures::default();
+    let mut hidden = Vec::new();
+    let unseen = unseen(file, function, section);
+    let statements = function.body.all().into_iter();
+    let mentions = statements.map(|it| (it.range.start, &it.mentions));
+    for (start, mentions) in mentions.chain([(section.body.start, &unseen)]) {
+        for mention in mentions {
+            let variable = &function.variables[mention.variable];
+            let place = mention.at.unwrap_or(start);
+            if is_inside(variable) {
+                if !runs(place) {
+                    if variable.is_static {
+                        return Err(format!("'{}' is static, and used behind it", variable.name));
+                    }
+                    if !captures.moved.contains(&mention.variable) {
+                        captures.moved.push(mention.variable);
+                    }
+                    captures.needed.insert(mention.variable, How::Address);
+                }
+                continue;
+            }
+            if !runs(place) {
+                continue;
+            }
+            let how = match (mention.at, variable.shape) {
+                (_, Shape::Local) => {
+                    return Err(format!("the type of '{}' is known only there", variable.name));
+                }
+                (None, _) => {
+                    hidden.push(mention.variable);
+                    How::Copy
+                }
+                (Some(at), Shape::Scalar) => {
+                    let number = all.iter().position(|(place, _)| *place == at);
+                    let is_written = number.is_none_or(|number| is_written(&all, number));
+                    if is_written { How::Address } else { How::Copy }
+                }
+                _ => How::Address,
+            };
+            let now = captures.needed.entry(mention.variable).or_insert(how);
+            if how == How::Address || variable.is_static || variable.is_of_thread {
+                *now = How::Address;
+            }
+        }
+    }
+    other_builds(file, function, section, &captures)?;
+    for number in captures.moved.clone() {
+        can_move(function, section, number)?;
+    }
+    let used = macros_in(file, all.iter().map(|(_, token)| *token));
+    for number in hidden {
+        let variable = &function.variables[number];
+        let writes = |macro_: &Macro| {
+            let all: Vec<(usize, &str)> =
+                macro_.tokens.iter().map(|token| (0, token.as_str())).collect();
+            let is_own = macro_.parameters.iter().flatten().any(|name| *name == variable.name);
+            !is_own && (0..all.len()).any(|at| all[at].1 == variable.name && is_written(&all, at))
+        };
+        let is_copy = captures.needed.get(&number) == Some(&How::Copy);
+        if !is_copy || variable.shape != Shape::Scalar || used.iter().any(|it| writes(it)) {
+            return Err(format!("'{}' is hidden in a macro", variable.name));
+        }
+    }
+    Ok(captures)
+}
+
+/// Parts that the preprocessor may leave out (`#if` to `#endif`), in a section's text.
+fn conditional(text: &str) -> Vec<Range<usize>> {
+    let (mut depth, mut start, mut at, mut found) = (0_u32, 0, 0, Vec::new());
+    for line in text.split_inclusive('\n') {
+        let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
+        if directive.starts_with("if") {
+            if depth == 0 {
+                start = at;
+            }
+            depth += 1;
+        } else if directive.starts_with("endif") {
+            depth = depth.saturating_sub(1);
+            if depth == 0 {
+                found.push(start..at + line.len());
+            }
+        }
+        at += line.len();
+    }
+    found
+}
+
+/// Names among tokens that may be variables: neither members nor functions.
+fn names<'a>(all: &[(usize, &'a str)]) -> Vec<(usize, &'a str)> {
+    let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
+    let is_name = |number: usize| {
+        let is_word = at(number).starts_with(|it: char| it.is_alphabetic() || it == '_');
+        let before = number.checked_sub(1).map_or("", at);
+        is_word && !["->", ".", "#"].contains(&before) && at(number + 1) != "("
+    };
+    (0..all.len()).filter(|number| is_name(*number)).map(|number| all[number]).collect()
+}
+
+/// Where a section's text names variables from before the section that clang doesn't see there: in what a macro drops (`assert`, in some
+/// builds), or `#if` leaves out.
+pub fn unseen(file: &File, function: &Function, section: &Section) -> Vec<Mention> {
+    let text = &file.text[section.body.clone()];
+    let all = tokens(text);
+    let seen: HashSet<usize> = function
+        .body
+        .all()
+        .into_iter()
+        .flat_map(|it| it.mentions.iter().filter_map(|mention| mention.at))
+        .chain(function.variables.iter().map(|it| it.declared))
+        .collect();
+    let is_tag = |at: usize| {
+        let before = text[..at].trim_end();
+        ["struct", "union", "enum"].iter().any(|word| before.ends_with(word))
+    };
+    let named = names(&all)
+        .into_iter()
+        .filter(|(at, _)| !seen.contains(&(section.body.start + at)) && !is_tag(*at));
+    let of = |name: &str| {
+        let is_before = |it: &Variable| it.name == name && it.declared < section.lock.start;
+        function.variables.iter().rposition(is_before)
+    };
+    named
+        .filter_map(|(at, name)| {
+            Some(Mention { at: Some(section.body.start + at), variable: of(name)? })
+        })
+        .collect()
+}
+
+/// Would the section compile in another build, too, in which `#if`s say something else?
+fn other_builds(
+    file: &File,
+    function: &Function,
+    section: &Section,
+    captures: &Captures,
+) -> Result<(), String> {
+    let text = &file.text[section.body.clone()];
+    let parts = conditional(text);
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let all = tokens(text);
+    let is_directive = |at: usize| {
+        let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        text[line..].trim_start().starts_with('#')
+    };
+    let is_part = |at: usize| parts.iter().any(|part| part.contains(&at));
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        names(&all).into_iter().partition(|(at, _)| is_part(*at));
+    let is_always = |name: &str| outside.iter().any(|(_, other)| *other == name);
+    let captured =
+        |name: &str| captures.needed.keys().any(|number| function.variables[*number].name == name);
+    let around =
+        [function.body.range.start..section.lock.start, section.end..function.body.range.end];
+    let head = function.range.start..function.body.range.start;
+    let around: HashSet<&str> = around
+        .into_iter()
+        .chain([head])
+        .flat_map(|range| tokens(&file.text[range]).into_iter().map(|(_, token)| token))
+        .collect();
+    for (_, name) in inside.into_iter().filter(|(at, _)| !is_directive(*at)) {
+        if !is_always(name) && (captured(name) || around.contains(name)) && !is_keyword(name) {
+            return Err(format!("'{name}' is used in a part that #if may leave out"));
+        }
+    }
+    Ok(())
+}
+
+/// Words that name no variable.
+fn is_keyword(name: &str) -> bool {
+    let all = "if else for while do switch case default return break continue goto sizeof int char long \
+               short unsigned signed void const static struct union enum bool true false NULL float \
+               double endif ifdef ifndef elif defined size_t";
+    all.split_whitespace().any(|word| word == name)
+}
+
+/// The macros among these tokens, and those in them.
+fn macros_in<'a>(file: &'a File, all: impl Iterator<Item = &'a str>) -> Vec<&'a Macro> {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut next: Vec<&str> = all.collect();
+    let mut found = Vec::new();
+    while let Some(name) = next.pop() {
+        if let Some(macro_) = file.macros.get(name).filter(|_| seen.insert(name)) {
+            next.extend(macro_.tokens.iter().map(String::as_str));
+            found.push(macro_);
+        }
+    }
+    found
+}
+
+/// Can the declaration move before the section?
+fn can_move(function: &Function, section: &Section, number: usize) -> Result<(), String> {
+    let variable = &function.variables[number];
+    let refused = |why: &str| Err(format!("'{}' is used behind it, and {why}", variable.name));
+    if variable.shape == Shape::Local {
+        return refused("its type is known only there");
+    }
+    if variable.shape != Shape::Scalar && variable.is_set {
+        return refused("can't be declared before it");
+    }
+    if variable.type_text.contains("const") && !variable.type_text.contains('*')
+        || variable.type_text.ends_with("const")
+    {
+        return refused("is constant");
+    }
+    let alone = function.body.all().into_iter().any(|it| {
+        section.body.contains(&it.range.start)
+            && it.kind == Kind::Declaration(vec![number])
+            && !it.is_hidden
+    });
+    if !alone {
+        return refused("is declared with others");
+    }
+    let same =
+        |other: &Variable| other.name == variable.name && other.declared != variable.declared;
+    if function.variables.iter().any(same) {
+        return refused("its name is used twice");
+    }
+    Ok(())
+}

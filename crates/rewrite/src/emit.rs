@@ -1,0 +1,290 @@
+//! Writes sections as functions.
+//!
+//! ```text
+//!     struct put_12 { int lw_exit; struct item **item; };            before the function
+//!     static void lw_put_12(void *lw_context)
+//!     {
+//!         struct lw_put_12 *lw = lw_context;
+//!         ... the section's text; a variable that it writes: (*lw->item); an exit: { lw->lw_exit = 1; return; }
+//!     }
+//!
+//!     { struct lw_put_12 lw = {0, &item};                            in place of the section
+//!       lw_run(&m, lw_put_12, &lw);
+//!       if (lw.lw_exit == 1) { return -1; } }
+//! ```
+//!
+//! All else stays as it is, to the byte.
+
+use crate::capture::{self, Captures, How};
+use crate::names::accessor;
+use crate::section::Section;
+use crate::tree::{File, Function, Kind, Shape, Variable};
+use std::fmt::Write;
+use std::ops::Range;
+
+/// What a file's first section has before it: without our library, a section runs as before.
+pub const PRELUDE: &str = "\
+/* lockwright: runs a section where its data is. Without liblockwright, here, under the mutex. */
+#ifndef LW_RUN
+#define LW_RUN
+extern void lw_section(pthread_mutex_t *, void (*)(void *), void *) __attribute__((weak));
+static inline void lw_run(pthread_mutex_t *mutex, void (*section)(void *), void *context)
+{
+    if (lw_section) {
+        lw_section(mutex, section, context);
+        return;
+    }
+    pthread_mutex_lock(mutex);
+    section(context);
+    pthread_mutex_unlock(mutex);
+}
+#endif
+
+";
+
+/// A change of a file's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// What goes.
+    pub range: Range<usize>,
+    /// What comes.
+    pub text: String,
+}
+
+/// Makes the changes, which don't overlap.
+pub fn apply(text: &str, mut edits: Vec<Edit>) -> String {
+    edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
+    let (mut new, mut at) = (String::new(), 0);
+    for edit in edits {
+        debug_assert!(edit.range.start >= at, "edits overlap");
+        new.push_str(&text[at..edit.range.start]);
+        new.push_str(&edit.text);
+        at = edit.range.end;
+    }
+    new.push_str(&text[at..]);
+    new
+}
+
+/// C's declaration of something of this type.
+pub fn declared(type_text: &str, name: &str) -> String {
+    for open in ["(*", "(^"] {
+        if let Some(at) = type_text.find(open) {
+            let (head, tail) = type_text.split_at(at + open.len());
+            return format!("{head}{name}{tail}");
+        }
+    }
+    if let Some(at) = type_text.find('[') {
+        let (head, tail) = type_text.split_at(at);
+        let space = if head.ends_with(['*', ' ']) { "" } else { " " };
+        return format!("{head}{space}{name}{tail}");
+    }
+    let space = if type_text.ends_with('*') { "" } else { " " };
+    format!("{type_text}{space}{name}")
+}
+
+fn field(variable: &Variable, how: How) -> String {
+    let Variable { name, type_text, .. } = variable;
+    match how {
+        How::Copy => declared(type_text, name),
+        How::Address if variable.shape == Shape::Array => {
+            declared(type_text, &format!("(*{name})"))
+        }
+        How::Address => declared(type_text, &format!("*{name}")),
+    }
+}
+
+/// Where a line begins.
+fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |end| end + 1)
+}
+
+/// Where something may stand before a function: before the comment that belongs to the function.
+pub fn before_function(text: &str, at: usize) -> usize {
+    let mut start = line_start(text, at);
+    loop {
+        let above = &text[..start];
+        let Some(last) = above.strip_suffix('\n') else { return start };
+        let line = &last[line_start(last, last.len())..];
+        if line.trim_end().ends_with("*/") {
+            let Some(open) = last.rfind("/*") else { return start };
+            let open = line_start(last, open);
+            if !last[open..].trim_start().starts_with("/*") {
+                return start; // behind something else
+            }
+            start = open;
+        } else if line.trim_start().starts_with("//") {
+            start = line_start(last, last.len());
+        } else {
+            return start;
+        }
+    }
+}
+
+/// A section's changes, in its function's file.
+pub struct Emitted {
+    /// What stands in place of the section.
+    pub place: Edit,
+    /// What comes before the function.
+    pub before: String,
+}
+
+/// Writes one section.
+pub fn section(
+    file: &File,
+    function: &Function,
+    section: &Section,
+    captures: &Captures,
+    is_weak: &dyn Fn(&str) -> bool,
+) -> Emitted {
+    let text = &file.text;
+    let line = text[..section.lock.start].matches('\n').count() + 1;
+    let name = format!("lw_{}_{line}", function.name);
+    let has_exits = !section.exits.is_empty();
+    let variable = |number: &usize| &function.variables[*number];
+
+    // Before the function.
+    let mut before = String::new();
+    let is_recursive = function.body.all().into_iter().any(|it| {
+        let calls = it.calls.iter();
+        section.body.contains(&it.range.start) && calls.clone().any(|it| it.name == function.name)
+    });
+    if is_recursive {
+        let head = &text[function.range.start..function.body.range.start];
+        writeln!(before, "{};", head.trim_end()).expect("a String");
+    }
+    if has_exits || !captures.needed.is_empty() {
+        writeln!(before, "struct {name} {{").expect("a String");
+        if has_exits {
+            before += "    int lw_exit;\n";
+        }
+        for (number, how) in &captures.needed {
+            writeln!(before, "    {};", field(variable(number), *how)).expect("a String");
+        }
+        before += "};\n";
+    }
+    writeln!(before, "static void {name}(void *lw_context)\n{{").expect("a String");
+    if has_exits || !captures.needed.is_empty() {
+        writeln!(before, "    struct {name} *lw = lw_context;").expect("a String");
+    } else {
+        before += "    (void)lw_context;\n";
+    }
+    // Named only where a macro or `#if` drops it, in this build.
+    let (all, mut unused) = (function.body.all(), String::new());
+    for (number, how) in &captures.needed {
+        let variable = variable(number);
+        if *how == How::Copy {
+            let alias = declared(&variable.type_text, &variable.name);
+            writeln!(before, "    {alias} = lw->{};", variable.name).expect("a String");
+            let mut mentions = all.iter().flat_map(|it| it.mentions.iter());
+            let is_seen = mentions.any(|it| {
+                it.variable == *number && it.at.is_none_or(|at| section.body.contains(&at))
+            });
+            if !is_seen {
+                unused += &format!("    (void){};\n", variable.name);
+            }
+        }
+    }
+    before += &unused;
+    let body = body(file, function, section, captures);
+    before += body.trim_start_matches([' ', '\t']).trim_start_matches(['\r', '\n']);
+    before.truncate(before.trim_end().len());
+    before += "\n}\n\n";
+
+    // In its place.
+    let start = line_start(text, section.lock.start);
+    let indent: String =
+        text[start..].chars().take_while(|it| it.is_whitespace() && *it != '\n').collect();
+    let mut place = String::new();
+    for number in &captures.moved {
+        let variable = variable(number);
+        write!(place, "{};\n{indent}", declared(&variable.type_text, &variable.name))
+            .expect("a String");
+    }
+    place += "{ ";
+    let mutex = match &section.act.through {
+        Some((wrapper, arguments)) => format!("{}({})", accessor(wrapper), arguments.join(", ")),
+        None => section.act.mutex.clone(),
+    };
+    let context = if has_exits || !captures.needed.is_empty() {
+        let mut values: Vec<String> = has_exits.then(|| "0".to_owned()).into_iter().collect();
+        values.extend(captures.needed.iter().map(|(number, how)| {
+            let name = &variable(number).name;
+            if *how == How::Copy { name.clone() } else { format!("&{name}") }
+        }));
+        write!(place, "struct {name} lw = {{{}}};\n{indent}  ", values.join(", "))
+            .expect("a String");
+        "&lw"
+    } else {
+        "NULL"
+    };
+    let is_weak = section.act.through.as_ref().is_some_and(|(wrapper, _)| is_weak(wrapper));
+    if is_weak {
+        let (accessor, lock) =
+            (mutex.split('(').next().unwrap_or_default(), &text[section.lock.clone()]);
+        let unlock = section.exits.first().map_or(&section.unlock, |exit| &exit.unlock);
+        let unlock = &text[unlock.clone()];
+        write!(place, "if ({accessor}) lw_run({mutex}, {name}, {context});\n{indent}  else {{ {lock} {name}({context}); {unlock} }}").expect("a String");
+    } else {
+        write!(place, "lw_run({mutex}, {name}, {context});").expect("a String");
+    }
+    for (number, exit) in section.exits.iter().enumerate() {
+        let tails: Vec<&str> = exit.tail.iter().map(|tail| text[tail.clone()].trim_end()).collect();
+        let tail = tails.join(" ");
+        if tail.is_empty() {
+            continue;
+        }
+        write!(place, "\n{indent}  if (lw.lw_exit == {}) {{ {tail} }}", number + 1)
+            .expect("a String");
+    }
+    place += " }";
+    Emitted { place: Edit { range: section.lock.start..section.end, text: place }, before }
+}
+
+/// The section's text, as its function has it.
+fn body(file: &File, function: &Function, section: &Section, captures: &Captures) -> String {
+    let mut edits = Vec::new();
+    for (number, exit) in section.exits.iter().enumerate() {
+        let text = format!("{{ lw->lw_exit = {}; return; }}", number + 1);
+        edits.push(Edit { range: exit.dropped.clone(), text });
+    }
+    let is_dropped = |at: usize| section.exits.iter().any(|exit| exit.dropped.contains(&at));
+    let unseen = capture::unseen(file, function, section);
+    let statements = function.body.all();
+    let mentions = statements.iter().flat_map(|it| it.mentions.iter()).chain(&unseen);
+    {
+        for mention in mentions {
+            let Some(at) = mention.at.filter(|at| section.body.contains(at) && !is_dropped(*at))
+            else {
+                continue;
+            };
+            if captures.needed.get(&mention.variable) == Some(&How::Address) {
+                let name = &function.variables[mention.variable].name;
+                let text = format!("(*lw->{name})");
+                edits.push(Edit { range: at..at + name.len(), text });
+            }
+        }
+    }
+    for statement in statements {
+        // A declaration that has moved leaves its value behind.
+        if let Kind::Declaration(declared) = &statement.kind
+            && let [number] = declared.as_slice()
+            && captures.moved.contains(number)
+            && section.body.contains(&statement.range.start)
+        {
+            let variable = &function.variables[*number];
+            let at = variable.at.unwrap_or(variable.declared);
+            let text =
+                if variable.is_set { format!("(*lw->{})", variable.name) } else { String::new() };
+            let end = if variable.is_set { at + variable.name.len() } else { statement.range.end };
+            edits.push(Edit { range: statement.range.start..end, text });
+        }
+    }
+    edits.sort_by_key(|edit| edit.range.start);
+    edits.dedup_by(|next, last| next.range == last.range);
+    let from = section.body.start;
+    let edits = edits
+        .into_iter()
+        .map(|edit| Edit { range: edit.range.start - from..edit.range.end - from, ..edit })
+        .collect();
+    apply(&file.text[section.body.clone()], edits)
+}

@@ -1,0 +1,84 @@
+//! What functions do that a section must not, directly or through those that they call.
+
+use crate::tree::{File, Function};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Calls that tie a section to its own thread, or stop the thread that runs it.
+const BAD: &[(&str, &str)] = &[
+    ("pthread_cond_wait", "waits for a condition variable"),
+    ("pthread_cond_timedwait", "waits for a condition variable"),
+    ("pthread_cond_clockwait", "waits for a condition variable"),
+    ("pthread_barrier_wait", "waits at a barrier"),
+    ("pthread_join", "waits for a thread"),
+    ("pthread_self", "asks which thread it is"),
+    ("gettid", "asks which thread it is"),
+    ("pthread_getspecific", "uses its thread's own data"),
+    ("pthread_setspecific", "uses its thread's own data"),
+    ("pthread_exit", "may end its thread"),
+    ("longjmp", "may leave by longjmp"),
+    ("_longjmp", "may leave by longjmp"),
+    ("siglongjmp", "may leave by longjmp"),
+    ("__longjmp_chk", "may leave by longjmp"),
+    ("setjmp", "is returned to by longjmp"),
+    ("_setjmp", "is returned to by longjmp"),
+    ("__sigsetjmp", "is returned to by longjmp"),
+    ("fork", "forks"),
+    ("vfork", "forks"),
+    ("alloca", "allocates on its caller's stack"),
+    ("__builtin_alloca", "allocates on its caller's stack"),
+    ("pthread_setaffinity_np", "sets its thread's CPUs"),
+    ("sched_setaffinity", "sets its thread's CPUs"),
+    ("pthread_setcancelstate", "sets how its thread is cancelled"),
+    ("pthread_setcanceltype", "sets how its thread is cancelled"),
+    ("pthread_sigmask", "sets its thread's signals"),
+];
+
+/// Who calls whom, in all files.
+#[derive(Debug, Default)]
+pub struct Calls {
+    callees: HashMap<String, HashSet<String>>,
+    /// Functions that any thread may call for another one, whatever they do.
+    harmless: HashSet<String>,
+}
+
+impl Calls {
+    /// Of all functions. `harmless`: those that any thread may call for another one, whatever they do.
+    pub fn of(files: &[File], harmless: HashSet<String>) -> Self {
+        let mut calls: HashMap<String, HashSet<String>> = HashMap::new();
+        for function in files.iter().flat_map(|file| &file.functions) {
+            calls.entry(function.name.clone()).or_default().extend(of(function));
+        }
+        Self { callees: calls, harmless }
+    }
+
+    /// Why a section that calls these functions must run on its own thread: the way to the call, and what that does.
+    pub fn objection(&self, called: &[&str]) -> Option<(Vec<String>, &'static str)> {
+        let mut seen: HashSet<&str> = called.iter().copied().collect();
+        let mut next: VecDeque<Vec<&str>> = called.iter().map(|name| vec![*name]).collect();
+        while let Some(way) = next.pop_front() {
+            let last = way[way.len() - 1];
+            if self.harmless.contains(last) {
+                continue;
+            }
+            if let Some((_, what)) = BAD.iter().find(|(name, _)| *name == last) {
+                return Some((way.into_iter().map(str::to_owned).collect(), what));
+            }
+            let mut callees: Vec<&str> =
+                self.callees.get(last).into_iter().flatten().map(String::as_str).collect();
+            callees.sort_unstable();
+            for callee in callees {
+                if seen.insert(callee) {
+                    let mut longer = way.clone();
+                    longer.push(callee);
+                    next.push_back(longer);
+                }
+            }
+        }
+        None
+    }
+}
+
+fn of(function: &Function) -> impl Iterator<Item = String> + '_ {
+    let statements = function.body.all().into_iter();
+    statements.flat_map(|statement| statement.calls.iter().map(|call| call.name.clone()))
+}

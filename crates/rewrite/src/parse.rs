@@ -1,0 +1,354 @@
+//! Reads a file by libclang.
+
+use crate::tree::{Call, File, Function, Kind, Macro, Mention, Shape, Statement, Variable};
+use clang::diagnostic::Severity;
+use clang::{Entity, EntityKind, Index, StorageClass, Type, TypeKind};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+/// Reads `path`, which the compiler gets with these flags.
+///
+/// # Errors
+/// The file can't be read, or libclang gives up.
+pub fn file(index: &Index<'_>, path: &Path, flags: &[String]) -> Result<File, String> {
+    let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string())?;
+    let mut parser = index.parser(path);
+    let unit = parser
+        .arguments(flags)
+        .detailed_preprocessing_record(true)
+        .keep_going(true)
+        .parse()
+        .map_err(|cause| cause.to_string())?;
+    let errors = unit
+        .get_diagnostics()
+        .iter()
+        .filter(|said| said.get_severity() >= Severity::Error)
+        .map(|said| said.to_string())
+        .collect();
+    let main = unit.get_file(path);
+    let skipped = unit.get_skipped_ranges();
+    let skipped = skipped.iter().filter_map(|range| {
+        let [start, end] = [range.get_start(), range.get_end()].map(|at| at.get_file_location());
+        (start.file == main).then_some(start.offset as usize..end.offset as usize)
+    });
+    let skipped = skipped.collect();
+    let mut file = File { text, skipped, errors, ..File::default() };
+    for entity in unit.get_entity().get_children() {
+        match entity.get_kind() {
+            EntityKind::MacroDefinition => {
+                if let Some((name, macro_)) = macro_of(&entity) {
+                    file.macros.insert(name, macro_);
+                }
+            }
+            EntityKind::FunctionDecl if entity.is_definition() && entity.is_in_main_file() => {
+                let reader = Reader::new(&file.text);
+                if let Some(function) = reader.function(&entity) {
+                    file.functions.push(function);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(file)
+}
+
+fn macro_of(entity: &Entity<'_>) -> Option<(String, Macro)> {
+    let name = entity.get_name()?;
+    if entity.is_in_system_header() {
+        return None;
+    }
+    let mut tokens: Vec<String> =
+        entity.get_range()?.tokenize().iter().map(|token| token.get_spelling()).collect();
+    tokens.remove(0);
+    let parameters = entity.is_function_like_macro().then(|| {
+        let end = tokens.iter().position(|token| token == ")").unwrap_or(0);
+        let head: Vec<String> = tokens.drain(..=end).collect();
+        head.into_iter().filter(|token| !"(),".contains(token.as_str())).collect()
+    });
+    Some((name, Macro { parameters, tokens }))
+}
+
+/// Reads one function.
+struct Reader<'a> {
+    text: &'a str,
+    variables: Vec<Variable>,
+    numbers: HashMap<(usize, String), usize>,
+}
+
+/// Where an entity is, in the file.
+fn place(entity: &Entity<'_>) -> Option<Range<usize>> {
+    let range = entity.get_range()?;
+    let [start, end] =
+        [range.get_start(), range.get_end()].map(|at| at.get_file_location().offset as usize);
+    Some(start..end)
+}
+
+/// Does it begin or end in a macro's own text?
+fn is_in_macro(entity: &Entity<'_>) -> bool {
+    let Some(range) = entity.get_range() else { return true };
+    let (spelled, seen) =
+        (range.get_start().get_spelling_location(), range.get_start().get_expansion_location());
+    spelled.offset != seen.offset
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, variables: Vec::new(), numbers: HashMap::new() }
+    }
+
+    fn function(mut self, entity: &Entity<'_>) -> Option<Function> {
+        let children = entity.get_children();
+        let mut parameters = Vec::new();
+        for child in children.iter().filter(|child| child.get_kind() == EntityKind::ParmDecl) {
+            parameters.push(self.declare(child)?);
+        }
+        let body = children.iter().find(|child| child.get_kind() == EntityKind::CompoundStmt)?;
+        let body = self.statement(body)?;
+        Some(Function {
+            name: entity.get_name()?,
+            range: place(entity)?,
+            parameters,
+            body,
+            is_static: entity.get_storage_class() == Some(StorageClass::Static),
+            result: entity.get_result_type()?.get_display_name(),
+            variables: self.variables,
+        })
+    }
+
+    fn declare(&mut self, entity: &Entity<'_>) -> Option<usize> {
+        let name = entity.get_name().unwrap_or_default();
+        let at = entity.get_location()?.get_file_location().offset as usize;
+        let is_spelled = self.text.get(at..).is_some_and(|rest| rest.starts_with(&name));
+        let type_ = entity.get_type()?;
+        let has_value = |child: &Entity<'_>| child.is_expression() || child.is_unexposed();
+        let is_set = match type_.get_kind() {
+            // Its length is an expression, too.
+            TypeKind::VariableArray => false,
+            TypeKind::ConstantArray => {
+                place(entity).is_some_and(|range| self.text[range].contains('='))
+            }
+            _ => entity.get_children().iter().any(has_value),
+        };
+        let number = self.variables.len();
+        self.numbers.insert((at, name.clone()), number);
+        self.variables.push(Variable {
+            name,
+            type_text: type_.get_display_name(),
+            shape: shape(&type_),
+            at: is_spelled.then_some(at),
+            declared: at,
+            is_static: entity.get_storage_class() == Some(StorageClass::Static),
+            is_set,
+            is_of_thread: entity.get_tls_kind().is_some(),
+        });
+        Some(number)
+    }
+
+    fn statement(&mut self, entity: &Entity<'_>) -> Option<Statement> {
+        use EntityKind as E;
+        let mut range = place(entity)?;
+        let is_hidden = is_in_macro(entity);
+        let kind = match entity.get_kind() {
+            E::CompoundStmt => Kind::Block,
+            E::IfStmt => Kind::If,
+            E::WhileStmt | E::DoStmt | E::ForStmt => Kind::Loop,
+            E::SwitchStmt => Kind::Switch,
+            E::CaseStmt | E::DefaultStmt => Kind::Label(None),
+            E::LabelStmt => Kind::Label(Some(entity.get_name().unwrap_or_default())),
+            E::GotoStmt => {
+                let label = entity.get_children().first().and_then(Entity::get_name);
+                Kind::Goto(Some(label.unwrap_or_default()))
+            }
+            E::IndirectGotoStmt => Kind::Goto(None),
+            E::ReturnStmt => Kind::Return,
+            E::BreakStmt => Kind::Break,
+            E::ContinueStmt => Kind::Continue,
+            E::DeclStmt => Kind::Declaration(Vec::new()),
+            _ => Kind::Other,
+        };
+        if !matches!(kind, Kind::Block | Kind::If | Kind::Loop | Kind::Switch | Kind::Label(_)) {
+            range.end = self.semicolon(range.end);
+        }
+        let mut new = Statement {
+            kind,
+            range,
+            children: Vec::new(),
+            mentions: Vec::new(),
+            calls: Vec::new(),
+            is_hidden,
+        };
+        if let Kind::Declaration(_) = new.kind {
+            let mut declared = Vec::new();
+            for child in entity.get_children() {
+                if child.get_kind() == E::VarDecl {
+                    declared.push(self.declare(&child)?);
+                }
+                self.expressions(&child, &mut new);
+            }
+            new.kind = Kind::Declaration(declared);
+        } else if new.kind == Kind::Other && entity.is_statement() {
+            self.expressions(entity, &mut new);
+        } else if new.kind == Kind::Other {
+            self.expression(entity, &mut new, true);
+        } else {
+            for child in entity.get_children() {
+                if child.is_statement() || new.kind == Kind::Block {
+                    new.children.extend(self.statement(&child));
+                } else if self.is_body(&new, &child, entity) {
+                    new.children.extend(self.statement(&child));
+                } else {
+                    self.expression(&child, &mut new, false);
+                }
+            }
+        }
+        if matches!(new.kind, Kind::If | Kind::Loop | Kind::Switch | Kind::Label(_))
+            && let Some(last) = new.children.last()
+        {
+            new.range.end = new.range.end.max(last.range.end);
+        }
+        if new.kind == Kind::Loop && self.text[new.range.clone()].starts_with("do") {
+            new.range.end = self.semicolon(new.range.end);
+        }
+        Some(new)
+    }
+
+    /// An expression may be a body (`if (x) f();`), or a condition.
+    fn is_body(&self, parent: &Statement, child: &Entity<'_>, entity: &Entity<'_>) -> bool {
+        let children = entity.get_children();
+        let is_last = children.last() == Some(child);
+        match parent.kind {
+            Kind::If => children.first() != Some(child),
+            Kind::Loop if self.text[parent.range.clone()].starts_with("do") => {
+                children.first() == Some(child)
+            }
+            Kind::Loop | Kind::Switch | Kind::Label(_) => is_last,
+            _ => false,
+        }
+    }
+
+    /// Behind the semicolon that follows, if one does.
+    fn semicolon(&self, end: usize) -> usize {
+        let rest = self.text.get(end..).unwrap_or_default();
+        let blank = rest.len() - rest.trim_start().len();
+        if rest[blank..].starts_with(';') { end + blank + 1 } else { end }
+    }
+
+    fn expressions(&mut self, entity: &Entity<'_>, into: &mut Statement) {
+        for child in entity.get_children() {
+            self.expression(&child, into, false);
+        }
+    }
+
+    fn expression(&mut self, entity: &Entity<'_>, into: &mut Statement, is_whole: bool) {
+        if entity.is_statement() && entity.get_kind() != EntityKind::StmtExpr {
+            if let Some(statement) = self.statement(entity) {
+                into.children.push(statement);
+            }
+            return;
+        }
+        match entity.get_kind() {
+            EntityKind::DeclRefExpr => self.mention(entity, into),
+            EntityKind::CallExpr => self.call(entity, into, is_whole),
+            EntityKind::VarDecl => {
+                let _ = self.declare(entity);
+            }
+            _ => {}
+        }
+        self.expressions(entity, into);
+    }
+
+    fn mention(&mut self, entity: &Entity<'_>, into: &mut Statement) {
+        let Some(target) = entity.get_reference() else { return };
+        let Some(name) = target.get_name() else { return };
+        let Some(declared) = target.get_location() else { return };
+        let key = (declared.get_file_location().offset as usize, name);
+        let is_of_thread = target.get_tls_kind().is_some();
+        let known = self.numbers.get(&key).copied();
+        let known = known.or_else(|| is_of_thread.then(|| self.declare(&target))?);
+        let Some(variable) = known else { return };
+        let at = entity.get_location().map(|at| at.get_file_location().offset as usize);
+        let name = &key.1;
+        let at = at.filter(|&at| self.text.get(at..).is_some_and(|rest| rest.starts_with(name)));
+        into.mentions.push(Mention { at, variable });
+    }
+
+    fn call(&self, entity: &Entity<'_>, into: &mut Statement, is_whole: bool) {
+        let name = entity.get_reference().and_then(|callee| callee.get_name());
+        let name = name.or_else(|| entity.get_name()).unwrap_or_default();
+        let Some(range) = place(entity) else { return };
+        let spelled = self.text.get(range.start..).is_some_and(|rest| rest.starts_with(&name));
+        let arguments = entity.get_arguments().filter(|_| spelled && !name.is_empty());
+        let arguments = arguments.map(|all| {
+            all.iter()
+                .filter_map(place)
+                .map(|range| self.text.get(range).unwrap_or_default().to_owned())
+                .collect()
+        });
+        into.calls.push(Call { name, arguments, at: range.start, is_whole });
+    }
+}
+
+fn shape(type_: &Type<'_>) -> Shape {
+    let whole = type_.get_display_name();
+    let canonical = type_.get_canonical_type();
+    if whole.contains("(unnamed") || whole.contains("(anonymous") {
+        return Shape::Local;
+    }
+    let is_local = |type_: &Type<'_>| {
+        let declared = type_.get_declaration().and_then(|it| it.get_semantic_parent());
+        declared.is_some_and(|it| it.get_kind() == EntityKind::FunctionDecl)
+    };
+    if is_local(type_) || is_local(&canonical) {
+        return Shape::Local;
+    }
+    match canonical.get_kind() {
+        TypeKind::VariableArray | TypeKind::DependentSizedArray => Shape::Local,
+        TypeKind::ConstantArray | TypeKind::IncompleteArray => Shape::Array,
+        TypeKind::Pointer | TypeKind::Enum | TypeKind::Bool => Shape::Scalar,
+        TypeKind::Float | TypeKind::Double | TypeKind::LongDouble => Shape::Scalar,
+        _ if canonical.is_integer() => Shape::Scalar,
+        _ => Shape::Whole,
+    }
+}
+
+/// Splits text into C's tokens, comments apart: each with its place.
+pub fn tokens(text: &str) -> Vec<(usize, &str)> {
+    let bytes = text.as_bytes();
+    let (mut at, mut found) = (0, Vec::new());
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    while at < bytes.len() {
+        let rest = &text[at..];
+        let length = match bytes[at] {
+            _ if rest.starts_with("/*") => {
+                at += rest.find("*/").map_or(rest.len(), |end| end + 2);
+                continue;
+            }
+            _ if rest.starts_with("//") => {
+                at += rest.find('\n').unwrap_or(rest.len());
+                continue;
+            }
+            byte if byte.is_ascii_whitespace() => {
+                at += 1;
+                continue;
+            }
+            byte if is_word(byte) => bytes[at..].iter().take_while(|&&byte| is_word(byte)).count(),
+            quote @ (b'"' | b'\'') => {
+                let mut end = 1;
+                while at + end < bytes.len() && bytes[at + end] != quote {
+                    end += if bytes[at + end] == b'\\' { 2 } else { 1 };
+                }
+                (end + 1).min(rest.len())
+            }
+            _ => {
+                let longer = ["<<=", ">>=", "...", "->", "++", "--", "&&", "||", "<<", ">>"];
+                let more = ["<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="];
+                let found = longer.iter().chain(&more).find(|token| rest.starts_with(**token));
+                found.map_or_else(|| rest.chars().next().map_or(1, char::len_utf8), |it| it.len())
+            }
+        };
+        found.push((at, &text[at..at + length]));
+        at += length;
+    }
+    found
+}

@@ -1,0 +1,414 @@
+//! Finds critical sections, and the ways out of them.
+//!
+//! ```text
+//!     pthread_mutex_lock(&m);          ┐ the section: from here ...
+//!     if (full) {                      │
+//!         pthread_mutex_unlock(&m);    │ an exit: what follows, its tail, runs after the section, on its own thread
+//!         return -1;                   │
+//!     }                                │
+//!     put(item);                       │
+//!     pthread_mutex_unlock(&m);        ┘ ... to here
+//! ```
+//!
+//! A section begins at a statement that locks a mutex, and ends in the same block. Each way through it unlocks that mutex once.
+
+use crate::facts::Calls;
+use crate::names::{Act, Names, What};
+use crate::tree::{File, Function, Kind, Statement};
+use std::ops::Range;
+
+/// A way out of a section, other than its end.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// The statement that unlocks.
+    pub unlock: Range<usize>,
+    /// What runs after it, until the section's last statement is over; maybe empty.
+    pub tail: Vec<Range<usize>>,
+    /// What the section's function drops: the unlock, and all of the first block's tail.
+    pub dropped: Range<usize>,
+}
+
+/// A section that can be turned into a function.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// The statement that locks.
+    pub lock: Range<usize>,
+    /// What it locks.
+    pub act: Act,
+    /// What runs inside.
+    pub body: Range<usize>,
+    /// The end of what is replaced.
+    pub end: usize,
+    /// A statement that unlocks.
+    pub unlock: Range<usize>,
+    /// The other ways out.
+    pub exits: Vec<Exit>,
+}
+
+/// What became of a place that locks a mutex.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A section.
+    Section(Section),
+    /// It stays as it is.
+    Refused(String),
+    /// It stays as it is, and nothing is lost: a thread that doesn't wait has nothing to hand over.
+    Kept(&'static str),
+}
+
+/// A place that locks a mutex.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Where, in the file.
+    pub at: usize,
+    /// The mutex, if it is known.
+    pub mutex: String,
+    /// What became of it.
+    pub found: Found,
+}
+
+/// How a statement may end.
+#[derive(Clone, Debug, Default)]
+struct Ways {
+    /// It may end with the mutex locked.
+    locked: bool,
+    /// It may end with the mutex unlocked.
+    unlocked: bool,
+    exits: Vec<Exit>,
+}
+
+/// Looks for the sections of one function.
+struct Search<'a> {
+    file: &'a File,
+    function: &'a Function,
+    names: &'a Names,
+    calls: &'a Calls,
+    sites: Vec<Site>,
+    /// Sites up to here are inside of a section that was found.
+    inside: usize,
+}
+
+/// All places of a function that lock a mutex.
+pub fn sites(file: &File, function: &Function, names: &Names, calls: &Calls) -> Vec<Site> {
+    if names.0.contains_key(&function.name) {
+        return Vec::new(); // its callers are the sections
+    }
+    let mut search = Search { file, function, names, calls, sites: Vec::new(), inside: 0 };
+    search.look(&function.body);
+    search.sites
+}
+
+/// A statement, and where it stands: a label is part of the statement behind it.
+fn unlabelled(statement: &Statement) -> &Statement {
+    match (&statement.kind, statement.children.last()) {
+        (Kind::Label(_), Some(inner)) => unlabelled(inner),
+        _ => statement,
+    }
+}
+
+impl Search<'_> {
+    fn act(&self, statement: &Statement) -> Option<Act> {
+        self.names.act(self.file, unlabelled(statement))
+    }
+
+    /// Looks at each statement of a block, and into it.
+    fn look(&mut self, block: &Statement) {
+        for (number, child) in block.children.iter().enumerate() {
+            let inner = unlabelled(child);
+            let found = match (self.act(child), &block.kind) {
+                (Some(act), Kind::Block) if act.what == What::Lock => {
+                    let found = self.section(block, number, &act);
+                    let found = found.map_or_else(Found::Refused, Found::Section);
+                    Some((act.mutex, found))
+                }
+                (Some(act), _) if act.what == What::Lock => {
+                    Some((act.mutex, Found::Refused("locked in one branch only".to_owned())))
+                }
+                (None, _) => self.hidden(inner),
+                _ => None,
+            };
+            if let Some((mutex, mut found)) = found {
+                if inner.range.start < self.inside {
+                    found = Found::Kept("inside another section, whose thread runs it, too");
+                } else if let Found::Section(section) = &found {
+                    self.inside = section.end;
+                }
+                self.sites.push(Site { at: inner.range.start, mutex, found });
+            }
+            self.look(child);
+        }
+    }
+
+    /// A statement that locks, and does more.
+    fn hidden(&self, statement: &Statement) -> Option<(String, Found)> {
+        let acts = self.names.acts(self.file, statement);
+        let (what, mutex) = acts.iter().find(|(what, _)| *what != What::Unlock)?;
+        let mutex = mutex.clone().unwrap_or_default();
+        Some(match what {
+            What::Try => (mutex, Found::Kept("a trylock: its thread doesn't wait")),
+            _ => (mutex, Found::Refused("locked inside an expression or a macro".to_owned())),
+        })
+    }
+
+    fn does(&self, statement: &Statement, what: What, mutex: &str) -> bool {
+        self.act(statement).is_some_and(|act| act.what == what && act.mutex == mutex)
+    }
+
+    /// Does anything in the statement unlock the mutex, or one that isn't known?
+    fn unlocks(&self, statement: &Statement, mutex: &str) -> bool {
+        statement.all().into_iter().any(|inner| {
+            let acts = self.names.acts(self.file, inner);
+            acts.iter().any(|(what, which)| {
+                *what == What::Unlock && which.as_deref().is_none_or(|which| which == mutex)
+            })
+        })
+    }
+
+    /// The section that begins with the block's statement `from`; or why there is none.
+    fn section(&self, block: &Statement, from: usize, act: &Act) -> Result<Section, String> {
+        let lock = unlabelled(&block.children[from]).range.clone();
+        let mut exits = Vec::new();
+        let mut last = None;
+        for statement in &block.children[from + 1..] {
+            if self.does(statement, What::Unlock, &act.mutex) {
+                if matches!(statement.kind, Kind::Label(_)) {
+                    return Err("a label stands before the unlock".to_owned());
+                }
+                last = Some((statement.range.start, statement.range.clone()));
+                break;
+            }
+            let ways = self.ways(statement, &act.mutex, false)?;
+            exits.extend(ways.exits);
+            if ways.locked && ways.unlocked {
+                return Err("unlocked on some ways only".to_owned());
+            }
+            if let Some(exit) = exits.last().filter(|_| !ways.locked) {
+                last = Some((statement.range.end, exit.unlock.start..statement.range.end));
+                break;
+            }
+        }
+        let Some((body_end, Range { start, end })) = last else {
+            return Err("not unlocked in the same block".to_owned());
+        };
+        if block.is_hidden || body_end < lock.end {
+            return Err("inside of a macro".to_owned());
+        }
+        let section = Section {
+            unlock: start..end,
+            body: lock.end..body_end,
+            lock,
+            act: act.clone(),
+            end,
+            exits,
+        };
+        self.check(&section)?;
+        Ok(section)
+    }
+
+    /// How a statement within a section may end. `inner`: a loop or a switch of the section is around it.
+    fn ways(&self, statement: &Statement, mutex: &str, inner: bool) -> Result<Ways, String> {
+        let still = Ways { locked: true, ..Ways::default() };
+        if self.does(statement, What::Lock, mutex) {
+            return Err("locked again, or released in between".to_owned());
+        }
+        if !self.unlocks(statement, mutex) {
+            self.leaves_locked(statement, inner)?;
+            return Ok(still);
+        }
+        if statement.is_hidden {
+            return Err("the unlock is hidden in a macro".to_owned());
+        }
+        match &statement.kind {
+            Kind::Block => self.ways_of_block(statement, mutex, inner),
+            Kind::Label(_) => self.ways(&statement.children[0], mutex, inner),
+            Kind::If => {
+                let mut all = Ways { locked: statement.children.len() < 2, ..Ways::default() };
+                for branch in &statement.children {
+                    // A branch that is one statement.
+                    let ways = if self.does(branch, What::Unlock, mutex) {
+                        let exit = Exit {
+                            unlock: branch.range.clone(),
+                            tail: Vec::new(),
+                            dropped: branch.range.clone(),
+                        };
+                        Ways { unlocked: true, exits: vec![exit], ..Ways::default() }
+                    } else {
+                        self.ways(branch, mutex, inner)?
+                    };
+                    all.locked |= ways.locked;
+                    all.unlocked |= ways.unlocked;
+                    all.exits.extend(ways.exits);
+                }
+                Ok(all)
+            }
+            Kind::Loop | Kind::Switch => {
+                let mut all = still;
+                for child in &statement.children {
+                    let ways = self.ways(child, mutex, true)?;
+                    if ways.unlocked {
+                        return Err("unlocked in a loop or a switch that goes on".to_owned());
+                    }
+                    all.exits.extend(ways.exits);
+                }
+                Ok(all)
+            }
+            _ => Err("unlocked inside an expression or a macro".to_owned()),
+        }
+    }
+
+    fn ways_of_block(&self, block: &Statement, mutex: &str, inner: bool) -> Result<Ways, String> {
+        let mut all = Ways { locked: true, ..Ways::default() };
+        for (number, statement) in block.children.iter().enumerate() {
+            let rest = &block.children[number + 1..];
+            let is_last = self.does(statement, What::Unlock, mutex);
+            let ways = if is_last {
+                let dropped = statement.range.start
+                    ..rest.last().map_or(statement.range.end, |last| last.range.end);
+                let exit = Exit { unlock: statement.range.clone(), tail: Vec::new(), dropped };
+                Ways { unlocked: true, exits: vec![exit], ..Ways::default() }
+            } else {
+                self.ways(statement, mutex, inner)?
+            };
+            if ways.locked && ways.unlocked {
+                return Err("unlocked on some ways only".to_owned());
+            }
+            let unlocked = ways.unlocked;
+            let before = all.exits.len();
+            all.exits.extend(ways.exits);
+            if ways.locked {
+                continue;
+            }
+            all.locked = false;
+            if unlocked {
+                let leaves = self.tail(rest, mutex, inner)?;
+                all.unlocked = !leaves;
+                if let (Some(first), Some(last)) = (rest.first(), rest.last()) {
+                    let range = first.range.start..last.range.end;
+                    for exit in &mut all.exits[before..] {
+                        // Only those that go on here.
+                        if !exit.tail.last().is_some_and(|tail| self.jumps(tail)) {
+                            exit.tail.push(range.clone());
+                        }
+                    }
+                    if !is_last {
+                        return Err("more follows after branches that unlock".to_owned());
+                    }
+                }
+            }
+            return Ok(all);
+        }
+        Ok(all)
+    }
+
+    /// Does this part of the file end in a statement that jumps?
+    fn jumps(&self, range: &Range<usize>) -> bool {
+        let all = self.function.body.all();
+        let is_jump = |it: &&Statement| {
+            matches!(it.kind, Kind::Return | Kind::Goto(_) | Kind::Break | Kind::Continue)
+        };
+        all.into_iter().filter(is_jump).any(|it| it.range.end == range.end)
+    }
+
+    /// What follows an unlock in its block. `true`: it doesn't go on behind the block.
+    fn tail(&self, rest: &[Statement], mutex: &str, inner: bool) -> Result<bool, String> {
+        for statement in rest {
+            let relocks = statement.all().into_iter().any(|it| {
+                let acts = self.names.acts(self.file, it);
+                acts.iter().any(|(what, which)| {
+                    *what != What::Unlock && which.as_deref().is_none_or(|which| which == mutex)
+                })
+            });
+            if relocks {
+                return Err("locked again, or released in between".to_owned());
+            }
+            if matches!(statement.kind, Kind::Label(_)) {
+                return Err("a label stands behind an unlock".to_owned());
+            }
+        }
+        Ok(match rest.last().map(|last| &last.kind) {
+            Some(Kind::Return | Kind::Goto(_)) => true,
+            Some(Kind::Break | Kind::Continue) if inner => {
+                return Err("unlocked in a loop or a switch that goes on".to_owned());
+            }
+            Some(Kind::Break | Kind::Continue) => true,
+            _ => false,
+        })
+    }
+
+    /// Nothing in the statement unlocks. Does anything leave the section?
+    fn leaves_locked(&self, statement: &Statement, inner: bool) -> Result<(), String> {
+        match statement.kind {
+            Kind::Return => return Err("returns with the mutex locked".to_owned()),
+            Kind::Break | Kind::Continue if !inner => {
+                return Err("leaves a loop or a switch with the mutex locked".to_owned());
+            }
+            Kind::Goto(None) => return Err("has a computed goto".to_owned()),
+            _ => {}
+        }
+        // `break` belongs to a switch, too, but `continue` doesn't.
+        let inner_now = inner || matches!(statement.kind, Kind::Loop | Kind::Switch);
+        for child in &statement.children {
+            self.leaves_locked(child, inner_now)?;
+        }
+        Ok(())
+    }
+
+    /// Labels, cases and calls.
+    fn check(&self, section: &Section) -> Result<(), String> {
+        if section.exits.is_empty() && self.file.text[section.body.clone()].trim().is_empty() {
+            return Err("empty: it waits for others, and does nothing".to_owned());
+        }
+        let runs = |at: usize| {
+            section.body.contains(&at)
+                && !section.exits.iter().any(|exit| exit.dropped.contains(&at))
+        };
+        let all = self.function.body.all();
+        let mut labels = Vec::new();
+        for it in &all {
+            if let Kind::Label(Some(name)) = &it.kind {
+                labels.push((name.as_str(), runs(it.range.start)));
+            }
+        }
+        for it in &all {
+            if let Kind::Goto(Some(to)) = &it.kind {
+                let target = labels.iter().find(|(name, _)| name == to);
+                let (from, to) = (runs(it.range.start), target.is_some_and(|(_, runs)| *runs));
+                if from && !to {
+                    return Err("leaves by goto with the mutex locked".to_owned());
+                }
+                if to && !from {
+                    return Err("is entered by goto".to_owned());
+                }
+            }
+        }
+        if self.has_case_of_outer_switch(&self.function.body, section, false) {
+            return Err("has a case of a switch around it".to_owned());
+        }
+        let called: Vec<&str> = all
+            .iter()
+            .filter(|it| runs(it.range.start))
+            .flat_map(|it| it.calls.iter())
+            .filter(|call| runs(call.at))
+            .map(|call| call.name.as_str())
+            .collect();
+        if called.contains(&"__builtin_va_start") {
+            return Err("reads its function's own arguments (va_start)".to_owned());
+        }
+        if let Some((way, what)) = self.calls.objection(&called) {
+            return Err(match way.as_slice() {
+                [only] => format!("{what} ({only})"),
+                _ => format!("a callee {what}: {}", way.join(" > ")),
+            });
+        }
+        Ok(())
+    }
+
+    fn has_case_of_outer_switch(&self, it: &Statement, section: &Section, inner: bool) -> bool {
+        let is_inside = section.body.contains(&it.range.start);
+        let inner = inner || is_inside && it.kind == Kind::Switch;
+        if is_inside && it.kind == Kind::Label(None) && !inner {
+            return true;
+        }
+        it.children.iter().any(|child| self.has_case_of_outer_switch(child, section, inner))
+    }
+}

@@ -1,0 +1,279 @@
+//! The sections of a rewritten program (`lockwright rewrite`): functions that run under one of the program's own mutexes, on any thread.
+//!
+//! ```text
+//!     lw_section(mutex, fn, context) ─► the mutex's slot: `dynamic` over the program's mutex ─► here, or by the thread that holds the mutex
+//! ```
+//!
+//! Whoever runs a section has locked the program's mutex by `pthread_mutex_lock`. So places that were not rewritten exclude sections as ever,
+//! whichever library serves the mutex.
+//!
+//! 1. A slot belongs to one address for the life of the process. A new mutex at the same address finds nobody waiting there.
+//! 2. Mutexes that find no slot, and those that aren't normal, are locked, and the section runs here.
+
+use crate::env::{say, variable};
+use crate::fork::{self, When};
+use crate::leave::{self, Wait};
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicUsize};
+use libc::pthread_mutex_t;
+use lockwright_locks::delegation::dynamic::{Dynamic, Mode};
+use lockwright_native::Native;
+use lockwright_platform::{RawLock, Sections, TryLock};
+
+/// One of the program's mutexes, by its address; 0: none yet.
+struct Theirs(AtomicUsize);
+
+impl Theirs {
+    fn get(&self) -> *mut pthread_mutex_t {
+        // Relaxed: it changes once, before anybody locks it.
+        ptr::with_exposed_provenance_mut(self.0.load(Relaxed))
+    }
+}
+
+impl Sections<Native> for Theirs {
+    type Node = ();
+
+    fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    lockwright_platform::held_sections!(Native);
+}
+
+impl RawLock<Native> for Theirs {
+    #[inline]
+    unsafe fn lock(&self, _: *mut ()) {
+        // SAFETY: the caller's thread is in `run` for this mutex, or runs a section for one that is.
+        unsafe { libc::pthread_mutex_lock(self.get()) };
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _: *mut ()) {
+        // SAFETY: the caller has locked it.
+        unsafe { libc::pthread_mutex_unlock(self.get()) };
+    }
+}
+
+impl TryLock<Native> for Theirs {
+    #[inline]
+    unsafe fn try_lock(&self, _: *mut ()) -> bool {
+        // SAFETY: as for `lock`.
+        unsafe { libc::pthread_mutex_trylock(self.get()) == 0 }
+    }
+}
+
+/// What waits for one mutex. All zeroes is a free one.
+#[repr(C, align(128))]
+struct Slot(Dynamic<Native, Theirs>);
+
+/// How many mutexes may have a slot.
+const SLOTS: usize = 1024;
+/// How many slots an address may take, one behind the other.
+const NEAR: usize = 8;
+
+/// The slots. Only those in use take memory.
+#[repr(align(128))]
+struct Table(UnsafeCell<[u8; SLOTS * size_of::<Slot>()]>);
+// SAFETY: it is only used as slots, which are shared.
+unsafe impl Sync for Table {}
+static TABLE: Table = Table(UnsafeCell::new([0; SLOTS * size_of::<Slot>()]));
+
+fn slots() -> &'static [Slot; SLOTS] {
+    // SAFETY: as large and as aligned as that, and zeroes are free slots (`Dynamic::over`).
+    unsafe { &*TABLE.0.get().cast::<[Slot; SLOTS]>() }
+}
+
+/// Who runs sections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum How {
+    /// The variable has not been read.
+    Unknown,
+    /// As `dynamic` finds out.
+    IfFaster,
+    /// Their own threads.
+    Never,
+    /// A combiner, whenever a thread has to wait.
+    Always,
+}
+
+static HOW: AtomicU8 = AtomicU8::new(How::Unknown as u8);
+
+fn how() -> How {
+    // Relaxed: every thread finds the same answer.
+    let known = HOW.load(Relaxed);
+    let all = [How::IfFaster, How::Never, How::Always];
+    all.into_iter().find(|how| *how as u8 == known).unwrap_or_else(read)
+}
+
+#[cold]
+fn read() -> How {
+    let how = match variable(c"LOCKWRIGHT_SECTIONS") {
+        None | Some(b"if-faster") => How::IfFaster,
+        Some(b"never") => How::Never,
+        Some(b"always") => How::Always,
+        Some(other) => {
+            say(&[
+                b"unknown LOCKWRIGHT_SECTIONS '",
+                other,
+                b"': sections are delegated if that is faster\nhint: if-faster, never or always\n",
+            ]);
+            How::IfFaster
+        }
+    };
+    HOW.store(how as u8, Relaxed);
+    how
+}
+
+/// The mutex's slot.
+fn slot_of(mutex: *mut pthread_mutex_t, how: How) -> Option<&'static Slot> {
+    let address = mutex.expose_provenance();
+    // Mutexes lie in arrays of structures: the lower bits say little.
+    let first =
+        (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> (usize::BITS - 10);
+    for number in 0..NEAR {
+        let slot = &slots()[(first + number) % SLOTS];
+        let place = &slot.0.lock().0;
+        let now = place.load(Relaxed);
+        if now == address {
+            return Some(slot);
+        }
+        if now == 0 {
+            // Relaxed, both: a slot is zeroes before, and nothing else is published.
+            match place.compare_exchange(0, address, Relaxed, Relaxed) {
+                Ok(_) => {
+                    fork::tell_child(When::Seen, in_child);
+                    begin(slot, how);
+                    return Some(slot);
+                }
+                Err(other) if other == address => return Some(slot),
+                Err(_) => {}
+            }
+        }
+    }
+    None
+}
+
+fn begin(slot: &Slot, how: How) {
+    if how == How::Always {
+        slot.0.combine(true);
+    }
+}
+
+/// The child has one thread, and nobody who waits.
+fn in_child() {
+    let how = how();
+    for slot in slots() {
+        let address = slot.0.lock().0.load(Relaxed);
+        if address != 0 {
+            let fresh = Slot(Dynamic::over(Theirs(AtomicUsize::new(address))));
+            // SAFETY: no other thread exists, and this one is in no section, or it would be forked in the middle.
+            unsafe { ptr::from_ref(slot).cast_mut().write(fresh) };
+            begin(slot, how);
+        }
+    }
+}
+
+/// Is the mutex of a kind that any thread may lock for another one?
+///
+/// # Safety
+/// It is initialized.
+unsafe fn is_normal(mutex: *mut pthread_mutex_t) -> bool {
+    /// Where glibc keeps the kind in a mutex: `__data.__kind`.
+    const KIND: usize = 16;
+    /// PTHREAD_MUTEX_ADAPTIVE_NP.
+    const ADAPTIVE: u32 = 3;
+    /// glibc's mark of a normal mutex that may elide, or may not.
+    const ELISION: u32 = 0x300;
+    // SAFETY: within the mutex. Its kind never changes but for elision's marks, which are ours to ignore.
+    let kind = unsafe { mutex.byte_add(KIND).cast::<u32>().read_volatile() } & !ELISION;
+    kind == 0 || kind == ADAPTIVE
+}
+
+/// A thread may be in others' sections.
+struct Others;
+
+impl Wait for Others {
+    fn leave(&self) {
+        say(&[
+            b"a thread that runs rewritten sections left by pthread_exit or longjmp; others may wait for it forever\n",
+            b"hint: LOCKWRIGHT_SECTIONS=never\n",
+        ]);
+    }
+}
+
+/// Runs the section while this thread, or the one that runs it, has locked the mutex.
+///
+/// # Safety
+/// The mutex is initialized, and the caller doesn't hold it.
+#[inline]
+pub unsafe fn run(mutex: *mut pthread_mutex_t, section: impl FnOnce() + Send) {
+    let how = how();
+    // SAFETY: the caller's promise.
+    let slot =
+        if how == How::Never || !unsafe { is_normal(mutex) } { None } else { slot_of(mutex, how) };
+    let Some(slot) = slot else {
+        // SAFETY: the caller's promise.
+        unsafe { libc::pthread_mutex_lock(mutex) };
+        section();
+        // SAFETY: locked above.
+        unsafe { libc::pthread_mutex_unlock(mutex) };
+        return;
+    };
+    if let Err(section) = slot.0.here(section) {
+        wait(slot, section);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait(slot: &Slot, section: impl FnOnce() + Send) {
+    let mode = slot.0.mode().0;
+    if mode == Mode::Home {
+        return slot.0.wait_at_home(u32::MAX, section);
+    }
+    let before = leave::disable_cancellation();
+    // SAFETY: each thread's own word.
+    let errno = || unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let mine = unsafe { *errno() };
+    let run = move || {
+        let theirs = errno();
+        // SAFETY: that of the thread that runs this.
+        let kept = unsafe { theirs.replace(mine) };
+        section();
+        // SAFETY: as above: a section doesn't end its thread.
+        unsafe { theirs.replace(kept) }
+    };
+    let after = leave::guarded(&Others, || slot.0.wait(mode, u32::MAX, run));
+    // SAFETY: ours.
+    unsafe { *errno() = after };
+    leave::enable_cancellation(before);
+}
+
+/// As [`run`]: calls `section` with `context`.
+///
+/// # Safety
+/// As for [`run`], and any thread may call `section` with `context`.
+#[inline]
+pub unsafe fn call(
+    mutex: *mut pthread_mutex_t,
+    section: unsafe extern "C-unwind" fn(*mut c_void),
+    context: *mut c_void,
+) {
+    struct Carried(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
+    // SAFETY: the caller says that any thread may run it.
+    unsafe impl Send for Carried {}
+    impl Carried {
+        unsafe fn run(self) {
+            // SAFETY: the caller's function and context.
+            unsafe { (self.0)(self.1) }
+        }
+    }
+    let section = Carried(section, context);
+    // SAFETY: the caller's promise.
+    unsafe { run(mutex, move || section.run()) }
+}
