@@ -72,6 +72,7 @@ const EXAMPLES: &str = "Examples:
   lockwright sim --machine m1 --lock mcs,asl    how locks do elsewhere
   lockwright profile -- ./server                which locks it waits for
   lockwright record -- ./server                 which locks it takes: a trace
+  lockwright rewrite                        sections as functions, for RCL
   lockwright kernel --time 5s                   who waits inside the kernel
   lockwright merge shards                       one report of all shards
   lockwright explore mcs                        do schedules break a lock?
@@ -98,6 +99,7 @@ enum Command {
     Tune(Box<cmd::tune::Args>),
     Sim(Box<cmd::sim::Args>),
     Reproduce(cmd::reproduce::Args),
+    Rewrite(cmd::rewrite::Args),
     Merge(cmd::merge::Args),
     Record(cmd::record::Args),
     Profile(Box<cmd::profile::Args>),
@@ -154,6 +156,7 @@ fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
         Command::Tune(args) => cmd::tune::main(*args),
         Command::Sim(args) => cmd::sim::main(*args, shards),
         Command::Reproduce(args) => cmd::reproduce::main(args, shards),
+        Command::Rewrite(args) => cmd::rewrite::main(args),
         Command::Merge(_) => {
             Err(Failure::new("shards of shards").hint("name all folders in one lockwright merge"))
         }

@@ -135,6 +135,7 @@ pub fn section(
     section: &Section,
     captures: &Captures,
     is_weak: &dyn Fn(&str) -> bool,
+    is_static: &dyn Fn(&str) -> bool,
 ) -> Emitted {
     let text = &file.text;
     let line = text[..section.lock.start].matches('\n').count() + 1;
@@ -183,6 +184,9 @@ pub fn section(
                 unused += &format!("    (void){};\n", variable.name);
             }
         }
+    }
+    for wrapper in section.wrappers.iter().filter(|wrapper| is_static(wrapper)) {
+        writeln!(before, "    (void){wrapper};").expect("a String");
     }
     before += &unused;
     let body = body(file, function, section, captures);

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod capture;
+pub mod config;
 pub mod database;
 pub mod emit;
 pub mod facts;
@@ -24,8 +25,9 @@ use emit::Edit;
 use facts::Calls;
 use names::Names;
 use section::{Found, Site};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use tree::{File, Function};
 
 /// What became of a place that locks a mutex.
@@ -48,10 +50,14 @@ pub struct Place {
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
+    /// The line in which the section ends, if it is one.
+    pub last: usize,
     /// The function.
     pub function: String,
     /// The mutex, as an expression.
     pub mutex: String,
+    /// The wrapper that is called.
+    pub through: Option<String>,
     /// What became of it.
     pub fate: Fate,
 }
@@ -78,7 +84,8 @@ pub struct Rewritten {
     pub unread: Vec<(PathBuf, String)>,
 }
 
-/// Rewrites the sections of these files. `harmless`: functions that any thread may call for another one, whatever they do. `wanted`: says by the mutex, the wrapper and the function, whether a section is to be converted.
+/// Rewrites the sections of these files. `harmless`: functions that any thread may call for another one, whatever they do. `wanted`: is
+/// this one of the sections to convert? All others of the same mutex are, too.
 /// `progress` is called before each file is read.
 ///
 /// # Errors
@@ -87,9 +94,12 @@ pub fn rewrite(
     units: &[Unit],
     mut names: Names,
     harmless: &[String],
-    wanted: &dyn Fn(&[&str]) -> bool,
+    wanted: &dyn Fn(&Place) -> bool,
     progress: &mut dyn FnMut(&Unit),
 ) -> Result<Rewritten, String> {
+    /// libclang takes one user at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
     let clang = Clang::new()?;
     let index = Index::new(&clang, false, false);
     let mut result = Rewritten::default();
@@ -110,44 +120,57 @@ pub fn rewrite(
     }
     names.find_wrappers(&files);
     let calls = Calls::of(&files, harmless.iter().cloned().collect());
+    let mut sites = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        for function in &file.functions {
+            for site in section::sites(file, function, &names, &calls) {
+                let place = Place {
+                    path: paths[number].clone(),
+                    line: line_of(file, site.at),
+                    last: match &site.found {
+                        Found::Section(it) => line_of(file, it.end),
+                        _ => line_of(file, site.at),
+                    },
+                    function: function.name.clone(),
+                    mutex: site.mutex.clone(),
+                    through: match &site.found {
+                        Found::Section(it) => it.act.through.as_ref().map(|(name, _)| name.clone()),
+                        _ => None,
+                    },
+                    fate: Fate::Unasked,
+                };
+                sites.push((number, function, site, place));
+            }
+        }
+    }
+    let chosen: HashSet<String> = sites
+        .iter()
+        .filter(|(.., place)| wanted(place))
+        .map(|(.., place)| place.mutex.clone())
+        .collect();
     let mut edits: Vec<Vec<Edit>> = vec![Vec::new(); files.len()];
     // Wrappers by name, and in which files, from where on, their mutexes' functions are declared.
     let mut accessors: BTreeMap<String, BTreeMap<usize, usize>> = BTreeMap::new();
-    for (number, file) in files.iter().enumerate() {
-        let mut first = None;
-        for function in &file.functions {
-            let mut before = String::new();
-            for site in section::sites(file, function, &names, &calls) {
-                let (fate, emitted) = convert((number, file), function, &site, &names, wanted);
-                if let Some(emitted) = emitted {
-                    before += &emitted.before;
-                    edits[number].push(emitted.place);
+    let mut firsts: Vec<Option<usize>> = vec![None; files.len()];
+    for (number, function, site, mut place) in sites {
+        if chosen.contains(&place.mutex) {
+            let file = &files[number];
+            let (fate, emitted) = convert((number, file), function, &site, &names);
+            place.fate = fate;
+            if let Some(emitted) = emitted {
+                let at = emit::before_function(&file.text, function.range.start);
+                let first = *firsts[number].get_or_insert(at);
+                if let Some(wrapper) = &place.through {
+                    accessors.entry(wrapper.clone()).or_default().insert(number, first);
                 }
-                let at = *first
-                    .get_or_insert_with(|| emit::before_function(&file.text, function.range.start));
-                if let (Fate::Converted, Found::Section(section)) = (&fate, &site.found)
-                    && let Some((wrapper, _)) = &section.act.through
-                {
-                    accessors.entry(wrapper.clone()).or_default().insert(number, at);
-                }
-                result.places.push(Place {
-                    path: paths[number].clone(),
-                    line: file.text[..site.at].matches('\n').count() + 1,
-                    function: function.name.clone(),
-                    mutex: site.mutex,
-                    fate,
-                });
+                edits[number].push(emitted.place);
+                edits[number].push(Edit { range: at..at, text: emitted.before });
             }
-            if before.is_empty() {
-                if edits[number].is_empty() {
-                    first = None;
-                }
-                continue;
-            }
-            let at = emit::before_function(&file.text, function.range.start);
-            edits[number].push(Edit { range: at..at, text: before });
         }
-        if let Some(at) = first.filter(|_| !edits[number].is_empty()) {
+        result.places.push(place);
+    }
+    for (number, first) in firsts.into_iter().enumerate() {
+        if let Some(at) = first {
             edits[number].insert(0, Edit { range: at..at, text: emit::PRELUDE.to_owned() });
         }
     }
@@ -180,31 +203,45 @@ pub fn rewrite(
     Ok(result)
 }
 
+fn line_of(file: &File, at: usize) -> usize {
+    file.text[..at].matches('\n').count() + 1
+}
+
 fn convert(
     (number, file): (usize, &File),
     function: &Function,
     site: &Site,
     names: &Names,
-    wanted: &dyn Fn(&[&str]) -> bool,
 ) -> (Fate, Option<emit::Emitted>) {
     let section = match &site.found {
         Found::Refused(why) => return (Fate::Refused(why.clone()), None),
         Found::Kept(why) => return (Fate::Kept((*why).to_owned()), None),
         Found::Section(section) => section,
     };
-    let wrapper = section.act.through.as_ref().map_or("", |(name, _)| name);
-    if !wanted(&[&section.act.mutex, wrapper, &function.name]) {
-        return (Fate::Unasked, None);
-    }
     match capture::of(file, function, section) {
         Err(why) => (Fate::Refused(why), None),
         Ok(captures) => {
-            let is_weak = |wrapper: &str| {
-                let accessor = names.0.get(wrapper).and_then(|it| it.accessor.as_ref());
-                accessor.is_some_and(|it| it.is_weak && it.file != number)
-            };
-            let emitted = emit::section(file, function, section, &captures, &is_weak);
+            let accessor = |wrapper: &str| names.0.get(wrapper).and_then(|it| it.accessor.as_ref());
+            let is_weak =
+                |wrapper: &str| accessor(wrapper).is_some_and(|it| it.is_weak && it.file != number);
+            let is_static =
+                |wrapper: &str| accessor(wrapper).is_some_and(|it| it.head.starts_with("static"));
+            let emitted = emit::section(file, function, section, &captures, &is_weak, &is_static);
             (Fate::Converted, Some(emitted))
         }
+    }
+}
+
+impl Rewritten {
+    /// All changes as one patch, for `patch -p1` in `root`.
+    pub fn patch(&self, root: &Path) -> String {
+        let mut patch = String::new();
+        for Change { path, old, new } in &self.changes {
+            let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+            let diff = similar::TextDiff::from_lines(old, new);
+            let (from, to) = (format!("a/{name}"), format!("b/{name}"));
+            patch += &diff.unified_diff().context_radius(3).header(&from, &to).to_string();
+        }
+        patch
     }
 }

@@ -1,5 +1,6 @@
 //! Reads a file by libclang.
 
+use crate::emit::declared;
 use crate::tree::{Call, File, Function, Kind, Macro, Mention, Shape, Statement, Variable};
 use clang::diagnostic::Severity;
 use clang::{Entity, EntityKind, Index, StorageClass, Type, TypeKind};
@@ -130,12 +131,19 @@ impl<'a> Reader<'a> {
             }
             _ => entity.get_children().iter().any(has_value),
         };
+        // A parameter that is written as an array is a pointer.
+        let element =
+            type_.get_element_type().filter(|_| entity.get_kind() == EntityKind::ParmDecl);
+        let (type_text, shape) = match element {
+            Some(element) => (declared(&element.get_display_name(), "*"), Shape::Scalar),
+            None => (type_.get_display_name(), shape(&type_)),
+        };
         let number = self.variables.len();
         self.numbers.insert((at, name.clone()), number);
         self.variables.push(Variable {
             name,
-            type_text: type_.get_display_name(),
-            shape: shape(&type_),
+            type_text,
+            shape,
             at: is_spelled.then_some(at),
             declared: at,
             is_static: entity.get_storage_class() == Some(StorageClass::Static),
@@ -316,7 +324,7 @@ fn shape(type_: &Type<'_>) -> Shape {
 pub fn tokens(text: &str) -> Vec<(usize, &str)> {
     let bytes = text.as_bytes();
     let (mut at, mut found) = (0, Vec::new());
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
     while at < bytes.len() {
         let rest = &text[at..];
         let length = match bytes[at] {

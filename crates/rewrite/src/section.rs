@@ -15,6 +15,7 @@
 use crate::facts::Calls;
 use crate::names::{Act, Names, What};
 use crate::tree::{File, Function, Kind, Statement};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A way out of a section, other than its end.
@@ -41,6 +42,8 @@ pub struct Section {
     pub end: usize,
     /// A statement that unlocks.
     pub unlock: Range<usize>,
+    /// The wrappers that its text called, and that may have no other caller now.
+    pub wrappers: BTreeSet<String>,
     /// The other ways out.
     pub exits: Vec<Exit>,
 }
@@ -86,14 +89,27 @@ struct Search<'a> {
     sites: Vec<Site>,
     /// Sites up to here are inside of a section that was found.
     inside: usize,
+    /// The mutex of a section that lets go of it in between, and where its block ends: what locks it again is the same section.
+    goes_on: (String, usize),
 }
+
+/// Why a section is refused that lets go of its mutex in between.
+const RELEASED: &str = "locked again, or released in between";
 
 /// All places of a function that lock a mutex.
 pub fn sites(file: &File, function: &Function, names: &Names, calls: &Calls) -> Vec<Site> {
     if names.0.contains_key(&function.name) {
         return Vec::new(); // its callers are the sections
     }
-    let mut search = Search { file, function, names, calls, sites: Vec::new(), inside: 0 };
+    let mut search = Search {
+        file,
+        function,
+        names,
+        calls,
+        sites: Vec::new(),
+        inside: 0,
+        goes_on: Default::default(),
+    };
     search.look(&function.body);
     search.sites
 }
@@ -132,10 +148,17 @@ impl Search<'_> {
                     found = Found::Kept("inside another section, whose thread runs it, too");
                 } else if let Found::Section(section) = &found {
                     self.inside = section.end;
+                } else if let Found::Refused(why) = &found {
+                    let (same, end) = &self.goes_on;
+                    if *same == mutex && inner.range.start < *end {
+                        found = Found::Kept("goes on with a section that is refused");
+                    } else if why == RELEASED {
+                        self.goes_on = (mutex.clone(), block.range.end);
+                    }
                 }
                 self.sites.push(Site { at: inner.range.start, mutex, found });
             }
-            self.look(child);
+            self.look(inner);
         }
     }
 
@@ -193,7 +216,12 @@ impl Search<'_> {
         if block.is_hidden || body_end < lock.end {
             return Err("inside of a macro".to_owned());
         }
+        let all = self.function.body.all();
+        let within = all.iter().filter(|it| (lock.start..end).contains(&it.range.start));
+        let acts = within.filter_map(|it| self.names.act(self.file, it));
+        let wrappers = acts.filter_map(|act| act.through.map(|(name, _)| name)).collect();
         let section = Section {
+            wrappers,
             unlock: start..end,
             body: lock.end..body_end,
             lock,
@@ -209,7 +237,7 @@ impl Search<'_> {
     fn ways(&self, statement: &Statement, mutex: &str, inner: bool) -> Result<Ways, String> {
         let still = Ways { locked: true, ..Ways::default() };
         if self.does(statement, What::Lock, mutex) {
-            return Err("locked again, or released in between".to_owned());
+            return Err(RELEASED.to_owned());
         }
         if !self.unlocks(statement, mutex) {
             self.leaves_locked(statement, inner)?;
@@ -319,7 +347,7 @@ impl Search<'_> {
                 })
             });
             if relocks {
-                return Err("locked again, or released in between".to_owned());
+                return Err(RELEASED.to_owned());
             }
             if matches!(statement.kind, Kind::Label(_)) {
                 return Err("a label stands behind an unlock".to_owned());

@@ -19,6 +19,7 @@ pub(crate) mod policy;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod reproduce;
+pub(crate) mod rewrite;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod switch;

@@ -1,0 +1,59 @@
+//! The configuration: what the rewriter can't find out by itself.
+//!
+//! ```toml
+//! # Functions or macros that lock and unlock a mutex, by their arguments $1, $2, ...
+//! [[lock]]
+//! lock = "queue_lock"
+//! unlock = "queue_unlock"
+//! mutex = "&$1->mutex"
+//!
+//! # Functions that any thread may call for another one, whatever they do.
+//! harmless = ["pthread_getspecific"]
+//! ```
+
+use crate::names::{Names, What, Wrapper};
+use serde::Deserialize;
+
+/// A pair of wrappers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Lock {
+    lock: String,
+    unlock: String,
+    mutex: String,
+}
+
+/// What the file says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    #[serde(default)]
+    lock: Vec<Lock>,
+    /// Functions that any thread may call for another one, whatever they do.
+    #[serde(default)]
+    pub harmless: Vec<String>,
+}
+
+impl Config {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It isn't TOML, or says something unknown.
+    pub fn read(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|cause| cause.message().to_owned())
+    }
+
+    /// pthreads' names, and those of the file.
+    pub fn names(&self) -> Names {
+        let mut names = Names::default();
+        let parameters: Vec<String> = (1..10).map(|number| format!("${number}")).collect();
+        for Lock { lock, unlock, mutex } in &self.lock {
+            for (name, what) in [(lock, What::Lock), (unlock, What::Unlock)] {
+                let (mutex, parameters) = (mutex.clone(), parameters.clone());
+                let wrapper = Wrapper { what, mutex, parameters, accessor: None };
+                names.0.insert(name.clone(), wrapper);
+            }
+        }
+        names
+    }
+}

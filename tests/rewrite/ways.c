@@ -1,0 +1,517 @@
+// converted: once early early_out branches loops nested_block tails moved arrays globals recursive case_of thread_data macro_lock
+// converted: wrapped in_macro_argument void_exit label_inside inner_static function_pointer const_parameter outer_and_inner
+// kept: tries
+// refused: holds: returns with the mutex locked
+// refused: waits: waits for a condition variable (pthread_cond_wait)
+// refused: waits_below: a callee waits for a condition variable: waits_unlocked > pthread_cond_wait
+// refused: leaves: leaves a loop or a switch with the mutex locked
+// refused: relocks: locked again, or released in between
+// refused: some_ways: unlocked on some ways only
+// refused: jumps_out: leaves by goto with the mutex locked
+// refused: nothing: empty: it waits for others, and does nothing
+// refused: local_type: the type of 'pair' is known only there
+// refused: who: asks which thread it is (pthread_self)
+/* Sections of every shape. Eight threads run them all; each counts, and what they return is checked. */
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STATS_LOCK(s) pthread_mutex_lock(&(s)->mutex)
+#define STATS_UNLOCK(s) pthread_mutex_unlock(&(s)->mutex)
+#define CHECKED(x) assert((x) >= 0)
+
+struct stats {
+    pthread_mutex_t mutex;
+    long count;
+};
+
+static struct stats stats = {PTHREAD_MUTEX_INITIALIZER, 0};
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static long count, ready = 1;
+static __thread long own;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
+static void wrapper_lock(pthread_mutex_t *it)
+{
+    pthread_mutex_lock(it);
+}
+
+static void wrapper_unlock(pthread_mutex_t *it)
+{
+    pthread_mutex_unlock(it);
+}
+
+/* The comment stays with its function. */
+static long once(long n)
+{
+    long seen;
+    pthread_mutex_lock(&mutex);
+    count += n; /* a comment,   with its spaces */
+    seen = count;
+    pthread_mutex_unlock(&mutex);
+    return seen;
+}
+
+static int early(long n)
+{
+    pthread_mutex_lock(&mutex);
+    if (n < 0) {
+        pthread_mutex_unlock(&mutex);
+        errno = EINVAL;
+        return -1;
+    }
+    count += n;
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+static int early_out(long n)
+{
+    int result = -1;
+    pthread_mutex_lock(&mutex);
+    if (n < 0) {
+        pthread_mutex_unlock(&mutex);
+        goto out;
+    }
+    count += n;
+    pthread_mutex_unlock(&mutex);
+    result = 0;
+out:
+    return result;
+}
+
+static int branches(long n)
+{
+    int result = 0;
+    pthread_mutex_lock(&mutex);
+    if (n & 1) {
+        count++;
+        pthread_mutex_unlock(&mutex);
+        result = 1;
+    } else {
+        count++;
+        pthread_mutex_unlock(&mutex);
+        result = 2;
+    }
+    return result;
+}
+
+static int loops(void)
+{
+    int rounds = 0;
+    for (int i = 0; i < 10; i++) {
+        pthread_mutex_lock(&mutex);
+        if (i == 7) {
+            count++;
+            pthread_mutex_unlock(&mutex);
+            break;
+        }
+        if (i == 3) {
+            pthread_mutex_unlock(&mutex);
+            continue;
+        }
+        rounds++;
+        pthread_mutex_unlock(&mutex);
+    }
+    return rounds;
+}
+
+static int nested_block(int n)
+{
+    if (n > 0) {
+        int doubled;
+        pthread_mutex_lock(&mutex);
+        while (n > 1)
+            n--;
+        doubled = 2 * n;
+        count += n;
+        pthread_mutex_unlock(&mutex);
+        return doubled;
+    }
+    return 0;
+}
+
+static const char *tails(int n)
+{
+    const char *name = "none";
+    pthread_mutex_lock(&mutex);
+    switch (n) {
+    case 0:
+        name = "zero";
+        break;
+    default:
+        name = "more";
+    }
+    count++;
+    if (n > 5) {
+        pthread_mutex_unlock(&mutex);
+        return "many";
+    }
+    pthread_mutex_unlock(&mutex);
+    return name;
+}
+
+static long moved(void)
+{
+    pthread_mutex_lock(&mutex);
+    long before = count;
+    long after;
+    count++;
+    after = count;
+    pthread_mutex_unlock(&mutex);
+    return after - before;
+}
+
+static int arrays(void)
+{
+    char text[16] = "";
+    int all[4] = {0};
+    pthread_mutex_lock(&mutex);
+    snprintf(text, sizeof text, "%d", 42);
+    for (int i = 0; i < 4; i++)
+        all[i] = i;
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return atoi(text) + all[3];
+}
+
+static void globals(void)
+{
+    pthread_mutex_lock(&mutex);
+    count++;
+    pthread_mutex_unlock(&mutex);
+}
+
+static long recursive(long n)
+{
+    long below = 0;
+    pthread_mutex_lock(&other);
+    if (n < 0)
+        below = recursive(n); /* never */
+    pthread_mutex_unlock(&other);
+    return n > 0 ? recursive(n - 1) : below;
+}
+
+static int case_of(int n)
+{
+    int result = 0;
+    switch (n) {
+    case 1:
+        pthread_mutex_lock(&mutex);
+        count++;
+        result = 1;
+        pthread_mutex_unlock(&mutex);
+        break;
+    default:
+        result = 7;
+    }
+    return result;
+}
+
+static long thread_data(void)
+{
+    pthread_mutex_lock(&mutex);
+    own++;
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return own;
+}
+
+static void macro_lock(struct stats *s)
+{
+    STATS_LOCK(s);
+    s->count++;
+    STATS_UNLOCK(s);
+}
+
+static void wrapped(void)
+{
+    wrapper_lock(&mutex);
+    count++;
+    wrapper_unlock(&mutex);
+}
+
+static int in_macro_argument(int n)
+{
+    int twice = 2 * n;
+    pthread_mutex_lock(&mutex);
+    CHECKED(twice);
+    twice += n;
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return twice;
+}
+
+static void void_exit(int n)
+{
+    pthread_mutex_lock(&mutex);
+    if (n)
+        pthread_mutex_unlock(&mutex);
+    else {
+        count++;
+        pthread_mutex_unlock(&mutex);
+    }
+}
+
+static int label_inside(int n)
+{
+    pthread_mutex_lock(&mutex);
+again:
+    if (n > 0) {
+        n--;
+        goto again;
+    }
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+static int inner_static(void)
+{
+    int result;
+    pthread_mutex_lock(&mutex);
+    static int calls;
+    calls++;
+    result = calls > 0;
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static int function_pointer(int (*compare)(const char *, const char *))
+{
+    int result;
+    pthread_mutex_lock(&mutex);
+    result = compare("a", "a");
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static int const_parameter(const int n, char *const words[])
+{
+    int result = 0;
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < n; i++)
+        result += (int)strlen(words[i]);
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+static int tries(void)
+{
+    if (pthread_mutex_trylock(&mutex) == 0) {
+        count++;
+        pthread_mutex_unlock(&mutex);
+        return 1;
+    }
+    return 0;
+}
+
+static void outer_and_inner(void)
+{
+    pthread_mutex_lock(&other);
+    pthread_mutex_lock(&mutex);
+    count++;
+    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&other);
+}
+
+static int holds(int n)
+{
+    pthread_mutex_lock(&other);
+    if (n > 100)
+        return 1; /* never */
+    pthread_mutex_unlock(&other);
+    return 0;
+}
+
+static void waits(void)
+{
+    pthread_mutex_lock(&mutex);
+    while (!ready)
+        pthread_cond_wait(&cond, &mutex);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void waits_unlocked(void)
+{
+    while (!ready)
+        pthread_cond_wait(&cond, &mutex);
+}
+
+static void waits_below(void)
+{
+    pthread_mutex_lock(&mutex);
+    waits_unlocked();
+    pthread_mutex_unlock(&mutex);
+}
+
+static void leaves(void)
+{
+    for (;;) {
+        pthread_mutex_lock(&other);
+        if (count >= 0)
+            break;
+        pthread_mutex_unlock(&other);
+    }
+    pthread_mutex_unlock(&other);
+}
+
+static void relocks(void)
+{
+    pthread_mutex_lock(&mutex);
+    count++;
+    if (count < 0) {
+        pthread_mutex_unlock(&mutex);
+        globals();
+        pthread_mutex_lock(&mutex);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+static void some_ways(int n)
+{
+    pthread_mutex_lock(&mutex);
+    if (n)
+        pthread_mutex_unlock(&mutex);
+    if (!n)
+        pthread_mutex_unlock(&mutex);
+}
+
+static void jumps_out(int n)
+{
+    pthread_mutex_lock(&mutex);
+    if (n)
+        goto unlock;
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return;
+unlock:
+    pthread_mutex_unlock(&mutex);
+}
+
+static void nothing(void)
+{
+    pthread_mutex_lock(&other);
+    pthread_mutex_unlock(&other);
+}
+
+static int local_type(void)
+{
+    struct {
+        int a, b;
+    } pair = {1, 2};
+    pthread_mutex_lock(&mutex);
+    pair.a++;
+    pthread_mutex_unlock(&mutex);
+    return pair.a + pair.b;
+}
+
+static int who(void)
+{
+    int result;
+    pthread_t me = pthread_self();
+    pthread_mutex_lock(&mutex);
+    result = pthread_equal(me, pthread_self());
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+enum { THREADS = 8, ROUNDS = 1500, EACH = 25 };
+
+static void *run(void *arg)
+{
+    char *const words[] = {"a", "bc"};
+    long tried = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        if (once(1) < 1)
+            fail("once");
+        errno = 0;
+        if (early(-1) != -1 || errno != EINVAL || early(1) != 0)
+            fail("early");
+        if (early_out(-1) != -1 || early_out(1) != 0)
+            fail("early_out");
+        if (branches(1) != 1 || branches(2) != 2)
+            fail("branches");
+        if (loops() != 6)
+            fail("loops");
+        if (nested_block(3) != 2)
+            fail("nested_block");
+        if (strcmp(tails(0), "zero") || strcmp(tails(1), "more") || strcmp(tails(6), "many"))
+            fail("tails");
+        if (moved() != 1)
+            fail("moved");
+        if (arrays() != 45)
+            fail("arrays");
+        globals();
+        if (recursive(2) != 0)
+            fail("recursive");
+        if (case_of(1) != 1 || case_of(2) != 7)
+            fail("case_of");
+        if (thread_data() != i + 1)
+            fail("thread_data");
+        macro_lock(&stats);
+        wrapped();
+        if (in_macro_argument(2) != 6)
+            fail("in_macro_argument");
+        void_exit(0);
+        void_exit(1);
+        if (label_inside(3) != 0)
+            fail("label_inside");
+        if (inner_static() != 1)
+            fail("inner_static");
+        if (function_pointer(strcmp) != 0)
+            fail("function_pointer");
+        if (const_parameter(2, words) != 3)
+            fail("const_parameter");
+        tried += tries();
+        outer_and_inner();
+        holds(1);
+        waits();
+        waits_below();
+        leaves();
+        relocks();
+        some_ways(i & 1);
+        jumps_out(0);
+        jumps_out(1);
+        nothing();
+        if (local_type() != 4)
+            fail("local_type");
+        if (who() != 1)
+            fail("who");
+    }
+    *(long *)arg = tried;
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t threads[THREADS];
+    long tried[THREADS], sum = 0;
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, run, &tried[i]))
+            fail("no thread");
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        sum += tried[i];
+    }
+    if (stats.count != (long)THREADS * ROUNDS)
+        fail("sections of the macro were lost, or ran twice");
+    if (count - sum != (long)THREADS * ROUNDS * EACH) {
+        fprintf(stderr, "%ld sections for each round\n", (count - sum) / THREADS / ROUNDS);
+        fail("sections were lost, or ran twice");
+    }
+    puts("ok");
+    return 0;
+}

@@ -1,0 +1,154 @@
+//! `lockwright rewrite` (R07): programs of `rewrite/` are rewritten, built with every warning an error, and run as they are, and under the
+//! library in each mode. They check their own results.
+//!
+//! A program's first lines say what becomes of each function's sections:
+//! `// converted: FUNCTION ...`, `// kept: FUNCTION ...`, `// refused: FUNCTION: WHY`.
+
+use anyhow::{Context, Result, ensure};
+use lockwright_rewrite::config::Config;
+use lockwright_rewrite::database::Unit;
+use lockwright_rewrite::{Change, Fate, Place, Rewritten, rewrite};
+use lockwright_tests::{Child, End, compile, library, preload_list, scratch, source_dir};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn program(name: &str) -> PathBuf {
+    source_dir().join("rewrite").join(name)
+}
+
+fn rewritten(source: &Path, wanted: &dyn Fn(&Place) -> bool) -> Result<Rewritten> {
+    let folder = source.parent().context("a folder")?.to_owned();
+    let unit = Unit { path: source.to_owned(), folder, flags: Vec::new() };
+    let config = Config::read("harmless = []").map_err(anyhow::Error::msg)?;
+    let result = rewrite(&[unit], config.names(), &config.harmless, wanted, &mut |_| ())
+        .map_err(anyhow::Error::msg)?;
+    ensure!(result.unread.is_empty(), "{:?}", result.unread);
+    Ok(result)
+}
+
+/// What the program's first lines expect, by function.
+fn expected(source: &Path) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for line in fs::read_to_string(source)?.lines() {
+        let Some(said) = line.strip_prefix("// ") else { break };
+        let (fate, rest) = said.split_once(": ").context("what becomes of it")?;
+        if fate == "refused" {
+            let (function, why) = rest.split_once(": ").context("why")?;
+            all.insert(function.to_owned(), why.to_owned());
+        } else {
+            let names = rest.split(' ').map(|name| (name.to_owned(), fate.to_owned()));
+            all.extend(names);
+        }
+    }
+    Ok(all)
+}
+
+/// All lines outside of sections are there, to the byte, in the same order.
+fn changes_sections_alone(result: &Rewritten, change: &Change) -> Result<()> {
+    let is_section = |number: usize| {
+        let is_converted = |it: &&Place| it.fate == Fate::Converted;
+        result.places.iter().filter(is_converted).any(|it| (it.line..=it.last).contains(&number))
+    };
+    let mut new = change.new.lines();
+    let old = change.old.lines().enumerate();
+    for (number, line) in old.map(|(at, line)| (at + 1, line)).filter(|(at, _)| !is_section(*at)) {
+        ensure!(new.any(|other| other == line), "line {number}, outside of sections: {line}");
+    }
+    Ok(())
+}
+
+#[test]
+fn sections_of_every_shape() -> Result<()> {
+    let source = program("ways.c");
+    let result = rewritten(&source, &|_| true)?;
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    for place in &result.places {
+        let fate = match &place.fate {
+            Fate::Converted => "converted",
+            Fate::Kept(_) => "kept",
+            Fate::Refused(why) => why,
+            Fate::Unasked => "unasked",
+        };
+        // The first of a function.
+        found.entry(place.function.clone()).or_insert_with(|| fate.to_owned());
+    }
+    let expected = expected(&source)?;
+    for (function, fate) in &expected {
+        assert_eq!(found.get(function), Some(fate), "{function}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    let [change] = result.changes.as_slice() else { anyhow::bail!("one file") };
+    changes_sections_alone(&result, change)?;
+
+    let folder = scratch("rewrite")?;
+    let (new, binary) = (folder.join("ways.c"), folder.join("ways"));
+    fs::write(&new, &change.new)?;
+    let strict = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
+    let more = ["-Wmissing-prototypes", "-Wmissing-declarations", "-Wredundant-decls"];
+    compile(&new, &binary, &[&strict[..], &more[..]].concat())?;
+    let ours = preload_list(&[&library()?]);
+    for (how, lock) in [
+        (None, None),
+        (Some("never"), Some("auto")),
+        (Some("always"), Some("auto")),
+        (Some("always"), Some("glibc")),
+        (Some("if-faster"), Some("fifo")),
+    ] {
+        let mut child = Child::new(&binary).limit(60);
+        if let (Some(how), Some(lock)) = (how, lock) {
+            child = child.env("LOCKWRIGHT_SECTIONS", how).env("LOCKWRIGHT_LOCK", lock);
+            child = child.env("LD_PRELOAD", &ours);
+        }
+        let outcome = child.run()?;
+        let is_right = outcome.end == End::Code(0) && outcome.text() == "ok\n";
+        ensure!(
+            is_right && outcome.errors().is_empty(),
+            "{how:?} {lock:?}: {}",
+            outcome.describe()
+        );
+    }
+    Ok(())
+}
+
+/// All sections of a mutex, or none: `other` has one that is asked for by its function.
+#[test]
+fn only_the_sections_that_are_asked_for() -> Result<()> {
+    let source = program("ways.c");
+    let result = rewritten(&source, &|place| place.function == "recursive")?;
+    for place in &result.places {
+        let is_other = place.mutex == "&other";
+        assert_eq!(place.fate == Fate::Unasked, !is_other, "{place:?}");
+    }
+    let none = rewritten(&source, &|_| false)?;
+    assert!(none.changes.is_empty() && none.patch(source_dir()).is_empty());
+    // The patch makes of the old file the new one.
+    let folder = scratch("rewrite-patch")?;
+    fs::copy(&source, folder.join("ways.c"))?;
+    let patch = result.patch(&source_dir().join("rewrite"));
+    let outcome = Child::new("patch").args(["-p1", "-s"]).dir(&folder).input(patch).run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    assert_eq!(fs::read_to_string(folder.join("ways.c"))?, result.changes[0].new);
+    Ok(())
+}
+
+/// A thread that runs another one's section: seen by its address on another stack.
+#[test]
+fn another_thread_runs_a_section() -> Result<()> {
+    let source = program("elsewhere.c");
+    let result = rewritten(&source, &|_| true)?;
+    let folder = scratch("rewrite-elsewhere")?;
+    let (new, binary) = (folder.join("elsewhere.c"), folder.join("elsewhere"));
+    fs::write(&new, &result.changes[0].new)?;
+    compile(&new, &binary, &["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"])?;
+    let run = |how: &str| -> Result<String> {
+        let ours = preload_list(&[&library()?]);
+        let child = Child::new(&binary).env("LD_PRELOAD", &ours).limit(60);
+        let outcome = child.env("LOCKWRIGHT_SECTIONS", how).run()?;
+        ensure!(outcome.end == End::Code(0), "{how}: {}", outcome.describe());
+        Ok(outcome.text())
+    };
+    assert_eq!(run("always")?, "elsewhere\n");
+    assert_eq!(run("never")?, "here\n");
+    Ok(())
+}
