@@ -16,6 +16,7 @@
 
 #include "lockwright.h" /* epochs: lw_epoch_start, lw_epoch_end */
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -61,6 +62,11 @@ int lw_delegated_mode(lw_delegated_t *lock, int mode);
 /* Every lw_execute has returned, on every thread. That a section has run is not enough: the thread that ran it may still use
    the lock. */
 void lw_delegated_destroy(lw_delegated_t *lock);
+
+/* Runs section(context) while one of the program's own mutexes is locked, by this thread or by another one that holds that
+   mutex and runs it. What `lockwright rewrite` writes calls it; LOCKWRIGHT_SECTIONS says who runs sections. The same holds for
+   `section` as for lw_execute's fn, but that errno is the caller's. The caller must not hold the mutex. */
+void lw_section(pthread_mutex_t *mutex, void (*section)(void *context), void *context);
 
 /* Threads that run the sections of any number of locks, on one CPU. A server lives as long as the process. */
 typedef struct lw_server lw_server_t;

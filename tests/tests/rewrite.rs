@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use lockwright_rewrite::config::Config;
 use lockwright_rewrite::database::Unit;
-use lockwright_rewrite::{Change, Fate, Place, Rewritten, rewrite};
+use lockwright_rewrite::{Change, Fate, Rewritten, SectionPlace, rewrite};
 use lockwright_tests::{Child, End, compile, library, preload_list, scratch, source_dir};
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ fn program(name: &str) -> PathBuf {
     source_dir().join("rewrite").join(name)
 }
 
-fn rewritten(source: &Path, wanted: &dyn Fn(&Place) -> bool) -> Result<Rewritten> {
+fn rewritten(source: &Path, wanted: &dyn Fn(&SectionPlace) -> bool) -> Result<Rewritten> {
     let folder = source.parent().context("a folder")?.to_owned();
     let unit = Unit { path: source.to_owned(), folder, flags: Vec::new() };
     let config = Config::read("harmless = []").map_err(anyhow::Error::msg)?;
@@ -47,7 +47,7 @@ fn expected(source: &Path) -> Result<BTreeMap<String, String>> {
 /// All lines outside of sections are there, to the byte, in the same order.
 fn changes_sections_alone(result: &Rewritten, change: &Change) -> Result<()> {
     let is_section = |number: usize| {
-        let is_converted = |it: &&Place| it.fate == Fate::Converted;
+        let is_converted = |it: &&SectionPlace| it.fate == Fate::Converted;
         result.places.iter().filter(is_converted).any(|it| (it.line..=it.last).contains(&number))
     };
     let mut new = change.new.lines();

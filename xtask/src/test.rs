@@ -16,7 +16,7 @@ use std::time::Instant;
 use times::Times;
 
 /// The Debian packages that the steps need.
-pub(crate) const PACKAGES: [&str; 27] = [
+pub(crate) const PACKAGES: [&str; 29] = [
     "build-essential",
     "chromium",
     "chromium-sandbox",

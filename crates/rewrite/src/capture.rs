@@ -1,14 +1,14 @@
 //! Which variables a section needs from its function, and how it gets them.
 
-use crate::parse::tokens;
+use crate::c::tokens;
 use crate::section::Section;
-use crate::tree::{File, Function, Kind, Macro, Mention, Shape, Variable};
+use crate::tree::{Function, Macro, Mention, Shape, SourceFile, StatementKind, Variable};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 /// How a section gets a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum Passing {
     /// A copy: nobody writes it meanwhile.
     Copy,
     /// By its address.
@@ -19,7 +19,7 @@ pub enum How {
 #[derive(Clone, Debug, Default)]
 pub struct Captures {
     /// Variables by number, and how the section gets them.
-    pub needed: BTreeMap<usize, How>,
+    pub needed: BTreeMap<usize, Passing>,
     /// Those of them that are declared inside, and used behind the section: their declarations move before it.
     pub moved: Vec<usize>,
 }
@@ -44,7 +44,7 @@ fn is_written(all: &[(usize, &str)], number: usize) -> bool {
 ///
 /// # Errors
 /// A variable whose type has no name outside, or one that only a macro names.
-pub fn of(file: &File, function: &Function, section: &Section) -> Result<Captures, String> {
+pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<Captures, String> {
     let runs = |at: usize| {
         section.body.contains(&at) && !section.exits.iter().any(|exit| exit.dropped.contains(&at))
     };
@@ -69,7 +69,7 @@ pub fn of(file: &File, function: &Function, section: &Section) -> Result<Capture
                     if !captures.moved.contains(&mention.variable) {
                         captures.moved.push(mention.variable);
                     }
-                    captures.needed.insert(mention.variable, How::Address);
+                    captures.needed.insert(mention.variable, Passing::Address);
                 }
                 continue;
             }
@@ -82,18 +82,18 @@ pub fn of(file: &File, function: &Function, section: &Section) -> Result<Capture
                 }
                 (None, _) => {
                     hidden.push(mention.variable);
-                    How::Copy
+                    Passing::Copy
                 }
                 (Some(at), Shape::Scalar) => {
                     let number = all.iter().position(|(place, _)| *place == at);
                     let is_written = number.is_none_or(|number| is_written(&all, number));
-                    if is_written { How::Address } else { How::Copy }
+                    if is_written { Passing::Address } else { Passing::Copy }
                 }
-                _ => How::Address,
+                _ => Passing::Address,
             };
             let now = captures.needed.entry(mention.variable).or_insert(how);
-            if how == How::Address || variable.is_static || variable.is_of_thread {
-                *now = How::Address;
+            if how == Passing::Address || variable.is_static || variable.is_of_thread {
+                *now = Passing::Address;
             }
         }
     }
@@ -110,7 +110,7 @@ pub fn of(file: &File, function: &Function, section: &Section) -> Result<Capture
             let is_own = macro_.parameters.iter().flatten().any(|name| *name == variable.name);
             !is_own && (0..all.len()).any(|at| all[at].1 == variable.name && is_written(&all, at))
         };
-        let is_copy = captures.needed.get(&number) == Some(&How::Copy);
+        let is_copy = captures.needed.get(&number) == Some(&Passing::Copy);
         if !is_copy || variable.shape != Shape::Scalar || used.iter().any(|it| writes(it)) {
             return Err(format!("'{}' is hidden in a macro", variable.name));
         }
@@ -152,7 +152,7 @@ fn names<'a>(all: &[(usize, &'a str)]) -> Vec<(usize, &'a str)> {
 
 /// Where a section's text names variables from before the section that clang doesn't see there: in what a macro drops (`assert`, in some
 /// builds), or `#if` leaves out.
-pub fn unseen(file: &File, function: &Function, section: &Section) -> Vec<Mention> {
+pub fn unseen(file: &SourceFile, function: &Function, section: &Section) -> Vec<Mention> {
     let text = &file.text[section.body.clone()];
     let all = tokens(text);
     let seen: HashSet<usize> = function
@@ -182,7 +182,7 @@ pub fn unseen(file: &File, function: &Function, section: &Section) -> Vec<Mentio
 
 /// Would the section compile in another build, too, in which `#if`s say something else?
 fn other_builds(
-    file: &File,
+    file: &SourceFile,
     function: &Function,
     section: &Section,
     captures: &Captures,
@@ -228,7 +228,7 @@ fn is_keyword(name: &str) -> bool {
 }
 
 /// The macros among these tokens, and those in them.
-fn macros_in<'a>(file: &'a File, all: impl Iterator<Item = &'a str>) -> Vec<&'a Macro> {
+fn macros_in<'a>(file: &'a SourceFile, all: impl Iterator<Item = &'a str>) -> Vec<&'a Macro> {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut next: Vec<&str> = all.collect();
     let mut found = Vec::new();
@@ -258,7 +258,7 @@ fn can_move(function: &Function, section: &Section, number: usize) -> Result<(),
     }
     let alone = function.body.all().into_iter().any(|it| {
         section.body.contains(&it.range.start)
-            && it.kind == Kind::Declaration(vec![number])
+            && it.kind == StatementKind::Declaration(vec![number])
             && !it.is_hidden
     });
     if !alone {

@@ -11,13 +11,13 @@
 //! harmless = ["pthread_getspecific"]
 //! ```
 
-use crate::names::{Names, What, Wrapper};
+use crate::names::{LockNames, LockOp, Wrapper};
 use serde::Deserialize;
 
 /// A pair of wrappers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Lock {
+struct WrapperPair {
     lock: String,
     unlock: String,
     mutex: String,
@@ -28,7 +28,7 @@ struct Lock {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     #[serde(default)]
-    lock: Vec<Lock>,
+    lock: Vec<WrapperPair>,
     /// Functions that any thread may call for another one, whatever they do.
     #[serde(default)]
     pub harmless: Vec<String>,
@@ -44,11 +44,11 @@ impl Config {
     }
 
     /// pthreads' names, and those of the file.
-    pub fn names(&self) -> Names {
-        let mut names = Names::default();
+    pub fn names(&self) -> LockNames {
+        let mut names = LockNames::default();
         let parameters: Vec<String> = (1..10).map(|number| format!("${number}")).collect();
-        for Lock { lock, unlock, mutex } in &self.lock {
-            for (name, what) in [(lock, What::Lock), (unlock, What::Unlock)] {
+        for WrapperPair { lock, unlock, mutex } in &self.lock {
+            for (name, what) in [(lock, LockOp::Lock), (unlock, LockOp::Unlock)] {
                 let (mutex, parameters) = (mutex.clone(), parameters.clone());
                 let wrapper = Wrapper { what, mutex, parameters, accessor: None };
                 names.0.insert(name.clone(), wrapper);

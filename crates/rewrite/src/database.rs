@@ -15,7 +15,7 @@ pub struct Unit {
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct CompileCommand {
     directory: PathBuf,
     file: PathBuf,
     #[serde(default)]
@@ -30,7 +30,8 @@ struct Entry {
 /// It can't be read, or isn't a database.
 pub fn read(path: &Path) -> Result<Vec<Unit>, String> {
     let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string())?;
-    let entries: Vec<Entry> = serde_json::from_str(&text).map_err(|cause| cause.to_string())?;
+    let entries: Vec<CompileCommand> =
+        serde_json::from_str(&text).map_err(|cause| cause.to_string())?;
     let mut units: Vec<Unit> = Vec::new();
     for entry in entries {
         let arguments = if entry.arguments.is_empty() {

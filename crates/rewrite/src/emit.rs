@@ -15,10 +15,11 @@
 //!
 //! All else stays as it is, to the byte.
 
-use crate::capture::{self, Captures, How};
+use crate::c::declared;
+use crate::capture::{self, Captures, Passing};
 use crate::names::accessor;
 use crate::section::Section;
-use crate::tree::{File, Function, Kind, Shape, Variable};
+use crate::tree::{Function, Shape, SourceFile, StatementKind, Variable};
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -65,31 +66,14 @@ pub fn apply(text: &str, mut edits: Vec<Edit>) -> String {
     new
 }
 
-/// C's declaration of something of this type.
-pub fn declared(type_text: &str, name: &str) -> String {
-    for open in ["(*", "(^"] {
-        if let Some(at) = type_text.find(open) {
-            let (head, tail) = type_text.split_at(at + open.len());
-            return format!("{head}{name}{tail}");
-        }
-    }
-    if let Some(at) = type_text.find('[') {
-        let (head, tail) = type_text.split_at(at);
-        let space = if head.ends_with(['*', ' ']) { "" } else { " " };
-        return format!("{head}{space}{name}{tail}");
-    }
-    let space = if type_text.ends_with('*') { "" } else { " " };
-    format!("{type_text}{space}{name}")
-}
-
-fn field(variable: &Variable, how: How) -> String {
+fn field(variable: &Variable, how: Passing) -> String {
     let Variable { name, type_text, .. } = variable;
     match how {
-        How::Copy => declared(type_text, name),
-        How::Address if variable.shape == Shape::Array => {
+        Passing::Copy => declared(type_text, name),
+        Passing::Address if variable.shape == Shape::Array => {
             declared(type_text, &format!("(*{name})"))
         }
-        How::Address => declared(type_text, &format!("*{name}")),
+        Passing::Address => declared(type_text, &format!("*{name}")),
     }
 }
 
@@ -130,7 +114,7 @@ pub struct Emitted {
 
 /// Writes one section.
 pub fn section(
-    file: &File,
+    file: &SourceFile,
     function: &Function,
     section: &Section,
     captures: &Captures,
@@ -173,7 +157,7 @@ pub fn section(
     let (all, mut unused) = (function.body.all(), String::new());
     for (number, how) in &captures.needed {
         let variable = variable(number);
-        if *how == How::Copy {
+        if *how == Passing::Copy {
             let alias = declared(&variable.type_text, &variable.name);
             writeln!(before, "    {alias} = lw->{};", variable.name).expect("a String");
             let mut mentions = all.iter().flat_map(|it| it.mentions.iter());
@@ -213,7 +197,7 @@ pub fn section(
         let mut values: Vec<String> = has_exits.then(|| "0".to_owned()).into_iter().collect();
         values.extend(captures.needed.iter().map(|(number, how)| {
             let name = &variable(number).name;
-            if *how == How::Copy { name.clone() } else { format!("&{name}") }
+            if *how == Passing::Copy { name.clone() } else { format!("&{name}") }
         }));
         write!(place, "struct {name} lw = {{{}}};\n{indent}  ", values.join(", "))
             .expect("a String");
@@ -245,7 +229,7 @@ pub fn section(
 }
 
 /// The section's text, as its function has it.
-fn body(file: &File, function: &Function, section: &Section, captures: &Captures) -> String {
+fn body(file: &SourceFile, function: &Function, section: &Section, captures: &Captures) -> String {
     let mut edits = Vec::new();
     for (number, exit) in section.exits.iter().enumerate() {
         let text = format!("{{ lw->lw_exit = {}; return; }}", number + 1);
@@ -261,7 +245,7 @@ fn body(file: &File, function: &Function, section: &Section, captures: &Captures
             else {
                 continue;
             };
-            if captures.needed.get(&mention.variable) == Some(&How::Address) {
+            if captures.needed.get(&mention.variable) == Some(&Passing::Address) {
                 let name = &function.variables[mention.variable].name;
                 let text = format!("(*lw->{name})");
                 edits.push(Edit { range: at..at + name.len(), text });
@@ -270,7 +254,7 @@ fn body(file: &File, function: &Function, section: &Section, captures: &Captures
     }
     for statement in statements {
         // A declaration that has moved leaves its value behind.
-        if let Kind::Declaration(declared) = &statement.kind
+        if let StatementKind::Declaration(declared) = &statement.kind
             && let [number] = declared.as_slice()
             && captures.moved.contains(number)
             && section.body.contains(&statement.range.start)

@@ -1,6 +1,6 @@
 //! What functions do that a section must not, directly or through those that they call.
 
-use crate::tree::{File, Function};
+use crate::tree::{Function, SourceFile};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Calls that tie a section to its own thread, or stop the thread that runs it.
@@ -43,7 +43,7 @@ pub struct Calls {
 
 impl Calls {
     /// Of all functions. `harmless`: those that any thread may call for another one, whatever they do.
-    pub fn of(files: &[File], harmless: HashSet<String>) -> Self {
+    pub fn of(files: &[SourceFile], harmless: HashSet<String>) -> Self {
         let mut calls: HashMap<String, HashSet<String>> = HashMap::new();
         for function in files.iter().flat_map(|file| &file.functions) {
             calls.entry(function.name.clone()).or_default().extend(of(function));

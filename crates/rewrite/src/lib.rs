@@ -9,6 +9,7 @@
 //!                                      facts: who calls what that needs its own thread
 //! ```
 
+pub mod c;
 pub mod capture;
 pub mod config;
 pub mod database;
@@ -23,12 +24,12 @@ use clang::{Clang, Index};
 use database::Unit;
 use emit::Edit;
 use facts::Calls;
-use names::Names;
-use section::{Found, Site};
+use names::LockNames;
+use section::{Finding, LockSite};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use tree::{File, Function};
+use tree::{Function, SourceFile};
 
 /// What became of a place that locks a mutex.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub enum Fate {
 
 /// A place that locks a mutex.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct SectionPlace {
     /// The file.
     pub path: PathBuf,
     /// The line, from 1.
@@ -77,7 +78,7 @@ pub struct Change {
 #[derive(Clone, Debug, Default)]
 pub struct Rewritten {
     /// All places that lock a mutex.
-    pub places: Vec<Place>,
+    pub places: Vec<SectionPlace>,
     /// All files that change.
     pub changes: Vec<Change>,
     /// Files that clang could not read as a whole, and its first complaint.
@@ -92,9 +93,9 @@ pub struct Rewritten {
 /// There is no libclang.
 pub fn rewrite(
     units: &[Unit],
-    mut names: Names,
+    mut names: LockNames,
     harmless: &[String],
-    wanted: &dyn Fn(&Place) -> bool,
+    wanted: &dyn Fn(&SectionPlace) -> bool,
     progress: &mut dyn FnMut(&Unit),
 ) -> Result<Rewritten, String> {
     /// libclang takes one user at a time.
@@ -124,17 +125,19 @@ pub fn rewrite(
     for (number, file) in files.iter().enumerate() {
         for function in &file.functions {
             for site in section::sites(file, function, &names, &calls) {
-                let place = Place {
+                let place = SectionPlace {
                     path: paths[number].clone(),
                     line: line_of(file, site.at),
                     last: match &site.found {
-                        Found::Section(it) => line_of(file, it.end),
+                        Finding::Section(it) => line_of(file, it.end),
                         _ => line_of(file, site.at),
                     },
                     function: function.name.clone(),
                     mutex: site.mutex.clone(),
                     through: match &site.found {
-                        Found::Section(it) => it.act.through.as_ref().map(|(name, _)| name.clone()),
+                        Finding::Section(it) => {
+                            it.act.through.as_ref().map(|(name, _)| name.clone())
+                        }
                         _ => None,
                     },
                     fate: Fate::Unasked,
@@ -203,20 +206,20 @@ pub fn rewrite(
     Ok(result)
 }
 
-fn line_of(file: &File, at: usize) -> usize {
+fn line_of(file: &SourceFile, at: usize) -> usize {
     file.text[..at].matches('\n').count() + 1
 }
 
 fn convert(
-    (number, file): (usize, &File),
+    (number, file): (usize, &SourceFile),
     function: &Function,
-    site: &Site,
-    names: &Names,
+    site: &LockSite,
+    names: &LockNames,
 ) -> (Fate, Option<emit::Emitted>) {
     let section = match &site.found {
-        Found::Refused(why) => return (Fate::Refused(why.clone()), None),
-        Found::Kept(why) => return (Fate::Kept((*why).to_owned()), None),
-        Found::Section(section) => section,
+        Finding::Refused(why) => return (Fate::Refused(why.clone()), None),
+        Finding::Kept(why) => return (Fate::Kept((*why).to_owned()), None),
+        Finding::Section(section) => section,
     };
     match capture::of(file, function, section) {
         Err(why) => (Fate::Refused(why), None),

@@ -2,14 +2,13 @@
 //!
 //! A *wrapper* is a function whose whole body locks or unlocks one mutex, or one that the configuration names.
 
-use crate::emit::declared;
-use crate::parse::tokens;
-use crate::tree::{File, Function, Kind, Macro, Statement};
+use crate::c::{declared, tokens};
+use crate::tree::{Function, Macro, SourceFile, Statement, StatementKind};
 use std::collections::HashMap;
 
 /// What a statement does to a mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum LockOp {
     /// Locks it, and waits for it if need be.
     Lock,
     /// Unlocks it.
@@ -22,7 +21,7 @@ pub enum What {
 #[derive(Clone, Debug)]
 pub struct Wrapper {
     /// What it does.
-    pub what: What,
+    pub what: LockOp,
     /// The mutex, as an expression of the type `pthread_mutex_t *`, with the parameters' names in it.
     pub mutex: String,
     /// Its parameters.
@@ -51,15 +50,15 @@ pub fn accessor(wrapper: &str) -> String {
 
 /// All of them, by name.
 #[derive(Clone, Debug)]
-pub struct Names(pub HashMap<String, Wrapper>);
+pub struct LockNames(pub HashMap<String, Wrapper>);
 
-impl Default for Names {
+impl Default for LockNames {
     /// Those of pthreads.
     fn default() -> Self {
         let all = [
-            ("pthread_mutex_lock", What::Lock),
-            ("pthread_mutex_unlock", What::Unlock),
-            ("pthread_mutex_trylock", What::Try),
+            ("pthread_mutex_lock", LockOp::Lock),
+            ("pthread_mutex_unlock", LockOp::Unlock),
+            ("pthread_mutex_trylock", LockOp::Try),
         ];
         let wrapper = |what| Wrapper {
             what,
@@ -75,7 +74,7 @@ impl Default for Names {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Act {
     /// What it does.
-    pub what: What,
+    pub what: LockOp,
     /// The mutex, in one spelling.
     pub mutex: String,
     /// The wrapper that is called, and its arguments, if its file alone can write the mutex.
@@ -180,7 +179,7 @@ fn expanded(text: &str, macros: &HashMap<String, Macro>, depth: u32) -> Vec<Stri
 /// Macros are put in so many levels deep.
 const DEPTH: u32 = 4;
 
-impl Names {
+impl LockNames {
     /// What this call does: its name, and its arguments if they are known.
     fn meant(&self, name: &str, given: &[String]) -> Option<Act> {
         let wrapper = self.0.get(name)?;
@@ -190,8 +189,8 @@ impl Names {
     }
 
     /// What the statement does, if that is all it does.
-    pub fn act(&self, file: &File, statement: &Statement) -> Option<Act> {
-        if statement.kind != Kind::Other || !statement.children.is_empty() {
+    pub fn act(&self, file: &SourceFile, statement: &Statement) -> Option<Act> {
+        if statement.kind != StatementKind::Other || !statement.children.is_empty() {
             return None;
         }
         let call = statement.calls.iter().find(|call| call.is_whole)?;
@@ -208,7 +207,7 @@ impl Names {
     }
 
     /// All that a statement's own calls do.
-    pub fn acts(&self, file: &File, statement: &Statement) -> Vec<(What, Option<String>)> {
+    pub fn acts(&self, file: &SourceFile, statement: &Statement) -> Vec<(LockOp, Option<String>)> {
         let known = self.act(file, statement).map(|act| act.mutex);
         let calls = statement.calls.iter();
         let acts = calls.filter_map(|call| {
@@ -220,14 +219,14 @@ impl Names {
     }
 
     /// Finds the functions whose whole body locks, or unlocks, a mutex.
-    pub fn find_wrappers(&mut self, files: &[File]) {
+    pub fn find_wrappers(&mut self, files: &[SourceFile]) {
         loop {
             let mut found = Vec::new();
             for (number, file) in files.iter().enumerate() {
                 for function in &file.functions {
                     let [only] = function.body.children.as_slice() else { continue };
                     let Some(act) = self.act(file, only) else { continue };
-                    if act.what == What::Try || self.0.contains_key(&function.name) {
+                    if act.what == LockOp::Try || self.0.contains_key(&function.name) {
                         continue;
                     }
                     let all = function.parameters.iter().map(|&number| &function.variables[number]);

@@ -1,7 +1,9 @@
 //! Reads a file by libclang.
 
-use crate::emit::declared;
-use crate::tree::{Call, File, Function, Kind, Macro, Mention, Shape, Statement, Variable};
+use crate::c::declared;
+use crate::tree::{
+    Call, Function, Macro, Mention, Shape, SourceFile, Statement, StatementKind, Variable,
+};
 use clang::diagnostic::Severity;
 use clang::{Entity, EntityKind, Index, StorageClass, Type, TypeKind};
 use std::collections::HashMap;
@@ -12,7 +14,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file can't be read, or libclang gives up.
-pub fn file(index: &Index<'_>, path: &Path, flags: &[String]) -> Result<File, String> {
+pub fn file(index: &Index<'_>, path: &Path, flags: &[String]) -> Result<SourceFile, String> {
     let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string())?;
     let mut parser = index.parser(path);
     let unit = parser
@@ -34,7 +36,7 @@ pub fn file(index: &Index<'_>, path: &Path, flags: &[String]) -> Result<File, St
         (start.file == main).then_some(start.offset as usize..end.offset as usize)
     });
     let skipped = skipped.collect();
-    let mut file = File { text, skipped, errors, ..File::default() };
+    let mut file = SourceFile { text, skipped, errors, ..SourceFile::default() };
     for entity in unit.get_entity().get_children() {
         match entity.get_kind() {
             EntityKind::MacroDefinition => {
@@ -43,7 +45,7 @@ pub fn file(index: &Index<'_>, path: &Path, flags: &[String]) -> Result<File, St
                 }
             }
             EntityKind::FunctionDecl if entity.is_definition() && entity.is_in_main_file() => {
-                let reader = Reader::new(&file.text);
+                let reader = FunctionReader::new(&file.text);
                 if let Some(function) = reader.function(&entity) {
                     file.functions.push(function);
                 }
@@ -71,7 +73,7 @@ fn macro_of(entity: &Entity<'_>) -> Option<(String, Macro)> {
 }
 
 /// Reads one function.
-struct Reader<'a> {
+struct FunctionReader<'a> {
     text: &'a str,
     variables: Vec<Variable>,
     numbers: HashMap<(usize, String), usize>,
@@ -93,7 +95,7 @@ fn is_in_macro(entity: &Entity<'_>) -> bool {
     spelled.offset != seen.offset
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FunctionReader<'a> {
     fn new(text: &'a str) -> Self {
         Self { text, variables: Vec::new(), numbers: HashMap::new() }
     }
@@ -158,24 +160,31 @@ impl<'a> Reader<'a> {
         let mut range = place(entity)?;
         let is_hidden = is_in_macro(entity);
         let kind = match entity.get_kind() {
-            E::CompoundStmt => Kind::Block,
-            E::IfStmt => Kind::If,
-            E::WhileStmt | E::DoStmt | E::ForStmt => Kind::Loop,
-            E::SwitchStmt => Kind::Switch,
-            E::CaseStmt | E::DefaultStmt => Kind::Label(None),
-            E::LabelStmt => Kind::Label(Some(entity.get_name().unwrap_or_default())),
+            E::CompoundStmt => StatementKind::Block,
+            E::IfStmt => StatementKind::If,
+            E::WhileStmt | E::DoStmt | E::ForStmt => StatementKind::Loop,
+            E::SwitchStmt => StatementKind::Switch,
+            E::CaseStmt | E::DefaultStmt => StatementKind::Label(None),
+            E::LabelStmt => StatementKind::Label(Some(entity.get_name().unwrap_or_default())),
             E::GotoStmt => {
                 let label = entity.get_children().first().and_then(Entity::get_name);
-                Kind::Goto(Some(label.unwrap_or_default()))
+                StatementKind::Goto(Some(label.unwrap_or_default()))
             }
-            E::IndirectGotoStmt => Kind::Goto(None),
-            E::ReturnStmt => Kind::Return,
-            E::BreakStmt => Kind::Break,
-            E::ContinueStmt => Kind::Continue,
-            E::DeclStmt => Kind::Declaration(Vec::new()),
-            _ => Kind::Other,
+            E::IndirectGotoStmt => StatementKind::Goto(None),
+            E::ReturnStmt => StatementKind::Return,
+            E::BreakStmt => StatementKind::Break,
+            E::ContinueStmt => StatementKind::Continue,
+            E::DeclStmt => StatementKind::Declaration(Vec::new()),
+            _ => StatementKind::Other,
         };
-        if !matches!(kind, Kind::Block | Kind::If | Kind::Loop | Kind::Switch | Kind::Label(_)) {
+        if !matches!(
+            kind,
+            StatementKind::Block
+                | StatementKind::If
+                | StatementKind::Loop
+                | StatementKind::Switch
+                | StatementKind::Label(_)
+        ) {
             range.end = self.semicolon(range.end);
         }
         let mut new = Statement {
@@ -186,7 +195,7 @@ impl<'a> Reader<'a> {
             calls: Vec::new(),
             is_hidden,
         };
-        if let Kind::Declaration(_) = new.kind {
+        if let StatementKind::Declaration(_) = new.kind {
             let mut declared = Vec::new();
             for child in entity.get_children() {
                 if child.get_kind() == E::VarDecl {
@@ -194,14 +203,14 @@ impl<'a> Reader<'a> {
                 }
                 self.expressions(&child, &mut new);
             }
-            new.kind = Kind::Declaration(declared);
-        } else if new.kind == Kind::Other && entity.is_statement() {
+            new.kind = StatementKind::Declaration(declared);
+        } else if new.kind == StatementKind::Other && entity.is_statement() {
             self.expressions(entity, &mut new);
-        } else if new.kind == Kind::Other {
+        } else if new.kind == StatementKind::Other {
             self.expression(entity, &mut new, true);
         } else {
             for child in entity.get_children() {
-                if child.is_statement() || new.kind == Kind::Block {
+                if child.is_statement() || new.kind == StatementKind::Block {
                     new.children.extend(self.statement(&child));
                 } else if self.is_body(&new, &child, entity) {
                     new.children.extend(self.statement(&child));
@@ -210,12 +219,17 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        if matches!(new.kind, Kind::If | Kind::Loop | Kind::Switch | Kind::Label(_))
-            && let Some(last) = new.children.last()
+        if matches!(
+            new.kind,
+            StatementKind::If
+                | StatementKind::Loop
+                | StatementKind::Switch
+                | StatementKind::Label(_)
+        ) && let Some(last) = new.children.last()
         {
             new.range.end = new.range.end.max(last.range.end);
         }
-        if new.kind == Kind::Loop && self.text[new.range.clone()].starts_with("do") {
+        if new.kind == StatementKind::Loop && self.text[new.range.clone()].starts_with("do") {
             new.range.end = self.semicolon(new.range.end);
         }
         Some(new)
@@ -226,11 +240,11 @@ impl<'a> Reader<'a> {
         let children = entity.get_children();
         let is_last = children.last() == Some(child);
         match parent.kind {
-            Kind::If => children.first() != Some(child),
-            Kind::Loop if self.text[parent.range.clone()].starts_with("do") => {
+            StatementKind::If => children.first() != Some(child),
+            StatementKind::Loop if self.text[parent.range.clone()].starts_with("do") => {
                 children.first() == Some(child)
             }
-            Kind::Loop | Kind::Switch | Kind::Label(_) => is_last,
+            StatementKind::Loop | StatementKind::Switch | StatementKind::Label(_) => is_last,
             _ => false,
         }
     }
@@ -318,45 +332,4 @@ fn shape(type_: &Type<'_>) -> Shape {
         _ if canonical.is_integer() => Shape::Scalar,
         _ => Shape::Whole,
     }
-}
-
-/// Splits text into C's tokens, comments apart: each with its place.
-pub fn tokens(text: &str) -> Vec<(usize, &str)> {
-    let bytes = text.as_bytes();
-    let (mut at, mut found) = (0, Vec::new());
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
-    while at < bytes.len() {
-        let rest = &text[at..];
-        let length = match bytes[at] {
-            _ if rest.starts_with("/*") => {
-                at += rest.find("*/").map_or(rest.len(), |end| end + 2);
-                continue;
-            }
-            _ if rest.starts_with("//") => {
-                at += rest.find('\n').unwrap_or(rest.len());
-                continue;
-            }
-            byte if byte.is_ascii_whitespace() => {
-                at += 1;
-                continue;
-            }
-            byte if is_word(byte) => bytes[at..].iter().take_while(|&&byte| is_word(byte)).count(),
-            quote @ (b'"' | b'\'') => {
-                let mut end = 1;
-                while at + end < bytes.len() && bytes[at + end] != quote {
-                    end += if bytes[at + end] == b'\\' { 2 } else { 1 };
-                }
-                (end + 1).min(rest.len())
-            }
-            _ => {
-                let longer = ["<<=", ">>=", "...", "->", "++", "--", "&&", "||", "<<", ">>"];
-                let more = ["<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="];
-                let found = longer.iter().chain(&more).find(|token| rest.starts_with(**token));
-                found.map_or_else(|| rest.chars().next().map_or(1, char::len_utf8), |it| it.len())
-            }
-        };
-        found.push((at, &text[at..at + length]));
-        at += length;
-    }
-    found
 }

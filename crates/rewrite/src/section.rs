@@ -13,8 +13,8 @@
 //! A section begins at a statement that locks a mutex, and ends in the same block. Each way through it unlocks that mutex once.
 
 use crate::facts::Calls;
-use crate::names::{Act, Names, What};
-use crate::tree::{File, Function, Kind, Statement};
+use crate::names::{Act, LockNames, LockOp};
+use crate::tree::{Function, SourceFile, Statement, StatementKind};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ pub struct Section {
 
 /// What became of a place that locks a mutex.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum Finding {
     /// A section.
     Section(Section),
     /// It stays as it is.
@@ -61,13 +61,13 @@ pub enum Found {
 
 /// A place that locks a mutex.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct LockSite {
     /// Where, in the file.
     pub at: usize,
     /// The mutex, if it is known.
     pub mutex: String,
     /// What became of it.
-    pub found: Found,
+    pub found: Finding,
 }
 
 /// How a statement may end.
@@ -82,11 +82,11 @@ struct Ways {
 
 /// Looks for the sections of one function.
 struct Search<'a> {
-    file: &'a File,
+    file: &'a SourceFile,
     function: &'a Function,
-    names: &'a Names,
+    names: &'a LockNames,
     calls: &'a Calls,
-    sites: Vec<Site>,
+    sites: Vec<LockSite>,
     /// Sites up to here are inside of a section that was found.
     inside: usize,
     /// The mutex of a section that lets go of it in between, and where its block ends: what locks it again is the same section.
@@ -97,7 +97,12 @@ struct Search<'a> {
 const RELEASED: &str = "locked again, or released in between";
 
 /// All places of a function that lock a mutex.
-pub fn sites(file: &File, function: &Function, names: &Names, calls: &Calls) -> Vec<Site> {
+pub fn sites(
+    file: &SourceFile,
+    function: &Function,
+    names: &LockNames,
+    calls: &Calls,
+) -> Vec<LockSite> {
     if names.0.contains_key(&function.name) {
         return Vec::new(); // its callers are the sections
     }
@@ -117,7 +122,7 @@ pub fn sites(file: &File, function: &Function, names: &Names, calls: &Calls) -> 
 /// A statement, and where it stands: a label is part of the statement behind it.
 fn unlabelled(statement: &Statement) -> &Statement {
     match (&statement.kind, statement.children.last()) {
-        (Kind::Label(_), Some(inner)) => unlabelled(inner),
+        (StatementKind::Label(_), Some(inner)) => unlabelled(inner),
         _ => statement,
     }
 }
@@ -132,48 +137,48 @@ impl Search<'_> {
         for (number, child) in block.children.iter().enumerate() {
             let inner = unlabelled(child);
             let found = match (self.act(child), &block.kind) {
-                (Some(act), Kind::Block) if act.what == What::Lock => {
+                (Some(act), StatementKind::Block) if act.what == LockOp::Lock => {
                     let found = self.section(block, number, &act);
-                    let found = found.map_or_else(Found::Refused, Found::Section);
+                    let found = found.map_or_else(Finding::Refused, Finding::Section);
                     Some((act.mutex, found))
                 }
-                (Some(act), _) if act.what == What::Lock => {
-                    Some((act.mutex, Found::Refused("locked in one branch only".to_owned())))
+                (Some(act), _) if act.what == LockOp::Lock => {
+                    Some((act.mutex, Finding::Refused("locked in one branch only".to_owned())))
                 }
                 (None, _) => self.hidden(inner),
                 _ => None,
             };
             if let Some((mutex, mut found)) = found {
                 if inner.range.start < self.inside {
-                    found = Found::Kept("inside another section, whose thread runs it, too");
-                } else if let Found::Section(section) = &found {
+                    found = Finding::Kept("inside another section, whose thread runs it, too");
+                } else if let Finding::Section(section) = &found {
                     self.inside = section.end;
-                } else if let Found::Refused(why) = &found {
+                } else if let Finding::Refused(why) = &found {
                     let (same, end) = &self.goes_on;
                     if *same == mutex && inner.range.start < *end {
-                        found = Found::Kept("goes on with a section that is refused");
+                        found = Finding::Kept("goes on with a section that is refused");
                     } else if why == RELEASED {
                         self.goes_on = (mutex.clone(), block.range.end);
                     }
                 }
-                self.sites.push(Site { at: inner.range.start, mutex, found });
+                self.sites.push(LockSite { at: inner.range.start, mutex, found });
             }
             self.look(inner);
         }
     }
 
     /// A statement that locks, and does more.
-    fn hidden(&self, statement: &Statement) -> Option<(String, Found)> {
+    fn hidden(&self, statement: &Statement) -> Option<(String, Finding)> {
         let acts = self.names.acts(self.file, statement);
-        let (what, mutex) = acts.iter().find(|(what, _)| *what != What::Unlock)?;
+        let (what, mutex) = acts.iter().find(|(what, _)| *what != LockOp::Unlock)?;
         let mutex = mutex.clone().unwrap_or_default();
         Some(match what {
-            What::Try => (mutex, Found::Kept("a trylock: its thread doesn't wait")),
-            _ => (mutex, Found::Refused("locked inside an expression or a macro".to_owned())),
+            LockOp::Try => (mutex, Finding::Kept("a trylock: its thread doesn't wait")),
+            _ => (mutex, Finding::Refused("locked inside an expression or a macro".to_owned())),
         })
     }
 
-    fn does(&self, statement: &Statement, what: What, mutex: &str) -> bool {
+    fn does(&self, statement: &Statement, what: LockOp, mutex: &str) -> bool {
         self.act(statement).is_some_and(|act| act.what == what && act.mutex == mutex)
     }
 
@@ -182,7 +187,7 @@ impl Search<'_> {
         statement.all().into_iter().any(|inner| {
             let acts = self.names.acts(self.file, inner);
             acts.iter().any(|(what, which)| {
-                *what == What::Unlock && which.as_deref().is_none_or(|which| which == mutex)
+                *what == LockOp::Unlock && which.as_deref().is_none_or(|which| which == mutex)
             })
         })
     }
@@ -193,8 +198,8 @@ impl Search<'_> {
         let mut exits = Vec::new();
         let mut last = None;
         for statement in &block.children[from + 1..] {
-            if self.does(statement, What::Unlock, &act.mutex) {
-                if matches!(statement.kind, Kind::Label(_)) {
+            if self.does(statement, LockOp::Unlock, &act.mutex) {
+                if matches!(statement.kind, StatementKind::Label(_)) {
                     return Err("a label stands before the unlock".to_owned());
                 }
                 last = Some((statement.range.start, statement.range.clone()));
@@ -236,7 +241,7 @@ impl Search<'_> {
     /// How a statement within a section may end. `inner`: a loop or a switch of the section is around it.
     fn ways(&self, statement: &Statement, mutex: &str, inner: bool) -> Result<Ways, String> {
         let still = Ways { locked: true, ..Ways::default() };
-        if self.does(statement, What::Lock, mutex) {
+        if self.does(statement, LockOp::Lock, mutex) {
             return Err(RELEASED.to_owned());
         }
         if !self.unlocks(statement, mutex) {
@@ -247,13 +252,13 @@ impl Search<'_> {
             return Err("the unlock is hidden in a macro".to_owned());
         }
         match &statement.kind {
-            Kind::Block => self.ways_of_block(statement, mutex, inner),
-            Kind::Label(_) => self.ways(&statement.children[0], mutex, inner),
-            Kind::If => {
+            StatementKind::Block => self.ways_of_block(statement, mutex, inner),
+            StatementKind::Label(_) => self.ways(&statement.children[0], mutex, inner),
+            StatementKind::If => {
                 let mut all = Ways { locked: statement.children.len() < 2, ..Ways::default() };
                 for branch in &statement.children {
                     // A branch that is one statement.
-                    let ways = if self.does(branch, What::Unlock, mutex) {
+                    let ways = if self.does(branch, LockOp::Unlock, mutex) {
                         let exit = Exit {
                             unlock: branch.range.clone(),
                             tail: Vec::new(),
@@ -269,7 +274,7 @@ impl Search<'_> {
                 }
                 Ok(all)
             }
-            Kind::Loop | Kind::Switch => {
+            StatementKind::Loop | StatementKind::Switch => {
                 let mut all = still;
                 for child in &statement.children {
                     let ways = self.ways(child, mutex, true)?;
@@ -288,7 +293,7 @@ impl Search<'_> {
         let mut all = Ways { locked: true, ..Ways::default() };
         for (number, statement) in block.children.iter().enumerate() {
             let rest = &block.children[number + 1..];
-            let is_last = self.does(statement, What::Unlock, mutex);
+            let is_last = self.does(statement, LockOp::Unlock, mutex);
             let ways = if is_last {
                 let dropped = statement.range.start
                     ..rest.last().map_or(statement.range.end, |last| last.range.end);
@@ -332,7 +337,13 @@ impl Search<'_> {
     fn jumps(&self, range: &Range<usize>) -> bool {
         let all = self.function.body.all();
         let is_jump = |it: &&Statement| {
-            matches!(it.kind, Kind::Return | Kind::Goto(_) | Kind::Break | Kind::Continue)
+            matches!(
+                it.kind,
+                StatementKind::Return
+                    | StatementKind::Goto(_)
+                    | StatementKind::Break
+                    | StatementKind::Continue
+            )
         };
         all.into_iter().filter(is_jump).any(|it| it.range.end == range.end)
     }
@@ -343,22 +354,22 @@ impl Search<'_> {
             let relocks = statement.all().into_iter().any(|it| {
                 let acts = self.names.acts(self.file, it);
                 acts.iter().any(|(what, which)| {
-                    *what != What::Unlock && which.as_deref().is_none_or(|which| which == mutex)
+                    *what != LockOp::Unlock && which.as_deref().is_none_or(|which| which == mutex)
                 })
             });
             if relocks {
                 return Err(RELEASED.to_owned());
             }
-            if matches!(statement.kind, Kind::Label(_)) {
+            if matches!(statement.kind, StatementKind::Label(_)) {
                 return Err("a label stands behind an unlock".to_owned());
             }
         }
         Ok(match rest.last().map(|last| &last.kind) {
-            Some(Kind::Return | Kind::Goto(_)) => true,
-            Some(Kind::Break | Kind::Continue) if inner => {
+            Some(StatementKind::Return | StatementKind::Goto(_)) => true,
+            Some(StatementKind::Break | StatementKind::Continue) if inner => {
                 return Err("unlocked in a loop or a switch that goes on".to_owned());
             }
-            Some(Kind::Break | Kind::Continue) => true,
+            Some(StatementKind::Break | StatementKind::Continue) => true,
             _ => false,
         })
     }
@@ -366,15 +377,16 @@ impl Search<'_> {
     /// Nothing in the statement unlocks. Does anything leave the section?
     fn leaves_locked(&self, statement: &Statement, inner: bool) -> Result<(), String> {
         match statement.kind {
-            Kind::Return => return Err("returns with the mutex locked".to_owned()),
-            Kind::Break | Kind::Continue if !inner => {
+            StatementKind::Return => return Err("returns with the mutex locked".to_owned()),
+            StatementKind::Break | StatementKind::Continue if !inner => {
                 return Err("leaves a loop or a switch with the mutex locked".to_owned());
             }
-            Kind::Goto(None) => return Err("has a computed goto".to_owned()),
+            StatementKind::Goto(None) => return Err("has a computed goto".to_owned()),
             _ => {}
         }
         // `break` belongs to a switch, too, but `continue` doesn't.
-        let inner_now = inner || matches!(statement.kind, Kind::Loop | Kind::Switch);
+        let inner_now =
+            inner || matches!(statement.kind, StatementKind::Loop | StatementKind::Switch);
         for child in &statement.children {
             self.leaves_locked(child, inner_now)?;
         }
@@ -393,12 +405,12 @@ impl Search<'_> {
         let all = self.function.body.all();
         let mut labels = Vec::new();
         for it in &all {
-            if let Kind::Label(Some(name)) = &it.kind {
+            if let StatementKind::Label(Some(name)) = &it.kind {
                 labels.push((name.as_str(), runs(it.range.start)));
             }
         }
         for it in &all {
-            if let Kind::Goto(Some(to)) = &it.kind {
+            if let StatementKind::Goto(Some(to)) = &it.kind {
                 let target = labels.iter().find(|(name, _)| name == to);
                 let (from, to) = (runs(it.range.start), target.is_some_and(|(_, runs)| *runs));
                 if from && !to {
@@ -433,8 +445,8 @@ impl Search<'_> {
 
     fn has_case_of_outer_switch(&self, it: &Statement, section: &Section, inner: bool) -> bool {
         let is_inside = section.body.contains(&it.range.start);
-        let inner = inner || is_inside && it.kind == Kind::Switch;
-        if is_inside && it.kind == Kind::Label(None) && !inner {
+        let inner = inner || is_inside && it.kind == StatementKind::Switch;
+        if is_inside && it.kind == StatementKind::Label(None) && !inner {
             return true;
         }
         it.children.iter().any(|child| self.has_case_of_outer_switch(child, section, inner))

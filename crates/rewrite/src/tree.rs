@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// What a statement is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StatementKind {
     /// `{ ... }`.
     Block,
     /// `if`, with its condition's parts among the references; children: then, else.
@@ -56,7 +56,7 @@ pub struct Call {
 #[derive(Clone, Debug)]
 pub struct Statement {
     /// What it is.
-    pub kind: Kind,
+    pub kind: StatementKind,
     /// Where it is, with its semicolon.
     pub range: Range<usize>,
     /// The statements in it.
@@ -138,7 +138,7 @@ pub struct Function {
 
 /// A file of the program.
 #[derive(Clone, Debug, Default)]
-pub struct File {
+pub struct SourceFile {
     /// What is in it.
     pub text: String,
     /// Its functions, and those of headers without places: only `body`'s calls count there.

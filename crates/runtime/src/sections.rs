@@ -67,29 +67,29 @@ impl TryLock<Native> for Theirs {
 
 /// What waits for one mutex. All zeroes is a free one.
 #[repr(C, align(128))]
-struct Slot(Dynamic<Native, Theirs>);
+struct MutexSlot(Dynamic<Native, Theirs>);
 
-/// How many mutexes may have a slot.
+/// Delegates many mutexes may have a slot.
 const SLOTS: usize = 1024;
-/// How many slots an address may take, one behind the other.
+/// Delegates many slots an address may take, one behind the other.
 const NEAR: usize = 8;
 
 /// The slots. Only those in use take memory.
 #[repr(align(128))]
-struct Table(UnsafeCell<[u8; SLOTS * size_of::<Slot>()]>);
+struct SlotTable(UnsafeCell<[u8; SLOTS * size_of::<MutexSlot>()]>);
 // SAFETY: it is only used as slots, which are shared.
-unsafe impl Sync for Table {}
-static TABLE: Table = Table(UnsafeCell::new([0; SLOTS * size_of::<Slot>()]));
+unsafe impl Sync for SlotTable {}
+static TABLE: SlotTable = SlotTable(UnsafeCell::new([0; SLOTS * size_of::<MutexSlot>()]));
 
-fn slots() -> &'static [Slot; SLOTS] {
+fn slots() -> &'static [MutexSlot; SLOTS] {
     // SAFETY: as large and as aligned as that, and zeroes are free slots (`Dynamic::over`).
-    unsafe { &*TABLE.0.get().cast::<[Slot; SLOTS]>() }
+    unsafe { &*TABLE.0.get().cast::<[MutexSlot; SLOTS]>() }
 }
 
 /// Who runs sections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum How {
+enum Delegates {
     /// The variable has not been read.
     Unknown,
     /// As `dynamic` finds out.
@@ -100,28 +100,28 @@ enum How {
     Always,
 }
 
-static HOW: AtomicU8 = AtomicU8::new(How::Unknown as u8);
+static HOW: AtomicU8 = AtomicU8::new(Delegates::Unknown as u8);
 
-fn how() -> How {
+fn how() -> Delegates {
     // Relaxed: every thread finds the same answer.
     let known = HOW.load(Relaxed);
-    let all = [How::IfFaster, How::Never, How::Always];
+    let all = [Delegates::IfFaster, Delegates::Never, Delegates::Always];
     all.into_iter().find(|how| *how as u8 == known).unwrap_or_else(read)
 }
 
 #[cold]
-fn read() -> How {
+fn read() -> Delegates {
     let how = match variable(c"LOCKWRIGHT_SECTIONS") {
-        None | Some(b"if-faster") => How::IfFaster,
-        Some(b"never") => How::Never,
-        Some(b"always") => How::Always,
+        None | Some(b"if-faster") => Delegates::IfFaster,
+        Some(b"never") => Delegates::Never,
+        Some(b"always") => Delegates::Always,
         Some(other) => {
             say(&[
                 b"unknown LOCKWRIGHT_SECTIONS '",
                 other,
                 b"': sections are delegated if that is faster\nhint: if-faster, never or always\n",
             ]);
-            How::IfFaster
+            Delegates::IfFaster
         }
     };
     HOW.store(how as u8, Relaxed);
@@ -129,7 +129,7 @@ fn read() -> How {
 }
 
 /// The mutex's slot.
-fn slot_of(mutex: *mut pthread_mutex_t, how: How) -> Option<&'static Slot> {
+fn slot_of(mutex: *mut pthread_mutex_t, how: Delegates) -> Option<&'static MutexSlot> {
     let address = mutex.expose_provenance();
     // Mutexes lie in arrays of structures: the lower bits say little.
     let first =
@@ -157,8 +157,8 @@ fn slot_of(mutex: *mut pthread_mutex_t, how: How) -> Option<&'static Slot> {
     None
 }
 
-fn begin(slot: &Slot, how: How) {
-    if how == How::Always {
+fn begin(slot: &MutexSlot, how: Delegates) {
+    if how == Delegates::Always {
         slot.0.combine(true);
     }
 }
@@ -169,7 +169,7 @@ fn in_child() {
     for slot in slots() {
         let address = slot.0.lock().0.load(Relaxed);
         if address != 0 {
-            let fresh = Slot(Dynamic::over(Theirs(AtomicUsize::new(address))));
+            let fresh = MutexSlot(Dynamic::over(Theirs(AtomicUsize::new(address))));
             // SAFETY: no other thread exists, and this one is in no section, or it would be forked in the middle.
             unsafe { ptr::from_ref(slot).cast_mut().write(fresh) };
             begin(slot, how);
@@ -213,8 +213,11 @@ impl Wait for Others {
 pub unsafe fn run(mutex: *mut pthread_mutex_t, section: impl FnOnce() + Send) {
     let how = how();
     // SAFETY: the caller's promise.
-    let slot =
-        if how == How::Never || !unsafe { is_normal(mutex) } { None } else { slot_of(mutex, how) };
+    let slot = if how == Delegates::Never || !unsafe { is_normal(mutex) } {
+        None
+    } else {
+        slot_of(mutex, how)
+    };
     let Some(slot) = slot else {
         // SAFETY: the caller's promise.
         unsafe { libc::pthread_mutex_lock(mutex) };
@@ -230,7 +233,7 @@ pub unsafe fn run(mutex: *mut pthread_mutex_t, section: impl FnOnce() + Send) {
 
 #[cold]
 #[inline(never)]
-fn wait(slot: &Slot, section: impl FnOnce() + Send) {
+fn wait(slot: &MutexSlot, section: impl FnOnce() + Send) {
     let mode = slot.0.mode().0;
     if mode == Mode::Home {
         return slot.0.wait_at_home(u32::MAX, section);

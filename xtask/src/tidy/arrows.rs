@@ -38,6 +38,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "init",
                 "sync",
                 "delegated",
+                "sections",
                 "mutex",
                 "cond",
                 "rwlock",

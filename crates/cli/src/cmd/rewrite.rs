@@ -3,7 +3,7 @@
 use crate::hints::{Failure, cause};
 use crate::output::{self, plain, right, say, table};
 use lockwright_rewrite::config::Config;
-use lockwright_rewrite::{Fate, Place, Rewritten, database, rewrite};
+use lockwright_rewrite::{Fate, Rewritten, SectionPlace, database, rewrite};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -57,7 +57,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    fn is(&self, place: &Place) -> bool {
+    fn is(&self, place: &SectionPlace) -> bool {
         let is_word = |text: &str, word: &str| {
             text.split(|it: char| !it.is_alphanumeric() && it != '_').any(|it| it == word)
         };
@@ -210,7 +210,7 @@ fn summary(rewritten: &Rewritten, args: &Args) -> String {
         converted + refused,
         rewritten.changes.len()
     );
-    let mut reasons: BTreeMap<&str, Vec<&Place>> = BTreeMap::new();
+    let mut reasons: BTreeMap<&str, Vec<&SectionPlace>> = BTreeMap::new();
     for place in &rewritten.places {
         if let Fate::Refused(why) = &place.fate {
             reasons.entry(why).or_default().push(place);
