@@ -203,13 +203,12 @@ fn other_builds(
     let is_always = |name: &str| outside.iter().any(|(_, other)| *other == name);
     let captured =
         |name: &str| captures.needed.keys().any(|number| function.variables[*number].name == name);
-    let around =
-        [function.body.range.start..section.lock.start, section.end..function.body.range.end];
-    let head = function.range.start..function.body.range.start;
-    let around: HashSet<&str> = around
-        .into_iter()
-        .chain([head])
-        .flat_map(|range| tokens(&file.text[range]).into_iter().map(|(_, token)| token))
+    // What this build leaves out of the function may declare more variables.
+    let whole = function.range.start..function.body.range.end;
+    let skipped = file.skipped.iter().filter(|part| whole.contains(&part.start));
+    let skipped = skipped.filter(|part| !section.body.contains(&part.start));
+    let around: HashSet<&str> = skipped
+        .flat_map(|part| tokens(&file.text[part.clone()]).into_iter().map(|(_, token)| token))
         .collect();
     for (_, name) in inside.into_iter().filter(|(at, _)| !is_directive(*at)) {
         if !is_always(name) && (captured(name) || around.contains(name)) && !is_keyword(name) {

@@ -241,9 +241,12 @@ impl Rewritten {
         let mut patch = String::new();
         for Change { path, old, new } in &self.changes {
             let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
-            let diff = similar::TextDiff::from_lines(old, new);
-            let (from, to) = (format!("a/{name}"), format!("b/{name}"));
-            patch += &diff.unified_diff().context_radius(3).header(&from, &to).to_string();
+            let diff = diffy::DiffOptions::new()
+                .set_original_filename(format!("a/{name}"))
+                .set_modified_filename(format!("b/{name}"))
+                .create_patch(old, new)
+                .to_string();
+            patch += &diff;
         }
         patch
     }

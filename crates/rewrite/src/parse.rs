@@ -210,9 +210,8 @@ impl<'a> FunctionReader<'a> {
             self.expression(entity, &mut new, true);
         } else {
             for child in entity.get_children() {
-                if child.is_statement() || new.kind == StatementKind::Block {
-                    new.children.extend(self.statement(&child));
-                } else if self.is_body(&new, &child, entity) {
+                let is_statement = child.is_statement() || new.kind == StatementKind::Block;
+                if is_statement || self.is_body(&new, &child, entity) {
                     new.children.extend(self.statement(&child));
                 } else {
                     self.expression(&child, &mut new, false);

@@ -144,10 +144,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         Failure::new("no libclang, which reads C")
             .hint("apt install libclang-dev, or LIBCLANG_PATH=DIR where it is")
     })?;
-    let root = match args.database.parent().filter(|root| !root.as_os_str().is_empty()) {
-        Some(root) => root.to_owned(),
-        None => env::current_dir().unwrap_or_default(),
-    };
+    // The patch is for this folder if all files are in it, else for the database's.
+    let here = env::current_dir().unwrap_or_default();
+    let is_here = rewritten.changes.iter().all(|change| change.path.starts_with(&here));
+    let folder = args.database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let root = folder.filter(|_| !is_here).map_or(here, Path::to_owned);
     let root = root.canonicalize().unwrap_or(root);
     for (path, why) in &rewritten.unread {
         say(&format!("not read: {}: {why}\n", shorter(path, &root)));
