@@ -19,7 +19,7 @@ fn program(name: &str) -> PathBuf {
 
 fn rewritten(source: &Path, wanted: &dyn Fn(&SectionPlace) -> bool) -> Result<Rewritten> {
     let folder = source.parent().context("a folder")?.to_owned();
-    let unit = Unit { path: source.to_owned(), folder, flags: Vec::new() };
+    let unit = Unit { path: source.to_owned(), folder, flags: Vec::new(), others: Vec::new() };
     let config = Config::read("harmless = []").map_err(anyhow::Error::msg)?;
     let result = rewrite(&[unit], config.names(), &config.harmless, wanted, &mut |_| ())
         .map_err(anyhow::Error::msg)?;

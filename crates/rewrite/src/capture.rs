@@ -118,6 +118,22 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
     Ok(captures)
 }
 
+/// Does each `#if` of the text end in it, and each `#endif` begin in it?
+fn is_balanced(text: &str) -> bool {
+    let mut depth = 0;
+    for line in text.lines() {
+        let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
+        if directive.starts_with("if") {
+            depth += 1;
+        } else if directive.starts_with("e") && depth == 0 {
+            return false; // else, elif, endif
+        } else if directive.starts_with("endif") {
+            depth -= 1;
+        }
+    }
+    depth == 0
+}
+
 /// Parts that the preprocessor may leave out (`#if` to `#endif`), in a section's text.
 fn conditional(text: &str) -> Vec<Range<usize>> {
     let (mut depth, mut start, mut at, mut found) = (0_u32, 0, 0, Vec::new());
@@ -188,6 +204,10 @@ fn other_builds(
     captures: &Captures,
 ) -> Result<(), String> {
     let text = &file.text[section.body.clone()];
+    let cut = section.exits.iter().map(|exit| exit.dropped.clone());
+    if !cut.chain([section.body.clone()]).all(|range| is_balanced(&file.text[range])) {
+        return Err("an #if begins or ends in the middle of it".to_owned());
+    }
     let parts = conditional(text);
     if parts.is_empty() {
         return Ok(());

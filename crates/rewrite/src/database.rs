@@ -12,6 +12,8 @@ pub struct Unit {
     pub folder: PathBuf,
     /// Include folders, definitions, the language: what changes how the file is read.
     pub flags: Vec<String>,
+    /// The flags of the file's other builds.
+    pub others: Vec<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -41,11 +43,15 @@ pub fn read(path: &Path) -> Result<Vec<Unit>, String> {
         };
         let path = entry.directory.join(&entry.file);
         let path = path.canonicalize().unwrap_or(path);
-        if units.iter().any(|unit| unit.path == path) {
+        let flags = flags(&arguments, &entry.directory);
+        if let Some(unit) = units.iter_mut().find(|unit| unit.path == path) {
+            if unit.flags != flags && !unit.others.contains(&flags) {
+                unit.others.push(flags);
+            }
             continue;
         }
-        let flags = flags(&arguments, &entry.directory);
-        units.push(Unit { path, folder: entry.directory, flags });
+        let others = Vec::new();
+        units.push(Unit { path, folder: entry.directory, flags, others });
     }
     Ok(units)
 }

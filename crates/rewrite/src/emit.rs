@@ -104,6 +104,27 @@ pub fn before_function(text: &str, at: usize) -> usize {
     }
 }
 
+/// The `#if`s of a function that are open at a place, as lines; and how many they are.
+fn conditions(text: &str, from: usize, to: usize) -> (String, usize) {
+    let mut open: Vec<String> = Vec::new();
+    let mut lines = text[from..to].split_inclusive('\n');
+    while let Some(first) = lines.next() {
+        let directive = first.trim_start().strip_prefix('#').map_or("", str::trim_start);
+        let mut line = first.to_owned();
+        while directive.len() > 1 && line.trim_end().ends_with('\\') {
+            line += lines.next().unwrap_or("\n");
+        }
+        if directive.starts_with("if") {
+            open.push(line);
+        } else if directive.starts_with("endif") {
+            open.pop();
+        } else if let Some(last) = open.last_mut().filter(|_| directive.starts_with("el")) {
+            *last += &line;
+        }
+    }
+    (open.concat(), open.len())
+}
+
 /// A section's changes, in its function's file.
 pub struct Emitted {
     /// What stands in place of the section.
@@ -177,6 +198,12 @@ pub fn section(
     before += body.trim_start_matches([' ', '\t']).trim_start_matches(['\r', '\n']);
     before.truncate(before.trim_end().len());
     before += "\n}\n\n";
+
+    let (conditions, open) = conditions(text, function.range.start, section.lock.start);
+    if open > 0 {
+        let end = "#endif\n".repeat(open);
+        before = format!("{conditions}{}\n{end}\n", before.trim_end());
+    }
 
     // In its place.
     let start = line_start(text, section.lock.start);

@@ -26,7 +26,8 @@ use emit::Edit;
 use facts::Calls;
 use names::LockNames;
 use section::{Finding, LockSite};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use tree::{Function, SourceFile};
@@ -104,7 +105,7 @@ pub fn rewrite(
     let clang = Clang::new()?;
     let index = Index::new(&clang, false, false);
     let mut result = Rewritten::default();
-    let (mut files, mut paths) = (Vec::new(), Vec::new());
+    let (mut files, mut paths, mut builds) = (Vec::new(), Vec::new(), Vec::new());
     for unit in units {
         progress(unit);
         match parse::file(&index, &unit.path, &unit.flags) {
@@ -115,12 +116,19 @@ pub fn rewrite(
                 }
                 files.push(file);
                 paths.push(&unit.path);
+                let others = unit.others.iter();
+                let others = others.filter_map(|flags| parse::file(&index, &unit.path, flags).ok());
+                builds.push(others.collect::<Vec<_>>());
             }
             Err(cause) => result.unread.push((unit.path.clone(), cause)),
         }
     }
     names.find_wrappers(&files);
     let calls = Calls::of(&files, harmless.iter().cloned().collect());
+    let in_others: Vec<Vec<OtherBuild>> = builds
+        .iter()
+        .map(|others| others.iter().map(|file| OtherBuild::of(file, &names, &calls)).collect())
+        .collect();
     let mut sites = Vec::new();
     for (number, file) in files.iter().enumerate() {
         for function in &file.functions {
@@ -158,7 +166,15 @@ pub fn rewrite(
     for (number, function, site, mut place) in sites {
         if chosen.contains(&place.mutex) {
             let file = &files[number];
-            let (fate, emitted) = convert((number, file), function, &site, &names);
+            let is_everywhere = match &site.found {
+                Finding::Section(it) => in_others[number].iter().all(|other| other.has(it)),
+                _ => true,
+            };
+            let (fate, emitted) = if is_everywhere {
+                convert((number, file), function, &site, &names)
+            } else {
+                (Fate::Refused("another build of the file has no such section".to_owned()), None)
+            };
             place.fate = fate;
             if let Some(emitted) = emitted {
                 let at = emit::before_function(&file.text, function.range.start);
@@ -204,6 +220,33 @@ pub fn rewrite(
         }
     }
     Ok(result)
+}
+
+/// What another build of a file says of its sections.
+struct OtherBuild {
+    /// Sections by where they begin, and where they end.
+    sections: HashMap<usize, usize>,
+    /// What the build leaves out.
+    skipped: Vec<Range<usize>>,
+}
+
+impl OtherBuild {
+    fn of(file: &SourceFile, names: &LockNames, calls: &Calls) -> Self {
+        let functions = file.functions.iter();
+        let sites = functions.flat_map(|function| section::sites(file, function, names, calls));
+        let sections = sites.filter_map(|site| match site.found {
+            Finding::Section(it) => Some((it.lock.start, it.end)),
+            _ => None,
+        });
+        Self { sections: sections.collect(), skipped: file.skipped.clone() }
+    }
+
+    /// Has it the section, too, or leaves it out?
+    fn has(&self, section: &section::Section) -> bool {
+        let at = section.lock.start;
+        self.sections.get(&at) == Some(&section.end)
+            || self.skipped.iter().any(|part| part.contains(&at))
+    }
 }
 
 fn line_of(file: &SourceFile, at: usize) -> usize {
