@@ -72,7 +72,7 @@ const EXAMPLES: &str = "Examples:
   lockwright sim --machine m1 --lock mcs,asl    how locks do elsewhere
   lockwright profile -- ./server                which locks it waits for
   lockwright record -- ./server                 which locks it takes: a trace
-  lockwright rewrite                        sections as functions, for RCL
+  lockwright rewrite                            sections as functions, for RCL
   lockwright kernel --time 5s                   who waits inside the kernel
   lockwright merge shards                       one report of all shards
   lockwright explore mcs                        do schedules break a lock?
