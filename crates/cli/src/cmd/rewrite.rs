@@ -15,12 +15,9 @@ use std::{env, fs};
 /// the thread that holds a mutex may run the sections of those that wait for it, if that is faster; LOCKWRIGHT_SECTIONS says whether.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  bear -- make && lockwright rewrite        all sections that can be
-  lockwright profile --format json --output p.json -- ./server
-  lockwright rewrite --from-profile p.json  those of its busiest locks
+  lockwright rewrite                        all sections that can be
   lockwright rewrite --lock g_table --patch -
-  patch -p1 < lockwright.patch && make
-  LOCKWRIGHT_SECTIONS=always lockwright run -- ./server
+  lockwright rewrite --report sections.csv  and what became of each
 
 Exit code: 0, or 1 if no section can be rewritten. More: docs/rewrite.md")]
 pub(crate) struct Args {

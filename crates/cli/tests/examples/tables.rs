@@ -104,7 +104,15 @@ const POLICY: &[&str] = &["lockwright policy load big-first --pid {pid}"];
 const MINE: &str =
     concat!("cp '", env!("CARGO_MANIFEST_DIR"), "/tests/programs/slow.bpf.o' mine.bpf.o");
 
+/// A program's source, and how it is compiled.
+const SOURCE: &[&str] = &[
+    "printf '#include <pthread.h>\\nstatic pthread_mutex_t g_table; static int n;\\nvoid f(void) { pthread_mutex_lock(&g_table); n++; pthread_mutex_unlock(&g_table); }\\n' > f.c",
+    "printf '[{\"directory\": \"%s\", \"file\": \"f.c\", \"command\": \"cc -c f.c\"}]' \"$PWD\" > compile_commands.json",
+];
+
 pub(crate) const BEFORE: &[Before] = &[
+    before("lockwright", "lockwright rewrite", SOURCE),
+    before("lockwright rewrite", "lockwright rewrite", SOURCE),
     before(
         "lockwright",
         "lockwright merge shards",
