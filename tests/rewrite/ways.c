@@ -1,5 +1,6 @@
 // converted: once early early_out branches loops nested_block tails moved arrays globals recursive case_of thread_data macro_lock
 // converted: wrapped in_macro_argument void_exit label_inside inner_static function_pointer const_parameter outer_and_inner
+// converted: pointed_at shared_flag in_an_if
 // kept: tries
 // refused: holds: returns with the mutex locked
 // refused: waits: waits for a condition variable (pthread_cond_wait)
@@ -10,6 +11,9 @@
 // refused: jumps_out: leaves by goto with the mutex locked
 // refused: nothing: empty: it waits for others, and does nothing
 // refused: local_type: the type of 'pair' is known only there
+// refused: continues: leaves a loop or a switch with the mutex locked
+// refused: hand_over_hand: holds '&next' beyond its end, or lets go of it
+// refused: changes: 'first', by which the mutex is found, may change inside
 // refused: who: asks which thread it is (pthread_self)
 /* Sections of every shape. Eight threads run them all; each counts, and what they return is checked. */
 #include <assert.h>
@@ -30,6 +34,7 @@ struct stats {
 
 static struct stats stats = {PTHREAD_MUTEX_INITIALIZER, 0};
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t next = PTHREAD_MUTEX_INITIALIZER; /* locked behind `mutex` */
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static long count, ready = 1;
 static __thread long own;
@@ -40,6 +45,8 @@ static void fail(const char *what)
     exit(1);
 }
 
+static long once(long n);
+
 static void wrapper_lock(pthread_mutex_t *it)
 {
     pthread_mutex_lock(it);
@@ -49,6 +56,23 @@ static void wrapper_unlock(pthread_mutex_t *it)
 {
     pthread_mutex_unlock(it);
 }
+
+/* The first section of the file is not in every build. */
+#ifndef WITHOUT_IT
+static void in_an_if(void)
+{
+#ifdef __linux__
+    wrapper_lock(&mutex);
+    count++;
+    wrapper_unlock(&mutex);
+#endif
+}
+#else
+static void in_an_if(void)
+{
+    once(1);
+}
+#endif
 
 /* The comment stays with its function. */
 static long once(long n)
@@ -308,6 +332,60 @@ static int const_parameter(const int n, char *const words[])
     return result;
 }
 
+/* The section reads a variable that it writes through a pointer. */
+static int pointed_at(void)
+{
+    int value = 1, *pointer = &value;
+    pthread_mutex_lock(&mutex);
+    *pointer += 4;
+    count += value == 5;
+    pthread_mutex_unlock(&mutex);
+    return value;
+}
+
+static int shared_flag(void)
+{
+    volatile int flag = 3;
+    int seen;
+    pthread_mutex_lock(&mutex);
+    seen = flag;
+    count++;
+    pthread_mutex_unlock(&mutex);
+    return seen;
+}
+
+static int continues(int n)
+{
+    for (int i = 0; i < n; i++) {
+        pthread_mutex_lock(&other);
+        switch (i) {
+        case 100: /* never */
+            continue;
+        default:
+            break;
+        }
+        pthread_mutex_unlock(&other);
+    }
+    return n;
+}
+
+static void hand_over_hand(void)
+{
+    pthread_mutex_lock(&mutex);
+    count++;
+    pthread_mutex_lock(&next);
+    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&next);
+}
+
+static void changes(void)
+{
+    struct stats one = {PTHREAD_MUTEX_INITIALIZER, 0}, *first = &one;
+    pthread_mutex_lock(&first->mutex);
+    first = first->count ? NULL : &one;
+    pthread_mutex_unlock(&first->mutex);
+}
+
 static int tries(void)
 {
     if (pthread_mutex_trylock(&mutex) == 0) {
@@ -428,7 +506,7 @@ static int who(void)
     return result;
 }
 
-enum { THREADS = 8, ROUNDS = 1500, EACH = 25 };
+enum { THREADS = 8, ROUNDS = 1500, EACH = 29 };
 
 static void *run(void *arg)
 {
@@ -475,6 +553,11 @@ static void *run(void *arg)
             fail("function_pointer");
         if (const_parameter(2, words) != 3)
             fail("const_parameter");
+        if (pointed_at() != 5 || shared_flag() != 3 || continues(2) != 2)
+            fail("pointed_at, shared_flag or continues");
+        in_an_if();
+        hand_over_hand();
+        changes();
         tried += tries();
         outer_and_inner();
         holds(1);

@@ -86,6 +86,9 @@ fn sections_of_every_shape() -> Result<()> {
     fs::write(&new, &change.new)?;
     let strict = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
     let more = ["-Wmissing-prototypes", "-Wmissing-declarations", "-Wredundant-decls"];
+    // Another build, which leaves out the first section; and the one that runs.
+    let without = ["-DWITHOUT_IT"];
+    compile(&new, &binary, &[&strict[..], &more[..], &without[..]].concat())?;
     compile(&new, &binary, &[&strict[..], &more[..]].concat())?;
     let ours = preload_list(&[&library()?]);
     for (how, lock) in [

@@ -11,6 +11,8 @@ unsafe extern "C-unwind" fn lw_section(
     section: unsafe extern "C-unwind" fn(*mut c_void),
     context: *mut c_void,
 ) {
-    // SAFETY: the program's own mutex, function and context.
-    unsafe { sections::call(mutex, section, context) }
+    // SAFETY: the program says that any thread may run it.
+    let section = unsafe { sections::Called::new(section, context) };
+    // SAFETY: the program's own mutex.
+    unsafe { sections::run(mutex, move || section.run()) }
 }

@@ -3,7 +3,7 @@
 use crate::c::tokens;
 use crate::section::Section;
 use crate::tree::{Function, Macro, Mention, Shape, SourceFile, StatementKind, Variable};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// How a section gets a variable.
@@ -26,18 +26,44 @@ pub struct Captures {
 
 /// Does the token before or behind this place write to the variable there, or take its address?
 fn is_written(all: &[(usize, &str)], number: usize) -> bool {
+    is_assigned(all, number) || has_address_taken(all, number)
+}
+
+/// Does the token before or behind this place write to the variable there?
+fn is_assigned(all: &[(usize, &str)], number: usize) -> bool {
+    let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
+    let assigns = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"];
+    assigns.contains(&at(number + 1)) || number > 0 && ["++", "--"].contains(&at(number - 1))
+}
+
+/// Is the address of the variable there taken?
+fn has_address_taken(all: &[(usize, &str)], number: usize) -> bool {
     let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
     let before = |back: usize| number.checked_sub(back).map_or("", at);
-    let next = at(number + 1);
-    let assigns = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"];
-    if assigns.contains(&next) || ["++", "--"].contains(&before(1)) {
-        return true;
-    }
     let is_value = |token: &str| {
         token.ends_with(|it: char| it.is_alphanumeric() || it == '_' || it == ')' || it == ']')
             && !["return", "sizeof", "case"].contains(&token)
     };
-    before(1) == "&" && !is_value(before(2)) && !["->", "["].contains(&next)
+    before(1) == "&" && !is_value(before(2)) && !["->", "["].contains(&at(number + 1))
+}
+
+/// The variables that others may write to meanwhile, by a pointer that is taken anywhere in the function; and volatile ones.
+fn shared(file: &SourceFile, function: &Function) -> HashSet<usize> {
+    let body = function.body.range.clone();
+    let all = tokens(&file.text[body.clone()]);
+    let numbers: HashMap<usize, usize> =
+        all.iter().enumerate().map(|(number, (at, _))| (body.start + at, number)).collect();
+    let statements = function.body.all();
+    let mentions = statements.iter().flat_map(|it| &it.mentions);
+    let pointed = mentions.filter(|mention| {
+        let number = mention.at.and_then(|at| numbers.get(&at));
+        number.is_some_and(|number| has_address_taken(&all, *number))
+    });
+    let is_volatile = |number: &usize| {
+        function.variables[*number].type_text.split_whitespace().any(|word| word == "volatile")
+    };
+    let volatile = (0..function.variables.len()).filter(is_volatile);
+    pointed.map(|mention| mention.variable).chain(volatile).collect()
 }
 
 /// What `section` needs; or why that can't be had.
@@ -54,6 +80,7 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
         tokens(text).into_iter().map(|(at, token)| (at + section.body.start, token)).collect();
     let mut captures = Captures::default();
     let mut hidden = Vec::new();
+    let shared = shared(file, function);
     let unseen = unseen(file, function, section);
     let statements = function.body.all().into_iter();
     let mentions = statements.map(|it| (it.range.start, &it.mentions));
@@ -92,9 +119,18 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
                 _ => Passing::Address,
             };
             let now = captures.needed.entry(mention.variable).or_insert(how);
-            if how == Passing::Address || variable.is_static || variable.is_of_thread {
+            let changes = variable.is_static || variable.is_of_thread;
+            if how == Passing::Address || changes || shared.contains(&mention.variable) {
                 *now = Passing::Address;
             }
+        }
+    }
+    let mutex = tokens(&section.act.mutex);
+    for (_, name) in names(&mutex) {
+        let is_member = |at: usize| at > 0 && ["->", "."].contains(&all[at - 1].1);
+        let mut places = (0..all.len()).filter(|at| all[*at].1 == name && !is_member(*at));
+        if places.any(|at| is_assigned(&all, at)) {
+            return Err(format!("'{name}', by which the mutex is found, may change inside"));
         }
     }
     other_builds(file, function, section, &captures)?;

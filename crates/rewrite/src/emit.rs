@@ -1,7 +1,7 @@
 //! Writes sections as functions.
 //!
 //! ```text
-//!     struct put_12 { int lw_exit; struct item **item; };            before the function
+//!     struct lw_put_12 { int lw_exit; struct item **item; };         before the function
 //!     static void lw_put_12(void *lw_context)
 //!     {
 //!         struct lw_put_12 *lw = lw_context;
@@ -105,7 +105,7 @@ pub fn before_function(text: &str, at: usize) -> usize {
 }
 
 /// The `#if`s of a function that are open at a place, as lines; and how many they are.
-fn conditions(text: &str, from: usize, to: usize) -> (String, usize) {
+pub fn conditions(text: &str, from: usize, to: usize) -> (String, usize) {
     let mut open: Vec<String> = Vec::new();
     let mut lines = text[from..to].split_inclusive('\n');
     while let Some(first) = lines.next() {

@@ -26,7 +26,7 @@ use emit::Edit;
 use facts::Calls;
 use names::LockNames;
 use section::{Finding, LockSite};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -160,9 +160,10 @@ pub fn rewrite(
         .map(|(.., place)| place.mutex.clone())
         .collect();
     let mut edits: Vec<Vec<Edit>> = vec![Vec::new(); files.len()];
-    // Wrappers by name, and in which files, from where on, their mutexes' functions are declared.
-    let mut accessors: BTreeMap<String, BTreeMap<usize, usize>> = BTreeMap::new();
-    let mut firsts: Vec<Option<usize>> = vec![None; files.len()];
+    // Wrappers by name, and the files in which somebody asks for their mutexes.
+    let mut accessors: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    // Where a file declares what its sections need: before the first, and, while that is inside of an `#if`, before others.
+    let mut heads: Vec<Vec<usize>> = vec![Vec::new(); files.len()];
     for (number, function, site, mut place) in sites {
         if chosen.contains(&place.mutex) {
             let file = &files[number];
@@ -178,9 +179,12 @@ pub fn rewrite(
             place.fate = fate;
             if let Some(emitted) = emitted {
                 let at = emit::before_function(&file.text, function.range.start);
-                let first = *firsts[number].get_or_insert(at);
+                let is_open = |at: &usize| emit::conditions(&file.text, 0, *at).1 > 0;
+                if heads[number].iter().all(is_open) && heads[number].last() != Some(&at) {
+                    heads[number].push(at);
+                }
                 if let Some(wrapper) = &place.through {
-                    accessors.entry(wrapper.clone()).or_default().insert(number, first);
+                    accessors.entry(wrapper.clone()).or_default().insert(number);
                 }
                 edits[number].push(emitted.place);
                 edits[number].push(Edit { range: at..at, text: emitted.before });
@@ -188,30 +192,31 @@ pub fn rewrite(
         }
         result.places.push(place);
     }
-    for (number, first) in firsts.into_iter().enumerate() {
-        if let Some(at) = first {
-            edits[number].insert(0, Edit { range: at..at, text: emit::PRELUDE.to_owned() });
-        }
-    }
     for (wrapper, users) in accessors {
         let Some(names::Wrapper { accessor: Some(it), mutex, .. }) = names.0.get(&wrapper) else {
             continue;
         };
-        for (number, at) in &users {
-            if *number != it.file || *at < it.behind {
-                let is_other = it.is_weak && *number != it.file;
-                let weak = if is_other { " __attribute__((weak))" } else { "" };
-                let head = format!("{}{weak};\n", it.head);
-                edits[*number].insert(0, Edit { range: *at..*at, text: head });
+        let head = &it.head;
+        let mut is_declared = false;
+        for number in users {
+            let is_other = it.is_weak && number != it.file;
+            let weak = if is_other { " __attribute__((weak))" } else { "" };
+            let text = format!("{head}{weak};\n");
+            for &at in heads[number].iter().filter(|at| number != it.file || **at < it.behind) {
+                is_declared |= number == it.file;
+                edits[number].insert(0, Edit { range: at..at, text: text.clone() });
             }
         }
-        let is_declared = users.get(&it.file).is_some_and(|at| *at < it.behind);
-        let head = &it.head;
         let declared = if is_declared { String::new() } else { format!("{head};\n") };
         let text = format!(
             "\n\n/* lockwright: the mutex of {wrapper}. */\n{declared}{head}\n{{\n    return {mutex};\n}}"
         );
         edits[it.file].push(Edit { range: it.behind..it.behind, text });
+    }
+    for (number, heads) in heads.into_iter().enumerate() {
+        for at in heads {
+            edits[number].insert(0, Edit { range: at..at, text: emit::PRELUDE.to_owned() });
+        }
     }
     for ((file, path), edits) in files.into_iter().zip(paths).zip(edits) {
         if !edits.is_empty() {

@@ -15,7 +15,7 @@
 use crate::facts::Calls;
 use crate::names::{Act, LockNames, LockOp};
 use crate::tree::{Function, SourceFile, Statement, StatementKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A way out of a section, other than its end.
@@ -78,6 +78,33 @@ struct Ways {
     /// It may end with the mutex unlocked.
     unlocked: bool,
     exits: Vec<Exit>,
+}
+
+/// What of a section is around a statement: where do `break` and `continue` lead?
+#[derive(Clone, Copy, Default)]
+struct Around {
+    /// A loop or a switch: `break` stays in the section.
+    breaks: bool,
+    /// A loop: `continue` does.
+    continues: bool,
+}
+
+impl Around {
+    /// In this statement's body.
+    fn within(self, statement: &Statement) -> Self {
+        let is_loop = statement.kind == StatementKind::Loop;
+        let is_switch = statement.kind == StatementKind::Switch;
+        Self { breaks: self.breaks || is_loop || is_switch, continues: self.continues || is_loop }
+    }
+
+    /// Does this jump stay in the section?
+    fn keeps(self, jump: &StatementKind) -> bool {
+        match jump {
+            StatementKind::Break => self.breaks,
+            StatementKind::Continue => self.continues,
+            _ => false,
+        }
+    }
 }
 
 /// Looks for the sections of one function.
@@ -205,7 +232,7 @@ impl Search<'_> {
                 last = Some((statement.range.start, statement.range.clone()));
                 break;
             }
-            let ways = self.ways(statement, &act.mutex, false)?;
+            let ways = self.ways(statement, &act.mutex, Around::default())?;
             exits.extend(ways.exits);
             if ways.locked && ways.unlocked {
                 return Err("unlocked on some ways only".to_owned());
@@ -238,22 +265,22 @@ impl Search<'_> {
         Ok(section)
     }
 
-    /// How a statement within a section may end. `inner`: a loop or a switch of the section is around it.
-    fn ways(&self, statement: &Statement, mutex: &str, inner: bool) -> Result<Ways, String> {
+    /// How a statement within a section may end.
+    fn ways(&self, statement: &Statement, mutex: &str, around: Around) -> Result<Ways, String> {
         let still = Ways { locked: true, ..Ways::default() };
         if self.does(statement, LockOp::Lock, mutex) {
             return Err(RELEASED.to_owned());
         }
         if !self.unlocks(statement, mutex) {
-            self.leaves_locked(statement, inner)?;
+            self.leaves_locked(statement, around)?;
             return Ok(still);
         }
         if statement.is_hidden {
             return Err("the unlock is hidden in a macro".to_owned());
         }
         match &statement.kind {
-            StatementKind::Block => self.ways_of_block(statement, mutex, inner),
-            StatementKind::Label(_) => self.ways(&statement.children[0], mutex, inner),
+            StatementKind::Block => self.ways_of_block(statement, mutex, around),
+            StatementKind::Label(_) => self.ways(&statement.children[0], mutex, around),
             StatementKind::If => {
                 let mut all = Ways { locked: statement.children.len() < 2, ..Ways::default() };
                 for branch in &statement.children {
@@ -266,7 +293,7 @@ impl Search<'_> {
                         };
                         Ways { unlocked: true, exits: vec![exit], ..Ways::default() }
                     } else {
-                        self.ways(branch, mutex, inner)?
+                        self.ways(branch, mutex, around)?
                     };
                     all.locked |= ways.locked;
                     all.unlocked |= ways.unlocked;
@@ -277,7 +304,7 @@ impl Search<'_> {
             StatementKind::Loop | StatementKind::Switch => {
                 let mut all = still;
                 for child in &statement.children {
-                    let ways = self.ways(child, mutex, true)?;
+                    let ways = self.ways(child, mutex, around.within(statement))?;
                     if ways.unlocked {
                         return Err("unlocked in a loop or a switch that goes on".to_owned());
                     }
@@ -289,7 +316,12 @@ impl Search<'_> {
         }
     }
 
-    fn ways_of_block(&self, block: &Statement, mutex: &str, inner: bool) -> Result<Ways, String> {
+    fn ways_of_block(
+        &self,
+        block: &Statement,
+        mutex: &str,
+        around: Around,
+    ) -> Result<Ways, String> {
         let mut all = Ways { locked: true, ..Ways::default() };
         for (number, statement) in block.children.iter().enumerate() {
             let rest = &block.children[number + 1..];
@@ -300,7 +332,7 @@ impl Search<'_> {
                 let exit = Exit { unlock: statement.range.clone(), tail: Vec::new(), dropped };
                 Ways { unlocked: true, exits: vec![exit], ..Ways::default() }
             } else {
-                self.ways(statement, mutex, inner)?
+                self.ways(statement, mutex, around)?
             };
             if ways.locked && ways.unlocked {
                 return Err("unlocked on some ways only".to_owned());
@@ -313,7 +345,7 @@ impl Search<'_> {
             }
             all.locked = false;
             if unlocked {
-                let leaves = self.tail(rest, mutex, inner)?;
+                let leaves = self.tail(rest, mutex, around)?;
                 all.unlocked = !leaves;
                 if let (Some(first), Some(last)) = (rest.first(), rest.last()) {
                     let range = first.range.start..last.range.end;
@@ -349,7 +381,7 @@ impl Search<'_> {
     }
 
     /// What follows an unlock in its block. `true`: it doesn't go on behind the block.
-    fn tail(&self, rest: &[Statement], mutex: &str, inner: bool) -> Result<bool, String> {
+    fn tail(&self, rest: &[Statement], mutex: &str, around: Around) -> Result<bool, String> {
         for statement in rest {
             let relocks = statement.all().into_iter().any(|it| {
                 let acts = self.names.acts(self.file, it);
@@ -364,31 +396,67 @@ impl Search<'_> {
                 return Err("a label stands behind an unlock".to_owned());
             }
         }
-        Ok(match rest.last().map(|last| &last.kind) {
-            Some(StatementKind::Return | StatementKind::Goto(_)) => true,
-            Some(StatementKind::Break | StatementKind::Continue) if inner => {
+        // A jump within the tail that stays in the section would lead elsewhere outside of it.
+        for statement in rest {
+            if self.jumps_back(statement, Around::default(), around) {
                 return Err("unlocked in a loop or a switch that goes on".to_owned());
             }
-            Some(StatementKind::Break | StatementKind::Continue) => true,
-            _ => false,
-        })
+        }
+        let last = rest.last().map(|last| &last.kind);
+        Ok(matches!(
+            last,
+            Some(
+                StatementKind::Return
+                    | StatementKind::Goto(_)
+                    | StatementKind::Break
+                    | StatementKind::Continue
+            )
+        ))
+    }
+
+    /// Does a `break` or `continue` of this part of a tail, outside of the tail's own loops, lead to a loop or switch of the section?
+    fn jumps_back(&self, statement: &Statement, own: Around, around: Around) -> bool {
+        if !own.keeps(&statement.kind) && around.keeps(&statement.kind) {
+            return true;
+        }
+        let own = own.within(statement);
+        statement.children.iter().any(|child| self.jumps_back(child, own, around))
     }
 
     /// Nothing in the statement unlocks. Does anything leave the section?
-    fn leaves_locked(&self, statement: &Statement, inner: bool) -> Result<(), String> {
+    fn leaves_locked(&self, statement: &Statement, around: Around) -> Result<(), String> {
         match statement.kind {
             StatementKind::Return => return Err("returns with the mutex locked".to_owned()),
-            StatementKind::Break | StatementKind::Continue if !inner => {
+            StatementKind::Break | StatementKind::Continue if !around.keeps(&statement.kind) => {
                 return Err("leaves a loop or a switch with the mutex locked".to_owned());
             }
             StatementKind::Goto(None) => return Err("has a computed goto".to_owned()),
             _ => {}
         }
-        // `break` belongs to a switch, too, but `continue` doesn't.
-        let inner_now =
-            inner || matches!(statement.kind, StatementKind::Loop | StatementKind::Switch);
-        for child in &statement.children {
-            self.leaves_locked(child, inner_now)?;
+        let around = around.within(statement);
+        statement.children.iter().try_for_each(|child| self.leaves_locked(child, around))
+    }
+
+    /// Another mutex that is locked inside is unlocked inside, and the other way round: by the same thread.
+    fn leaves_others(&self, section: &Section, runs: impl Fn(usize) -> bool) -> Result<(), String> {
+        // Where it is first locked, and where it is first unlocked.
+        let mut others: BTreeMap<String, [Option<usize>; 2]> = BTreeMap::new();
+        for it in self.function.body.all().into_iter().filter(|it| runs(it.range.start)) {
+            for (what, mutex) in self.names.acts(self.file, it) {
+                let Some(mutex) = mutex else {
+                    return Err("locks or unlocks a mutex that isn't known".to_owned());
+                };
+                if mutex != section.act.mutex {
+                    let first =
+                        &mut others.entry(mutex).or_default()[usize::from(what == LockOp::Unlock)];
+                    *first = Some(first.unwrap_or(usize::MAX).min(it.range.start));
+                }
+            }
+        }
+        for (mutex, firsts) in others {
+            if !matches!(firsts, [Some(locked), Some(unlocked)] if locked <= unlocked) {
+                return Err(format!("holds '{mutex}' beyond its end, or lets go of it"));
+            }
         }
         Ok(())
     }
@@ -421,6 +489,7 @@ impl Search<'_> {
                 }
             }
         }
+        self.leaves_others(section, runs)?;
         if self.has_case_of_outer_switch(&self.function.body, section, false) {
             return Err("has a case of a switch around it".to_owned());
         }

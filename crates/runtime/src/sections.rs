@@ -69,9 +69,9 @@ impl TryLock<Native> for Theirs {
 #[repr(C, align(128))]
 struct MutexSlot(Dynamic<Native, Theirs>);
 
-/// Delegates many mutexes may have a slot.
+/// How many mutexes may have a slot.
 const SLOTS: usize = 1024;
-/// Delegates many slots an address may take, one behind the other.
+/// How many slots an address may take, one behind the other.
 const NEAR: usize = 8;
 
 /// The slots. Only those in use take memory.
@@ -170,7 +170,8 @@ fn in_child() {
         let address = slot.0.lock().0.load(Relaxed);
         if address != 0 {
             let fresh = MutexSlot(Dynamic::over(Theirs(AtomicUsize::new(address))));
-            // SAFETY: no other thread exists, and this one is in no section, or it would be forked in the middle.
+            // SAFETY: no other thread exists. If this one forked in a section, it finds its slot empty when it goes on, as it would be if it
+            // had come alone.
             unsafe { ptr::from_ref(slot).cast_mut().write(fresh) };
             begin(slot, how);
         }
@@ -257,26 +258,25 @@ fn wait(slot: &MutexSlot, section: impl FnOnce() + Send) {
     leave::enable_cancellation(before);
 }
 
-/// As [`run`]: calls `section` with `context`.
-///
-/// # Safety
-/// As for [`run`], and any thread may call `section` with `context`.
-#[inline]
-pub unsafe fn call(
-    mutex: *mut pthread_mutex_t,
-    section: unsafe extern "C-unwind" fn(*mut c_void),
+/// A C function and its argument, as a section.
+pub struct Called {
+    run: unsafe extern "C-unwind" fn(*mut c_void),
     context: *mut c_void,
-) {
-    struct Carried(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
-    // SAFETY: the caller says that any thread may run it.
-    unsafe impl Send for Carried {}
-    impl Carried {
-        unsafe fn run(self) {
-            // SAFETY: the caller's function and context.
-            unsafe { (self.0)(self.1) }
-        }
+}
+
+// SAFETY: whoever made it says that any thread may call it.
+unsafe impl Send for Called {}
+
+impl Called {
+    /// # Safety
+    /// Any thread may call `run` with `context`, once.
+    pub unsafe fn new(run: unsafe extern "C-unwind" fn(*mut c_void), context: *mut c_void) -> Self {
+        Self { run, context }
     }
-    let section = Carried(section, context);
-    // SAFETY: the caller's promise.
-    unsafe { run(mutex, move || section.run()) }
+
+    /// Calls it.
+    pub fn run(self) {
+        // SAFETY: as promised to `new`.
+        unsafe { (self.run)(self.context) }
+    }
 }

@@ -11,6 +11,7 @@ use libc::{clockid_t, timespec};
 use lockwright_runtime::delegated::{Delegated, ServerThreads};
 use lockwright_runtime::layout::{Cond, Mutex};
 use lockwright_runtime::rwlock::RwLock;
+use lockwright_runtime::sections::{self, Called};
 use lockwright_runtime::sync;
 
 /// The program's constructor: reads LOCKWRIGHT_*, and complains about them, before `main`.
@@ -121,20 +122,11 @@ pub unsafe extern "C-unwind" fn lw_execute(
     run: unsafe extern "C-unwind" fn(*mut c_void),
     context: *mut c_void,
 ) -> c_int {
-    struct Carried(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
     // SAFETY: the program says that any thread may run it.
-    unsafe impl Send for Carried {}
-    impl Carried {
-        unsafe fn run(self) {
-            // SAFETY: the program's own function and context.
-            unsafe { (self.0)(self.1) }
-        }
-    }
-    let section = Carried(run, context);
+    let section = unsafe { Called::new(run, context) };
     // SAFETY: the program passes a lock of its own, zeroed, or used by this function before.
     let lock = unsafe { &*lock };
-    // SAFETY: as the caller says.
-    match lock.try_run_exiting(move || unsafe { section.run() }) {
+    match lock.try_run_exiting(move || section.run()) {
         Some(()) => 0,
         None => libc::EDEADLK,
     }
@@ -146,8 +138,10 @@ pub unsafe extern "C-unwind" fn lw_section(
     run: unsafe extern "C-unwind" fn(*mut c_void),
     context: *mut c_void,
 ) {
-    // SAFETY: the program's own mutex, function and context.
-    unsafe { lockwright_runtime::sections::call(mutex, run, context) }
+    // SAFETY: the program says that any thread may run it.
+    let section = unsafe { Called::new(run, context) };
+    // SAFETY: the program's own mutex.
+    unsafe { sections::run(mutex, move || section.run()) }
 }
 
 #[unsafe(no_mangle)]
