@@ -162,7 +162,7 @@ pub fn rewrite(
     let mut edits: Vec<Vec<Edit>> = vec![Vec::new(); files.len()];
     // Wrappers by name, and the files in which somebody asks for their mutexes.
     let mut accessors: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
-    // Where a file declares what its sections need: before the first, and, while that is inside of an `#if`, before others.
+    // Where a file declares what its sections need: before the first, and before others that are not inside of the same `#if`s.
     let mut heads: Vec<Vec<usize>> = vec![Vec::new(); files.len()];
     for (number, function, site, mut place) in sites {
         if chosen.contains(&place.mutex) {
@@ -179,8 +179,9 @@ pub fn rewrite(
             place.fate = fate;
             if let Some(emitted) = emitted {
                 let at = emit::before_function(&file.text, function.range.start);
-                let is_open = |at: &usize| emit::conditions(&file.text, 0, *at).1 > 0;
-                if heads[number].iter().all(is_open) && heads[number].last() != Some(&at) {
+                let conditions = |at: usize| emit::conditions(&file.text, 0, at).0;
+                let here = conditions(at);
+                if !heads[number].iter().any(|head| here.starts_with(&conditions(*head))) {
                     heads[number].push(at);
                 }
                 if let Some(wrapper) = &place.through {
@@ -201,7 +202,11 @@ pub fn rewrite(
         for number in users {
             let is_other = it.is_weak && number != it.file;
             let weak = if is_other { " __attribute__((weak))" } else { "" };
-            let text = format!("{head}{weak};\n");
+            let mut text = format!("{head}{weak};\n");
+            if heads[number].len() > 1 {
+                let guard = format!("DECLARED_{}", names::accessor(&wrapper));
+                text = format!("#ifndef {guard}\n#define {guard}\n{text}#endif\n");
+            }
             for &at in heads[number].iter().filter(|at| number != it.file || **at < it.behind) {
                 is_declared |= number == it.file;
                 edits[number].insert(0, Edit { range: at..at, text: text.clone() });

@@ -235,3 +235,51 @@ fn summary(rewritten: &Rewritten, args: &Args) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(line: usize, mutex: &str) -> SectionPlace {
+        SectionPlace {
+            path: "src/table.c".into(),
+            line,
+            last: line + 3,
+            function: "put".to_owned(),
+            mutex: mutex.to_owned(),
+            through: Some("table_lock".to_owned()),
+            fate: Fate::Unasked,
+        }
+    }
+
+    #[test]
+    fn words_name_mutexes_functions_and_wrappers_as_a_whole() {
+        let is =
+            |word: &str| Wanted::Words(vec![word.to_owned()]).is(&place(3, "&c->g_table.mutex"));
+        assert!(["g_table", "mutex", "put", "table_lock"].into_iter().all(is));
+        assert!(!["table", "g_tab", "pu"].into_iter().any(is));
+    }
+
+    #[test]
+    fn a_profile_names_its_busy_locks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.json");
+        let busy = |share: f64| {
+            let text = format!(
+                r#"{{"processes": [{{"locks": [
+                    {{"name": "g_table+0x8", "advice": {{"in_sections": {share}}},
+                      "waiters": [{{"place": "table.c:7"}}], "holders": []}},
+                    {{"name": "g_idle", "advice": {{"in_sections": 0.1}},
+                      "waiters": [{{"place": "table.c:9"}}]}}]}}]}}"#
+            );
+            fs::write(&path, text).unwrap();
+            busiest(&path)
+        };
+        let wanted = Wanted::Places(busy(0.2).unwrap());
+        assert!(wanted.is(&place(7, "&c->mutex")) && wanted.is(&place(1, "&g_table[i]")));
+        assert!(!wanted.is(&place(9, "&g_idle")));
+        assert!(busy(0.1).unwrap_err().message().contains("15 %"));
+        fs::write(&path, "{}").unwrap();
+        assert!(busiest(&path).unwrap_err().message().contains("is no profile"));
+    }
+}
