@@ -4,7 +4,7 @@
 //! a function, and the variables that it uses into a structure.
 //!
 //! ```text
-//!     compile_commands.json ─► parse (libclang) ─► tree ─► names ─► section ─► capture ─► emit ─► a patch
+//!     compile_commands.json ─► parse (libclang) ─► tree ─► names ─► ways, section ─► capture ─► emit ─► a patch
 //!                                                           │
 //!                                      facts: who calls what that needs its own thread
 //! ```
@@ -19,6 +19,7 @@ pub mod names;
 pub mod parse;
 pub mod section;
 pub mod tree;
+pub mod ways;
 
 use clang::{Clang, Index};
 use database::Unit;
