@@ -194,6 +194,14 @@ fn text(from: &mut impl Read) -> String {
 }
 
 fn every_workload_gives_every_file() {
+    // Where the machine stands still, a few milliseconds are over before anything is done. Then more of them must do.
+    let times = ["0.01", "0.1", "1"];
+    let mut busy = times.iter().map(|time| gives_every_file(time));
+    assert!(busy.any(|is_busy| is_busy), "most points do nothing, however long they run");
+}
+
+/// All points, for `time` seconds each. `true`: at least four in five did something.
+fn gives_every_file(time: &str) -> bool {
     let dir = std::env::temp_dir().join(format!("lockwright-bench-{}", std::process::id()));
     let out = dir.to_str().unwrap();
     let workloads =
@@ -212,7 +220,7 @@ fn every_workload_gives_every_file() {
         "--gap",
         "100",
         "--time",
-        "0.01",
+        time,
         "--rounds",
         "1",
         "--count",
@@ -234,7 +242,7 @@ fn every_workload_gives_every_file() {
     let (rows, locks) = (14, 4);
     assert_eq!(json["rows"].as_array().unwrap().len(), rows);
     assert_eq!(json["summaries"].as_array().unwrap().len(), rows * locks);
-    let (mut busy, mut idle) = (0, Vec::new());
+    let (mut busy, mut idle) = (0, 0);
     let mut ceilings = 0;
     for sample in json["measured"]["samples"].as_array().unwrap() {
         let who = &json["subjects"][sample["subject"].as_u64().unwrap() as usize];
@@ -243,8 +251,7 @@ fn every_workload_gives_every_file() {
         assert_eq!(answer["counted"], answer["expected"], "{sample}");
         match sample["status"].as_str().unwrap() {
             "ok" if answer["ops"].as_u64().unwrap() > 0 => busy += 1,
-            // Where the machine stood still, the few milliseconds were over before anything was done.
-            "ok" => idle.push(sample),
+            "ok" => idle += 1,
             other => assert_eq!(other, "unsupported", "{sample}"),
         }
     }
@@ -256,7 +263,6 @@ fn every_workload_gives_every_file() {
     for said in ["(ceiling)", " ceiling", "op/J", "P50", "P99", "P99.9", "max"] {
         assert!(stdout.contains(said), "no {said} in {stdout}");
     }
-    assert!(busy > 0, "all did nothing: {idle:?}");
     let raw = read("raw.csv");
     let mut csv = csv::Reader::from_reader(raw.as_bytes());
     let width = csv.headers().unwrap().len();
@@ -289,6 +295,7 @@ fn every_workload_gives_every_file() {
     let page = read("README.md");
     assert!(page.contains("| kernel | Linux ") && page.contains("throughput.svg"), "{page}");
     std::fs::remove_dir_all(&dir).unwrap();
+    busy > 4 * idle
 }
 
 /// A sensor that always shows 30 W: the figures follow from it, whatever the machine.
