@@ -382,17 +382,35 @@ impl Step<'_> {
             self.shows
         );
         if count.failed > 0 {
-            let lines: Vec<_> = text.lines().collect();
-            let last = &lines[lines.len().saturating_sub(150)..];
             println!(
                 "{}\n{}: {end}; the whole of it is in '{}'",
-                last.join("\n"),
+                why(&text),
                 self.name,
                 log.display()
             );
         }
         Ok(count)
     }
+}
+
+/// The part of a failed step's output that says why: what each failed test printed, or the last lines if no test
+/// harness names one. Harnesses that run after the failed one print pages of their own, so the end alone may hide it.
+fn why(text: &str) -> String {
+    const LINES: usize = 150;
+    let list =
+        Regex::new(r"(?ms)^failures:\n(\n----.*?)^failures:\n.*?^test result: FAILED[^\n]*$")
+            .expect("a pattern");
+    let said: Vec<_> = list.find_iter(text).flat_map(|found| found.as_str().lines()).collect();
+    if said.is_empty() {
+        let lines: Vec<_> = text.lines().collect();
+        return lines[lines.len().saturating_sub(LINES)..].join("\n");
+    }
+    // The names stand last, and the first test's words first.
+    if said.len() <= 2 * LINES {
+        return said.join("\n");
+    }
+    let (first, last) = (&said[..LINES], &said[said.len() - LINES..]);
+    format!("{}\n[{} lines]\n{}", first.join("\n"), said.len() - 2 * LINES, last.join("\n"))
 }
 
 /// Adds up the results of a step's test harnesses. A step without such output counts as one test. A step that fails
@@ -468,6 +486,18 @@ mod tests {
         assert_eq!(count(text, End::Code(101)), Count { passed: 3, failed: 1 });
         assert_eq!(count("", End::TimedOut(Duration::from_secs(1))).failed, 1);
         assert_eq!(count("", End::Code(0)), Count { passed: 1, failed: 0 });
+    }
+
+    #[test]
+    fn a_failed_test_is_told_though_others_ran_after_it() {
+        let failed = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\n\
+                      thread 'b' panicked at x.rs:1:2:\nno\n\n\nfailures:\n    b\n\n\
+                      test result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let text = format!("{failed}{}", "Doc-tests of a crate\n".repeat(400));
+        let told = why(&text);
+        assert!(told.contains("x.rs:1:2:\nno") && told.ends_with("0 ignored"), "{told}");
+        assert!(!told.contains("Doc-tests"), "{told}");
+        assert_eq!(why("x\ny\n"), "x\ny");
     }
 
     #[test]
