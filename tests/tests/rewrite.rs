@@ -20,9 +20,8 @@ fn program(name: &str) -> PathBuf {
 fn rewritten(source: &Path, wanted: &dyn Fn(&SectionPlace) -> bool) -> Result<Rewritten> {
     let folder = source.parent().context("a folder")?.to_owned();
     let unit = Unit { path: source.to_owned(), folder, flags: Vec::new(), others: Vec::new() };
-    let config = Config::read("harmless = []").map_err(anyhow::Error::msg)?;
-    let result = rewrite(&[unit], config.names(), &config.harmless, wanted, &mut |_| ())
-        .map_err(anyhow::Error::msg)?;
+    let config = Config::read("harmless = [\"place\"]").map_err(anyhow::Error::msg)?;
+    let result = rewrite(&[unit], &config, wanted, &mut |_| ()).map_err(anyhow::Error::msg)?;
     ensure!(result.unread.is_empty(), "{:?}", result.unread);
     Ok(result)
 }
@@ -58,10 +57,9 @@ fn changes_sections_alone(result: &Rewritten, change: &Change) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn sections_of_every_shape() -> Result<()> {
-    let source = program("ways.c");
-    let result = rewritten(&source, &|_| true)?;
+/// What became of each function's first section is what the program says; and the rewritten text.
+fn fates_as_expected(source: &Path) -> Result<Change> {
+    let result = rewritten(source, &|_| true)?;
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for place in &result.places {
         let fate = match &place.fate {
@@ -73,23 +71,18 @@ fn sections_of_every_shape() -> Result<()> {
         // The first of a function.
         found.entry(place.function.clone()).or_insert_with(|| fate.to_owned());
     }
-    let expected = expected(&source)?;
+    let expected = expected(source)?;
     for (function, fate) in &expected {
         assert_eq!(found.get(function), Some(fate), "{function}");
     }
     assert_eq!(found.len(), expected.len(), "{found:?}");
     let [change] = result.changes.as_slice() else { anyhow::bail!("one file") };
     changes_sections_alone(&result, change)?;
+    Ok(change.clone())
+}
 
-    let folder = scratch("rewrite")?;
-    let (new, binary) = (folder.join("ways.c"), folder.join("ways"));
-    fs::write(&new, &change.new)?;
-    let strict = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
-    let more = ["-Wmissing-prototypes", "-Wmissing-declarations", "-Wredundant-decls"];
-    // Another build, which leaves out the first section; and the one that runs.
-    let without = ["-DWITHOUT_IT"];
-    compile(&new, &binary, &[&strict[..], &more[..], &without[..]].concat())?;
-    compile(&new, &binary, &[&strict[..], &more[..]].concat())?;
+/// The program gives the same answers without the library, and with it in each mode.
+fn is_right_everywhere(binary: &Path) -> Result<()> {
     let ours = preload_list(&[&library()?]);
     for (how, lock) in [
         (None, None),
@@ -98,7 +91,7 @@ fn sections_of_every_shape() -> Result<()> {
         (Some("always"), Some("glibc")),
         (Some("if-faster"), Some("fifo")),
     ] {
-        let mut child = Child::new(&binary).limit(60);
+        let mut child = Child::new(binary).limit(60);
         if let (Some(how), Some(lock)) = (how, lock) {
             child = child.env("LOCKWRIGHT_SECTIONS", how).env("LOCKWRIGHT_LOCK", lock);
             child = child.env("LD_PRELOAD", &ours);
@@ -112,6 +105,39 @@ fn sections_of_every_shape() -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[test]
+fn sections_of_every_shape() -> Result<()> {
+    let change = fates_as_expected(&program("ways.c"))?;
+    let folder = scratch("rewrite")?;
+    let (new, binary) = (folder.join("ways.c"), folder.join("ways"));
+    fs::write(&new, &change.new)?;
+    let strict = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
+    let more = ["-Wmissing-prototypes", "-Wmissing-declarations", "-Wredundant-decls"];
+    // Another build, which leaves out the first section; and the one that runs.
+    let without = ["-DWITHOUT_IT"];
+    compile(&new, &binary, &[&strict[..], &more[..], &without[..]].concat())?;
+    compile(&new, &binary, &[&strict[..], &more[..]].concat())?;
+    is_right_everywhere(&binary)
+}
+
+/// C++'s guards: the rewritten program, in two standards.
+#[test]
+fn guards_scopes() -> Result<()> {
+    let change = fates_as_expected(&program("guards.cpp"))?;
+    let folder = scratch("rewrite-guards")?;
+    let (new, binary) = (folder.join("guards.cpp"), folder.join("guards"));
+    fs::write(&new, &change.new)?;
+    for standard in ["-std=c++20", "-std=c++17"] {
+        let outcome = Child::new("c++")
+            .args([standard, "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"])
+            .args([new.as_os_str(), "-o".as_ref(), binary.as_os_str()])
+            .limit(120)
+            .run()?;
+        ensure!(outcome.end == End::Code(0), "{standard}: {}", outcome.describe());
+    }
+    is_right_everywhere(&binary)
 }
 
 /// All sections of a mutex, or none: `other` has one that is asked for by its function.

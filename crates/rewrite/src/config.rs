@@ -7,6 +7,11 @@
 //! unlock = "queue_unlock"
 //! mutex = "&$1->mutex"
 //!
+//! # Classes whose objects lock a mutex until their scope ends, by what they are made of, $1.
+//! [[guard]]
+//! type = "leveldb::MutexLock"
+//! mutex = "($1)->handle()"
+//!
 //! # Functions that any thread may call for another one, whatever they do.
 //! harmless = ["pthread_getspecific"]
 //! ```
@@ -23,12 +28,27 @@ struct WrapperPair {
     mutex: String,
 }
 
+/// A class of guards.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuardType {
+    /// The class, with its namespaces.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// The `pthread_mutex_t *`, of $1.
+    pub mutex: String,
+}
+
 /// What the file says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     #[serde(default)]
     lock: Vec<WrapperPair>,
+    #[serde(default)]
+    /// Classes of guards.
+    #[serde(rename = "guard")]
+    pub guards: Vec<GuardType>,
     /// Functions that any thread may call for another one, whatever they do.
     #[serde(default)]
     pub harmless: Vec<String>,

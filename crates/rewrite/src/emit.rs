@@ -78,7 +78,7 @@ fn field(variable: &Variable, how: Passing) -> String {
 }
 
 /// Where a line begins.
-fn line_start(text: &str, at: usize) -> usize {
+pub fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |end| end + 1)
 }
 

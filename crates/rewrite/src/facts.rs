@@ -5,6 +5,18 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Calls that tie a section to its own thread, or stop the thread that runs it.
 const BAD: &[(&str, &str)] = &[
+    ("std::condition_variable::wait", "waits for a condition variable"),
+    ("std::condition_variable::wait_for", "waits for a condition variable"),
+    ("std::condition_variable::wait_until", "waits for a condition variable"),
+    ("std::condition_variable_any::wait", "waits for a condition variable"),
+    ("std::condition_variable_any::wait_for", "waits for a condition variable"),
+    ("std::condition_variable_any::wait_until", "waits for a condition variable"),
+    ("std::thread::join", "waits for a thread"),
+    ("std::future::get", "waits for a thread"),
+    ("std::future::wait", "waits for a thread"),
+    ("std::shared_future::get", "waits for a thread"),
+    ("std::__basic_future::wait", "waits for a thread"),
+    ("std::this_thread::get_id", "asks which thread it is"),
     ("pthread_cond_wait", "waits for a condition variable"),
     ("pthread_cond_timedwait", "waits for a condition variable"),
     ("pthread_cond_clockwait", "waits for a condition variable"),
@@ -33,6 +45,19 @@ const BAD: &[(&str, &str)] = &[
     ("pthread_sigmask", "sets its thread's signals"),
 ];
 
+/// An objection, in words.
+pub fn told((way, what): (Vec<String>, &str)) -> String {
+    match way.as_slice() {
+        [only] => format!("{what} ({only})"),
+        _ => format!("a callee {what}: {}", way.join(" > ")),
+    }
+}
+
+/// A thread-local variable, as if it were a function that is called.
+pub fn of_thread(name: &str) -> String {
+    format!("thread_local {name}")
+}
+
 /// Who calls whom, in all files.
 #[derive(Debug, Default)]
 pub struct Calls {
@@ -48,6 +73,9 @@ impl Calls {
         for function in files.iter().flat_map(|file| &file.functions) {
             calls.entry(function.name.clone()).or_default().extend(of(function));
         }
+        for (name, callees) in files.iter().flat_map(|file| &file.callees) {
+            calls.entry(name.clone()).or_default().extend(callees.iter().cloned());
+        }
         Self { callees: calls, harmless }
     }
 
@@ -59,6 +87,10 @@ impl Calls {
             let last = way[way.len() - 1];
             if self.harmless.contains(last) {
                 continue;
+            }
+            if last.starts_with("thread_local ") {
+                let way = way.into_iter().map(str::to_owned).collect();
+                return Some((way, "uses its thread's own data"));
             }
             if let Some((_, what)) = BAD.iter().find(|(name, _)| *name == last) {
                 return Some((way.into_iter().map(str::to_owned).collect(), what));
@@ -79,6 +111,8 @@ impl Calls {
 }
 
 fn of(function: &Function) -> impl Iterator<Item = String> + '_ {
+    let own = function.variables.iter().filter(|it| it.is_of_thread);
+    let own = own.map(|variable| of_thread(&variable.name));
     let statements = function.body.all().into_iter();
-    statements.flat_map(|statement| statement.calls.iter().map(|call| call.name.clone()))
+    statements.flat_map(|it| it.calls.iter().map(|call| call.name.clone())).chain(own)
 }

@@ -15,6 +15,7 @@ pub mod config;
 pub mod database;
 pub mod emit;
 pub mod facts;
+pub mod guards;
 pub mod names;
 pub mod parse;
 pub mod section;
@@ -22,9 +23,11 @@ pub mod tree;
 pub mod ways;
 
 use clang::{Clang, Index};
+use config::Config;
 use database::Unit;
 use emit::Edit;
 use facts::Calls;
+use guards::{GuardScope, Lambda};
 use names::LockNames;
 use section::{Finding, LockSite};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -87,16 +90,14 @@ pub struct Rewritten {
     pub unread: Vec<(PathBuf, String)>,
 }
 
-/// Rewrites the sections of these files. `harmless`: functions that any thread may call for another one, whatever they do. `wanted`: is
-/// this one of the sections to convert? All others of the same mutex are, too.
+/// Rewrites the sections of these files. `wanted`: is this one of the sections to convert? All others of the same mutex are, too.
 /// `progress` is called before each file is read.
 ///
 /// # Errors
 /// There is no libclang.
 pub fn rewrite(
     units: &[Unit],
-    mut names: LockNames,
-    harmless: &[String],
+    config: &Config,
     wanted: &dyn Fn(&SectionPlace) -> bool,
     progress: &mut dyn FnMut(&Unit),
 ) -> Result<Rewritten, String> {
@@ -106,26 +107,31 @@ pub fn rewrite(
     let clang = Clang::new()?;
     let index = Index::new(&clang, false, false);
     let mut result = Rewritten::default();
+    let mut names = config.names();
     let (mut files, mut paths, mut builds) = (Vec::new(), Vec::new(), Vec::new());
     for unit in units {
         progress(unit);
-        match parse::file(&index, &unit.path, &unit.flags) {
+        match parse::file(&index, &unit.path, &unit.flags, &config.guards) {
             Ok(mut file) => {
                 if let Some(error) = file.errors.pop() {
                     result.unread.push((unit.path.clone(), error));
                     file.functions.clear();
+                    file.scopes.clear();
                 }
                 files.push(file);
                 paths.push(&unit.path);
                 let others = unit.others.iter();
-                let others = others.filter_map(|flags| parse::file(&index, &unit.path, flags).ok());
+                let read = |flags: &Vec<String>| {
+                    parse::file(&index, &unit.path, flags, &config.guards).ok()
+                };
+                let others = others.filter_map(read);
                 builds.push(others.collect::<Vec<_>>());
             }
             Err(cause) => result.unread.push((unit.path.clone(), cause)),
         }
     }
     names.find_wrappers(&files);
-    let calls = Calls::of(&files, harmless.iter().cloned().collect());
+    let calls = Calls::of(&files, config.harmless.iter().cloned().collect());
     let in_others: Vec<Vec<OtherBuild>> = builds
         .iter()
         .map(|others| others.iter().map(|file| OtherBuild::of(file, &names, &calls)).collect())
@@ -155,10 +161,26 @@ pub fn rewrite(
             }
         }
     }
-    let chosen: HashSet<String> = sites
-        .iter()
-        .filter(|(.., place)| wanted(place))
-        .map(|(.., place)| place.mutex.clone())
+    let mut scopes = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        for scope in &file.scopes {
+            let place = SectionPlace {
+                path: paths[number].clone(),
+                line: line_of(file, scope.guard.start),
+                last: line_of(file, scope.end),
+                function: scope.function.clone(),
+                mutex: scope.mutex.clone(),
+                through: None,
+                fate: Fate::Unasked,
+            };
+            scopes.push((number, scope, place));
+        }
+    }
+    let places = sites.iter().map(|(.., place)| place);
+    let chosen: HashSet<String> = places
+        .chain(scopes.iter().map(|(.., place)| place))
+        .filter(|place| wanted(place))
+        .map(|place| place.mutex.clone())
         .collect();
     let mut edits: Vec<Vec<Edit>> = vec![Vec::new(); files.len()];
     // Wrappers by name, and the files in which somebody asks for their mutexes.
@@ -172,7 +194,9 @@ pub fn rewrite(
                 Finding::Section(it) => in_others[number].iter().all(|other| other.has(it)),
                 _ => true,
             };
-            let (fate, emitted) = if is_everywhere {
+            let (fate, emitted) = if file.is_cpp {
+                (Fate::Refused("in C++, guards alone are rewritten".to_owned()), None)
+            } else if is_everywhere {
                 convert((number, file), function, &site, &names)
             } else {
                 (Fate::Refused("another build of the file has no such section".to_owned()), None)
@@ -193,6 +217,30 @@ pub fn rewrite(
             }
         }
         result.places.push(place);
+    }
+    let (mut end_of_last, mut heads_of_guards) = ((0, 0), BTreeSet::new());
+    for (number, scope, mut place) in scopes {
+        let file = &files[number];
+        if chosen.contains(&place.mutex) {
+            place.fate = if end_of_last.0 == number && scope.guard.start < end_of_last.1 {
+                Fate::Kept("inside of another section".to_owned())
+            } else {
+                match lambda(file, &builds[number], scope, &calls) {
+                    Err(why) => Fate::Refused(why),
+                    Ok(lambda) => {
+                        edits[number].extend(guards::edits(&file.text, scope, lambda));
+                        heads_of_guards.insert(number);
+                        end_of_last = (number, scope.end);
+                        Fate::Converted
+                    }
+                }
+            };
+        }
+        result.places.push(place);
+    }
+    for number in heads_of_guards {
+        let at = guards::head(&files[number]).unwrap_or_default();
+        edits[number].insert(0, Edit { range: at..at, text: guards::PRELUDE.to_owned() });
     }
     for (wrapper, users) in accessors {
         let Some(names::Wrapper { accessor: Some(it), mutex, .. }) = names.0.get(&wrapper) else {
@@ -262,6 +310,33 @@ impl OtherBuild {
 
 fn line_of(file: &SourceFile, at: usize) -> usize {
     file.text[..at].matches('\n').count() + 1
+}
+
+/// What a guard's scope becomes, if every build of its file has it, too.
+fn lambda<'a>(
+    file: &SourceFile,
+    others: &[SourceFile],
+    scope: &'a GuardScope,
+    calls: &Calls,
+) -> Result<&'a Lambda, String> {
+    let lambda = scope.fate.as_ref().map_err(Clone::clone)?;
+    let called: Vec<&str> = scope.called.iter().map(String::as_str).collect();
+    if let Some(objection) = calls.objection(&called) {
+        return Err(facts::told(objection));
+    }
+    let is_same = |it: &GuardScope| (&it.guard, it.end) == (&scope.guard, scope.end);
+    let has = |other: &SourceFile| {
+        let mut same = other.scopes.iter().filter(|it| is_same(it));
+        same.any(|it| it.fate.as_ref().is_ok_and(|it| it == lambda))
+            || other.skipped.iter().any(|part| part.contains(&scope.guard.start))
+    };
+    if !others.iter().all(has) {
+        return Err("another build of the file has no such section".to_owned());
+    }
+    if guards::head(file).is_none() {
+        return Err("the file's first declaration is inside of an #if".to_owned());
+    }
+    Ok(lambda)
 }
 
 fn convert(

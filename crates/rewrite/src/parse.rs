@@ -1,6 +1,8 @@
 //! Reads a file by libclang.
 
 use crate::c::declared;
+use crate::config::GuardType;
+use crate::guards;
 use crate::tree::{
     Call, Function, Macro, Mention, Shape, SourceFile, Statement, StatementKind, Variable,
 };
@@ -14,11 +16,22 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file can't be read, or libclang gives up.
-pub fn file(index: &Index<'_>, path: &Path, flags: &[String]) -> Result<SourceFile, String> {
+pub fn file(
+    index: &Index<'_>,
+    path: &Path,
+    flags: &[String],
+    guards: &[GuardType],
+) -> Result<SourceFile, String> {
     let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string())?;
+    let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+    let is_cpp = ["cc", "cpp", "cxx", "c++", "C", "CPP", "cp"].contains(&extension);
+    // What gcc takes if nobody says; clang's own may be older.
+    let standard = if is_cpp { "-std=gnu++17" } else { "-std=gnu17" };
+    let flags: Vec<String> =
+        [standard.to_owned()].into_iter().chain(flags.iter().cloned()).collect();
     let mut parser = index.parser(path);
     let unit = parser
-        .arguments(flags)
+        .arguments(&flags)
         .detailed_preprocessing_record(true)
         .keep_going(true)
         .parse()
@@ -36,7 +49,10 @@ pub fn file(index: &Index<'_>, path: &Path, flags: &[String]) -> Result<SourceFi
         (start.file == main).then_some(start.offset as usize..end.offset as usize)
     });
     let skipped = skipped.collect();
-    let mut file = SourceFile { text, skipped, errors, ..SourceFile::default() };
+    let mut file = SourceFile { text, skipped, errors, is_cpp, ..SourceFile::default() };
+    if is_cpp {
+        guards::read(&unit.get_entity(), guards, &flags, &mut file);
+    }
     for entity in unit.get_entity().get_children() {
         match entity.get_kind() {
             EntityKind::MacroDefinition => {
@@ -80,7 +96,7 @@ struct FunctionReader<'a> {
 }
 
 /// Where an entity is, in the file.
-fn place(entity: &Entity<'_>) -> Option<Range<usize>> {
+pub(crate) fn place(entity: &Entity<'_>) -> Option<Range<usize>> {
     let range = entity.get_range()?;
     let [start, end] =
         [range.get_start(), range.get_end()].map(|at| at.get_file_location().offset as usize);
@@ -88,7 +104,7 @@ fn place(entity: &Entity<'_>) -> Option<Range<usize>> {
 }
 
 /// Does it begin or end in a macro's own text?
-fn is_in_macro(entity: &Entity<'_>) -> bool {
+pub(crate) fn is_in_macro(entity: &Entity<'_>) -> bool {
     let Some(range) = entity.get_range() else { return true };
     let (spelled, seen) =
         (range.get_start().get_spelling_location(), range.get_start().get_expansion_location());

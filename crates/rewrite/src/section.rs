@@ -12,7 +12,7 @@
 //!
 //! A section begins at a statement that locks a mutex, and ends in the same block. Each way through it unlocks that mutex once.
 
-use crate::facts::Calls;
+use crate::facts::{self, Calls};
 use crate::names::{Act, LockNames, LockOp};
 use crate::tree::{Function, SourceFile, Statement, StatementKind};
 use crate::ways::{Around, Exit, Flow, RELEASED, unlabelled};
@@ -251,13 +251,7 @@ impl Search<'_> {
         if called.contains(&"__builtin_va_start") {
             return Err("reads its function's own arguments (va_start)".to_owned());
         }
-        if let Some((way, what)) = self.calls.objection(&called) {
-            return Err(match way.as_slice() {
-                [only] => format!("{what} ({only})"),
-                _ => format!("a callee {what}: {}", way.join(" > ")),
-            });
-        }
-        Ok(())
+        self.calls.objection(&called).map_or(Ok(()), |it| Err(facts::told(it)))
     }
 
     fn has_case_of_outer_switch(&self, it: &Statement, section: &Section, inner: bool) -> bool {

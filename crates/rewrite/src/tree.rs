@@ -147,6 +147,14 @@ pub struct SourceFile {
     pub macros: std::collections::HashMap<String, Macro>,
     /// Parts that this build leaves out.
     pub skipped: Vec<std::ops::Range<usize>>,
+    /// It is C++.
+    pub is_cpp: bool,
+    /// C++: where its first declaration is.
+    pub first: Option<usize>,
+    /// C++: functions, and whom they call.
+    pub callees: Vec<(String, Vec<String>)>,
+    /// C++: scopes whose mutex a guard holds.
+    pub scopes: Vec<crate::guards::GuardScope>,
     /// What clang says against it.
     pub errors: Vec<String>,
 }

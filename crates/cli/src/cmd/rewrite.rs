@@ -132,10 +132,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         (None, true) => Wanted::All,
     };
     let bar = indicatif::ProgressBar::new(units.len() as u64);
-    let rewritten =
-        rewrite(&units, config.names(), &config.harmless, &|place| wanted.is(place), &mut |_| {
-            bar.inc(1)
-        });
+    let rewritten = rewrite(&units, &config, &|place| wanted.is(place), &mut |_| bar.inc(1));
     bar.finish_and_clear();
     let rewritten = rewritten.map_err(|_| {
         Failure::new("no libclang, which reads C")
