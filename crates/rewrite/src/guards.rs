@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     int Queue::size() {
-//!         std::lock_guard<std::mutex> guard(m_);     return lw_sections::run((m_).native_handle(), [&]() -> int {
+//!         std::lock_guard<std::mutex> guard(m_);     return lw_sections::run(m_.native_handle(), [&]() -> int {
 //!         return items_.size();                      return items_.size();
 //!                                                    });
 //!     }
@@ -13,7 +13,7 @@
 
 use crate::c::tokens;
 use crate::config::GuardType;
-use crate::emit::{Edit, conditions, line_start};
+use crate::emit::{self, Edit, line_start};
 use crate::parse::{is_in_macro, place};
 use crate::tree::SourceFile;
 use clang::{Entity, EntityKind as E, EntityVisitResult};
@@ -267,7 +267,10 @@ impl Reader<'_> {
                     let handle = match own {
                         Some(it) => it.mutex.replace("$1", &mutex),
                         None if type_.ends_with("<std::mutex>") => {
-                            format!("({mutex}).native_handle()")
+                            let is_name = |it: char| it.is_alphanumeric() || "_.>-:".contains(it);
+                            let is_plain = mutex.chars().all(is_name) && !mutex.starts_with('-');
+                            let mutex = if is_plain { mutex } else { format!("({mutex})") };
+                            format!("{mutex}.native_handle()")
                         }
                         None => return Err(format!("a mutex of another kind ({type_})")),
                     };
@@ -513,15 +516,21 @@ fn short(name: &str) -> String {
     parts[parts.len().saturating_sub(2)..].join("::")
 }
 
-/// Where the prelude may stand.
-pub fn head(file: &SourceFile) -> Option<usize> {
-    let first = file.first?;
-    let at = crate::emit::before_function(&file.text, first);
-    // Inside of an #if: before the outermost.
-    if conditions(&file.text, 0, at).1 == 0 {
-        return Some(at);
+/// Where the prelude stands: before the first declaration, and before the `#if`s around it. Nothing but the preprocessor's lines is above,
+/// so no namespace is open there.
+pub fn head(file: &SourceFile) -> usize {
+    let first = emit::before_function(&file.text, file.first.unwrap_or_default());
+    let (mut at, mut open) = (0, Vec::new());
+    for line in file.text[..first].split_inclusive('\n') {
+        let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
+        if directive.starts_with("if") {
+            open.push(at);
+        } else if directive.starts_with("endif") {
+            open.pop();
+        }
+        at += line.len();
     }
-    None
+    open.first().copied().unwrap_or(first)
 }
 
 /// The section's changes.

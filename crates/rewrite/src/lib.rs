@@ -225,7 +225,7 @@ pub fn rewrite(
             place.fate = if end_of_last.0 == number && scope.guard.start < end_of_last.1 {
                 Fate::Kept("inside of another section".to_owned())
             } else {
-                match lambda(file, &builds[number], scope, &calls) {
+                match lambda(&builds[number], scope, &calls) {
                     Err(why) => Fate::Refused(why),
                     Ok(lambda) => {
                         edits[number].extend(guards::edits(&file.text, scope, lambda));
@@ -239,7 +239,7 @@ pub fn rewrite(
         result.places.push(place);
     }
     for number in heads_of_guards {
-        let at = guards::head(&files[number]).unwrap_or_default();
+        let at = guards::head(&files[number]);
         edits[number].insert(0, Edit { range: at..at, text: guards::PRELUDE.to_owned() });
     }
     for (wrapper, users) in accessors {
@@ -314,7 +314,6 @@ fn line_of(file: &SourceFile, at: usize) -> usize {
 
 /// What a guard's scope becomes, if every build of its file has it, too.
 fn lambda<'a>(
-    file: &SourceFile,
     others: &[SourceFile],
     scope: &'a GuardScope,
     calls: &Calls,
@@ -332,9 +331,6 @@ fn lambda<'a>(
     };
     if !others.iter().all(has) {
         return Err("another build of the file has no such section".to_owned());
-    }
-    if guards::head(file).is_none() {
-        return Err("the file's first declaration is inside of an #if".to_owned());
     }
     Ok(lambda)
 }
