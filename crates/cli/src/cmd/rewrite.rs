@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
-/// Rewrite a C program's critical sections as functions
+/// Rewrite a C or C++ program's critical sections as functions
 ///
 /// The patch is for the sources' folder: patch -p1. Built with the program's own flags, the program runs as before. Under `lockwright run`,
 /// the thread that holds a mutex may run the sections of those that wait for it, if that is faster; LOCKWRIGHT_SECTIONS says whether.
@@ -135,7 +135,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let rewritten = rewrite(&units, &config, &|place| wanted.is(place), &mut |_| bar.inc(1));
     bar.finish_and_clear();
     let rewritten = rewritten.map_err(|_| {
-        Failure::new("no libclang, which reads C")
+        Failure::new("no libclang, which reads C and C++")
             .hint("apt install libclang-dev, or LIBCLANG_PATH=DIR where it is")
     })?;
     // The patch is for this folder if all files are in it, else for the database's.

@@ -1,6 +1,7 @@
 // Four threads take two locks in turns, a variable and one in the heap, in epochs called `get`. Until its input ends. First it prints where
 // the one in the heap lies, which is of HEAP_KIND if that is defined.
 #include "../../../../include/lockwright.h"
+#include "pause.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ static void *visitor(void *unused) {
         visit(&g_lock);
         visit(in_heap);
         lw_epoch_end(5, 70000000);
+        pause_at_times();
     }
     return unused;
 }

@@ -1,4 +1,5 @@
 /* Four threads that send their sections to one table, until the program's input ends. */
+#include "pause.h"
 #include <lockwright_sync.h>
 
 #include <pthread.h>
@@ -18,8 +19,10 @@ static void count(void *context)
 
 static void *work(void *context)
 {
-    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED))
+    while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED)) {
         lw_execute(&g_table, count, context);
+        pause_at_times();
+    }
     return NULL;
 }
 

@@ -1,5 +1,6 @@
 // Four threads take two readers-writer locks in turns, mostly to read, and no mutex. Until its input ends. It prints a line at first, and
 // another one for each byte of input, when each thread has done that ten thousand times more.
+#include "pause.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ static void *visitor(void *own) {
         long round = ++*rounds;
         visit(&g_rw, round % 8 == 0);
         visit(&g_other, round % 8 == 4);
+        pause_at_times();
     }
     return NULL;
 }
