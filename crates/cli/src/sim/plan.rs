@@ -100,10 +100,10 @@ impl Plan {
         if let Some((what, _)) = workloads.iter().find(|(what, _)| what.holds)
             && let Some(lock) = locks.iter().find(|lock| lock.is_delegated())
         {
-            let what = if asked.trace.is_some() { "a trace" } else { what.id };
             return Err(Failure::new(format!(
-                "'{}' runs sections that are handed to it; threads of {what} lock here and unlock there",
-                lock.name()
+                "'{}' runs sections that are handed to it; threads of {} lock here and unlock there",
+                lock.name(),
+                what.id
             ))
             .hint(format!("lockwright sim --workload rcl --lock {}", lock.name())));
         }

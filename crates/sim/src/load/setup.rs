@@ -64,6 +64,11 @@ impl Setup<'_> {
         LockId(number)
     }
 
+    /// Does the run's lock only run sections that are handed to it?
+    pub fn is_delegated(&self) -> bool {
+        self.lock.is_delegated()
+    }
+
     /// A lock of the run's kind, served by the server of `with`, if that has one. `has_server`: it brings another one, to which locks may
     /// move.
     pub fn lock_beside(&mut self, with: LockId, has_server: bool) -> LockId {

@@ -1,8 +1,11 @@
 //! A recorded program: each of its threads computes, sleeps, takes and releases locks as recorded, and waits as the
 //! simulated lock makes it wait.
+//!
+//! A lock that runs sections for its callers (`Sections`) gets each section with all that is in it, also the sections inside. A lock that was
+//! released before one that was taken after it is then held for as long as that one.
 
-use crate::load::{LockId, Me, ParamSpec, Setup, Workload};
-use std::cell::Cell;
+use crate::load::{DataId, LockId, Me, ParamSpec, Setup, Workload};
+use std::cell::{Cell, RefCell};
 
 /// One step of a recorded thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,13 +35,29 @@ pub struct RecordedThread {
 const COMPUTE_NS: u64 = 1_000_000;
 const SLEEP_NS: u64 = 500_000_000;
 
-const PARAMS: &[ParamSpec] = &[ParamSpec {
-    key: "scale",
-    meaning: "a factor: how many times as long computing takes as recorded, on cores of the fastest class",
-    default: 1.0,
-    min: 0.01,
-    max: 100.0,
-}];
+const PARAMS: &[ParamSpec] = &[
+    ParamSpec {
+        key: "scale",
+        meaning: "a factor: how many times as long computing takes as recorded, on cores of the fastest class",
+        default: 1.0,
+        min: 0.01,
+        max: 100.0,
+    },
+    ParamSpec {
+        key: "idle",
+        meaning: "a factor: how many times as long threads sleep outside of sections as recorded; 0: work is always there",
+        default: 1.0,
+        min: 0.0,
+        max: 100.0,
+    },
+    ParamSpec {
+        key: "lines",
+        meaning: "cache lines of its own that each section under a lock reads, modifies and writes; a trace doesn't say how many",
+        default: 0.0,
+        min: 0.0,
+        max: 4096.0,
+    },
+];
 
 /// The workload that repeats what `threads` did. A run has one thread for each of them, or several if it has more
 /// threads. An operation is a critical section with everything in it, starting when the thread asks for its lock.
@@ -52,11 +71,25 @@ pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
     let count = locks.max().unwrap_or(0);
     let threads: &'static [RecordedThread] = Vec::leak(threads);
     let setup = move |setup: &mut Setup<'_>| {
-        let locks: Vec<LockId> = (0..count).map(|_| setup.lock()).collect();
-        let scale = setup.param("scale");
+        let (scale, idle) = (setup.param("scale"), setup.param("idle"));
+        let lines = setup.count("lines");
+        let is_delegated = setup.is_delegated();
+        let mut locks: Vec<(LockId, DataId)> = Vec::new();
+        for _ in 0..count {
+            // One server for all of them, if there are servers.
+            let lock = match locks.first() {
+                Some(&(first, _)) => setup.lock_beside(first, false),
+                None => setup.lock(),
+            };
+            locks.push((lock, setup.data(lines)));
+        }
         for number in 0..setup.thread_count() as usize {
             let (recorded, locks) = (&threads[number % threads.len().max(1)], locks.clone());
-            setup.thread(move |me| Replay { me, recorded, locks: &locks, scale }.all());
+            setup.thread(move |me| {
+                let early = RefCell::default();
+                let locks = &locks;
+                Replay { me, recorded, locks, scale, idle, lines, is_delegated, early }.all();
+            });
         }
     };
     Box::leak(Box::new(Workload {
@@ -64,7 +97,7 @@ pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
         idea: "every thread does what it did when it was recorded, over and over",
         source: "lockwright record",
         params: PARAMS,
-        holds: true,
+        holds: false,
         setup: Box::leak(Box::new(setup)),
     }))
 }
@@ -72,17 +105,22 @@ pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
 struct Replay<'a> {
     me: &'a Me,
     recorded: &'a RecordedThread,
-    locks: &'a [LockId],
+    locks: &'a [(LockId, DataId)],
     scale: f64,
+    idle: f64,
+    lines: u32,
+    is_delegated: bool,
+    /// Locks of open sections that were released before one that was taken after them.
+    early: RefCell<Vec<u32>>,
 }
 
 impl Replay<'_> {
     fn all(&self) {
         while self.me.goes_on() {
             let began = self.me.now_ns();
-            self.sleep(self.recorded.before_ns);
+            self.idles(self.recorded.before_ns);
             self.pass();
-            self.sleep(self.recorded.after_ns);
+            self.idles(self.recorded.after_ns);
             if self.me.now_ns() == began {
                 return; // the recording is empty
             }
@@ -93,10 +131,16 @@ impl Replay<'_> {
         let steps = &self.recorded.steps;
         let next = Cell::new(0);
         while self.me.goes_on() && next.get() < steps.len() {
-            if let Step::Acquire(_) = steps[next.get()] {
-                self.me.operation(|| self.section(&next));
+            if let Step::Acquire(lock) = steps[next.get()] {
+                self.me.operation(|| match self.is_delegated {
+                    true => self.handed(lock, &next),
+                    false => self.section(&next),
+                });
             } else {
-                self.step(steps[next.get()]);
+                match steps[next.get()] {
+                    Step::Sleep(ns) => self.idles(ns),
+                    step => self.step(step),
+                }
                 next.set(next.get() + 1);
             }
         }
@@ -119,16 +163,57 @@ impl Replay<'_> {
         }
     }
 
+    /// Hands over the section that begins here. It may run on another core.
+    fn handed(&self, lock: u32, next: &Cell<usize>) {
+        next.set(next.get() + 1);
+        let (id, data) = self.locks[lock as usize];
+        self.me.locked(id, || {
+            self.me.touch(data, 0..self.lines);
+            while let Some(&step) = self.recorded.steps.get(next.get()) {
+                match step {
+                    Step::Acquire(inner) => self.handed(inner, next),
+                    Step::Release(other) => {
+                        next.set(next.get() + 1);
+                        if other == lock {
+                            return;
+                        }
+                        self.early.borrow_mut().push(other);
+                    }
+                    Step::Compute(_) | Step::Sleep(_) => {
+                        next.set(next.get() + 1);
+                        self.step(step);
+                    }
+                }
+                let mut early = self.early.borrow_mut();
+                if let Some(at) = early.iter().position(|it| *it == lock) {
+                    early.swap_remove(at);
+                    return;
+                }
+            }
+        });
+    }
+
     fn step(&self, step: Step) {
         match step {
-            Step::Acquire(lock) => self.me.acquire(self.locks[lock as usize]),
-            Step::Release(lock) => self.me.release(self.locks[lock as usize]),
+            Step::Acquire(lock) => {
+                let (id, data) = self.locks[lock as usize];
+                self.me.acquire(id);
+                self.me.touch(data, 0..self.lines);
+            }
+            Step::Release(lock) => self.me.release(self.locks[lock as usize].0),
             Step::Sleep(ns) => self.sleep(ns),
             Step::Compute(ns) => stretches(self.me, ns, COMPUTE_NS, |ns| {
                 #[allow(clippy::cast_precision_loss, reason = "at most COMPUTE_NS")]
                 self.me.compute(ns as f64 * self.scale);
             }),
         }
+    }
+
+    /// Sleeps outside of sections.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a time")]
+    #[allow(clippy::cast_sign_loss, reason = "a factor of at least 0")]
+    fn idles(&self, ns: u64) {
+        self.sleep((ns as f64 * self.idle) as u64);
     }
 
     fn sleep(&self, ns: u64) {
@@ -154,7 +239,11 @@ mod tests {
     use std::sync::Arc;
 
     fn run(threads: Vec<RecordedThread>, count: u32, cpus: Vec<u32>, scale: f64) -> Outcome {
-        let run = Run {
+        a_run(threads, count, cpus, scale).outcome()
+    }
+
+    fn a_run(threads: Vec<RecordedThread>, count: u32, cpus: Vec<u32>, scale: f64) -> Run {
+        Run {
             profile: Arc::new(profile::builtin("m1").unwrap()),
             lock: LockSpec::parse("mcs").unwrap(),
             workload: workload("a trace", threads),
@@ -167,8 +256,7 @@ mod tests {
             samples: false,
             timeline: None,
             transfers: false,
-        };
-        run.outcome()
+        }
     }
 
     fn thread(steps: &[Step]) -> RecordedThread {
@@ -216,6 +304,48 @@ mod tests {
         assert!(outcome.latency.p50_ns < 5500, "{:?}", outcome.latency);
         let outcome = run(vec![alone(0), alone(0)], 2, vec![0, 1], 1.0);
         assert!(outcome.latency.p50_ns > 9000, "{:?}", outcome.latency);
+    }
+
+    #[test]
+    fn idle_time_can_go_but_for_that_in_sections() {
+        let steps = [Sleep(1_000_000), Acquire(0), Sleep(100_000), Release(0), Compute(10_000)];
+        let mut run = a_run(vec![thread(&steps)], 1, vec![0], 1.0);
+        assert!(run.outcome().operations <= 2);
+        run.params.insert("idle".to_owned(), 0.0);
+        let operations = run.outcome().operations;
+        assert!((10..=20).contains(&operations), "{operations}");
+    }
+
+    #[test]
+    fn sections_of_a_trace_can_be_handed_over() {
+        // The second pair is not nested; the inner lock's section sleeps.
+        let steps = [
+            Acquire(0),
+            Compute(100),
+            Acquire(1),
+            Sleep(10),
+            Release(1),
+            Release(0),
+            Compute(50),
+            Acquire(0),
+            Acquire(1),
+            Release(0),
+            Compute(100),
+            Release(1),
+        ];
+        for lock in ["rcl", "combiner", "flat-combining", "mcs"] {
+            let mut run = a_run(vec![thread(&steps); 3], 3, vec![0, 1, 2, 3], 1.0);
+            run.lock = LockSpec::parse(lock).unwrap();
+            run.params.insert("lines".to_owned(), 2.0);
+            if lock == "rcl" {
+                run.placement = Placement::Pinned;
+            }
+            let outcome = run.outcome();
+            assert_eq!(outcome.violation, None, "{lock}");
+            let (operations, acquisitions) = (outcome.operations, outcome.acquisitions);
+            assert!(operations > 50, "{lock}: {operations}");
+            assert!((acquisitions as f64 / operations as f64 - 2.0).abs() < 0.2, "{lock}");
+        }
     }
 
     #[test]
