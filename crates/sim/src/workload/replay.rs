@@ -51,6 +51,13 @@ const PARAMS: &[ParamSpec] = &[
         max: 100.0,
     },
     ParamSpec {
+        key: "blocked",
+        meaning: "the same factor inside of sections, where a recorded thread may have waited for one of too few CPUs",
+        default: 1.0,
+        min: 0.0,
+        max: 100.0,
+    },
+    ParamSpec {
         key: "lines",
         meaning: "cache lines of its own that each section under a lock reads, modifies and writes; a trace doesn't say how many",
         default: 0.0,
@@ -72,7 +79,7 @@ pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
     let threads: &'static [RecordedThread] = Vec::leak(threads);
     let setup = move |setup: &mut Setup<'_>| {
         let (scale, idle) = (setup.param("scale"), setup.param("idle"));
-        let lines = setup.count("lines");
+        let (blocked, lines) = (setup.param("blocked"), setup.count("lines"));
         let is_delegated = setup.is_delegated();
         let mut locks: Vec<(LockId, DataId)> = Vec::new();
         for _ in 0..count {
@@ -88,7 +95,8 @@ pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
             setup.thread(move |me| {
                 let early = RefCell::default();
                 let locks = &locks;
-                Replay { me, recorded, locks, scale, idle, lines, is_delegated, early }.all();
+                Replay { me, recorded, locks, scale, idle, blocked, lines, is_delegated, early }
+                    .all();
             });
         }
     };
@@ -108,6 +116,7 @@ struct Replay<'a> {
     locks: &'a [(LockId, DataId)],
     scale: f64,
     idle: f64,
+    blocked: f64,
     lines: u32,
     is_delegated: bool,
     /// Locks of open sections that were released before one that was taken after them.
@@ -118,9 +127,9 @@ impl Replay<'_> {
     fn all(&self) {
         while self.me.goes_on() {
             let began = self.me.now_ns();
-            self.idles(self.recorded.before_ns);
+            self.sleep(self.recorded.before_ns, self.idle);
             self.pass();
-            self.idles(self.recorded.after_ns);
+            self.sleep(self.recorded.after_ns, self.idle);
             if self.me.now_ns() == began {
                 return; // the recording is empty
             }
@@ -138,7 +147,7 @@ impl Replay<'_> {
                 });
             } else {
                 match steps[next.get()] {
-                    Step::Sleep(ns) => self.idles(ns),
+                    Step::Sleep(ns) => self.sleep(ns, self.idle),
                     step => self.step(step),
                 }
                 next.set(next.get() + 1);
@@ -201,7 +210,7 @@ impl Replay<'_> {
                 self.me.touch(data, 0..self.lines);
             }
             Step::Release(lock) => self.me.release(self.locks[lock as usize].0),
-            Step::Sleep(ns) => self.sleep(ns),
+            Step::Sleep(ns) => self.sleep(ns, self.blocked),
             Step::Compute(ns) => stretches(self.me, ns, COMPUTE_NS, |ns| {
                 #[allow(clippy::cast_precision_loss, reason = "at most COMPUTE_NS")]
                 self.me.compute(ns as f64 * self.scale);
@@ -209,14 +218,10 @@ impl Replay<'_> {
         }
     }
 
-    /// Sleeps outside of sections.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a time")]
     #[allow(clippy::cast_sign_loss, reason = "a factor of at least 0")]
-    fn idles(&self, ns: u64) {
-        self.sleep((ns as f64 * self.idle) as u64);
-    }
-
-    fn sleep(&self, ns: u64) {
+    fn sleep(&self, ns: u64, factor: f64) {
+        let ns = (ns as f64 * factor) as u64;
         let sleep = |ns| self.me.sleep(u32::try_from(ns).expect("at most SLEEP_NS"));
         stretches(self.me, ns, SLEEP_NS, sleep);
     }
@@ -314,6 +319,9 @@ mod tests {
         run.params.insert("idle".to_owned(), 0.0);
         let operations = run.outcome().operations;
         assert!((10..=20).contains(&operations), "{operations}");
+        run.params.insert("blocked".to_owned(), 0.0);
+        let operations = run.outcome().operations;
+        assert!((100..=200).contains(&operations), "{operations}");
     }
 
     #[test]
