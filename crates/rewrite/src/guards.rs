@@ -13,85 +13,15 @@
 
 use crate::c::tokens;
 use crate::config::GuardType;
-use crate::emit::{self, Edit, line_start};
-use crate::parse::{is_in_macro, place};
+use crate::place::{is_in_macro, place};
+use crate::scope::{Form, GuardScope, Lambda, Leave};
 use crate::tree::SourceFile;
 use clang::{Entity, EntityKind as E, EntityVisitResult};
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::ops::Range;
-
-/// What a C++ file has before its first declaration, if it has a section.
-pub const PRELUDE: &str = include_str!("guards_prelude.hpp");
 
 /// The standard's guards, as clang writes their types.
 const GUARDS: &[&str] = &["std::lock_guard<", "std::unique_lock<", "std::scoped_lock<"];
-
-/// A scope in which a guard holds a mutex.
-#[derive(Clone, Debug)]
-pub struct GuardScope {
-    /// The function, with its class.
-    pub function: String,
-    /// The mutex, as the guard gets it.
-    pub mutex: String,
-    /// The guard's declaration.
-    pub guard: Range<usize>,
-    /// Where its scope's `}` is.
-    pub end: usize,
-    /// Who is called inside.
-    pub called: Vec<String>,
-    /// What takes the section's place; or why nothing does.
-    pub fate: Result<Lambda, String>,
-}
-
-/// A section as a lambda.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lambda {
-    /// The `pthread_mutex_t *`.
-    handle: String,
-    form: Form,
-    /// The statements that leave it.
-    exits: Vec<(Leave, Range<usize>)>,
-}
-
-/// How a lambda's end goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Form {
-    /// It goes on behind it.
-    Falls,
-    /// It returns from the function, by a value of this type; `None`: of the type that it has.
-    Returns(Option<String>),
-    /// It may return from the function, with a value of this type.
-    MayReturn(String),
-    /// It may leave the function, or a loop.
-    MayLeave,
-}
-
-/// A statement that leaves a section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leave {
-    Return,
-    Break,
-    Continue,
-}
-
-impl Leave {
-    fn code(self) -> usize {
-        match self {
-            Self::Return => 1,
-            Self::Break => 2,
-            Self::Continue => 3,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Return => "return",
-            Self::Break => "break",
-            Self::Continue => "continue",
-        }
-    }
-}
 
 /// A function's name with its class, as far as namespaces that have one: the same for all overloads.
 pub fn name_of(entity: &Entity<'_>) -> String {
@@ -143,7 +73,7 @@ pub fn read(root: &Entity<'_>, guards: &[GuardType], flags: &[String], file: &mu
                 file.callees.push((name_of(&it), called(&body, None)));
                 if it.is_in_main_file() {
                     let (text, skipped) = (&file.text, &file.skipped);
-                    let reader = Reader { text, skipped, guards, has_optional };
+                    let reader = ScopeReader { text, skipped, guards, has_optional };
                     reader.function(&it, &body, &mut found);
                 }
             }
@@ -188,7 +118,7 @@ struct Around {
     is_main: bool,
 }
 
-struct Reader<'a> {
+struct ScopeReader<'a> {
     text: &'a str,
     skipped: &'a [Range<usize>],
     guards: &'a [GuardType],
@@ -196,7 +126,7 @@ struct Reader<'a> {
     has_optional: bool,
 }
 
-impl Reader<'_> {
+impl ScopeReader<'_> {
     fn function(&self, it: &Entity<'_>, body: &Entity<'_>, found: &mut Vec<GuardScope>) {
         let Some(range) = place(body) else { return };
         let is_special = matches!(it.get_kind(), E::Constructor | E::Destructor);
@@ -514,64 +444,4 @@ fn is_balanced(text: &str) -> bool {
 fn short(name: &str) -> String {
     let parts: Vec<&str> = name.split("::").collect();
     parts[parts.len().saturating_sub(2)..].join("::")
-}
-
-/// Where the prelude stands: before the first declaration, and before the `#if`s around it. Nothing but the preprocessor's lines is above,
-/// so no namespace is open there.
-pub fn head(file: &SourceFile) -> usize {
-    let first = emit::before_function(&file.text, file.first.unwrap_or_default());
-    let (mut at, mut open) = (0, Vec::new());
-    for line in file.text[..first].split_inclusive('\n') {
-        let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
-        if directive.starts_with("if") {
-            open.push(at);
-        } else if directive.starts_with("endif") {
-            open.pop();
-        }
-        at += line.len();
-    }
-    open.first().copied().unwrap_or(first)
-}
-
-/// The section's changes.
-pub fn edits(text: &str, scope: &GuardScope, lambda: &Lambda) -> Vec<Edit> {
-    let Lambda { handle, form, exits } = lambda;
-    let start = line_start(text, scope.guard.start);
-    let indent: String =
-        text[start..].chars().take_while(|it| it.is_whitespace() && *it != '\n').collect();
-    let (mut head, mut tail) = (String::new(), "});".to_owned());
-    let run = format!("lw_sections::run({handle}, [&]");
-    match form {
-        Form::Falls => write!(head, "{run} {{"),
-        Form::Returns(None) => write!(head, "return {run} {{"),
-        Form::Returns(Some(type_)) => write!(head, "return {run}() -> {type_} {{"),
-        Form::MayReturn(type_) => {
-            tail = "return std::nullopt; }); lw_result) return std::move(*lw_result);".to_owned();
-            write!(head, "if (auto lw_result = {run}() -> std::optional<{type_}> {{")
-        }
-        Form::MayLeave => {
-            tail = "return 0; });".to_owned();
-            for leave in [Leave::Return, Leave::Break, Leave::Continue] {
-                if exits.iter().any(|(it, _)| *it == leave) {
-                    let (code, word) = (leave.code(), leave.word());
-                    write!(tail, "\n{indent}if (lw_exit == {code}) {word};").expect("a String");
-                }
-            }
-            write!(head, "const int lw_exit = {run}() -> int {{")
-        }
-    }
-    .expect("a String");
-    let mut all = vec![Edit { range: scope.guard.clone(), text: head }];
-    for (leave, range) in exits {
-        all.push(Edit { range: range.clone(), text: format!("return {}", leave.code()) });
-    }
-    let line = line_start(text, scope.end);
-    let is_alone = text[line..scope.end].trim().is_empty();
-    let (at, tail) = if is_alone {
-        (line, format!("{indent}{tail}\n"))
-    } else {
-        (scope.end, format!("{tail} "))
-    };
-    all.push(Edit { range: at..at, text: tail });
-    all
 }

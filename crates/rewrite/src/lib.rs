@@ -16,8 +16,11 @@ pub mod database;
 pub mod emit;
 pub mod facts;
 pub mod guards;
+pub mod lambda;
 pub mod names;
 pub mod parse;
+pub mod place;
+pub mod scope;
 pub mod section;
 pub mod tree;
 pub mod ways;
@@ -27,8 +30,8 @@ use config::Config;
 use database::Unit;
 use emit::Edit;
 use facts::Calls;
-use guards::{GuardScope, Lambda};
 use names::LockNames;
+use scope::{GuardScope, Lambda};
 use section::{Finding, LockSite};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -225,10 +228,10 @@ pub fn rewrite(
             place.fate = if end_of_last.0 == number && scope.guard.start < end_of_last.1 {
                 Fate::Kept("inside of another section".to_owned())
             } else {
-                match lambda(&builds[number], scope, &calls) {
+                match lambda_of(&builds[number], scope, &calls) {
                     Err(why) => Fate::Refused(why),
                     Ok(lambda) => {
-                        edits[number].extend(guards::edits(&file.text, scope, lambda));
+                        edits[number].extend(lambda::edits(&file.text, scope, lambda));
                         heads_of_guards.insert(number);
                         end_of_last = (number, scope.end);
                         Fate::Converted
@@ -239,8 +242,8 @@ pub fn rewrite(
         result.places.push(place);
     }
     for number in heads_of_guards {
-        let at = guards::head(&files[number]);
-        edits[number].insert(0, Edit { range: at..at, text: guards::PRELUDE.to_owned() });
+        let at = lambda::head(&files[number]);
+        edits[number].insert(0, Edit { range: at..at, text: lambda::PRELUDE.to_owned() });
     }
     for (wrapper, users) in accessors {
         let Some(names::Wrapper { accessor: Some(it), mutex, .. }) = names.0.get(&wrapper) else {
@@ -313,7 +316,7 @@ fn line_of(file: &SourceFile, at: usize) -> usize {
 }
 
 /// What a guard's scope becomes, if every build of its file has it, too.
-fn lambda<'a>(
+fn lambda_of<'a>(
     others: &[SourceFile],
     scope: &'a GuardScope,
     calls: &Calls,

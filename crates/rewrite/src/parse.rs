@@ -3,13 +3,13 @@
 use crate::c::declared;
 use crate::config::GuardType;
 use crate::guards;
+use crate::place::{is_in_macro, place};
 use crate::tree::{
     Call, Function, Macro, Mention, Shape, SourceFile, Statement, StatementKind, Variable,
 };
 use clang::diagnostic::Severity;
 use clang::{Entity, EntityKind, Index, StorageClass, Type, TypeKind};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::Path;
 
 /// Reads `path`, which the compiler gets with these flags.
@@ -93,22 +93,6 @@ struct FunctionReader<'a> {
     text: &'a str,
     variables: Vec<Variable>,
     numbers: HashMap<(usize, String), usize>,
-}
-
-/// Where an entity is, in the file.
-pub(crate) fn place(entity: &Entity<'_>) -> Option<Range<usize>> {
-    let range = entity.get_range()?;
-    let [start, end] =
-        [range.get_start(), range.get_end()].map(|at| at.get_file_location().offset as usize);
-    Some(start..end)
-}
-
-/// Does it begin or end in a macro's own text?
-pub(crate) fn is_in_macro(entity: &Entity<'_>) -> bool {
-    let Some(range) = entity.get_range() else { return true };
-    let (spelled, seen) =
-        (range.get_start().get_spelling_location(), range.get_start().get_expansion_location());
-    spelled.offset != seen.offset
 }
 
 impl<'a> FunctionReader<'a> {

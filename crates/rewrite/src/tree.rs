@@ -154,7 +154,7 @@ pub struct SourceFile {
     /// C++: functions, and whom they call.
     pub callees: Vec<(String, Vec<String>)>,
     /// C++: scopes whose mutex a guard holds.
-    pub scopes: Vec<crate::guards::GuardScope>,
+    pub scopes: Vec<crate::scope::GuardScope>,
     /// What clang says against it.
     pub errors: Vec<String>,
 }

@@ -1,0 +1,69 @@
+//! Writes the scopes of C++'s guards as lambdas.
+
+use crate::emit::{self, Edit, line_start};
+use crate::scope::{Form, GuardScope, Lambda, Leave};
+use crate::tree::SourceFile;
+use std::fmt::Write;
+
+/// What a C++ file has before its first declaration, if it has a section.
+pub const PRELUDE: &str = include_str!("guards_prelude.hpp");
+
+/// Where the prelude stands: before the first declaration, and before the `#if`s around it. Nothing but the preprocessor's lines is above,
+/// so no namespace is open there.
+pub fn head(file: &SourceFile) -> usize {
+    let first = emit::before_function(&file.text, file.first.unwrap_or_default());
+    let (mut at, mut open) = (0, Vec::new());
+    for line in file.text[..first].split_inclusive('\n') {
+        let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
+        if directive.starts_with("if") {
+            open.push(at);
+        } else if directive.starts_with("endif") {
+            open.pop();
+        }
+        at += line.len();
+    }
+    open.first().copied().unwrap_or(first)
+}
+
+/// The section's changes.
+pub fn edits(text: &str, scope: &GuardScope, lambda: &Lambda) -> Vec<Edit> {
+    let Lambda { handle, form, exits } = lambda;
+    let start = line_start(text, scope.guard.start);
+    let indent: String =
+        text[start..].chars().take_while(|it| it.is_whitespace() && *it != '\n').collect();
+    let (mut head, mut tail) = (String::new(), "});".to_owned());
+    let run = format!("lw_sections::run({handle}, [&]");
+    match form {
+        Form::Falls => write!(head, "{run} {{"),
+        Form::Returns(None) => write!(head, "return {run} {{"),
+        Form::Returns(Some(type_)) => write!(head, "return {run}() -> {type_} {{"),
+        Form::MayReturn(type_) => {
+            tail = "return std::nullopt; }); lw_result) return std::move(*lw_result);".to_owned();
+            write!(head, "if (auto lw_result = {run}() -> std::optional<{type_}> {{")
+        }
+        Form::MayLeave => {
+            tail = "return 0; });".to_owned();
+            for leave in [Leave::Return, Leave::Break, Leave::Continue] {
+                if exits.iter().any(|(it, _)| *it == leave) {
+                    let (code, word) = (leave.code(), leave.word());
+                    write!(tail, "\n{indent}if (lw_exit == {code}) {word};").expect("a String");
+                }
+            }
+            write!(head, "const int lw_exit = {run}() -> int {{")
+        }
+    }
+    .expect("a String");
+    let mut all = vec![Edit { range: scope.guard.clone(), text: head }];
+    for (leave, range) in exits {
+        all.push(Edit { range: range.clone(), text: format!("return {}", leave.code()) });
+    }
+    let line = line_start(text, scope.end);
+    let is_alone = text[line..scope.end].trim().is_empty();
+    let (at, tail) = if is_alone {
+        (line, format!("{indent}{tail}\n"))
+    } else {
+        (scope.end, format!("{tail} "))
+    };
+    all.push(Edit { range: at..at, text: tail });
+    all
+}
