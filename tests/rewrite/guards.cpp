@@ -11,6 +11,12 @@
 // refused: hidden: is left inside of a macro
 // refused: empty: empty: it waits for others, and does nothing
 // refused: jumps: leaves by goto
+// refused: returned: returns a variable of its function, which would be copied
+// refused: maybe: returns a reference, or a value whose type isn't written
+// refused: named: names its function (__func__)
+// refused: wrapped: 'wrapper' is no std::mutex itself
+// refused: by_macro: its guard, 'guard', is used inside
+// converted: Local::plus pointer
 //
 // Sections of C++'s guards. Threads run them, and the program checks what they did.
 
@@ -19,6 +25,7 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
+#include <optional>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -303,6 +310,76 @@ void in_another()
     }
 }
 
+std::vector<long> returned()
+{
+    std::vector<long> all{1, 2, 3};
+    std::lock_guard<std::mutex> guard(m);
+    all.push_back(total);
+    return all;
+}
+
+using Maybe = std::optional<int>;
+
+Maybe maybe(bool is_none)
+{
+    int value = 7;
+    if (value > 0) {
+        std::lock_guard<std::mutex> guard(m);
+        if (is_none)
+            return std::nullopt;
+        ++value;
+    }
+    return value;
+}
+
+bool named()
+{
+    std::lock_guard<std::mutex> guard(m);
+    return std::string(__func__) == "named";
+}
+
+struct Wrapper {
+    std::mutex inside;
+    operator std::mutex &() { return inside; }
+} wrapper;
+
+long wrapped()
+{
+    std::lock_guard<std::mutex> guard(wrapper);
+    return 1;
+}
+
+#define LET_GO() guard.unlock()
+
+void by_macro()
+{
+    std::unique_lock<std::mutex> guard(m);
+    LET_GO();
+}
+
+bool outer_of_local()
+{
+    struct Local {
+        long plus(long by)
+        {
+            std::lock_guard<std::mutex> guard(m);
+            return by + 1;
+        }
+    };
+    return Local().plus(9007199254740992) == 9007199254740993;
+}
+
+const int *pointer(const int *from, bool none)
+{
+    if (from) {
+        std::lock_guard<std::mutex> guard(m);
+        if (none)
+            return 0;
+        ++from;
+    }
+    return from;
+}
+
 std::atomic<int> failures;
 
 void check(bool is_so, const char *what)
@@ -365,6 +442,11 @@ int main()
     put_all(other, {1, 2, 3, 4, 5});
     by_a_rule();
     recursive();
+    by_macro();
+    const int numbers[2] = {1, 2};
+    check(returned().size() == 4 && maybe(false) == 8 && !maybe(true), "returned, maybe");
+    check(named() && wrapped() == 1 && outer_of_local(), "named, wrapped, outer_of_local");
+    check(!pointer(numbers, true) && *pointer(numbers, false) == 2, "pointer");
     check(other.get(1) == 1 && other.get(2) == 0 && other.get(3) == 1 && other.get(5) == 0, "put_all");
     check(kept.add(0) == 4 * 2000 * 2, "kept");
     // scoped, run_it, throws, only_here_a_lambda, hidden, lets_go, jumps, in_another, Counter

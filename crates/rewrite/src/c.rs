@@ -57,3 +57,24 @@ pub fn declared(type_text: &str, name: &str) -> String {
     let space = if type_text.ends_with('*') { "" } else { " " };
     format!("{type_text}{space}{name}")
 }
+
+/// Every `#if` in it ends in it.
+pub fn is_balanced(text: &str) -> bool {
+    let mut open = 0_usize;
+    for line in text.lines() {
+        let Some(directive) = line.trim_start().strip_prefix('#').map(str::trim_start) else {
+            continue;
+        };
+        if directive.starts_with("if") {
+            open += 1;
+        } else if directive.starts_with("e") && directive.starts_with("error") {
+            continue;
+        } else if directive.starts_with("endif") || directive.starts_with("el") {
+            if open == 0 {
+                return false;
+            }
+            open -= usize::from(directive.starts_with("endif"));
+        }
+    }
+    open == 0
+}

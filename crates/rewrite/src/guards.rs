@@ -11,33 +11,17 @@
 //! A lambda sees its function's variables, so the section's own text stays as it is. A section in the middle of a function that is left by
 //! `return`, `break` or `continue` says so by what its lambda returns; only these statements change.
 
-use crate::c::tokens;
+use crate::c::{is_balanced, tokens};
+use crate::callees::{called, name_of, short};
 use crate::config::GuardType;
 use crate::place::{is_in_macro, place};
 use crate::scope::{Form, GuardScope, Lambda, Leave};
 use crate::tree::SourceFile;
 use clang::{Entity, EntityKind as E, EntityVisitResult};
-use std::collections::HashSet;
 use std::ops::Range;
 
 /// The standard's guards, as clang writes their types.
 const GUARDS: &[&str] = &["std::lock_guard<", "std::unique_lock<", "std::scoped_lock<"];
-
-/// A function's name with its class, as far as namespaces that have one: the same for all overloads.
-pub fn name_of(entity: &Entity<'_>) -> String {
-    let mut name = entity.get_name().unwrap_or_default();
-    let mut outer = entity.get_semantic_parent();
-    while let Some(it) = outer.filter(|it| it.get_kind() != E::TranslationUnit) {
-        if !it.is_inline_namespace()
-            && it.get_kind() != E::LinkageSpec
-            && let Some(of) = it.get_name()
-        {
-            name = format!("{of}::{name}");
-        }
-        outer = it.get_semantic_parent();
-    }
-    name
-}
 
 /// Who calls whom in a C++ file and its headers, and the scopes of its guards.
 pub fn read(root: &Entity<'_>, guards: &[GuardType], flags: &[String], file: &mut SourceFile) {
@@ -83,37 +67,14 @@ pub fn read(root: &Entity<'_>, guards: &[GuardType], flags: &[String], file: &mu
     file.scopes = found;
 }
 
-/// The functions that are called in this part of the file, and the thread-local variables that are named.
-fn called(body: &Entity<'_>, part: Option<&Range<usize>>) -> Vec<String> {
-    let mut names = HashSet::new();
-    body.visit_children(|it, _| {
-        let at = it.get_location().map(|at| at.get_expansion_location().offset as usize);
-        if part.is_none_or(|part| at.is_some_and(|at| part.contains(&at))) {
-            match it.get_kind() {
-                E::CallExpr => {
-                    let callee = it.get_reference().map(|callee| name_of(&callee));
-                    names.extend(callee.or_else(|| it.get_name()).filter(|it| !it.is_empty()));
-                }
-                E::DeclRefExpr | E::MemberRefExpr => {
-                    let target = it.get_reference().filter(|it| it.get_tls_kind().is_some());
-                    names.extend(target.map(|it| crate::facts::of_thread(&name_of(&it))));
-                }
-                _ => {}
-            }
-        }
-        EntityVisitResult::Recurse
-    });
-    let mut names: Vec<_> = names.into_iter().collect();
-    names.sort_unstable();
-    names
-}
-
 /// The function, or lambda, around a section.
 #[derive(Clone)]
 struct Around {
     name: String,
     /// What it returns; `None`: nothing.
     result: Option<String>,
+    /// The same type, whatever it is called.
+    canonical: Option<String>,
     body: Range<usize>,
     is_main: bool,
 }
@@ -130,10 +91,13 @@ impl ScopeReader<'_> {
     fn function(&self, it: &Entity<'_>, body: &Entity<'_>, found: &mut Vec<GuardScope>) {
         let Some(range) = place(body) else { return };
         let is_special = matches!(it.get_kind(), E::Constructor | E::Destructor);
-        let result = it.get_result_type().map(|it| it.get_display_name());
+        let type_ = it.get_result_type();
+        let canonical = type_.map(|it| it.get_canonical_type().get_display_name());
+        let result = type_.map(|it| it.get_display_name());
         let around = Around {
             name: short(&name_of(it)),
             result: result.filter(|it| it != "void" && !is_special),
+            canonical,
             is_main: it.get_name().as_deref() == Some("main"),
             body: range,
         };
@@ -141,6 +105,24 @@ impl ScopeReader<'_> {
     }
 
     fn statements(&self, it: &Entity<'_>, around: &Around, found: &mut Vec<GuardScope>) {
+        if it.get_kind() == E::StmtExpr {
+            return; // its last expression is its value
+        }
+        if matches!(
+            it.get_kind(),
+            E::Method
+                | E::Constructor
+                | E::Destructor
+                | E::ConversionFunction
+                | E::FunctionTemplate
+        ) {
+            // Of a local class.
+            let body = it.get_children().into_iter().find(|it| it.get_kind() == E::CompoundStmt);
+            if let Some(body) = body {
+                self.function(it, &body, found);
+            }
+            return;
+        }
         let lambda;
         let around = if it.get_kind() == E::LambdaExpr {
             lambda = self.lambda(it, around);
@@ -162,10 +144,19 @@ impl ScopeReader<'_> {
         let body = body.as_ref().and_then(place).unwrap_or(0..0);
         let head = place(it).and_then(|all| self.text.get(all.start..body.start)).unwrap_or("");
         let tokens = tokens(head);
-        let arrow = tokens.iter().rfind(|(_, token)| *token == "->").map(|(at, _)| at + 2);
+        // Not one in a capture or a parameter's default.
+        let (mut depth, mut arrow) = (0, None);
+        for (at, token) in tokens {
+            match token {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth -= 1,
+                "->" if depth == 0 => arrow = Some(at + 2),
+                _ => {}
+            }
+        }
         let result = arrow.map_or("auto", |at| head[at..].trim()).to_owned();
         let result = Some(result).filter(|it| it != "void");
-        Around { name: around.name.clone(), result, body, is_main: false }
+        Around { name: around.name.clone(), result, canonical: None, body, is_main: false }
     }
 
     /// Its guards. What comes behind the first is inside of its section.
@@ -196,15 +187,21 @@ impl ScopeReader<'_> {
                 mutex.clone().and_then(|mutex| {
                     let handle = match own {
                         Some(it) => it.mutex.replace("$1", &mutex),
-                        None if type_.ends_with("<std::mutex>") => {
+                        None if !type_.ends_with("<std::mutex>") => {
+                            return Err(format!("a mutex of another kind ({type_})"));
+                        }
+                        None if !self.is_mutex(variable, &mutex) => {
+                            return Err(format!("'{mutex}' is no std::mutex itself"));
+                        }
+                        None => {
                             let is_name = |it: char| it.is_alphanumeric() || "_.>-:".contains(it);
                             let is_plain = mutex.chars().all(is_name) && !mutex.starts_with('-');
                             let mutex = if is_plain { mutex } else { format!("({mutex})") };
                             format!("{mutex}.native_handle()")
                         }
-                        None => return Err(format!("a mutex of another kind ({type_})")),
                     };
-                    let scope = Scope { block, around, body: body.clone(), guard: &name };
+                    let body = body.clone();
+                    let scope = Scope { block, around, body, guard: &name, variable };
                     let (form, exits) = self.check(&scope)?;
                     Ok(Lambda { handle, form, exits })
                 })
@@ -243,7 +240,27 @@ impl ScopeReader<'_> {
                 _ => {}
             }
         }
+        if inner.contains("//") || inner.contains("/*") {
+            return Some(Err("a comment stands in its guard's declaration".to_owned()));
+        }
         if inner.is_empty() { None } else { Some(Ok(inner.to_owned())) }
+    }
+
+    /// Is what the guard gets a mutex as it stands there, and nothing that becomes one?
+    fn is_mutex(&self, guard: &Entity<'_>, text: &str) -> bool {
+        let (mut seen, mut others) = (false, false);
+        guard.visit_children(|it, _| {
+            let is_it = it.is_expression() || it.is_unexposed();
+            let here = place(&it).and_then(|range| self.text.get(range));
+            if is_it && here == Some(text) {
+                let type_ = it.get_type().map(|it| it.get_canonical_type().get_display_name());
+                let is_mutex = type_.as_deref() == Some("std::mutex");
+                seen |= is_mutex;
+                others |= !is_mutex;
+            }
+            EntityVisitResult::Recurse
+        });
+        seen && !others
     }
 
     /// May the section be a lambda? Of which form, and who leaves it?
@@ -262,6 +279,25 @@ impl ScopeReader<'_> {
             } else {
                 format!("its guard, '{}', is used inside", it.guard)
             });
+        }
+        let mut is_named = false;
+        let mut moves = false;
+        it.block.visit_children(|child, _| {
+            let at = child.get_location().map(|at| at.get_expansion_location().offset as usize);
+            if at.is_some_and(|at| at >= it.body.start) {
+                is_named |= child.get_reference().as_ref() == Some(it.variable);
+                moves |= child.get_kind() == E::ReturnStmt && self.moves(&child, it);
+            }
+            EntityVisitResult::Recurse
+        });
+        if is_named {
+            return Err(format!("its guard, '{}', is used inside", it.guard));
+        }
+        if moves {
+            return Err("returns a variable of its function, which would be copied".to_owned());
+        }
+        if ["__func__", "__FUNCTION__", "__PRETTY_FUNCTION__"].iter().any(|word| has(word)) {
+            return Err("names its function (__func__)".to_owned());
         }
         if has("co_await") || has("co_yield") || has("co_return") {
             return Err("is part of a coroutine".to_owned());
@@ -333,8 +369,9 @@ impl ScopeReader<'_> {
         if !is_loops_own {
             return Err("returns a value, and leaves a loop".to_owned());
         }
-        let unlike = ["auto", "decltype(", "optional", "&"];
-        let is_plain = !unlike.iter().any(|it| result.contains(it));
+        let unlike = ["auto", "decltype(", "optional", "&", "type-parameter"];
+        let canonical = it.around.canonical.as_deref().unwrap_or(result);
+        let is_plain = !unlike.iter().any(|it| result.contains(it) || canonical.contains(it));
         let braced = plain.iter().any(|(_, range)| {
             let text = self.text[range.clone()].trim_start_matches("return").trim_start();
             text.starts_with('{')
@@ -344,9 +381,46 @@ impl ScopeReader<'_> {
         }
         let type_ = trailing(Some(result))?;
         match type_.filter(|_| is_plain && !braced) {
-            Some(type_) => Ok((Form::MayReturn(type_), Vec::new())),
+            Some(type_) => Ok((Form::MayReturn(type_), plain)),
             None => Err("returns a reference, or a value whose type isn't written".to_owned()),
         }
+    }
+
+    /// Does this statement return an object of the function, declared before the section? A lambda would copy it.
+    fn moves(&self, it: &Entity<'_>, scope: &Scope<'_, '_>) -> bool {
+        let mut all = Vec::new();
+        it.visit_children(|child, _| {
+            all.push(child);
+            EntityVisitResult::Recurse
+        });
+        let text = place(it).and_then(|range| self.text.get(range)).unwrap_or_default();
+        let named = text.trim_start_matches("return").trim();
+        all.iter().filter(|it| it.get_kind() == E::DeclRefExpr).any(|it| {
+            let Some(target) = it.get_reference() else { return false };
+            let at = target.get_location().map(|at| at.get_file_location().offset as usize);
+            let is_local = target.get_kind() == E::ParmDecl
+                || target.get_kind() == E::VarDecl
+                    && at.is_some_and(|at| scope.around.body.contains(&at))
+                    && at.is_some_and(|at| at < scope.body.start);
+            let is_before = at.is_some_and(|at| at < scope.body.start);
+            let type_ = target.get_type().map(|it| it.get_canonical_type());
+            let is_object = type_.is_some_and(|it| {
+                use clang::TypeKind as T;
+                let kinds = [
+                    T::Pointer,
+                    T::Enum,
+                    T::Float,
+                    T::Double,
+                    T::LongDouble,
+                    T::Bool,
+                    T::LValueReference,
+                    T::RValueReference,
+                ];
+                !it.is_integer() && !kinds.contains(&it.get_kind())
+            });
+            let is_all = target.get_name().as_deref() == Some(named.trim_matches(['(', ')']));
+            is_local && is_before && is_object && is_all
+        })
     }
 
     /// The names of structured bindings in this part.
@@ -355,7 +429,8 @@ impl ScopeReader<'_> {
         let (mut names, mut at) = (Vec::new(), 0);
         while at < all.len() {
             if all[at].1 == "auto" {
-                let open = (at + 1..all.len()).find(|&it| !["&", "&&"].contains(&all[it].1));
+                let open =
+                    (at + 1..all.len()).find(|&it| !["&", "&&", "const"].contains(&all[it].1));
                 if let Some(open) = open.filter(|&it| all[it].1 == "[") {
                     let inside = all[open + 1..].iter().take_while(|(_, token)| *token != "]");
                     names.extend(inside.map(|(_, token)| *token).filter(|it| *it != ","));
@@ -406,42 +481,19 @@ struct Scope<'a, 'tu> {
     around: &'a Around,
     body: Range<usize>,
     guard: &'a str,
+    variable: &'a Entity<'tu>,
 }
 
 /// A lambda's trailing type; `None`: it has none.
 fn trailing(result: Option<&str>) -> Result<Option<String>, String> {
-    match result {
-        None | Some("auto") => Ok(None),
-        Some(it) if it.contains("(anonymous") || it.contains("(unnamed") => {
-            Err("returns a type that has no name".to_owned())
-        }
-        Some(it) => Ok(Some(it.to_owned())),
+    let Some(written) = result.filter(|it| *it != "auto") else { return Ok(None) };
+    // Where the function stands, what is in such a namespace has its plain name.
+    let written = written.replace("(anonymous namespace)::", "");
+    if ["(anonymous", "(unnamed", "(lambda"].iter().any(|it| written.contains(it)) {
+        return Err("returns a type that has no name".to_owned());
     }
-}
-
-/// Every `#if` in it ends in it.
-fn is_balanced(text: &str) -> bool {
-    let mut open = 0_usize;
-    for line in text.lines() {
-        let Some(directive) = line.trim_start().strip_prefix('#').map(str::trim_start) else {
-            continue;
-        };
-        if directive.starts_with("if") {
-            open += 1;
-        } else if directive.starts_with("e") && directive.starts_with("error") {
-            continue;
-        } else if directive.starts_with("endif") || directive.starts_with("el") {
-            if open == 0 {
-                return false;
-            }
-            open -= usize::from(directive.starts_with("endif"));
-        }
+    if written.ends_with("&&") {
+        return Err("returns an rvalue reference".to_owned());
     }
-    open == 0
-}
-
-/// The last two parts: class and method.
-fn short(name: &str) -> String {
-    let parts: Vec<&str> = name.split("::").collect();
-    parts[parts.len().saturating_sub(2)..].join("::")
+    Ok(Some(written))
 }

@@ -55,7 +55,13 @@ pub fn edits(text: &str, scope: &GuardScope, lambda: &Lambda) -> Vec<Edit> {
     .expect("a String");
     let mut all = vec![Edit { range: scope.guard.clone(), text: head }];
     for (leave, range) in exits {
-        all.push(Edit { range: range.clone(), text: format!("return {}", leave.code()) });
+        let value = text[range.clone()].trim_start_matches("return").trim();
+        let text = match form {
+            // As `return` converts it, before it goes into the optional.
+            Form::MayReturn(type_) => format!("return static_cast<{type_}>({value})"),
+            _ => format!("return {}", leave.code()),
+        };
+        all.push(Edit { range: range.clone(), text });
     }
     let line = line_start(text, scope.end);
     let is_alone = text[line..scope.end].trim().is_empty();

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod c;
+pub mod callees;
 pub mod capture;
 pub mod config;
 pub mod database;
@@ -197,7 +198,9 @@ pub fn rewrite(
                 Finding::Section(it) => in_others[number].iter().all(|other| other.has(it)),
                 _ => true,
             };
-            let (fate, emitted) = if file.is_cpp {
+            let (fate, emitted) = if file.text.contains('\r') {
+                (Fate::Refused(CR.to_owned()), None)
+            } else if file.is_cpp {
                 (Fate::Refused("in C++, guards alone are rewritten".to_owned()), None)
             } else if is_everywhere {
                 convert((number, file), function, &site, &names)
@@ -228,8 +231,10 @@ pub fn rewrite(
             place.fate = if end_of_last.0 == number && scope.guard.start < end_of_last.1 {
                 Fate::Kept("inside of another section".to_owned())
             } else {
+                let is_plain = !file.text.contains('\r');
                 match lambda_of(&builds[number], scope, &calls) {
                     Err(why) => Fate::Refused(why),
+                    Ok(_) if !is_plain => Fate::Refused(CR.to_owned()),
                     Ok(lambda) => {
                         edits[number].extend(lambda::edits(&file.text, scope, lambda));
                         heads_of_guards.insert(number);
@@ -314,6 +319,9 @@ impl OtherBuild {
 fn line_of(file: &SourceFile, at: usize) -> usize {
     file.text[..at].matches('\n').count() + 1
 }
+
+/// Why a file with such lines has no patch.
+const CR: &str = "the file's lines end in CR LF";
 
 /// What a guard's scope becomes, if every build of its file has it, too.
 fn lambda_of<'a>(

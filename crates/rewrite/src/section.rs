@@ -12,6 +12,7 @@
 //!
 //! A section begins at a statement that locks a mutex, and ends in the same block. Each way through it unlocks that mutex once.
 
+use crate::c::tokens;
 use crate::facts::{self, Calls};
 use crate::names::{Act, LockNames, LockOp};
 use crate::tree::{Function, SourceFile, Statement, StatementKind};
@@ -248,6 +249,11 @@ impl Search<'_> {
             .filter(|call| runs(call.at))
             .map(|call| call.name.as_str())
             .collect();
+        let text = &self.flow.file.text[section.body.clone()];
+        let words = tokens(text);
+        if words.iter().any(|(_, word)| ["__func__", "__FUNCTION__"].contains(word)) {
+            return Err("names its function (__func__)".to_owned());
+        }
         if called.contains(&"__builtin_va_start") {
             return Err("reads its function's own arguments (va_start)".to_owned());
         }
