@@ -16,7 +16,9 @@
 // refused: named: names its function (__func__)
 // refused: wrapped: 'wrapper' is no std::mutex itself
 // refused: by_macro: its guard, 'guard', is used inside
-// converted: Local::plus pointer
+// refused: another: uses another guard, 'outer'
+// refused: by_hand: locks or unlocks a mutex by hand
+// converted: Local::plus pointer ends own_guard Ended::Ended
 //
 // Sections of C++'s guards. Threads run them, and the program checks what they did.
 
@@ -38,6 +40,7 @@
 
 namespace {
 
+constexpr int ROUNDS = 500;
 const std::thread::id main_thread = std::this_thread::get_id();
 std::mutex m;
 std::recursive_mutex again;
@@ -390,9 +393,63 @@ void check(bool is_so, const char *what)
     }
 }
 
+void another(std::unique_lock<std::mutex> &outer)
+{
+    std::lock_guard<std::mutex> guard(m);
+    outer.unlock();
+}
+
+void by_hand()
+{
+    static std::mutex second;
+    second.lock();
+    std::lock_guard<std::mutex> guard(m);
+    second.unlock();
+}
+
+void ends(bool early)
+{
+    if (early) {
+        std::lock_guard<std::mutex> guard(m);
+        if (total < 0)
+            return;
+        return;
+    }
+    check(!early, "ends");
+}
+
+struct Ended {
+    explicit Ended(bool early)
+    {
+        if (early) {
+            std::lock_guard<std::mutex> guard(m);
+            if (total > 0)
+                return;
+            return;
+        }
+        is_late = true;
+    }
+    bool is_late = false;
+};
+
+// The configuration names this one.
+struct OwnGuard {
+    explicit OwnGuard(std::mutex *of) : mutex(of) { mutex->lock(); }
+    ~OwnGuard() { mutex->unlock(); }
+    OwnGuard(const OwnGuard &) = delete;
+    OwnGuard &operator=(const OwnGuard &) = delete;
+    std::mutex *mutex;
+};
+
+long own_guard(long by)
+{
+    OwnGuard guard(&m);
+    return total >= 0 ? by : -by;
+}
+
 void work(Table &table, Kept<long> &kept, int number)
 {
-    for (int round = 0; round < 2000; ++round) {
+    for (int round = 0; round < ROUNDS; ++round) {
         table.put(number, 1);
         table.put(-1, 1);
         check(table.get(number) == round + 1, "get");
@@ -443,14 +500,22 @@ int main()
     by_a_rule();
     recursive();
     by_macro();
+    std::mutex second;
+    auto outer = std::make_unique<std::unique_lock<std::mutex>>(second);
+    another(*outer);
+    by_hand();
+    ends(true);
+    ends(false);
+    check(own_guard(3) == 3, "own_guard");
+    check(!Ended(true).is_late && Ended(false).is_late, "Ended");
     const int numbers[2] = {1, 2};
     check(returned().size() == 4 && maybe(false) == 8 && !maybe(true), "returned, maybe");
     check(named() && wrapped() == 1 && outer_of_local(), "named, wrapped, outer_of_local");
     check(!pointer(numbers, true) && *pointer(numbers, false) == 2, "pointer");
     check(other.get(1) == 1 && other.get(2) == 0 && other.get(3) == 1 && other.get(5) == 0, "put_all");
-    check(kept.add(0) == 4 * 2000 * 2, "kept");
+    check(kept.add(0) == 4 * ROUNDS * 2, "kept");
     // scoped, run_it, throws, only_here_a_lambda, hidden, lets_go, jumps, in_another, Counter
-    const long rounds = 4 * 2000;
+    const long rounds = 4 * ROUNDS;
     check(total == rounds + rounds + rounds / 2 + rounds + 3 * rounds + rounds + rounds / 2 + rounds + rounds + 4, "total");
     std::puts(failures == 0 ? "ok" : "wrong");
     return failures == 0 ? 0 : 1;

@@ -15,6 +15,8 @@
 // refused: hand_over_hand: holds '&next' beyond its end, or lets go of it
 // refused: changes: 'first', by which the mutex is found, may change inside
 // refused: who: asks which thread it is (pthread_self)
+// refused: own_below: a callee uses its thread's own data: own_of > thread_local own
+// refused: named: names its function (__func__)
 /* Sections of every shape. Eight threads run them all; each counts, and what they return is checked. */
 #include <assert.h>
 #include <errno.h>
@@ -43,6 +45,26 @@ static void fail(const char *what)
 {
     fprintf(stderr, "%s\n", what);
     exit(1);
+}
+
+static long own_of(void)
+{
+    return own;
+}
+
+static void own_below(void)
+{
+    pthread_mutex_lock(&mutex);
+    ready += own_of() - own_of();
+    pthread_mutex_unlock(&mutex);
+}
+
+static void named(void)
+{
+    pthread_mutex_lock(&mutex);
+    if (strcmp(__func__, "named"))
+        fail(__func__);
+    pthread_mutex_unlock(&mutex);
 }
 
 static long once(long n);
@@ -571,6 +593,8 @@ static void *run(void *arg)
         nothing();
         if (local_type() != 4)
             fail("local_type");
+        own_below();
+        named();
         if (who() != 1)
             fail("who");
     }

@@ -20,7 +20,9 @@ fn program(name: &str) -> PathBuf {
 fn rewritten(source: &Path, wanted: &dyn Fn(&SectionPlace) -> bool) -> Result<Rewritten> {
     let folder = source.parent().context("a folder")?.to_owned();
     let unit = Unit { path: source.to_owned(), folder, flags: Vec::new(), others: Vec::new() };
-    let config = Config::read("harmless = [\"place\"]").map_err(anyhow::Error::msg)?;
+    let config =
+        "harmless = ['place']\n[[guard]]\ntype = 'OwnGuard'\nmutex = '($1)->native_handle()'\n";
+    let config = Config::read(config).map_err(anyhow::Error::msg)?;
     let result = rewrite(&[unit], &config, wanted, &mut |_| ()).map_err(anyhow::Error::msg)?;
     ensure!(result.unread.is_empty(), "{:?}", result.unread);
     Ok(result)

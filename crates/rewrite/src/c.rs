@@ -58,23 +58,19 @@ pub fn declared(type_text: &str, name: &str) -> String {
     format!("{type_text}{space}{name}")
 }
 
-/// Every `#if` in it ends in it.
-pub fn is_balanced(text: &str) -> bool {
-    let mut open = 0_usize;
-    for line in text.lines() {
-        let Some(directive) = line.trim_start().strip_prefix('#').map(str::trim_start) else {
-            continue;
-        };
+/// Where the `#if`s are that don't end in this text. `None`: one ends or goes on here that began before.
+pub fn open_ifs(text: &str) -> Option<Vec<usize>> {
+    let (mut at, mut open) = (0, Vec::new());
+    for line in text.split_inclusive('\n') {
+        let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
         if directive.starts_with("if") {
-            open += 1;
-        } else if directive.starts_with("e") && directive.starts_with("error") {
-            continue;
-        } else if directive.starts_with("endif") || directive.starts_with("el") {
-            if open == 0 {
-                return false;
-            }
-            open -= usize::from(directive.starts_with("endif"));
+            open.push(at);
+        } else if directive.starts_with("endif") {
+            open.pop()?;
+        } else if directive.starts_with("el") {
+            open.last()?;
         }
+        at += line.len();
     }
-    open == 0
+    Some(open)
 }

@@ -1,6 +1,9 @@
 //! The configuration: what the rewriter can't find out by itself.
 //!
 //! ```toml
+//! # Functions that any thread may call for another one, whatever they do.
+//! harmless = ["pthread_getspecific"]
+//!
 //! # Functions or macros that lock and unlock a mutex, by their arguments $1, $2, ...
 //! [[lock]]
 //! lock = "queue_lock"
@@ -11,9 +14,6 @@
 //! [[guard]]
 //! type = "leveldb::MutexLock"
 //! mutex = "($1)->handle()"
-//!
-//! # Functions that any thread may call for another one, whatever they do.
-//! harmless = ["pthread_getspecific"]
 //! ```
 
 use crate::names::{LockNames, LockOp, Wrapper};

@@ -11,13 +11,14 @@
 //! A lambda sees its function's variables, so the section's own text stays as it is. A section in the middle of a function that is left by
 //! `return`, `break` or `continue` says so by what its lambda returns; only these statements change.
 
-use crate::c::{is_balanced, tokens};
+use crate::c::{open_ifs, tokens};
 use crate::callees::{called, name_of, short};
 use crate::config::GuardType;
+use crate::lambda::trailing;
 use crate::place::{is_in_macro, place};
-use crate::scope::{Form, GuardScope, Lambda, Leave};
+use crate::scope::{Exits, Form, GuardScope, Lambda, Leave};
 use crate::tree::SourceFile;
-use clang::{Entity, EntityKind as E, EntityVisitResult};
+use clang::{Entity, EntityKind as E, EntityVisitResult, Type};
 use std::ops::Range;
 
 /// The standard's guards, as clang writes their types.
@@ -78,6 +79,9 @@ struct Around {
     body: Range<usize>,
     is_main: bool,
 }
+
+/// The statements that leave a section. `None`: hidden in a macro.
+type FoundExits = Vec<(Leave, Option<Range<usize>>)>;
 
 struct ScopeReader<'a> {
     text: &'a str,
@@ -169,8 +173,7 @@ impl ScopeReader<'_> {
                 continue;
             }
             let Some(type_) = variable.get_type() else { continue };
-            let type_ = type_.get_canonical_type().get_display_name();
-            let type_ = type_.trim_start_matches("const ");
+            let type_ = guard_type(&type_);
             let own = self.guards.iter().find(|it| it.name == type_);
             if own.is_none() && !GUARDS.iter().any(|it| type_.starts_with(it)) {
                 continue;
@@ -264,104 +267,100 @@ impl ScopeReader<'_> {
     }
 
     /// May the section be a lambda? Of which form, and who leaves it?
-    #[allow(clippy::type_complexity, reason = "two things that belong together for one caller")]
-    fn check(&self, it: &Scope<'_, '_>) -> Result<(Form, Vec<(Leave, Range<usize>)>), String> {
-        let text = &self.text[it.body.clone()];
-        let words = tokens(text);
-        let has = |word: &str| words.iter().any(|(_, token)| *token == word);
-        if text.trim().is_empty() {
-            return Err("empty: it waits for others, and does nothing".to_owned());
-        }
-        if has(it.guard) {
-            let waits = ["wait", "wait_for", "wait_until"].iter().any(|word| has(word));
-            return Err(if waits {
-                "waits for a condition variable".to_owned()
-            } else {
-                format!("its guard, '{}', is used inside", it.guard)
-            });
-        }
-        let mut is_named = false;
-        let mut moves = false;
-        it.block.visit_children(|child, _| {
-            let at = child.get_location().map(|at| at.get_expansion_location().offset as usize);
-            if at.is_some_and(|at| at >= it.body.start) {
-                is_named |= child.get_reference().as_ref() == Some(it.variable);
-                moves |= child.get_kind() == E::ReturnStmt && self.moves(&child, it);
-            }
-            EntityVisitResult::Recurse
-        });
-        if is_named {
-            return Err(format!("its guard, '{}', is used inside", it.guard));
-        }
-        if moves {
-            return Err("returns a variable of its function, which would be copied".to_owned());
-        }
-        if ["__func__", "__FUNCTION__", "__PRETTY_FUNCTION__"].iter().any(|word| has(word)) {
-            return Err("names its function (__func__)".to_owned());
-        }
-        if has("co_await") || has("co_yield") || has("co_return") {
-            return Err("is part of a coroutine".to_owned());
-        }
-        if has("va_start") {
-            return Err("reads its function's own arguments (va_start)".to_owned());
-        }
-        for name in self.bindings(it.around.body.start..it.body.start) {
-            if has(name) {
-                return Err(format!("a lambda can't see '{name}', a structured binding"));
-            }
-        }
-        if !is_balanced(text) {
-            return Err("an #if begins or ends in the middle of it".to_owned());
-        }
+    fn check(&self, it: &Scope<'_, '_>) -> Result<(Form, Exits), String> {
+        self.objection(it).map_or(Ok(()), Err)?;
         let mut exits = Vec::new();
         for child in it.block.get_children() {
             if place(&child).is_some_and(|range| range.start >= it.body.start) {
                 self.exits(&child, &mut exits, true, true)?;
             }
         }
+        self.form(it, exits)
+    }
+
+    /// Why it can't, whoever leaves it.
+    fn objection(&self, it: &Scope<'_, '_>) -> Option<String> {
+        let text = &self.text[it.body.clone()];
+        let words = tokens(text);
+        let has = |word: &str| words.iter().any(|(_, token)| *token == word);
+        if text.trim().is_empty() {
+            return Some("empty: it waits for others, and does nothing".to_owned());
+        }
+        if has(it.guard) && ["wait", "wait_for", "wait_until"].iter().any(|word| has(word)) {
+            return Some("waits for a condition variable".to_owned());
+        }
+        let (mut uses_own, mut other, mut moves) = (has(it.guard), None, false);
+        it.block.visit_children(|child, _| {
+            let at = child.get_location().map(|at| at.get_expansion_location().offset as usize);
+            if at.is_some_and(|at| at >= it.body.start) {
+                let target = child.get_reference();
+                uses_own |= target.as_ref() == Some(it.variable);
+                // Whoever runs the section would let go of a mutex that another thread holds.
+                let earlier = target.filter(|target| self.is_guard(target) && it.is_before(target));
+                other = other.take().or(earlier.and_then(|guard| guard.get_name()));
+                moves |= child.get_kind() == E::ReturnStmt && self.moves(&child, it);
+            }
+            EntityVisitResult::Recurse
+        });
+        if uses_own {
+            return Some(format!("its guard, '{}', is used inside", it.guard));
+        }
+        if let Some(other) = other {
+            return Some(format!("uses another guard, '{other}'"));
+        }
+        if moves {
+            return Some("returns a variable of its function, which would be copied".to_owned());
+        }
+        if ["__func__", "__FUNCTION__", "__PRETTY_FUNCTION__"].iter().any(|word| has(word)) {
+            return Some("names its function (__func__)".to_owned());
+        }
+        if has("co_await") || has("co_yield") || has("co_return") {
+            return Some("is part of a coroutine".to_owned());
+        }
+        if has("va_start") {
+            return Some("reads its function's own arguments (va_start)".to_owned());
+        }
+        let mut bindings = self.bindings(it.around.body.start..it.body.start).into_iter();
+        if let Some(name) = bindings.find(|name| has(name)) {
+            return Some(format!("a lambda can't see '{name}', a structured binding"));
+        }
+        let is_whole = open_ifs(text).is_some_and(|open| open.is_empty());
+        (!is_whole).then(|| "an #if begins or ends in the middle of it".to_owned())
+    }
+
+    /// How it goes on behind the section, by who leaves it.
+    fn form(&self, it: &Scope<'_, '_>, exits: FoundExits) -> Result<(Form, Exits), String> {
         let leaves = |leave: Leave| exits.iter().any(|(it, ..)| *it == leave);
+        let is_loops_own = !leaves(Leave::Break) && !leaves(Leave::Continue);
         let is_whole = place(it.block).is_some_and(|range| range == it.around.body);
-        let result = &it.around.result;
+        let last = it.block.get_children().last().map(Entity::get_kind);
+        // `main` may end without a return.
+        let returns = last == Some(E::ReturnStmt) || is_whole && !it.around.is_main;
+        let result = it.around.result.as_deref();
         let skipped = self.skipped.iter().filter(|part| it.body.contains(&part.start));
         let mut skipped = skipped.flat_map(|part| tokens(&self.text[part.clone()]));
         let words = ["return", "break", "continue", "goto", it.guard];
-        let unseen = skipped.any(|(_, token)| words.contains(&token));
-        let last = it.block.get_children().last().map(Entity::get_kind);
-        let returns = is_whole || last == Some(E::ReturnStmt);
-        let is_loops_own = !leaves(Leave::Break) && !leaves(Leave::Continue);
-        if unseen && !(is_whole && is_loops_own) {
+        if skipped.any(|(_, token)| words.contains(&token)) && !(is_whole && is_loops_own) {
             return Err("is left, or names its guard, in a part that #if leaves out".to_owned());
         }
-        if is_loops_own && (is_whole && result.is_none() || !leaves(Leave::Return)) && !unseen {
-            // `main` may end without a return.
-            return if is_whole && result.is_some() && !it.around.is_main && last.is_some() {
-                Ok((Form::Returns(trailing(result.as_deref())?), Vec::new()))
-            } else {
-                Ok((Form::Falls, Vec::new()))
-            };
-        }
-        if is_loops_own && returns && !(it.around.is_main && last != Some(E::ReturnStmt)) {
-            let type_ = if result.is_none() {
-                Some("void".to_owned())
-            } else {
-                trailing(result.as_deref())?
-            };
-            return Ok((Form::Returns(type_), Vec::new()));
+        if is_loops_own {
+            match result {
+                None if is_whole || !leaves(Leave::Return) => return Ok((Form::Falls, Vec::new())),
+                None if returns => return Ok((Form::Ends, Vec::new())),
+                Some(_) if returns => return Ok((Form::Returns(trailing(result)?), Vec::new())),
+                Some(_) if !leaves(Leave::Return) => return Ok((Form::Falls, Vec::new())),
+                _ => {}
+            }
         }
         // From here on, the statements that leave it change.
         let mut plain = Vec::new();
         for (leave, range) in exits {
-            let Some(range) = range else {
-                return Err("is left inside of a macro".to_owned());
-            };
-            plain.push((leave, range));
+            plain.push((leave, range.ok_or("is left inside of a macro")?));
         }
-        let Some(result) =
-            result.as_deref().filter(|_| plain.iter().any(|(leave, _)| *leave == Leave::Return))
-        else {
-            let is_bare =
-                |(leave, range): &(Leave, Range<usize>)| self.text[range.clone()] == *leave.word();
-            if !plain.iter().all(is_bare) {
+        let is_value = plain.iter().any(|(leave, _)| *leave == Leave::Return);
+        let Some(result) = result.filter(|_| is_value) else {
+            let mut texts = plain.iter().map(|(leave, range)| (leave, &self.text[range.clone()]));
+            if !texts.all(|(leave, text)| text == leave.word()) {
                 return Err("returns what a function returns that returns nothing".to_owned());
             }
             return Ok((Form::MayLeave, plain));
@@ -369,58 +368,54 @@ impl ScopeReader<'_> {
         if !is_loops_own {
             return Err("returns a value, and leaves a loop".to_owned());
         }
-        let unlike = ["auto", "decltype(", "optional", "&", "type-parameter"];
-        let canonical = it.around.canonical.as_deref().unwrap_or(result);
-        let is_plain = !unlike.iter().any(|it| result.contains(it) || canonical.contains(it));
-        let braced = plain.iter().any(|(_, range)| {
-            let text = self.text[range.clone()].trim_start_matches("return").trim_start();
-            text.starts_with('{')
-        });
         if !self.has_optional {
             return Err("returns a value from its middle, and std::optional is C++17's".to_owned());
         }
-        let type_ = trailing(Some(result))?;
-        match type_.filter(|_| is_plain && !braced) {
+        let unlike = ["auto", "decltype(", "optional", "&", "type-parameter"];
+        let canonical = it.around.canonical.as_deref().unwrap_or(result);
+        let is_plain = !unlike.iter().any(|it| result.contains(it) || canonical.contains(it));
+        let is_braced = plain.iter().any(|(_, range)| {
+            let text = self.text[range.clone()].trim_start_matches("return").trim_start();
+            text.starts_with('{')
+        });
+        match trailing(Some(result))?.filter(|_| is_plain && !is_braced) {
             Some(type_) => Ok((Form::MayReturn(type_), plain)),
             None => Err("returns a reference, or a value whose type isn't written".to_owned()),
         }
     }
 
+    /// Is it a variable that holds a mutex for as long as it lives, or may?
+    fn is_guard(&self, it: &Entity<'_>) -> bool {
+        let Some(type_) =
+            it.get_type().filter(|_| it.get_kind() == E::VarDecl || it.get_kind() == E::ParmDecl)
+        else {
+            return false;
+        };
+        let type_ = guard_type(&type_);
+        GUARDS.iter().any(|it| type_.starts_with(it))
+            || self.guards.iter().any(|it| it.name == type_)
+    }
+
     /// Does this statement return an object of the function, declared before the section? A lambda would copy it.
     fn moves(&self, it: &Entity<'_>, scope: &Scope<'_, '_>) -> bool {
-        let mut all = Vec::new();
+        use clang::TypeKind as T;
+        let text = place(it).and_then(|range| self.text.get(range)).unwrap_or_default();
+        let named = text.trim_start_matches("return").trim().trim_matches(['(', ')']);
+        let scalars = [T::Pointer, T::Enum, T::Float, T::Double, T::LongDouble, T::Bool];
+        let references = [T::LValueReference, T::RValueReference];
+        let mut moves = false;
         it.visit_children(|child, _| {
-            all.push(child);
+            let target = child.get_reference().filter(|_| child.get_kind() == E::DeclRefExpr);
+            let target = target.filter(|it| it.get_name().as_deref() == Some(named));
+            let type_ = target.filter(|it| scope.is_before(it)).and_then(|it| it.get_type());
+            moves |= type_.is_some_and(|type_| {
+                let type_ = type_.get_canonical_type();
+                let kind = type_.get_kind();
+                !type_.is_integer() && !scalars.contains(&kind) && !references.contains(&kind)
+            });
             EntityVisitResult::Recurse
         });
-        let text = place(it).and_then(|range| self.text.get(range)).unwrap_or_default();
-        let named = text.trim_start_matches("return").trim();
-        all.iter().filter(|it| it.get_kind() == E::DeclRefExpr).any(|it| {
-            let Some(target) = it.get_reference() else { return false };
-            let at = target.get_location().map(|at| at.get_file_location().offset as usize);
-            let is_local = target.get_kind() == E::ParmDecl
-                || target.get_kind() == E::VarDecl
-                    && at.is_some_and(|at| scope.around.body.contains(&at))
-                    && at.is_some_and(|at| at < scope.body.start);
-            let is_before = at.is_some_and(|at| at < scope.body.start);
-            let type_ = target.get_type().map(|it| it.get_canonical_type());
-            let is_object = type_.is_some_and(|it| {
-                use clang::TypeKind as T;
-                let kinds = [
-                    T::Pointer,
-                    T::Enum,
-                    T::Float,
-                    T::Double,
-                    T::LongDouble,
-                    T::Bool,
-                    T::LValueReference,
-                    T::RValueReference,
-                ];
-                !it.is_integer() && !kinds.contains(&it.get_kind())
-            });
-            let is_all = target.get_name().as_deref() == Some(named.trim_matches(['(', ')']));
-            is_local && is_before && is_object && is_all
-        })
+        moves
     }
 
     /// The names of structured bindings in this part.
@@ -441,11 +436,10 @@ impl ScopeReader<'_> {
         names
     }
 
-    /// The statements that leave a section. `None`: hidden in a macro.
     fn exits(
         &self,
         it: &Entity<'_>,
-        into: &mut Vec<(Leave, Option<Range<usize>>)>,
+        into: &mut FoundExits,
         breaks: bool,
         continues: bool,
     ) -> Result<(), String> {
@@ -484,16 +478,21 @@ struct Scope<'a, 'tu> {
     variable: &'a Entity<'tu>,
 }
 
-/// A lambda's trailing type; `None`: it has none.
-fn trailing(result: Option<&str>) -> Result<Option<String>, String> {
-    let Some(written) = result.filter(|it| *it != "auto") else { return Ok(None) };
-    // Where the function stands, what is in such a namespace has its plain name.
-    let written = written.replace("(anonymous namespace)::", "");
-    if ["(anonymous", "(unnamed", "(lambda"].iter().any(|it| written.contains(it)) {
-        return Err("returns a type that has no name".to_owned());
+impl Scope<'_, '_> {
+    /// Is it a variable or parameter of the function, declared before the section?
+    fn is_before(&self, it: &Entity<'_>) -> bool {
+        let at = it.get_location().map(|at| at.get_file_location().offset as usize);
+        at.is_some_and(|at| match it.get_kind() {
+            E::ParmDecl => at < self.body.start,
+            E::VarDecl => (self.around.body.start..self.body.start).contains(&at),
+            _ => false,
+        })
     }
-    if written.ends_with("&&") {
-        return Err("returns an rvalue reference".to_owned());
-    }
-    Ok(Some(written))
+}
+
+/// The type of a guard, or of what refers to one, as the configuration and [`GUARDS`] have it.
+fn guard_type(type_: &Type<'_>) -> String {
+    let name = type_.get_canonical_type().get_display_name();
+    let name = name.trim_start_matches("const ").trim_end_matches([' ', '&']);
+    name.replace("(anonymous namespace)::", "")
 }

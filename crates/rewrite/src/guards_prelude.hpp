@@ -1,12 +1,14 @@
 /* lockwright: runs a section where its data is. Without liblockwright, here, under the mutex. */
 #ifndef LW_SECTIONS
 #define LW_SECTIONS
-#include <cxxabi.h>
 #include <pthread.h>
 #include <exception>
 #include <memory>
 #include <new>
 #include <utility>
+#if defined(__GLIBCXX__)
+#include <cxxabi.h>
+#endif
 #if __cplusplus >= 201703L
 #include <optional>
 #endif
@@ -54,7 +56,9 @@ template <class Section, class Result> struct Request {
         Request &it = *static_cast<Request *>(context);
 #if defined(__cpp_exceptions)
         try { it.answer.run(it.section); }
+#if defined(__GLIBCXX__)
         catch (abi::__forced_unwind &) { throw; }
+#endif
         catch (...) { it.thrown = std::current_exception(); }
 #else
         it.answer.run(it.section);

@@ -1,5 +1,6 @@
 //! Writes the scopes of C++'s guards as lambdas.
 
+use crate::c::open_ifs;
 use crate::emit::{self, Edit, line_start};
 use crate::scope::{Form, GuardScope, Lambda, Leave};
 use crate::tree::SourceFile;
@@ -12,16 +13,7 @@ pub const PRELUDE: &str = include_str!("guards_prelude.hpp");
 /// so no namespace is open there.
 pub fn head(file: &SourceFile) -> usize {
     let first = emit::before_function(&file.text, file.first.unwrap_or_default());
-    let (mut at, mut open) = (0, Vec::new());
-    for line in file.text[..first].split_inclusive('\n') {
-        let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
-        if directive.starts_with("if") {
-            open.push(at);
-        } else if directive.starts_with("endif") {
-            open.pop();
-        }
-        at += line.len();
-    }
+    let open = open_ifs(&file.text[..first]).unwrap_or_default();
     open.first().copied().unwrap_or(first)
 }
 
@@ -35,6 +27,10 @@ pub fn edits(text: &str, scope: &GuardScope, lambda: &Lambda) -> Vec<Edit> {
     let run = format!("lw_sections::run({handle}, [&]");
     match form {
         Form::Falls => write!(head, "{run} {{"),
+        Form::Ends => {
+            tail += " return;";
+            write!(head, "{run} {{")
+        }
         Form::Returns(None) => write!(head, "return {run} {{"),
         Form::Returns(Some(type_)) => write!(head, "return {run}() -> {type_} {{"),
         Form::MayReturn(type_) => {
@@ -72,4 +68,21 @@ pub fn edits(text: &str, scope: &GuardScope, lambda: &Lambda) -> Vec<Edit> {
     };
     all.push(Edit { range: at..at, text: tail });
     all
+}
+
+/// A lambda's trailing type; `None`: it has none.
+///
+/// # Errors
+/// A lambda can't have it.
+pub fn trailing(result: Option<&str>) -> Result<Option<String>, String> {
+    let Some(written) = result.filter(|it| *it != "auto") else { return Ok(None) };
+    // Where the function stands, what is in such a namespace has its plain name.
+    let written = written.replace("(anonymous namespace)::", "");
+    if ["(anonymous", "(unnamed", "(lambda"].iter().any(|it| written.contains(it)) {
+        return Err("returns a type that has no name".to_owned());
+    }
+    if written.ends_with("&&") {
+        return Err("returns an rvalue reference".to_owned());
+    }
+    Ok(Some(written))
 }

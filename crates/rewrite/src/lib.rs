@@ -5,8 +5,9 @@
 //!
 //! ```text
 //!     compile_commands.json ─► parse (libclang) ─► tree ─► names ─► ways, section ─► capture ─► emit ─► a patch
-//!                                                           │
-//!                                      facts: who calls what that needs its own thread
+//!                                   │                       │
+//!                                   │  facts: who calls what that needs its own thread
+//!                                   └─► guards (C++) ─► scope ─► lambda ─► the same patch
 //! ```
 
 pub mod c;
@@ -323,6 +324,16 @@ fn line_of(file: &SourceFile, at: usize) -> usize {
 /// Why a file with such lines has no patch.
 const CR: &str = "the file's lines end in CR LF";
 
+/// In a section, they might let go of a mutex that another thread has locked.
+const BY_HAND: &[&str] = &[
+    "std::mutex::lock",
+    "std::mutex::unlock",
+    "std::mutex::try_lock",
+    "pthread_mutex_lock",
+    "pthread_mutex_unlock",
+    "pthread_mutex_trylock",
+];
+
 /// What a guard's scope becomes, if every build of its file has it, too.
 fn lambda_of<'a>(
     others: &[SourceFile],
@@ -333,6 +344,9 @@ fn lambda_of<'a>(
     let called: Vec<&str> = scope.called.iter().map(String::as_str).collect();
     if let Some(objection) = calls.objection(&called) {
         return Err(facts::told(objection));
+    }
+    if called.iter().any(|it| BY_HAND.contains(it)) {
+        return Err("locks or unlocks a mutex by hand".to_owned());
     }
     let is_same = |it: &GuardScope| (&it.guard, it.end) == (&scope.guard, scope.end);
     let has = |other: &SourceFile| {

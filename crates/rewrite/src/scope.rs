@@ -27,14 +27,19 @@ pub struct Lambda {
     /// How its end goes on.
     pub form: Form,
     /// The statements that leave it.
-    pub exits: Vec<(Leave, Range<usize>)>,
+    pub exits: Exits,
 }
+
+/// The statements that leave a section, and change.
+pub type Exits = Vec<(Leave, Range<usize>)>;
 
 /// How a lambda's end goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
     /// What is behind it runs.
     Falls,
+    /// The function returns.
+    Ends,
     /// It returns from the function, by a value of this type; `None`: of the type that it has.
     Returns(Option<String>),
     /// It may return from the function, with a value of this type.
