@@ -164,6 +164,16 @@ impl<P: Platform, L: RawLock<P>> Drop for Held<'_, P, L> {
 
 /// A lock without data: mutual exclusion between [`lock`](Self::lock) and [`unlock`](Self::unlock), on one thread.
 pub trait RawLock<P: Platform>: Sections<P> {
+    /// May its memory end, without a word, as soon as nobody holds it or waits for it? (A program's mutex: C++'s are never destroyed, and
+    /// the last user of an object frees it.)
+    const MAY_END: bool = false;
+
+    /// Asked once after each section, by the thread that locked and ran it: has the section handed the lock on to another thread? Then
+    /// the caller doesn't unlock.
+    fn is_handed_on(&self) -> bool {
+        false
+    }
+
     /// Acquires; returns with the lock held.
     ///
     /// # Safety

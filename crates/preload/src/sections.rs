@@ -1,6 +1,6 @@
 //! `lw_section`, which a program that `lockwright rewrite` has changed looks for.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use libc::pthread_mutex_t;
 use lockwright_runtime::sections;
 
@@ -15,4 +15,21 @@ unsafe extern "C-unwind" fn lw_section(
     let section = unsafe { sections::Called::new(section, context) };
     // SAFETY: the program's own mutex.
     unsafe { sections::run(mutex, move || section.run()) }
+}
+
+/// For `liblockwright_delegate.so`: see [`sections::run_on_its_stack`]. 0: nothing has run.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lockwright_section_on_its_stack(
+    mutex: *mut pthread_mutex_t,
+    run: unsafe extern "C" fn(*mut c_void) -> c_int,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: that library's promise.
+    c_int::from(unsafe { sections::run_on_its_stack(mutex, run, context) })
+}
+
+/// For `liblockwright_delegate.so`: see [`sections::is_combining`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lockwright_section_is_combining(mutex: *mut pthread_mutex_t) -> c_int {
+    c_int::from(sections::is_combining(mutex))
 }

@@ -14,22 +14,31 @@ use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::leave::{self, Wait};
 use core::cell::UnsafeCell;
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 use libc::pthread_mutex_t;
 use lockwright_locks::delegation::dynamic::{Dynamic, Mode};
 use lockwright_native::Native;
 use lockwright_platform::{RawLock, Sections, TryLock};
 
-/// One of the program's mutexes, by its address; 0: none yet.
-struct Theirs(AtomicUsize);
+/// One of the program's mutexes.
+struct Theirs {
+    /// Its address; 0: none yet.
+    address: AtomicUsize,
+    /// A section has handed the mutex on. Only the mutex's holder writes it.
+    is_handed_on: AtomicBool,
+}
 
 impl Theirs {
+    const fn at(address: usize) -> Self {
+        Self { address: AtomicUsize::new(address), is_handed_on: AtomicBool::new(false) }
+    }
+
     fn get(&self) -> *mut pthread_mutex_t {
         // Relaxed: it changes once, before anybody locks it.
-        ptr::with_exposed_provenance_mut(self.0.load(Relaxed))
+        ptr::with_exposed_provenance_mut(self.address.load(Relaxed))
     }
 }
 
@@ -37,13 +46,22 @@ impl Sections<Native> for Theirs {
     type Node = ();
 
     fn new() -> Self {
-        Self(AtomicUsize::new(0))
+        Self::at(0)
     }
 
     lockwright_platform::held_sections!(Native);
 }
 
 impl RawLock<Native> for Theirs {
+    /// A program may free an object with its mutex as soon as it knows that nobody else is about to lock it.
+    const MAY_END: bool = true;
+
+    #[inline]
+    fn is_handed_on(&self) -> bool {
+        // Relaxed, here and where it is set: the holder's own.
+        self.is_handed_on.load(Relaxed) && self.is_handed_on.swap(false, Relaxed)
+    }
+
     #[inline]
     unsafe fn lock(&self, _: *mut ()) {
         // SAFETY: the caller's thread is in `run` for this mutex, or runs a section for one that is.
@@ -128,15 +146,20 @@ fn read() -> Delegates {
     how
 }
 
-/// The mutex's slot.
-fn slot_of(mutex: *mut pthread_mutex_t, how: Delegates) -> Option<&'static MutexSlot> {
-    let address = mutex.expose_provenance();
+/// The numbers of the slots that the mutex at `address` may have.
+fn near(address: usize) -> impl Iterator<Item = usize> {
     // Mutexes lie in arrays of structures: the lower bits say little.
     let first =
         (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> (usize::BITS - 10);
-    for number in 0..NEAR {
-        let slot = &slots()[(first + number) % SLOTS];
-        let place = &slot.0.lock().0;
+    (first..first + NEAR).map(|number| number % SLOTS)
+}
+
+/// The mutex's slot.
+fn slot_of(mutex: *mut pthread_mutex_t, how: Delegates) -> Option<&'static MutexSlot> {
+    let address = mutex.expose_provenance();
+    for number in near(address) {
+        let slot = &slots()[number];
+        let place = &slot.0.lock().address;
         let now = place.load(Relaxed);
         if now == address {
             return Some(slot);
@@ -167,9 +190,9 @@ fn begin(slot: &MutexSlot, how: Delegates) {
 fn in_child() {
     let how = how();
     for slot in slots() {
-        let address = slot.0.lock().0.load(Relaxed);
+        let address = slot.0.lock().address.load(Relaxed);
         if address != 0 {
-            let fresh = MutexSlot(Dynamic::over(Theirs(AtomicUsize::new(address))));
+            let fresh = MutexSlot(Dynamic::over(Theirs::at(address)));
             // SAFETY: no other thread exists. If this one forked in a section, it finds its slot empty when it goes on, as it would be if it
             // had come alone.
             unsafe { ptr::from_ref(slot).cast_mut().write(fresh) };
@@ -256,6 +279,51 @@ fn wait(slot: &MutexSlot, section: impl FnOnce() + Send) {
     // SAFETY: ours.
     unsafe { *errno() = after };
     leave::enable_cancellation(before);
+}
+
+/// Does a combiner run this mutex's sections? Then a thread that found the mutex free would overtake those that wait. A hint.
+pub fn is_combining(mutex: *mut pthread_mutex_t) -> bool {
+    let address = mutex.addr();
+    near(address)
+        .map(|number| &slots()[number])
+        .find(|slot| slot.0.lock().address.load(Relaxed) == address)
+        .is_some_and(|slot| slot.0.is_combining())
+}
+
+/// Runs a section that belongs to its thread's own stack, by `run`, which switches to that stack, on whichever thread. `run` returns not 0
+/// if it has handed the locked mutex on. Returns `false` if no other thread may run sections of this mutex: nothing has run.
+///
+/// # Safety
+/// As for [`run`](self::run()); and any thread may call `run` with `context`, once.
+pub unsafe fn run_on_its_stack(
+    mutex: *mut pthread_mutex_t,
+    run: unsafe extern "C" fn(*mut c_void) -> c_int,
+    context: *mut c_void,
+) -> bool {
+    struct Stack(*mut c_void);
+    // SAFETY: the caller's promise.
+    unsafe impl Send for Stack {}
+    // SAFETY: the caller's promise.
+    let normal = unsafe { is_normal(mutex) };
+    let always = Delegates::Always;
+    let Some(slot) = normal.then(|| slot_of(mutex, always)).flatten() else { return false };
+    if slot.0.mode() != (Mode::Combine, true) {
+        slot.0.combine(true); // the slot was made for a rewritten section
+    }
+    let stack = Stack(context);
+    let section = move || {
+        let stack = stack;
+        // SAFETY: the caller's promise.
+        if unsafe { run(stack.0) } != 0 {
+            slot.0.lock().is_handed_on.store(true, Relaxed);
+        }
+    };
+    if let Err(section) = slot.0.here(section) {
+        let before = leave::disable_cancellation();
+        slot.0.wait(Mode::Combine, u32::MAX, section);
+        leave::enable_cancellation(before);
+    }
+    true
 }
 
 /// A C function and its argument, as a section.

@@ -38,6 +38,7 @@
 //! 4. The combiner reads `next` of a cell before it answers that cell.
 //! 5. A sleeper may get no wake: if it falls asleep just when it is answered, if another one was woken just before, or if it asked
 //!    just when the combiner left the last cell to whoever comes. It looks again after 0.5 ms, and then after twice that, up to 4 ms.
+//! 6. A gate that may end is left before its last asker is answered: that asker may free it. While another one waits, the gate can't end.
 //!
 //! Facts: first come first served; 16 B per lock, 128 B per holder or waiter, from a pool; a waiter sleeps after 50 µs; a combiner is
 //! delayed by 32 short sections or its tenure, whichever is longer; by four tenures and a section if only slower cores or
@@ -245,6 +246,8 @@ impl<P: Platform> Combiner<P> {
         let mut others = 0_u32;
         // Sections since it entered the gate: one at first, its own, before or in this loop.
         let mut ran = u32::from(!is_own);
+        // Its own section may have ended its right to the gate.
+        let mut is_inside = is_own || !gate.is_left();
         loop {
             // SAFETY: in the queue, so its asker waits, or will ask in a moment, or it is the last (invariants 2 and 3).
             let cell = unsafe { &*at };
@@ -252,18 +255,29 @@ impl<P: Platform> Combiner<P> {
             let mut asked = cell.asked.load(Acquire);
             if asked == NO {
                 // The gate first: it's free when the next combiner comes.
-                gate.leave(key, ran);
-                if others > 0 {
+                let may_return = is_inside;
+                if is_inside {
+                    gate.leave(key, ran);
+                }
+                if others == 0 && self.free(at) {
+                    return;
+                }
+                // (A thread whose own section has taken the gate along must not wait for it.)
+                if others > 0 || !may_return {
                     // STATE: (.., WAITING) -> (.., YOURS).
                     // ORDERING: Release [yours]: the sections come before those of the next combiner.
                     return cell.state.store(YOURS, Release);
                 }
-                if self.free(at) {
-                    return;
-                }
                 gate.enter_to_combine(key);
-                ran = 0;
+                (ran, is_inside) = (0, true);
                 asked = P::spin_until(&cell.asked, Acquire, |asked| asked != NO);
+            } else if !is_inside {
+                // It asked after we left.
+                let by = if cell.choose(AWAKE) { AWAKE } else { ASLEEP };
+                if by == ASLEEP {
+                    cell.choose(ASLEEP); // and there it stays: only we could change that (invariant 1)
+                }
+                return cell.elect(by);
             }
             if others % LOOKS_EVERY == LOOKS_EVERY - 1 || asked == ASLEEP {
                 let now = P::now();
@@ -279,6 +293,15 @@ impl<P: Platform> Combiner<P> {
             let next = cell.next.load(Relaxed);
             // SAFETY: its asker waits, or is us; it is answered once.
             unsafe { cell.job.get().run() };
+            ran = ran.saturating_add(1);
+            if gate.is_left() {
+                is_inside = false;
+            // SAFETY: the cell behind one that has asked: as for `cell`. Relaxed: a hint.
+            } else if G::MAY_END && unsafe { (*next).asked.load(Relaxed) } == NO {
+                // The asker may know that nobody else wants the gate any more, and end it (invariant 6).
+                gate.leave(key, ran);
+                is_inside = false;
+            }
             let state = &raw const cell.state;
             let sleeps = cell.asked.load(Relaxed) == ASLEEP; // a hint (invariant 5)
             // STATE: (.., WAITING) -> (.., RUN); our own: from YOURS.
@@ -289,7 +312,6 @@ impl<P: Platform> Combiner<P> {
                 P::unpark(state, 1);
             }
             at = next;
-            ran = ran.saturating_add(1);
             others = others.saturating_add(u32::from(!is_own));
             is_own = false;
         }

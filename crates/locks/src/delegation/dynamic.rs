@@ -216,7 +216,13 @@ unsafe impl<P: Platform, L: Sync> Sync for Dynamic<P, L> {}
 unsafe impl<P: Platform, L: Send> Send for Dynamic<P, L> {}
 
 impl<P: Platform, L: TryLock<P>> Gate for Dynamic<P, L> {
+    const MAY_END: bool = L::MAY_END;
+
     type Key = L::Node;
+
+    fn is_left(&self) -> bool {
+        self.lock.is_handed_on()
+    }
 
     fn enter(&self, key: &mut L::Node) {
         // SAFETY: the caller keeps the key until it leaves.
@@ -386,6 +392,12 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
         }
     }
 
+    /// Does a combiner run sections, or has somebody asked for one? A hint.
+    #[inline]
+    pub fn is_combining(&self) -> bool {
+        !self.combiner.is_idle()
+    }
+
     /// Runs the section here and now, if that is right in this mode, and nobody runs another one; or else gives it back.
     #[inline]
     pub fn here<R, F: FnOnce() -> R>(&self, section: F) -> Result<R, F> {
@@ -400,9 +412,11 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             return Err(section);
         }
         let result = section();
-        self.count(1);
-        // SAFETY: locked above.
-        unsafe { self.lock.unlock(&mut key) };
+        if !self.lock.is_handed_on() {
+            self.count(1);
+            // SAFETY: locked above.
+            unsafe { self.lock.unlock(&mut key) };
+        }
         Ok(result)
     }
 
@@ -449,9 +463,11 @@ impl<P: Platform, L: TryLock<P>> Dynamic<P, L> {
             self.look(P::now());
         }
         let result = section();
-        self.count(1);
-        // SAFETY: locked above.
-        unsafe { self.lock.unlock(&mut key) };
+        if !self.lock.is_handed_on() {
+            self.count(1);
+            // SAFETY: locked above.
+            unsafe { self.lock.unlock(&mut key) };
+        }
         // Only now: its line may be far away, and the lock is free meanwhile.
         self.has_left_home();
         result

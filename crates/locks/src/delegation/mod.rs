@@ -37,6 +37,9 @@ use lockwright_platform::{Platform, Word};
 
 /// What a thread holds while it runs sections: a lock of its own, below the one that sends sections around.
 pub trait Gate {
+    /// May its memory end when nobody waits for it, without a word to the thread that runs the sections?
+    const MAY_END: bool = false;
+
     /// What the holder keeps while it is inside.
     type Key: Default;
 
@@ -53,6 +56,12 @@ pub trait Gate {
 
     /// Leaves. The caller has run `ran` sections since it entered.
     fn leave(&self, key: &mut Self::Key, ran: u32);
+
+    /// The caller has run a section: did that take the caller's right to be inside with it, to another thread? Then the caller doesn't
+    /// [`leave`](Self::leave). Asked once after each section.
+    fn is_left(&self) -> bool {
+        false
+    }
 
     /// The caller, a server, is inside, and has too much to do: this server, of the same type, has less.
     fn move_to(&self, server: *const ()) {

@@ -1,0 +1,218 @@
+//! A section, from lock to unlock, on whichever kernel thread.
+//!
+//! 1. A thread's context is suspended, or runs on exactly one kernel thread. It is away only between the return of `lock` and the call of
+//!    `unlock` for one mutex.
+//! 2. Whoever runs a context has its thread pointer: thread-local variables, `errno`, `pthread_self` and malloc's caches go with it.
+//! 3. A context that goes home with its mutex locked holds the mutex as if it had never been sent. Its carrier holds nothing any more.
+
+use crate::account::{Refused, account, one_more};
+use crate::hooks::{self, Hook};
+use crate::switch::{Extras, leave_stack, switch, thread_pointer};
+use crate::thread::{OVER, PARKED, PLAIN, RUNNING, Thread, this};
+use crate::{choice, thread, watch};
+use core::ffi::{c_int, c_void};
+use core::ptr::from_ref;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicUsize};
+use libc::pthread_mutex_t;
+
+/// `result`: the section has unlocked.
+const UNLOCKED: c_int = 0;
+/// `result`: the thread keeps the mutex, and goes on at home.
+const KEPT: c_int = 1;
+
+/// How a call goes on: it returns 0.
+const DONE: c_int = 0;
+/// It calls the function that it stands for.
+const REAL: c_int = 1;
+
+/// `lockwright_section_on_its_stack` of `liblockwright.so`.
+type OnItsStack = unsafe extern "C" fn(
+    *mut pthread_mutex_t,
+    unsafe extern "C" fn(*mut c_void) -> c_int,
+    *mut c_void,
+) -> c_int;
+
+/// `lockwright_section_is_combining`.
+type IsCombining = unsafe extern "C" fn(*mut pthread_mutex_t) -> c_int;
+
+/// That function's address.
+pub(crate) static IS_COMBINING: AtomicUsize = AtomicUsize::new(0);
+
+/// Does somebody run this mutex's sections?
+unsafe fn is_combining(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: our constructor has found it before ON_ITS_STACK, and it has this type.
+    unsafe {
+        let ask: IsCombining = core::mem::transmute(IS_COMBINING.load(Relaxed));
+        ask(mutex) != 0
+    }
+}
+
+/// The address of the former; 0: nothing is delegated.
+pub(crate) static ON_ITS_STACK: AtomicUsize = AtomicUsize::new(0);
+/// Not 0: the kernel has switched protection keys on.
+pub(crate) static HAS_KEYS: AtomicU8 = AtomicU8::new(0);
+
+/// A call of `pthread_mutex_lock`, which returns to `caller`. [`DONE`]: locked.
+pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize) -> c_int {
+    let thread = this();
+    match thread.state() {
+        PLAIN => {
+            if ON_ITS_STACK.load(Relaxed) == 0 || !choice::allows(caller) {
+                return REAL;
+            }
+            // SAFETY: the program's own mutex.
+            if unsafe { !is_combining(mutex) && hooks::try_lock(mutex) == 0 } {
+                if let Some(row) = thread.row() {
+                    one_more(&row.free);
+                }
+                return DONE;
+            }
+            // SAFETY: as above.
+            unsafe { delegate(thread, mutex) }
+        }
+        RUNNING => {
+            // A section that has to wait for another mutex does so at home: the carrier's own context may hold that mutex.
+            // SAFETY: as above.
+            if unsafe { hooks::try_lock(mutex) } == 0 {
+                return DONE;
+            }
+            go_home(thread, Hook::pthread_mutex_lock as usize);
+            REAL
+        }
+        _ => REAL, // our own, on a parking stack
+    }
+}
+
+/// A call of `pthread_mutex_unlock`. [`DONE`]: unlocked.
+pub(crate) unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    let thread = this();
+    if thread.state() == RUNNING && thread.mutex.get() == mutex && leave(thread, UNLOCKED) {
+        thread.let_signals_in();
+        return DONE;
+    }
+    REAL
+}
+
+/// Has the section that begins now run by whichever thread. Returns as `lock` does, there.
+#[cold]
+#[inline(never)]
+unsafe fn delegate(thread: &'static Thread, mutex: *mut pthread_mutex_t) -> c_int {
+    let refuse = |why| {
+        account().refuse(why);
+        if let Some(row) = thread.row() {
+            one_more(&row.refused);
+        }
+        REAL
+    };
+    let extras = Extras::now(HAS_KEYS.load(Relaxed) != 0);
+    if thread.stays_home.get() || !extras.may_move() || !watch::is_there() {
+        return refuse(Refused::Thread);
+    }
+    if thread::uses_rseq() {
+        return refuse(Refused::Rseq);
+    }
+    let Some(parking) = thread.parking() else { return refuse(Refused::Thread) };
+    thread.mutex.set(mutex);
+    thread.extras.set(Some(extras));
+    thread.block_signals();
+    thread.state.store(PARKED, Relaxed); // its own
+    let at = from_ref(thread).cast_mut().cast();
+    // SAFETY: nobody is on its parking stack, since its state was PLAIN.
+    unsafe { leave_stack(thread.context.as_ptr(), parking, park, at) };
+    // Here the context goes on: in its section, or at home.
+    if thread.state() == RUNNING {
+        if let Some(row) = thread.row() {
+            let is_own = thread.carrier.get() == from_ref(thread).addr();
+            one_more(if is_own { &row.own } else { &row.sent });
+        }
+        return DONE;
+    }
+    let kept = thread.result.get() == KEPT;
+    thread.state.store(PLAIN, Relaxed);
+    thread.let_signals_in();
+    if kept { DONE } else { refuse(Refused::Kind) }
+}
+
+/// On the parking stack: waits until the section is over, and runs others' meanwhile. Then the thread's context goes on.
+unsafe extern "C" fn park(at: *mut u8) -> ! {
+    // SAFETY: `delegate`'s own.
+    let thread = unsafe { &*at.cast::<Thread>() };
+    // SAFETY: our constructor has found it, and it has this type.
+    let on_its_stack: OnItsStack = unsafe { core::mem::transmute(ON_ITS_STACK.load(Relaxed)) };
+    // SAFETY: the program's mutex, and a context that is suspended.
+    if unsafe { on_its_stack(thread.mutex.get(), resume, at.cast()) } == 0 {
+        thread.result.set(UNLOCKED);
+        thread.state.store(OVER, Relaxed); // nobody else runs it
+    }
+    let mut nowhere = core::ptr::null_mut();
+    loop {
+        // SAFETY: suspended by `leave` or by `delegate`, and seen by us: `on_its_stack` has returned.
+        unsafe { switch(&raw mut nowhere, thread.context.get(), thread_pointer()) };
+    }
+}
+
+/// On a carrier's parking stack, with the mutex locked: runs the section of the thread at `at`. Not 0: that thread keeps the mutex.
+unsafe extern "C" fn resume(at: *mut c_void) -> c_int {
+    // SAFETY: a thread that waits for this.
+    let thread = unsafe { &*at.cast::<Thread>() };
+    let carrier = this();
+    let is_away = !core::ptr::eq(thread, carrier);
+    if is_away && thread.extras.get() != Some(Extras::now(HAS_KEYS.load(Relaxed) != 0)) {
+        account().refuse(Refused::Differs);
+        thread.result.set(KEPT);
+        thread.state.store(OVER, Relaxed); // the lock orders
+        return KEPT;
+    }
+    thread.carrier.set(from_ref(carrier).addr());
+    let row = carrier.row().filter(|_| is_away);
+    if let Some(row) = row {
+        row.serial.store(row.serial.load(Relaxed) + 1, Relaxed); // only this thread writes it
+    }
+    thread.state.store(RUNNING, Relaxed); // as above
+    let offset = from_ref(carrier).addr().wrapping_sub(thread_pointer());
+    // SAFETY: the thread's own, suspended by `delegate`; each thread's variable is at the same distance.
+    unsafe {
+        switch(
+            thread.back.as_ptr(),
+            thread.context.get(),
+            from_ref(thread).addr().wrapping_sub(offset),
+        )
+    };
+    if let Some(row) = row {
+        row.serial.store(row.serial.load(Relaxed) + 1, Relaxed);
+    }
+    thread.result.get()
+}
+
+/// Ends the section on this kernel thread; returns at home. `false`: it had ended before.
+fn leave(thread: &Thread, result: c_int) -> bool {
+    if !thread.goes(RUNNING, OVER) {
+        return false;
+    }
+    thread.result.set(result);
+    let own = from_ref(thread).addr().wrapping_sub(thread_pointer());
+    let carrier = thread.carrier.get().wrapping_sub(own);
+    // SAFETY: suspended by `resume`, on the kernel thread that we are on.
+    unsafe { switch(thread.context.as_ptr(), thread.back.get(), carrier) };
+    thread.state.store(PLAIN, Relaxed);
+    true
+}
+
+/// The section goes on at home, with its mutex locked, since a hook said so.
+pub(crate) fn go_home(thread: &Thread, why: usize) {
+    if leave(thread, KEPT) {
+        account().home[why].fetch_add(1, Relaxed);
+        thread.let_signals_in();
+    }
+}
+
+/// As [`go_home`], in a signal handler, whose end sets the signal mask. `true`: it went.
+pub(crate) fn is_sent_home(thread: &Thread) -> bool {
+    leave(thread, KEPT)
+}
+
+/// Does another kernel thread run it?
+pub(crate) fn is_away(thread: &Thread) -> bool {
+    thread.state() == RUNNING && thread.carrier.get() != from_ref(thread).addr()
+}

@@ -1,0 +1,237 @@
+//! What this library knows of a thread: in the thread's own static TLS, found by the thread pointer, so it goes where its context goes.
+
+use crate::account::{self, Row};
+use crate::hooks::Hook;
+use crate::switch::{Context, Extras, system_call, thread_pointer};
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU32};
+use libc::pthread_mutex_t;
+
+/// `state`: it runs its own code, on its own kernel thread.
+pub(crate) const PLAIN: u8 = 0;
+/// Its context is suspended, and its kernel thread is on the parking stack, where it waits, or runs others' sections.
+pub(crate) const PARKED: u8 = 1;
+/// Its context runs a section, on whichever kernel thread.
+pub(crate) const RUNNING: u8 = 2;
+/// As PARKED, but the section is over, or nobody may run it; the context goes home.
+pub(crate) const OVER: u8 = 3;
+
+/// A thread. All zeroes is a new one.
+#[repr(C)]
+pub(crate) struct Thread {
+    /// The hooks look at this byte first.
+    pub(crate) state: AtomicU8,
+    /// It asked to be cancelled at any time, or can't have what it takes.
+    pub(crate) stays_home: Cell<bool>,
+    /// What ended its section: see `section.rs`.
+    pub(crate) result: Cell<c_int>,
+    /// Its suspended context.
+    pub(crate) context: Cell<Context>,
+    /// The context that runs its section, on that kernel thread's parking stack.
+    pub(crate) back: Cell<Context>,
+    /// The thread whose kernel thread that is.
+    pub(crate) carrier: Cell<usize>,
+    /// The mutex whose section it runs.
+    pub(crate) mutex: Cell<*mut pthread_mutex_t>,
+    /// The signals that it blocks outside of sections.
+    pub(crate) mask: Cell<u64>,
+    /// Where its parking stack ends; null: it has none yet.
+    parking: Cell<*mut u8>,
+    /// Its row of the account.
+    row: Cell<*const Row>,
+    pub(crate) extras: Cell<Option<Extras>>,
+}
+
+const SIZE: usize = 112;
+const _: () = assert!(size_of::<Thread>() <= SIZE, "as large as the assembly below says");
+
+core::arch::global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 16",
+    ".hidden lockwright_delegate_thread",
+    ".globl lockwright_delegate_thread",
+    ".type lockwright_delegate_thread, @object",
+    ".size lockwright_delegate_thread, 112",
+    "lockwright_delegate_thread:",
+    ".zero 112",
+    ".popsection",
+);
+
+/// The calling thread's.
+#[inline(always)]
+pub(crate) fn this() -> &'static Thread {
+    let at: *const Thread;
+    // SAFETY: the address of our own variable, of which zeroes are a value. It is not used beyond the thread's end.
+    unsafe {
+        core::arch::asm!(
+            "mov {at}, qword ptr fs:[0]",
+            "add {at}, qword ptr [rip + lockwright_delegate_thread@GOTTPOFF]",
+            at = out(reg) at, options(nostack, readonly),
+        );
+        &*at
+    }
+}
+
+/// How large a parking stack is, with a page that nobody may touch at its end. A signal's frame takes up to 12 KiB (AMX).
+const PARKING: usize = 64 << 10;
+const PAGE: usize = 4096;
+
+/// Signals that a thread causes itself: not blocked, so that a program can handle its own faults inside of sections.
+const FAULTS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS)
+    | bit(libc::SIGABRT);
+
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+fn set_mask(mask: u64) -> u64 {
+    let mut old = 0_u64;
+    let arguments = [
+        libc::SIG_SETMASK as usize,
+        (&raw const mask).addr(),
+        (&raw mut old).addr(),
+        size_of::<u64>(),
+    ];
+    // SAFETY: both are ours. glibc's function would leave its own two signals alone, which must wait, too.
+    unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
+    old
+}
+
+impl Thread {
+    pub(crate) fn state(&self) -> u8 {
+        self.state.load(Relaxed) // its own; what other threads see, the lock orders
+    }
+
+    /// From one state to the other, if it is that; a signal handler of ours may come between.
+    #[inline]
+    pub(crate) fn goes(&self, from: u8, to: u8) -> bool {
+        // Relaxed: as above.
+        self.state.compare_exchange(from, to, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Holds back all signals but its own faults and `rescue`.
+    #[inline]
+    pub(crate) fn block_signals(&self) {
+        let rescue = crate::watch::SIGNAL.load(Relaxed);
+        let open = FAULTS | if rescue == 0 { 0 } else { bit(rescue) };
+        self.mask.set(set_mask(!open));
+    }
+
+    /// Lets them in.
+    #[inline]
+    pub(crate) fn let_signals_in(&self) {
+        set_mask(self.mask.get());
+    }
+
+    /// Its row of the account, if it has one.
+    pub(crate) fn row(&self) -> Option<&'static Row> {
+        // SAFETY: null, or a row, which stays.
+        unsafe { self.row.get().as_ref() }
+    }
+
+    /// Its parking stack, with its row; `None`: it can have none.
+    #[inline]
+    pub(crate) fn parking(&self) -> Option<*mut u8> {
+        if self.parking.get().is_null() { self.furnish() } else { Some(self.parking.get()) }
+    }
+
+    #[cold]
+    fn furnish(&self) -> Option<*mut u8> {
+        let key = KEY.load(Relaxed); // made by our constructor
+        if key == 0 {
+            return None;
+        }
+        let row = account::claim()?;
+        let protect = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: fresh memory, and a page of it.
+        let at = unsafe { libc::mmap(null_mut(), PARKING, protect, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            row.give_back();
+            return None;
+        }
+        // SAFETY: as above. If this fails there is no guard.
+        unsafe { libc::mprotect(at, PAGE, libc::PROT_NONE) };
+        let top = at.cast::<u8>().wrapping_add(PARKING);
+        self.parking.set(top);
+        self.row.set(row);
+        // SAFETY: a key of ours; the value is never null.
+        unsafe { libc::pthread_setspecific(key - 1, top.cast()) };
+        Some(top)
+    }
+
+    /// In a forked child: what its parent's rows and threads were is not there.
+    pub(crate) fn forget(&self) {
+        self.row.set(core::ptr::null());
+        if let Some(row) = account::claim() {
+            self.row.set(row);
+        } else {
+            self.stays_home.set(true);
+        }
+    }
+
+    /// Its wish to be cancelled at any time, from now on.
+    pub(crate) fn learn(&self, hook: Hook, argument: usize) {
+        if hook == Hook::pthread_setcanceltype {
+            self.stays_home.set(argument == 1); // PTHREAD_CANCEL_ASYNCHRONOUS
+        }
+    }
+}
+
+/// The key whose destructor gives a thread's parking stack back, plus 1.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Called by our constructor.
+pub(crate) fn prepare() {
+    unsafe extern "C" fn ends(top: *mut c_void) {
+        let thread = this();
+        thread.parking.set(null_mut());
+        if let Some(row) = thread.row() {
+            row.give_back();
+        }
+        thread.row.set(core::ptr::null());
+        // SAFETY: this thread's own, which it is not on: destructors run outside of sections.
+        unsafe { libc::munmap(top.wrapping_byte_sub(PARKING), PARKING) };
+    }
+    let mut key = 0;
+    // SAFETY: a writable key.
+    if unsafe { libc::pthread_key_create(&mut key, Some(ends)) } == 0 {
+        KEY.store(key + 1, Relaxed);
+    }
+}
+
+/// Does the calling thread use restartable sequences? glibc has registered its area, and whoever uses it leaves a pointer there.
+pub(crate) fn uses_rseq() -> bool {
+    let Some((offset, size)) = area() else { return false };
+    if size == 0 {
+        return true; // glibc has none (glibc.pthread.rseq=0): somebody else may have registered one
+    }
+    /// `rseq_cs` in `struct rseq`.
+    const POINTER: usize = 8;
+    // SAFETY: glibc says that the area is there.
+    unsafe {
+        (thread_pointer().wrapping_add_signed(offset) as *const u8)
+            .add(POINTER)
+            .cast::<u64>()
+            .read()
+            != 0
+    }
+}
+
+/// glibc's `__rseq_offset` and `__rseq_size`.
+fn area() -> Option<(isize, u32)> {
+    let (offset, size) = (crate::hooks::rseq_offset(), crate::hooks::rseq_size());
+    if offset.is_null() || size.is_null() {
+        return None; // an older glibc
+    }
+    // SAFETY: glibc's variables, which don't change.
+    unsafe { Some((*offset, *size)) }
+}
