@@ -377,6 +377,8 @@ pub(crate) struct ObjectFile {
     pub(crate) slots: BTreeSet<String>,
     /// Functions and variables that it defines.
     pub(crate) symbols: Vec<Symbol>,
+    /// Does it have restartable sequences of its own (rseq)?
+    pub(crate) has_rseq: bool,
 }
 
 /// A function or a variable.
@@ -442,6 +444,7 @@ impl ObjectFile {
             exports: names(true),
             slots: slots(elf),
             symbols,
+            has_rseq: elf.section_by_name("__rseq_cs").is_some(),
         }
     }
 }

@@ -6,6 +6,7 @@ mod catalog;
 mod cmd;
 mod compare;
 mod ctl;
+mod delegate;
 mod elf;
 mod epoch;
 mod epochs;

@@ -3,7 +3,7 @@
 //! In a file that the command named (LOCKWRIGHT_DELEGATE_ACCOUNT, a folder), else in the library's own memory. Its layout is the
 //! command's to read, too: `cli/src/delegate.rs`.
 
-use crate::hooks::HOOKS;
+use crate::hooks::{HOOKS, NAMES};
 use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -45,11 +45,16 @@ pub(crate) enum Refused {
 
 const REASONS: usize = 4;
 
+/// The room for a hook's name.
+pub(crate) const NAME: usize = 32;
+
 /// All of it.
 #[repr(C)]
 pub(crate) struct Account {
     version: AtomicU32,
+    /// How many hooks there are, and what they are called: names that end with 0.
     hooks: AtomicU32,
+    names: [[u8; NAME]; HOOKS],
     pub(crate) refused: [AtomicU64; REASONS],
     /// By hook: it sent a section home. The last one: it ran for too long.
     pub(crate) home: [AtomicU64; HOOKS + 1],
@@ -143,6 +148,9 @@ pub(crate) fn begin() {
             let account: *mut Account = at.cast();
             (*account).version.store(VERSION, Relaxed);
             (*account).hooks.store(HOOKS as u32, Relaxed);
+            for (room, name) in (*account).names.iter_mut().zip(NAMES) {
+                room[..name.len()].copy_from_slice(name);
+            }
             // ORDERING: Release [set].
             NOW.store(account, Release);
         }

@@ -1,6 +1,7 @@
 //! Which calls of `pthread_mutex_lock` may delegate: LOCKWRIGHT_DELEGATE, which the command writes.
 //!
-//! `all`, or places in the program's file: `1200-1284,2f00-2f40`, hexadecimal distances from where the file is loaded.
+//! `all`, or places: `+1200-1284,libfoo.so.1+2f00-2f40`, hexadecimal distances from where the object is loaded; without a name, the program.
+//! Before them may stand the program's file, with a colon: other programs, which this one starts, delegate nothing.
 
 use crate::account::variable;
 use core::sync::atomic::Ordering::Relaxed;
@@ -10,6 +11,14 @@ const MOST: usize = 64;
 /// Where places begin and end, as addresses; they end with an empty one.
 static PLACES: [[AtomicUsize; 2]; MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; MOST];
 static ALL: AtomicBool = AtomicBool::new(false);
+/// LOCKWRIGHT_DELEGATE_FREE is `ask`: sections that find their mutex free go the same way as the others, to try that out.
+static ASKS_FOR_FREE: AtomicBool = AtomicBool::new(false);
+
+/// May a thread take a free mutex, and run its section as ever?
+#[inline]
+pub(crate) fn takes_free() -> bool {
+    !ASKS_FOR_FREE.load(Relaxed) // as below
+}
 
 /// May the call that returns to `caller` delegate?
 #[inline]
@@ -26,25 +35,40 @@ pub(crate) fn allows(caller: usize) -> bool {
 /// Reads the variable. `false`: nothing may delegate.
 pub(crate) fn read() -> bool {
     let Some(words) = variable(b"LOCKWRIGHT_DELEGATE") else { return false };
+    ASKS_FOR_FREE.store(variable(b"LOCKWRIGHT_DELEGATE_FREE") == Some(b"ask"), Relaxed);
+    let words = match split(words, b':') {
+        Some((file, _)) if !is_program(file) => return false,
+        Some((_, words)) => words,
+        None => words,
+    };
     if words == b"all" {
         ALL.store(true, Relaxed);
         return true;
     }
-    let base = base();
     let mut count = 0;
     for word in words.split(|byte| *byte == b',') {
-        let mut ends = word.split(|byte| *byte == b'-').map(hexadecimal);
-        let (Some(Some(begin)), Some(Some(end)), None) = (ends.next(), ends.next(), ends.next())
-        else {
-            continue;
-        };
-        if count + 1 < MOST && begin < end {
-            PLACES[count][0].store(base + begin, Relaxed);
-            PLACES[count][1].store(base + end, Relaxed);
-            count += 1;
-        }
+        let Some((object, place)) = split(word, b'+') else { continue };
+        let Some((begin, end)) = split(place, b'-') else { continue };
+        let (Some(begin), Some(end)) = (hexadecimal(begin), hexadecimal(end)) else { continue };
+        let Some(base) = base(object).filter(|_| count + 1 < MOST && begin < end) else { continue };
+        PLACES[count][0].store(base + begin, Relaxed);
+        PLACES[count][1].store(base + end, Relaxed);
+        count += 1;
     }
     count > 0
+}
+
+/// Is this the file that the process runs?
+fn is_program(file: &[u8]) -> bool {
+    let mut path = [0_u8; 512];
+    // SAFETY: a path that ends with 0, and as much room as it says.
+    let length = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+    usize::try_from(length).is_ok_and(|length| path[..length] == *file)
+}
+
+fn split(word: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let position = word.iter().rposition(|byte| *byte == at)?;
+    Some((&word[..position], &word[position + 1..]))
 }
 
 fn hexadecimal(word: &[u8]) -> Option<usize> {
@@ -52,19 +76,33 @@ fn hexadecimal(word: &[u8]) -> Option<usize> {
     usize::from_str_radix(text, 16).ok()
 }
 
-/// How far the program's file is moved from the addresses that it names.
-fn base() -> usize {
-    unsafe extern "C" fn first(
+/// Where the object with this file name is loaded; the program's has none.
+fn base(object: &[u8]) -> Option<usize> {
+    struct Wanted<'a> {
+        name: &'a [u8],
+        base: Option<usize>,
+    }
+    unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,
         _: usize,
-        base: *mut core::ffi::c_void,
+        wanted: *mut core::ffi::c_void,
     ) -> core::ffi::c_int {
-        // SAFETY: the dynamic linker's, and ours. The program comes first.
-        unsafe { base.cast::<usize>().write((*info).dlpi_addr as usize) };
+        // SAFETY: ours, and the dynamic linker's, whose names end with 0.
+        let (wanted, path) = unsafe {
+            let name = (*info).dlpi_name;
+            let path = if name.is_null() { c"" } else { core::ffi::CStr::from_ptr(name) };
+            (&mut *wanted.cast::<Wanted<'_>>(), path.to_bytes())
+        };
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if name != wanted.name {
+            return 0;
+        }
+        // SAFETY: as above.
+        wanted.base = Some(unsafe { (*info).dlpi_addr } as usize);
         1
     }
-    let mut base = 0_usize;
-    // SAFETY: the function has the right type, and the word stays.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut base).cast()) };
-    base
+    let mut wanted = Wanted { name: object, base: None };
+    // SAFETY: the function has the right type, and ours stays.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut wanted).cast()) };
+    wanted.base
 }

@@ -24,9 +24,10 @@ macro_rules! hooks {
         /// How many there are.
         pub(crate) const HOOKS: usize = [$(stringify!($name)),*].len();
 
-        const NAMES: [&[u8]; HOOKS] = [$(concat!(stringify!($name), "\0").as_bytes()),*];
+        /// What they are called, each with a 0 behind.
+        pub(crate) const NAMES: [&[u8]; HOOKS] = [$(concat!(stringify!($name), "\0").as_bytes()),*];
 
-        /// Where a section may go home, by number. The lines of this table are found by their names in the library's file, too.
+        /// The hooks by number.
         const ALL: [Hook; HOOKS] = [$(Hook::$name),*];
 
         mod exported {

@@ -3,14 +3,15 @@
 use lockwright_locks::catalog::{DelegatedVisitor, visit_delegated};
 use lockwright_locks::delegation::cc_synch::CcSynch;
 use lockwright_locks::delegation::dsm_synch::DsmSynch;
-use lockwright_locks::delegation::dynamic;
+use lockwright_locks::delegation::dynamic::{self, Dynamic};
 use lockwright_locks::delegation::server::SectionServer;
 use lockwright_locks::delegation::waiting::Spins;
 use lockwright_locks::entry::Entry;
+use lockwright_locks::spin::ttas::Ttas;
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{self, Way, explore, lock, only_known_models_are_asked_for};
-use lockwright_platform::{Delegated, Ordering, Platform, Sections, Word};
+use lockwright_platform::{Delegated, Ordering, Platform, RawLock, Sections, TryLock, Word};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -160,6 +161,128 @@ fn loom_a_lock_moves() {
 #[test]
 fn shuttle_a_lock_moves() {
     moves::<Shuttle>(MORE);
+}
+
+/// A program's mutex: its memory ends when its last user knows that. And a section may hand it on to the thread that asked.
+struct Theirs<P: Platform> {
+    lock: Ttas<P>,
+    /// Out of the checker's sight, as the next one.
+    has_ended: AtomicU32,
+    is_handed_on: AtomicU32,
+}
+
+impl<P: Platform> Sections<P> for Theirs<P> {
+    type Node = ();
+    fn new() -> Self {
+        Self { lock: Ttas::new(), has_ended: AtomicU32::new(0), is_handed_on: AtomicU32::new(0) }
+    }
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> Theirs<P> {
+    fn is_there(&self) {
+        assert_eq!(self.has_ended.load(Relaxed), 0, "used beyond its end");
+    }
+}
+
+impl<P: Platform> RawLock<P> for Theirs<P> {
+    const MAY_END: bool = true;
+
+    fn is_handed_on(&self) -> bool {
+        self.is_handed_on.swap(0, Relaxed) != 0
+    }
+
+    unsafe fn lock(&self, _: *mut ()) {
+        self.is_there();
+        // SAFETY: it has no nodes.
+        unsafe { self.lock.lock(&mut ()) };
+    }
+
+    unsafe fn unlock(&self, _: *mut ()) {
+        self.is_there();
+        // SAFETY: the caller's promise.
+        unsafe { self.lock.unlock(&mut ()) };
+    }
+}
+
+impl<P: Platform> TryLock<P> for Theirs<P> {
+    unsafe fn try_lock(&self, _: *mut ()) -> bool {
+        self.is_there();
+        // SAFETY: it has no nodes.
+        unsafe { self.lock.try_lock(&mut ()) }
+    }
+}
+
+/// The last of `users` ends the mutex as soon as its section is over. `hands_on`: each second section hands the mutex on to its thread, which
+/// unlocks it.
+fn ends<C: Checker>(budget: Budget, users: u32, hands_on: bool) {
+    struct Object<C: Checker> {
+        lock: Dynamic<Machine<C, 0>, Theirs<Machine<C, 0>>>,
+        data: C::Data,
+        left: AtomicU32,
+    }
+    let name = format!("dynamic, over a mutex that ends, {users} users, handed on: {hands_on}");
+    explore::<C>(&name, budget, move || {
+        machine::begin::<C>();
+        {
+            let object = Arc::new(Object::<C> {
+                lock: Sections::new(),
+                data: C::Data::new(),
+                left: AtomicU32::new(users),
+            });
+            object.lock.combine(true);
+            let uses = move |object: &Object<C>, number: u32| {
+                let below = object.lock.lock();
+                let keeps = hands_on && number.is_multiple_of(2);
+                let section = || {
+                    object.data.bump();
+                    below.is_handed_on.store(u32::from(keeps), Relaxed);
+                    object.left.fetch_sub(u32::from(!keeps), Relaxed) == 1
+                };
+                // SAFETY: this lock has no nodes.
+                let mut is_last = unsafe { object.lock.with(&mut (), section) };
+                if keeps {
+                    object.data.bump();
+                    is_last = object.left.fetch_sub(1, Relaxed) == 1;
+                    // SAFETY: ours, as the section said.
+                    unsafe { below.unlock(&mut ()) };
+                }
+                if is_last {
+                    below.has_ended.store(1, Relaxed);
+                }
+            };
+            let others = (1..users).map(|number| {
+                let object = object.clone();
+                machine::spawn::<C>(move || uses(&object, number))
+            });
+            let handles: Vec<_> = others.collect();
+            uses(&object, 0);
+            machine::join::<C>(handles);
+            let kept = if hands_on { users.div_ceil(2) } else { 0 };
+            assert_eq!(object.data.get(), users + kept, "increments were lost");
+        }
+        machine::end();
+    });
+}
+
+#[test]
+fn loom_a_mutex_ends_with_its_last_user() {
+    ends::<Loom>(TWO, 2, false);
+    ends::<Loom>(MORE, 3, false);
+}
+
+#[test]
+fn loom_a_section_hands_the_mutex_on() {
+    ends::<Loom>(TWO, 2, true);
+    ends::<Loom>(MORE, 3, true);
+}
+
+#[test]
+fn shuttle_a_mutex_ends_or_is_handed_on() {
+    for hands_on in [false, true] {
+        ends::<Shuttle>(TWO, 3, hands_on);
+        ends::<Shuttle>(TWO, 4, hands_on);
+    }
 }
 
 #[test]

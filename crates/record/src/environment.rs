@@ -87,6 +87,36 @@ pub const VARIABLES: &[Variable] = &[
         set_by: "",
     },
     Variable {
+        name: "LOCKWRIGHT_DELEGATE",
+        reader: Reader::Library,
+        values: "[FILE:]all, or [FILE:]places: +LOW-HIGH in the program, NAME+LOW-HIGH in a library, hexadecimal, separated by commas. \
+                 FILE: the program that delegates, not those that it starts. The command writes them",
+        default: "nothing is delegated",
+        meaning: "Read by liblockwright_delegate.so, an experiment: the sections that are locked at these places may run on other \
+                  threads.",
+        when: "when the program starts",
+        set_by: "--delegate",
+    },
+    Variable {
+        name: "LOCKWRIGHT_DELEGATE_ACCOUNT",
+        reader: Reader::Both(&["profile"]),
+        values: "a folder",
+        default: "no account is kept",
+        meaning: "Where liblockwright_delegate.so writes what ran elsewhere, what went home, and why.",
+        when: "when the program starts",
+        set_by: "--delegate",
+    },
+    Variable {
+        name: "LOCKWRIGHT_DELEGATE_FREE",
+        reader: Reader::Library,
+        values: "ask",
+        default: "a section that finds its mutex free runs as ever",
+        meaning: "Read by liblockwright_delegate.so: sections that find their mutex free go the same way as those that wait, to try the \
+                  way out. Slower.",
+        when: "when the program starts",
+        set_by: "",
+    },
+    Variable {
         name: "LOCKWRIGHT_TOPOLOGY",
         reader: Reader::Both(&["run", "topology", "tune", "bench", "calibrate", "validate"]),
         values: "classes of CPUs, fastest first, as in big:0-3,little:4-7",

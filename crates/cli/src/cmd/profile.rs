@@ -1,5 +1,6 @@
 //! `lockwright profile`.
 
+use crate::delegate::{self, Delegating};
 use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
@@ -13,6 +14,7 @@ use crate::profile::outcome::{Folded, outcome};
 use crate::profile::sample::{End, sample};
 use crate::profile::target::Target;
 use crate::profile::{flame, report};
+use crate::output::say;
 use crate::{catalog, launch, output, signals};
 use lockwright_bench::{interrupted, progress};
 use lockwright_numbers::units;
@@ -67,6 +69,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true,
           conflicts_with = "pid")]
     lock: Option<String>,
+    #[command(flatten)]
+    delegating: Delegating,
     /// How much to count
     #[arg(long, value_enum, default_value_t = Detail::Full, conflicts_with = "sample")]
     level: Detail,
@@ -191,6 +195,9 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
     report_on(args, &title, &[seen?], None, None)?;
+    if let Some(delegated) = delegate::of_process(pid) {
+        say(&delegated);
+    }
     Ok(if interrupted() { INTERRUPTED.into() } else { ExitCode::SUCCESS })
 }
 
@@ -207,11 +214,14 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         sections: args.sections,
         event: args.event,
     };
-    let ran = run::program(&args.command, args.lock.as_deref(), counts, library)?;
+    let ran = run::program(&args.command, args.lock.as_deref(), counts, library, &args.delegating)?;
     let here = MachineFile::here().and_then(|machine| machine.delegation);
     let sections = ran.sections.map(|recorded| Sections::of(recorded, here.as_ref()));
     let title = format!("Locks of {}", args.command[0].to_string_lossy());
     report_on(args, &title, &ran.outcomes, ran.orders.as_deref(), sections.as_ref())?;
+    if let Some(delegated) = &ran.delegated {
+        say(delegated);
+    }
     let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Orders::has_inversion));
     if args.fail_on_inversion && is_inverted && ran.status.success() {
         return Ok(ExitCode::from(1));

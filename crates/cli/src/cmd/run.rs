@@ -1,6 +1,7 @@
 //! `lockwright run`.
 
 use super::topology::{self, EMULATE};
+use crate::delegate::Delegating;
 use crate::elf::{self, Program};
 use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
@@ -20,7 +21,7 @@ use std::process::{Command, ExitCode};
 /// Run a program with its pthread locks replaced
 ///
 /// The program replaces this command and keeps its process id; signals and exit code are the program's own.
-/// With --stats or with policies it runs as a child of this command, which passes signals on to it and ends
+/// With --stats, --delegate or policies it runs as a child of this command, which passes signals on to it and ends
 /// with its exit code.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -33,6 +34,7 @@ use std::process::{Command, ExitCode};
   lockwright run --lock asl --stats=epochs.json -- ./server
   lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
   lockwright run --lock asl --slo 2ms -- ./annotated
+  lockwright run --delegate do_store -- ./server      an experiment
 
 A configuration file chooses locks by library, mutex, calling function or kind
 (normal, recursive, errorcheck, adaptive); the first match wins:
@@ -82,6 +84,8 @@ pub(crate) struct Args {
     /// `lockwright topology` lists those of this processor
     #[arg(long, value_name = "KIND")]
     pause: Option<String>,
+    #[command(flatten)]
+    delegating: Delegating,
     #[command(flatten)]
     program: Launched,
 }
@@ -155,16 +159,21 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         command.env(EMULATE, spec);
         say(&format!("lockwright: emulated: {words}; every figure of this run is emulated\n"));
     }
-    match args.stats {
+    let delegation = args.delegating.prepare(&mut command, &program, &library)?;
+    let ended = match args.stats {
         Some(file) => with_stats(command, &path, file.as_deref(), &asked, starts),
-        None if !starts.is_empty() => {
+        None if !starts.is_empty() || delegation.is_some() => {
             started::to_end(&mut command, &path, starts).map(signals::end_as)
         }
         None => {
             signals::pass_on(&mut command);
             Err(launch::unstartable(&path, &command.exec()))
         }
+    };
+    if let Some(delegation) = delegation {
+        say(&delegation.report());
     }
+    ended
 }
 
 /// The lock that this command inherited from its environment. Checks both it and the lock that the user `asked` for,

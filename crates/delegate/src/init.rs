@@ -1,0 +1,46 @@
+//! The beginning: in a program, and in a forked child.
+
+use crate::{account, choice, hooks, section, switch, thread, watch};
+use core::ffi::{c_char, c_int};
+use core::sync::atomic::Ordering::Relaxed;
+
+unsafe extern "C" {
+    /// glibc's registration of fork handlers; `pthread_atfork` itself is in a static library.
+    fn __register_atfork(
+        prepare: Option<unsafe extern "C" fn()>,
+        parent: Option<unsafe extern "C" fn()>,
+        child: Option<unsafe extern "C" fn()>,
+        library: *mut core::ffi::c_void,
+    ) -> c_int;
+}
+
+/// Our constructor.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = {
+    unsafe extern "C" fn init(_: c_int, _: *const *const c_char, _: *const *const c_char) {
+        hooks::find_all();
+        let on_its_stack = hooks::symbol(c"lockwright_section_on_its_stack");
+        let is_combining = hooks::symbol(c"lockwright_section_is_combining");
+        let (can_switch, has_keys) = switch::abilities();
+        let has_library = !on_its_stack.is_null() && !is_combining.is_null();
+        if !choice::read() || !has_library || !can_switch || !watch::prepare() {
+            return;
+        }
+        account::begin();
+        thread::prepare();
+        section::HAS_KEYS.store(has_keys.into(), Relaxed);
+        // SAFETY: a handler that stays: this library is never unloaded.
+        unsafe { __register_atfork(None, None, Some(in_child), core::ptr::null_mut()) };
+        section::IS_COMBINING.store(is_combining.addr(), Relaxed);
+        section::ON_ITS_STACK.store(on_its_stack.addr(), Relaxed);
+    }
+    init
+};
+
+/// The child has one thread, at home: `fork` has seen to that.
+unsafe extern "C" fn in_child() {
+    account::begin();
+    watch::forget();
+    thread::this().forget();
+}
