@@ -55,6 +55,8 @@ enum Suite {
     LibaslApps(Databases),
     /// Unmodified programs from Debian, on this machine's own cores: each lock against glibc's.
     Programs(programs::Args),
+    /// Programs after those of RCL's authors: as they are, with `run --delegate` (the lock `delegate`), and rewritten.
+    Delegation(programs::Args),
 }
 
 /// Flags of `libasl-apps`.
@@ -122,7 +124,8 @@ struct Evaluation {
 pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<()> {
     match args.suite {
         Suite::LibaslApps(args) => databases(args, merged),
-        Suite::Programs(args) => programs::main(args, merged),
+        Suite::Programs(args) => programs::main(&programs::UNMODIFIED, args, merged),
+        Suite::Delegation(args) => programs::main(&programs::DELEGATED, args, merged),
     }
 }
 

@@ -193,9 +193,9 @@ const STEPS: &[Step<'static>] = &[
     },
     Step {
         name: "rewrite",
-        shows: "sections as functions: programs give the same results, whoever runs them",
+        shows: "sections as functions, or on their own stacks: the same results, whoever runs them",
         runner: Cargo,
-        args: "test -p lockwright-tests --test rewrite",
+        args: "test -p lockwright-tests --test rewrite --test delegate",
         limit: 300,
     },
     Step {

@@ -10,9 +10,9 @@ use crate::rules::{is_called, written};
 use lockwright_numbers::format::thousands;
 use lockwright_text::wrapped;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::fs;
 use tempfile::TempDir;
 
 const FILE: &str = "liblockwright_delegate.so";
@@ -79,7 +79,8 @@ impl Delegating {
 fn can_run() -> Result<(), Failure> {
     const FSGSBASE: u64 = 2;
     // SAFETY: no preconditions.
-    let has = cfg!(target_arch = "x86_64") && unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
+    let has =
+        cfg!(target_arch = "x86_64") && unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
     let why = "--delegate: this machine's programs can't set their thread pointer (x86-64 with FSGSBASE, Linux 5.9)";
     if has { Ok(()) } else { Err(Failure::refused(why).hint("without --delegate")) }
 }
@@ -121,13 +122,16 @@ fn places(functions: &[String], objects: &[ObjectFile]) -> Result<String, Failur
                 Some(close) => format!("did you mean '{close}'?"),
                 None => "the functions that lock: lockwright profile -- PROGRAM".into(),
             };
-            return Err(Failure::new(format!("--delegate: the program has no function '{name}'")).hint(hint));
+            return Err(Failure::new(format!("--delegate: the program has no function '{name}'"))
+                .hint(hint));
         }
     }
     if words.len() > MOST {
         let many = words.len();
-        return Err(Failure::new(format!("--delegate: {many} functions have these names, {MOST} may"))
-            .hint("--delegate all"));
+        return Err(Failure::new(format!(
+            "--delegate: {many} functions have these names, {MOST} may"
+        ))
+        .hint("--delegate all"));
     }
     Ok(words.join(","))
 }
@@ -178,7 +182,8 @@ impl Account {
             account.home.push((String::from_utf8_lossy(name).into(), number(home_at + 8 * hook)?));
         }
         for row in bytes.get(rows_at..)?.chunks_exact(ROW) {
-            let count = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("8 bytes"));
+            let count =
+                |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("8 bytes"));
             account.sent += count(8);
             account.own += count(16);
             account.free += count(24);
@@ -241,7 +246,8 @@ impl Delegation {
 pub(crate) fn of_process(pid: libc::pid_t) -> Option<String> {
     let variables = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let prefix = format!("{ACCOUNT}=");
-    let folder = variables.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(prefix.as_bytes()))?;
+    let folder =
+        variables.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(prefix.as_bytes()))?;
     let file = Path::new(std::str::from_utf8(folder).ok()?).join(format!("delegate.{pid}"));
     Some(Account::read(&fs::read(file).ok()?)?.text())
 }

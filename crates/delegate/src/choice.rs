@@ -62,7 +62,8 @@ pub(crate) fn read() -> bool {
 fn is_program(file: &[u8]) -> bool {
     let mut path = [0_u8; 512];
     // SAFETY: a path that ends with 0, and as much room as it says.
-    let length = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+    let length =
+        unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
     usize::try_from(length).is_ok_and(|length| path[..length] == *file)
 }
 

@@ -62,7 +62,9 @@ pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize)
                 return REAL;
             }
             // SAFETY: the program's own mutex.
-            if choice::takes_free() && unsafe { !is_combining(mutex) && hooks::try_lock(mutex) == 0 } {
+            if choice::takes_free()
+                && unsafe { !is_combining(mutex) && hooks::try_lock(mutex) == 0 }
+            {
                 if let Some(row) = thread.row() {
                     one_more(&row.free);
                 }

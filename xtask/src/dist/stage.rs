@@ -40,10 +40,15 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     let archive = to.join("lib/liblockwright_static.a");
     copy(&release.join("lockwright"), &command, 0o755)?;
     copy(&release.join("liblockwright.so"), &library, 0o644)?;
+    let delegate = to.join("lib/lockwright/liblockwright_delegate.so");
+    copy(&release.join("liblockwright_delegate.so"), &delegate, 0o644)?;
     copy(&release.join("liblockwright_static.a"), &archive, 0o644)?;
-    for (how, path) in
-        [("--strip-all", &command), ("--strip-unneeded", &library), ("--strip-debug", &archive)]
-    {
+    for (how, path) in [
+        ("--strip-all", &command),
+        ("--strip-unneeded", &library),
+        ("--strip-unneeded", &delegate),
+        ("--strip-debug", &archive),
+    ] {
         // Debian's strip removes these two sections, too.
         tool("strip", ["--remove-section=.comment", how, &path.display().to_string()])?;
     }

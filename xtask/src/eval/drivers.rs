@@ -80,14 +80,18 @@ impl Database {
 
     /// Builds the driver, and returns its path.
     pub(super) fn program(&self) -> Result<PathBuf> {
-        let target = target_dir()?;
-        let Some((source, library)) = self.source else {
-            return Ok(target.join("release/lockwright-demo"));
-        };
+        match self.source {
+            None => Ok(target_dir()?.join("release/lockwright-demo")),
+            Some((source, library)) => Self::built(self.id, self.name, source, library),
+        }
+    }
+
+    /// Builds a driver of this name from `source` in `eval/`, with the database's library.
+    pub(super) fn built(id: &str, name: &str, source: &str, library: &str) -> Result<PathBuf> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-        let program = scratch("eval/bin")?.join(self.id);
+        let program = scratch("eval/bin")?.join(id);
         let source = root.join("eval").join(source);
-        eprintln!("building the driver of {}", self.name);
+        eprintln!("building the driver of {name}");
         let flags = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
         let outcome = Child::new("g++")
             .args(flags)

@@ -4,6 +4,7 @@
 //! compares throughput, P99, P99.9, the longest operation, and CPU time per operation.
 
 mod bench;
+mod delegation;
 mod figures;
 mod list;
 mod load;
@@ -17,6 +18,7 @@ use crate::answer::No;
 use crate::demo::{self, stats};
 use crate::test::install_packages;
 use anyhow::{Result, bail, ensure};
+use delegation::{DELEGATE, DELEGATION};
 use figures::{METRICS, Metric, Results};
 use list::{PROGRAMS, Program};
 use lockwright_bench::split;
@@ -71,6 +73,21 @@ fn whole_seconds(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Which programs, and under what name.
+pub(super) struct Suite {
+    id: &'static str,
+    programs: &'static [Program],
+    /// Do its programs have bars to keep?
+    is_judged: bool,
+}
+
+/// Unmodified Debian programs.
+pub(super) const UNMODIFIED: Suite = Suite { id: "programs", programs: PROGRAMS, is_judged: true };
+
+/// Programs for delegation.
+pub(super) const DELEGATED: Suite =
+    Suite { id: "delegation", programs: DELEGATION, is_judged: false };
+
 /// All measurements, with the conditions for the report.
 struct Evaluation {
     results: Vec<Results>,
@@ -80,6 +97,8 @@ struct Evaluation {
     seconds: u32,
     /// The source of energy figures, or why there is none.
     energy: String,
+    /// Are there bars to keep?
+    is_judged: bool,
     conditions: Conditions,
 }
 
@@ -95,13 +114,13 @@ fn energy() -> (Option<Source>, String) {
     (Some(source), said)
 }
 
-pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
+pub(super) fn main(suite: &Suite, mut args: Args, merged: Option<Merge>) -> Result<()> {
     if args.list {
         if merged.is_some() {
-            return Err(crate::shards::refused("eval programs --list"));
+            return Err(crate::shards::refused(&format!("eval {} --list", suite.id)));
         }
-        for program in PROGRAMS {
-            println!("{:<15} {}", program.id, program.name);
+        for program in suite.programs {
+            println!("{:<20} {}", program.id, program.name);
         }
         return Ok(());
     }
@@ -111,15 +130,17 @@ pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
     let mut locks = vec![GLIBC.to_owned()];
     args.lock = args.lock.iter().flat_map(|locks| split(locks)).collect();
     for lock in &args.lock {
-        check_lock(lock)?;
+        if suite.is_judged || lock != DELEGATE {
+            check_lock(lock)?;
+        }
         if !locks.contains(lock) {
             locks.push(lock.clone());
         }
     }
     ensure!(locks.len() > 1, "--lock glibc: nothing to compare it with\nhint: --lock auto");
-    let (programs, seconds, rounds) = (chosen(&args.only)?, args.time, args.rounds);
+    let (programs, seconds, rounds) = (chosen(suite.programs, &args.only)?, args.time, args.rounds);
     let plan = ProgramsPlan { programs, locks, seconds, rounds, quick: args.quick };
-    let usual = || Ok(target_dir()?.join("eval/programs"));
+    let usual = || Ok(target_dir()?.join("eval").join(suite.id));
     let (output, whole) = (args.out.as_deref(), "a program");
     let place = ResultsPlace::open(&args.shards, output, merged, plan.inputs(), whole, usual)?;
     let session = &place.session;
@@ -140,7 +161,8 @@ pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
     if measured.interrupted && measured.results.is_empty() {
         return Err(place.interrupted("no round was complete: nothing to report").into());
     }
-    let evaluation = Evaluation::of(&plan, measured, &place);
+    let mut evaluation = Evaluation::of(&plan, measured, &place);
+    evaluation.is_judged = suite.is_judged && !args.quick;
     let page = place.report.as_deref().map(|out| report::write(&evaluation, out)).transpose()?;
     tell(&evaluation, page.as_deref());
     if evaluation.conditions.interrupted {
@@ -150,7 +172,7 @@ pub(super) fn main(mut args: Args, merged: Option<Merge>) -> Result<()> {
         return Err(No(format!("{program}: {why}")).into());
     }
     let missed = evaluation.missed().len();
-    if missed > 0 && !args.quick {
+    if missed > 0 {
         return Err(No(format!("{missed} {} missed", bars(missed))).into());
     }
     lacks(&evaluation.skipped)
@@ -179,6 +201,10 @@ fn prepare(
         return Ok((PathBuf::new(), skipped));
     }
     demo::build_library(&target_dir()?)?;
+    if plan.locks.iter().any(|lock| lock == DELEGATE) {
+        let what = "the library that delegates (liblockwright_delegate.so)";
+        demo::build_one(&target_dir()?, "lockwright-delegate", what)?;
+    }
     Ok((library()?, skipped))
 }
 
@@ -194,17 +220,16 @@ fn lacks(skipped: &[(&'static str, String)]) -> Result<()> {
 }
 
 /// The programs that `only` names.
-fn chosen(only: &[String]) -> Result<Vec<&'static Program>> {
+fn chosen(all: &'static [Program], only: &[String]) -> Result<Vec<&'static Program>> {
     let is_named = |program: &Program, name: &str| program.id.starts_with(name);
-    if let Some(name) =
-        only.iter().find(|name| !PROGRAMS.iter().any(|program| is_named(program, name)))
+    if let Some(name) = only.iter().find(|name| !all.iter().any(|program| is_named(program, name)))
     {
-        let known: Vec<_> = PROGRAMS.iter().map(|program| program.id).collect();
+        let known: Vec<_> = all.iter().map(|program| program.id).collect();
         bail!("unknown program '{name}'\nhint: one of {}", known.join(", "));
     }
     let wanted =
         |program: &&Program| only.is_empty() || only.iter().any(|name| is_named(program, name));
-    Ok(PROGRAMS.iter().filter(wanted).collect())
+    Ok(all.iter().filter(wanted).collect())
 }
 
 /// A folder for programs' data. It is in memory if there is room, because disks are not the subject.
@@ -229,6 +254,7 @@ impl Evaluation {
             failed,
             seconds: plan.seconds,
             energy,
+            is_judged: !plan.quick,
             conditions: Conditions::of(
                 (plan.rounds, plan.quick),
                 (circumstances, interrupted),
@@ -238,12 +264,12 @@ impl Evaluation {
         }
     }
 
-    /// One line for each bar that is missed; none of a quick run.
+    /// One line for each bar that is missed.
     fn missed(&self) -> Vec<String> {
-        if self.conditions.quick {
-            Vec::new()
-        } else {
+        if self.is_judged {
             self.results.iter().flat_map(Results::missed).collect()
+        } else {
+            Vec::new()
         }
     }
 }
@@ -330,7 +356,8 @@ mod tests {
     fn programs_are_named_by_their_first_letters() {
         let ids = |only: &[&str]| {
             let only: Vec<String> = only.iter().map(|name| name.to_string()).collect();
-            chosen(&only).map(|programs| programs.iter().map(|p| p.id).collect::<Vec<_>>())
+            chosen(PROGRAMS, &only)
+                .map(|programs| programs.iter().map(|p| p.id).collect::<Vec<_>>())
         };
         assert_eq!(
             ids(&["zstd", "leveldb-fill"]).unwrap(),

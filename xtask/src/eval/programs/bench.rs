@@ -1,11 +1,12 @@
 //! One run of one program under one lock: what is started, checked and counted.
 
+use super::delegation::DELEGATE;
 use super::load::{Load, Tails};
 use crate::answer::No;
 use crate::demo::measure;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_energy::Source;
-use lockwright_tests::{Child, End, Outcome, Running};
+use lockwright_tests::{Child, End, Outcome, Running, preload_list};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -87,9 +88,17 @@ impl Bench<'_> {
     pub(super) fn program(&self, program: &str) -> Child {
         let child = Child::new(program).dir(self.dir);
         match self.lock {
+            Some(DELEGATE) => child
+                .env("LOCKWRIGHT_DELEGATE", "all")
+                .env("LD_PRELOAD", preload_list(&[&self.delegates(), self.library])),
             Some(lock) => child.env("LOCKWRIGHT_LOCK", lock).env("LD_PRELOAD", self.library),
             None => child,
         }
+    }
+
+    /// The library that delegates.
+    fn delegates(&self) -> PathBuf {
+        self.library.with_file_name("liblockwright_delegate.so")
     }
 
     /// A program that measures or prepares. It never gets our library.
@@ -211,7 +220,8 @@ impl Bench<'_> {
 
     fn is_loaded(&self, pid: u32) -> bool {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        maps.contains(&*self.library.to_string_lossy())
+        let is_there = |library: &Path| maps.contains(&*library.to_string_lossy());
+        is_there(self.library) && (self.lock != Some(DELEGATE) || is_there(&self.delegates()))
     }
 
     /// Checks for messages. The library prints one if it can't do what it was asked; the dynamic linker, if it can't
