@@ -242,12 +242,45 @@ impl Delegation {
     }
 }
 
+/// The same in a few words, for a line of `top`.
+pub(crate) fn brief(pid: libc::pid_t) -> Option<String> {
+    let account = account_of(pid)?;
+    let most = account.home.iter().max_by_key(|(_, count)| *count);
+    let home = most.filter(|(_, count)| *count > 0);
+    let home = home.map(|(name, count)| format!(", home most by {name}: {}", thousands(*count)));
+    let (sent, all) = (thousands(account.sent), thousands(account.sections()));
+    Some(format!("delegate: {sent} of {all} elsewhere{}", home.unwrap_or_default()))
+}
+
+/// The same as JSON: sections by where they ran, and by what sent them home.
+pub(crate) fn json(pid: libc::pid_t) -> Option<serde_json::Value> {
+    let account = account_of(pid)?;
+    let counts = |all: Vec<(String, u64)>| -> serde_json::Map<_, _> {
+        all.into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| (name, count.into()))
+            .collect()
+    };
+    let refused = account.refused.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect();
+    Some(serde_json::json!({
+        "elsewhere": account.sent,
+        "own": account.own,
+        "free": account.free,
+        "not_sent": counts(refused),
+        "home": counts(account.home),
+    }))
+}
+
 /// What the process with this folder among its variables has done so far; `None`: it doesn't delegate.
 pub(crate) fn of_process(pid: libc::pid_t) -> Option<String> {
+    Some(account_of(pid)?.text())
+}
+
+fn account_of(pid: libc::pid_t) -> Option<Account> {
     let variables = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let prefix = format!("{ACCOUNT}=");
     let folder =
         variables.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(prefix.as_bytes()))?;
     let file = Path::new(std::str::from_utf8(folder).ok()?).join(format!("delegate.{pid}"));
-    Some(Account::read(&fs::read(file).ok()?)?.text())
+    Account::read(&fs::read(file).ok()?)
 }

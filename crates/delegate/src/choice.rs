@@ -98,7 +98,7 @@ fn base(object: &[u8]) -> Option<usize> {
         if name != wanted.name {
             return 0;
         }
-        // SAFETY: as above.
+        // SAFETY: the dynamic linker's, for the time of this call.
         wanted.base = Some(unsafe { (*info).dlpi_addr } as usize);
         1
     }

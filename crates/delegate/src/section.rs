@@ -62,20 +62,19 @@ pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize)
                 return REAL;
             }
             // SAFETY: the program's own mutex.
-            if choice::takes_free()
-                && unsafe { !is_combining(mutex) && hooks::try_lock(mutex) == 0 }
-            {
+            let is_ours = || unsafe { !is_combining(mutex) && hooks::try_lock(mutex) == 0 };
+            if choice::takes_free() && is_ours() {
                 if let Some(row) = thread.row() {
                     one_more(&row.free);
                 }
                 return DONE;
             }
-            // SAFETY: as above.
+            // SAFETY: the program's own mutex, which this thread doesn't hold by a section.
             unsafe { delegate(thread, mutex) }
         }
         RUNNING => {
             // A section that has to wait for another mutex does so at home: the carrier's own context may hold that mutex.
-            // SAFETY: as above.
+            // SAFETY: the program's own mutex.
             if unsafe { hooks::try_lock(mutex) } == 0 {
                 return DONE;
             }

@@ -158,7 +158,7 @@ impl Thread {
             row.give_back();
             return None;
         }
-        // SAFETY: as above. If this fails there is no guard.
+        // SAFETY: the first page of what was just mapped. If this fails there is no guard.
         unsafe { libc::mprotect(at, PAGE, libc::PROT_NONE) };
         let top = at.cast::<u8>().wrapping_add(PARKING);
         self.parking.set(top);

@@ -42,8 +42,8 @@ pub(super) struct Args {
     /// Programs, or the first letters of their names (default: all; --list prints them).
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Locks to compare with glibc's, with options such as `fifo:bypass=64`.
-    #[arg(long, value_name = "LOCKS", default_values = ["auto"])]
+    /// Locks to compare with glibc's, with options such as `fifo:bypass=64` (default: auto; `eval delegation`: auto, mcs-stp, delegate).
+    #[arg(long, value_name = "LOCKS")]
     lock: Vec<String>,
     /// How long each load lasts; programs that end by themselves get work for about as long.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = whole_seconds)]
@@ -77,16 +77,23 @@ fn whole_seconds(text: &str) -> Result<u32, String> {
 pub(super) struct Suite {
     id: &'static str,
     programs: &'static [Program],
+    /// Compared with glibc's, if nobody says otherwise.
+    locks: &'static [&'static str],
     /// Do its programs have bars to keep?
     is_judged: bool,
 }
 
 /// Unmodified Debian programs.
-pub(super) const UNMODIFIED: Suite = Suite { id: "programs", programs: PROGRAMS, is_judged: true };
+pub(super) const UNMODIFIED: Suite =
+    Suite { id: "programs", programs: PROGRAMS, locks: &["auto"], is_judged: true };
 
 /// Programs for delegation.
-pub(super) const DELEGATED: Suite =
-    Suite { id: "delegation", programs: DELEGATION, is_judged: false };
+pub(super) const DELEGATED: Suite = Suite {
+    id: "delegation",
+    programs: DELEGATION,
+    locks: &["auto", "mcs-stp", DELEGATE],
+    is_judged: false,
+};
 
 /// All measurements, with the conditions for the report.
 struct Evaluation {
@@ -128,6 +135,9 @@ pub(super) fn main(suite: &Suite, mut args: Args, merged: Option<Merge>) -> Resu
         (args.time, args.rounds) = (1, 1);
     }
     let mut locks = vec![GLIBC.to_owned()];
+    if args.lock.is_empty() {
+        args.lock = suite.locks.iter().map(|lock| (*lock).to_owned()).collect();
+    }
     args.lock = args.lock.iter().flat_map(|locks| split(locks)).collect();
     for lock in &args.lock {
         if suite.is_judged || lock != DELEGATE {

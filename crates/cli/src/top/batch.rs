@@ -4,6 +4,7 @@ use super::lease;
 use super::list::List;
 use crate::ctl::epochs::{self, Followed};
 use crate::ctl::list::ruled;
+use crate::delegate;
 use crate::hints::Failure;
 use crate::mailbox::{MailboxPlace, Remote};
 use crate::observed::snapshot::Lock;
@@ -101,6 +102,10 @@ impl BatchOf {
                     }
                     _ => json!([]),
                 };
+                let mut locks = locks;
+                if let Some(delegated) = delegate::json(watched.pid) {
+                    locks["delegate"] = delegated;
+                }
                 let about = json!({
                     "time_s": time_s,
                     "level": watched.level.name(),

@@ -37,6 +37,10 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &View) {
             Line::from(format!("{what}: {typed}_   (Enter: do it, Esc: don't)"))
         }
         _ if !view.status.is_empty() => Line::from(shown(&view.status).into_owned()).bold(),
+        _ if view.process.as_ref().is_some_and(|process| process.elsewhere.is_some()) => {
+            let process = view.process.as_ref().and_then(|process| process.elsewhere.as_deref());
+            Line::from(format!("{}  ? help", process.unwrap_or_default())).dim()
+        }
         _ => {
             Line::from("q quit  s sort  r rule  e epochs  o SLO  l level  f stacks  w save  ? help")
                 .dim()

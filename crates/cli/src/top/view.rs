@@ -5,6 +5,7 @@ use super::list::List;
 use super::rule;
 use crate::ctl::delegated::Delegated;
 use crate::ctl::epochs::{Epoch, Followed, Slo};
+use crate::delegate;
 use crate::hints::Failure;
 use crate::observed::outcome::{Observed, Ranked};
 use crate::observed::snapshot::{Lock, Of};
@@ -117,6 +118,8 @@ pub(crate) struct Shown {
     pub(crate) contended: u64,
     pub(crate) rules: Table,
     pub(crate) delegated: Delegated,
+    /// What `run --delegate` did, in a few words.
+    pub(crate) elsewhere: Option<String>,
     pub(crate) level: Level,
     pub(crate) has_ended: bool,
     pub(crate) sort: Sort,
@@ -206,6 +209,7 @@ impl Shown {
         shown.outcome.command = watched.command();
         shown.rules = rule::read(watched.pid).unwrap_or_default();
         shown.delegated = rule::delegated(watched.pid);
+        shown.elsewhere = delegate::brief(watched.pid);
         shown.level = watched.level;
         shown.followed = Followed::begin(&Process::open(watched.pid)?).ok();
         shown.watched = Some(watched);
@@ -222,6 +226,7 @@ impl Shown {
             outcome,
             rules: Table::default(),
             delegated: Delegated::default(),
+            elsewhere: None,
             level: Level::Counters,
             has_ended: false,
             sort: Sort::Waiting,
@@ -258,6 +263,7 @@ impl Shown {
         if !self.delegated.data.is_empty() {
             self.delegated = rule::delegated(watched.pid);
         }
+        self.elsewhere = delegate::brief(watched.pid);
         let Some(since) = &look.since else { return Ok(()) };
         let elapsed_ns = look.elapsed.as_nanos().max(1) as u64;
         let mut courses = std::mem::take(&mut self.courses);

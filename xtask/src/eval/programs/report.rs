@@ -251,6 +251,7 @@ mod tests {
             failed: vec![("redis", "it <died>".into())],
             seconds: 1,
             energy: "energy: unavailable (nothing measures here)".into(),
+            is_judged: true,
             conditions: Conditions {
                 rounds: 1,
                 quick: false,
