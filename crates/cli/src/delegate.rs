@@ -284,3 +284,92 @@ fn account_of(pid: libc::pid_t) -> Option<Account> {
     let file = Path::new(std::str::from_utf8(folder).ok()?).join(format!("delegate.{pid}"));
     Account::read(&fs::read(file).ok()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::Symbol;
+    use std::collections::BTreeSet;
+
+    /// An account as the library writes it: two hooks, a row.
+    fn account() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend(2_u32.to_le_bytes());
+        for name in ["read", "pthread_cond_wait"] {
+            let mut room = [0; 32];
+            room[..name.len()].copy_from_slice(name.as_bytes());
+            bytes.extend(room);
+        }
+        for count in [7_u64, 0, 0, 1, 3, 12, 2] {
+            bytes.extend(count.to_le_bytes());
+        }
+        bytes.resize(bytes.len().next_multiple_of(64), 0);
+        for count in [0_u64, 1_234_567, 2_000_000, 30, 8, 0, 0, 0] {
+            bytes.extend(count.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn an_account_is_read_and_told() {
+        let account = Account::read(&account()).unwrap();
+        assert_eq!((account.sent, account.own, account.free), (1_234_567, 2_000_000, 30));
+        assert_eq!(account.sections(), 3_234_605);
+        let text = account.text();
+        assert!(text.contains("of 3,234,605 sections, 1,234,567 ran on other"), "{text}");
+        assert!(text.contains("Not sent: 7 of another kind"), "{text}");
+        assert!(text.contains("pthread_cond_wait 12, read 3, too long 2."), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_account_is_none() {
+        let whole = account();
+        for length in [0, 7, 8, 100, 130] {
+            assert_eq!(Account::read(&whole[..length]), None, "{length} bytes");
+        }
+        let mut other = whole.clone();
+        other[0] = 2;
+        assert_eq!(Account::read(&other), None, "another version");
+        other = whole;
+        other[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(Account::read(&other), None, "too many hooks");
+    }
+
+    #[test]
+    fn functions_are_places() {
+        let symbol = |name: &str, is_function: bool, offset: u64| Symbol {
+            name: name.to_owned(),
+            is_function,
+            offset,
+            size: 16,
+        };
+        let object = |name: &str, symbols: Vec<Symbol>| ObjectFile {
+            name: name.to_owned(),
+            path: name.into(),
+            imports: BTreeSet::new(),
+            exports: BTreeSet::new(),
+            slots: BTreeSet::new(),
+            has_rseq: false,
+            symbols,
+        };
+        let objects = [
+            object(
+                "prog",
+                vec![symbol("store", true, 0x1200), symbol("store_lock", false, 0x9000)],
+            ),
+            object("libdb.so", vec![symbol("store", true, 0x20), symbol("_Z3getv", true, 0x40)]),
+        ];
+        let of = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            places(&names, &objects)
+        };
+        assert_eq!(of(&["store"]).unwrap(), "+1200-1210,libdb.so+20-30");
+        assert_eq!(of(&["get"]).unwrap(), "libdb.so+40-50");
+        assert_eq!(of(&["get", "all"]).unwrap(), "all");
+        let failure = of(&["stores"]).unwrap_err();
+        assert_eq!(failure.message(), "--delegate: the program has no function 'stores'");
+        assert!(of(&["store_lock"]).is_err(), "a variable");
+    }
+}

@@ -406,6 +406,7 @@ mod tests {
             imports: set(imports),
             exports: set(exports),
             slots: set(slots),
+            has_rseq: false,
             symbols,
         }
     }
