@@ -128,6 +128,10 @@ const LENGTHS: &[(&str, usize)] = &[("crates/preload", 160), ("", 500)];
 
 /// Longer files, each of which holds one concept whole, and which one: split, it would be harder to follow.
 const WHOLE: &[(&str, &str)] = &[
+    (
+        "crates/locks/src/delegation/dynamic.rs",
+        "when to delegate: the lock, its ledger, its trials",
+    ),
     ("crates/locks/src/front/line.rs", "the line: who stands in it, who may pass its head"),
     ("crates/locks/src/front/waiter.rs", "a waiter's node"),
     (

@@ -138,7 +138,7 @@ fn places(functions: &[String], objects: &[ObjectFile]) -> Result<String, Failur
 
 /// What one process did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Account {
+struct DelegationAccount {
     sent: u64,
     own: u64,
     free: u64,
@@ -156,7 +156,7 @@ const REFUSED: [&str; 4] = [
     "between threads with other protection keys or another GS base",
 ];
 
-impl Account {
+impl DelegationAccount {
     /// Reads the library's file. `None`: it isn't one.
     fn read(bytes: &[u8]) -> Option<Self> {
         const NAME: usize = 32;
@@ -222,8 +222,8 @@ impl Delegation {
     /// What happened in all processes of the program.
     pub(crate) fn report(&self) -> String {
         let files = fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
-        let mut all = Account::default();
-        for one in files.filter_map(|file| Account::read(&fs::read(file.path()).ok()?)) {
+        let mut all = DelegationAccount::default();
+        for one in files.filter_map(|file| DelegationAccount::read(&fs::read(file.path()).ok()?)) {
             all.sent += one.sent;
             all.own += one.own;
             all.free += one.free;
@@ -276,13 +276,13 @@ pub(crate) fn of_process(pid: libc::pid_t) -> Option<String> {
     Some(account_of(pid)?.text())
 }
 
-fn account_of(pid: libc::pid_t) -> Option<Account> {
+fn account_of(pid: libc::pid_t) -> Option<DelegationAccount> {
     let variables = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let prefix = format!("{ACCOUNT}=");
     let folder =
         variables.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(prefix.as_bytes()))?;
     let file = Path::new(std::str::from_utf8(folder).ok()?).join(format!("delegate.{pid}"));
-    Account::read(&fs::read(file).ok()?)
+    DelegationAccount::read(&fs::read(file).ok()?)
 }
 
 #[cfg(test)]
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn an_account_is_read_and_told() {
-        let account = Account::read(&account()).unwrap();
+        let account = DelegationAccount::read(&account()).unwrap();
         assert_eq!((account.sent, account.own, account.free), (1_234_567, 2_000_000, 30));
         assert_eq!(account.sections(), 3_234_605);
         let text = account.text();
@@ -327,14 +327,14 @@ mod tests {
     fn what_is_no_account_is_none() {
         let whole = account();
         for length in [0, 7, 8, 100, 130] {
-            assert_eq!(Account::read(&whole[..length]), None, "{length} bytes");
+            assert_eq!(DelegationAccount::read(&whole[..length]), None, "{length} bytes");
         }
         let mut other = whole.clone();
         other[0] = 2;
-        assert_eq!(Account::read(&other), None, "another version");
+        assert_eq!(DelegationAccount::read(&other), None, "another version");
         other = whole;
         other[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Account::read(&other), None, "too many hooks");
+        assert_eq!(DelegationAccount::read(&other), None, "too many hooks");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! In a file that the command named (LOCKWRIGHT_DELEGATE_ACCOUNT, a folder), else in the library's own memory. Its layout is the
 //! command's to read, too: `cli/src/delegate.rs`.
 
-use crate::hooks::{HOOKS, NAMES};
+use crate::list::{HOOKS, NAMES};
 use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -14,7 +14,7 @@ pub(crate) const ROWS: usize = 256;
 
 /// A thread's row. Its counts are its own, and stay when a new thread takes the row.
 #[repr(C, align(64))]
-pub(crate) struct Row {
+pub(crate) struct ThreadRow {
     /// The kernel's id of the thread; 0: nobody's.
     pub(crate) tid: AtomicU32,
     /// Odd while the thread runs another one's section. Grows by one when one begins or ends.
@@ -25,7 +25,7 @@ pub(crate) struct Row {
     pub(crate) own: AtomicU64,
     /// Sections that found the mutex free.
     pub(crate) free: AtomicU64,
-    /// Sections that could not be sent: why is in [`Account::refused`].
+    /// Sections that could not be sent: why is in [`DelegationAccount::refused`].
     pub(crate) refused: AtomicU64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) const NAME: usize = 32;
 
 /// All of it.
 #[repr(C)]
-pub(crate) struct Account {
+pub(crate) struct DelegationAccount {
     version: AtomicU32,
     /// How many hooks there are, and what they are called: names that end with 0.
     hooks: AtomicU32,
@@ -58,20 +58,20 @@ pub(crate) struct Account {
     pub(crate) refused: [AtomicU64; REASONS],
     /// By hook: it sent a section home. The last one: it ran for too long.
     pub(crate) home: [AtomicU64; HOOKS + 1],
-    pub(crate) rows: [Row; ROWS],
+    pub(crate) rows: [ThreadRow; ROWS],
 }
 
 const VERSION: u32 = 1;
 
 /// Zeroes.
-struct Own(core::cell::UnsafeCell<[u64; size_of::<Account>() / 8 + 8]>);
+struct Own(core::cell::UnsafeCell<[u64; size_of::<DelegationAccount>() / 8 + 8]>);
 // SAFETY: used as an account only, which is all atomics.
 unsafe impl Sync for Own {}
-static OWN: Own = Own(core::cell::UnsafeCell::new([0; size_of::<Account>() / 8 + 8]));
-static NOW: AtomicPtr<Account> = AtomicPtr::new(null_mut());
+static OWN: Own = Own(core::cell::UnsafeCell::new([0; size_of::<DelegationAccount>() / 8 + 8]));
+static NOW: AtomicPtr<DelegationAccount> = AtomicPtr::new(null_mut());
 
 /// The account of this process.
-pub(crate) fn account() -> &'static Account {
+pub(crate) fn account() -> &'static DelegationAccount {
     // ORDERING: Acquire, pairs with [set]: the file is mapped.
     let now = NOW.load(Acquire);
     // SAFETY: mapped for good; zeroes are an account. The library's own is large enough, to be aligned.
@@ -137,7 +137,7 @@ pub(crate) fn begin() {
         if file < 0 {
             return;
         }
-        let size = size_of::<Account>();
+        let size = size_of::<DelegationAccount>();
         let protect = libc::PROT_READ | libc::PROT_WRITE;
         let at = match libc::ftruncate(file, size as i64) {
             0 => libc::mmap(null_mut(), size, protect, libc::MAP_SHARED, file, 0),
@@ -145,7 +145,7 @@ pub(crate) fn begin() {
         };
         libc::syscall(libc::SYS_close, file);
         if at != libc::MAP_FAILED {
-            let account: *mut Account = at.cast();
+            let account: *mut DelegationAccount = at.cast();
             (*account).version.store(VERSION, Relaxed);
             (*account).hooks.store(HOOKS as u32, Relaxed);
             for (room, name) in (*account).names.iter_mut().zip(NAMES) {
@@ -158,14 +158,14 @@ pub(crate) fn begin() {
 }
 
 /// Takes a row for the calling thread.
-pub(crate) fn claim() -> Option<&'static Row> {
+pub(crate) fn claim() -> Option<&'static ThreadRow> {
     // SAFETY: no preconditions. Not by `gettid`, which is a hook of ours.
     let tid = unsafe { crate::switch::system_call(libc::SYS_gettid, [0; 4]) } as u32;
     // Relaxed: its counts are atomics, and nothing else is published.
     account().rows.iter().find(|row| row.tid.compare_exchange(0, tid, Relaxed, Relaxed).is_ok())
 }
 
-impl Row {
+impl ThreadRow {
     /// Its thread ends.
     pub(crate) fn give_back(&self) {
         self.tid.store(0, Relaxed);
@@ -177,7 +177,7 @@ pub(crate) fn one_more(count: &AtomicU64) {
     count.store(count.load(Relaxed) + 1, Relaxed);
 }
 
-impl Account {
+impl DelegationAccount {
     /// Counts a section that was not sent.
     pub(crate) fn refuse(&self, why: Refused) {
         self.refused[why as usize].fetch_add(1, Relaxed);

@@ -79,7 +79,7 @@ fn hexadecimal(word: &[u8]) -> Option<usize> {
 
 /// Where the object with this file name is loaded; the program's has none.
 fn base(object: &[u8]) -> Option<usize> {
-    struct Wanted<'a> {
+    struct WantedObject<'a> {
         name: &'a [u8],
         base: Option<usize>,
     }
@@ -92,7 +92,7 @@ fn base(object: &[u8]) -> Option<usize> {
         let (wanted, path) = unsafe {
             let name = (*info).dlpi_name;
             let path = if name.is_null() { c"" } else { core::ffi::CStr::from_ptr(name) };
-            (&mut *wanted.cast::<Wanted<'_>>(), path.to_bytes())
+            (&mut *wanted.cast::<WantedObject<'_>>(), path.to_bytes())
         };
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if name != wanted.name {
@@ -102,7 +102,7 @@ fn base(object: &[u8]) -> Option<usize> {
         wanted.base = Some(unsafe { (*info).dlpi_addr } as usize);
         1
     }
-    let mut wanted = Wanted { name: object, base: None };
+    let mut wanted = WantedObject { name: object, base: None };
     // SAFETY: the function has the right type, and ours stays.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut wanted).cast()) };
     wanted.base

@@ -1,6 +1,6 @@
 //! The beginning: in a program, and in a forked child.
 
-use crate::{account, choice, hooks, section, switch, thread, watch};
+use crate::{account, behind, choice, section, switch, thread, watch};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -19,9 +19,9 @@ unsafe extern "C" {
 #[unsafe(link_section = ".init_array")]
 static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = {
     unsafe extern "C" fn init(_: c_int, _: *const *const c_char, _: *const *const c_char) {
-        hooks::find_all();
-        let on_its_stack = hooks::symbol(c"lockwright_section_on_its_stack");
-        let is_combining = hooks::symbol(c"lockwright_section_is_combining");
+        behind::find_all();
+        let on_its_stack = behind::symbol(c"lockwright_section_on_its_stack");
+        let is_combining = behind::symbol(c"lockwright_section_is_combining");
         let (can_switch, has_keys) = switch::abilities();
         let has_library = !on_its_stack.is_null() && !is_combining.is_null();
         if !choice::read() || !has_library || !can_switch || !watch::prepare() {

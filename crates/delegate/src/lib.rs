@@ -22,11 +22,15 @@
 #[cfg(target_arch = "x86_64")]
 mod account;
 #[cfg(target_arch = "x86_64")]
+mod behind;
+#[cfg(target_arch = "x86_64")]
 mod choice;
 #[cfg(target_arch = "x86_64")]
 mod hooks;
 #[cfg(target_arch = "x86_64")]
 mod init;
+#[cfg(target_arch = "x86_64")]
+mod list;
 #[cfg(target_arch = "x86_64")]
 mod section;
 #[cfg(target_arch = "x86_64")]

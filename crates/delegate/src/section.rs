@@ -6,10 +6,11 @@
 //! 3. A context that goes home with its mutex locked holds the mutex as if it had never been sent. Its carrier holds nothing any more.
 
 use crate::account::{Refused, account, one_more};
-use crate::hooks::{self, Hook};
+use crate::behind::try_lock;
+use crate::list::Hook;
 use crate::switch::{Extras, leave_stack, switch, thread_pointer};
-use crate::thread::{OVER, PARKED, PLAIN, RUNNING, Thread, this};
-use crate::{choice, thread, watch};
+use crate::thread::{DelegatedThread, IS_WATCHED, OVER, PARKED, PLAIN, RUNNING, this};
+use crate::{choice, thread};
 use core::ffi::{c_int, c_void};
 use core::ptr::from_ref;
 use core::sync::atomic::Ordering::Relaxed;
@@ -62,7 +63,7 @@ pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize)
                 return REAL;
             }
             // SAFETY: the program's own mutex.
-            let is_ours = || unsafe { !is_combining(mutex) && hooks::try_lock(mutex) == 0 };
+            let is_ours = || unsafe { !is_combining(mutex) && try_lock(mutex) == 0 };
             if choice::takes_free() && is_ours() {
                 if let Some(row) = thread.row() {
                     one_more(&row.free);
@@ -75,7 +76,7 @@ pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize)
         RUNNING => {
             // A section that has to wait for another mutex does so at home: the carrier's own context may hold that mutex.
             // SAFETY: the program's own mutex.
-            if unsafe { hooks::try_lock(mutex) } == 0 {
+            if unsafe { try_lock(mutex) } == 0 {
                 return DONE;
             }
             go_home(thread, Hook::pthread_mutex_lock as usize);
@@ -98,7 +99,7 @@ pub(crate) unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
 /// Has the section that begins now run by whichever thread. Returns as `lock` does, there.
 #[cold]
 #[inline(never)]
-unsafe fn delegate(thread: &'static Thread, mutex: *mut pthread_mutex_t) -> c_int {
+unsafe fn delegate(thread: &'static DelegatedThread, mutex: *mut pthread_mutex_t) -> c_int {
     let refuse = |why| {
         account().refuse(why);
         if let Some(row) = thread.row() {
@@ -107,7 +108,7 @@ unsafe fn delegate(thread: &'static Thread, mutex: *mut pthread_mutex_t) -> c_in
         REAL
     };
     let extras = Extras::now(HAS_KEYS.load(Relaxed) != 0);
-    if thread.stays_home.get() || !extras.may_move() || !watch::is_there() {
+    if thread.stays_home.get() || !extras.may_move() || !IS_WATCHED.load(Relaxed) {
         return refuse(Refused::Thread);
     }
     if thread::uses_rseq() {
@@ -138,7 +139,7 @@ unsafe fn delegate(thread: &'static Thread, mutex: *mut pthread_mutex_t) -> c_in
 /// On the parking stack: waits until the section is over, and runs others' meanwhile. Then the thread's context goes on.
 unsafe extern "C" fn park(at: *mut u8) -> ! {
     // SAFETY: `delegate`'s own.
-    let thread = unsafe { &*at.cast::<Thread>() };
+    let thread = unsafe { &*at.cast::<DelegatedThread>() };
     // SAFETY: our constructor has found it, and it has this type.
     let on_its_stack: OnItsStack = unsafe { core::mem::transmute(ON_ITS_STACK.load(Relaxed)) };
     // SAFETY: the program's mutex, and a context that is suspended.
@@ -156,7 +157,7 @@ unsafe extern "C" fn park(at: *mut u8) -> ! {
 /// On a carrier's parking stack, with the mutex locked: runs the section of the thread at `at`. Not 0: that thread keeps the mutex.
 unsafe extern "C" fn resume(at: *mut c_void) -> c_int {
     // SAFETY: a thread that waits for this.
-    let thread = unsafe { &*at.cast::<Thread>() };
+    let thread = unsafe { &*at.cast::<DelegatedThread>() };
     let carrier = this();
     let is_away = !core::ptr::eq(thread, carrier);
     if is_away && thread.extras.get() != Some(Extras::now(HAS_KEYS.load(Relaxed) != 0)) {
@@ -187,7 +188,7 @@ unsafe extern "C" fn resume(at: *mut c_void) -> c_int {
 }
 
 /// Ends the section on this kernel thread; returns at home. `false`: it had ended before.
-fn leave(thread: &Thread, result: c_int) -> bool {
+fn leave(thread: &DelegatedThread, result: c_int) -> bool {
     if !thread.goes(RUNNING, OVER) {
         return false;
     }
@@ -201,7 +202,7 @@ fn leave(thread: &Thread, result: c_int) -> bool {
 }
 
 /// The section goes on at home, with its mutex locked, since a hook said so.
-pub(crate) fn go_home(thread: &Thread, why: usize) {
+pub(crate) fn go_home(thread: &DelegatedThread, why: usize) {
     if leave(thread, KEPT) {
         account().home[why].fetch_add(1, Relaxed);
         thread.let_signals_in();
@@ -209,11 +210,11 @@ pub(crate) fn go_home(thread: &Thread, why: usize) {
 }
 
 /// As [`go_home`], in a signal handler, whose end sets the signal mask. `true`: it went.
-pub(crate) fn is_sent_home(thread: &Thread) -> bool {
+pub(crate) fn is_sent_home(thread: &DelegatedThread) -> bool {
     leave(thread, KEPT)
 }
 
 /// Does another kernel thread run it?
-pub(crate) fn is_away(thread: &Thread) -> bool {
+pub(crate) fn is_away(thread: &DelegatedThread) -> bool {
     thread.state() == RUNNING && thread.carrier.get() != from_ref(thread).addr()
 }

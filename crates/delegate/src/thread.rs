@@ -1,13 +1,14 @@
 //! What this library knows of a thread: in the thread's own static TLS, found by the thread pointer, so it goes where its context goes.
 
-use crate::account::{self, Row};
-use crate::hooks::Hook;
+use crate::account::{self, ThreadRow};
+use crate::behind::{rseq_offset, rseq_size};
+use crate::list::Hook;
 use crate::switch::{Context, Extras, system_call, thread_pointer};
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32};
 use libc::pthread_mutex_t;
 
 /// `state`: it runs its own code, on its own kernel thread.
@@ -21,7 +22,7 @@ pub(crate) const OVER: u8 = 3;
 
 /// A thread. All zeroes is a new one.
 #[repr(C)]
-pub(crate) struct Thread {
+pub(crate) struct DelegatedThread {
     /// The hooks look at this byte first.
     pub(crate) state: AtomicU8,
     /// It asked to be cancelled at any time, or can't have what it takes.
@@ -41,12 +42,12 @@ pub(crate) struct Thread {
     /// Where its parking stack ends; null: it has none yet.
     parking: Cell<*mut u8>,
     /// Its row of the account.
-    row: Cell<*const Row>,
+    row: Cell<*const ThreadRow>,
     pub(crate) extras: Cell<Option<Extras>>,
 }
 
 const SIZE: usize = 112;
-const _: () = assert!(size_of::<Thread>() <= SIZE, "as large as the assembly below says");
+const _: () = assert!(size_of::<DelegatedThread>() <= SIZE, "as large as the assembly below says");
 
 core::arch::global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
@@ -62,8 +63,8 @@ core::arch::global_asm!(
 
 /// The calling thread's.
 #[inline(always)]
-pub(crate) fn this() -> &'static Thread {
-    let at: *const Thread;
+pub(crate) fn this() -> &'static DelegatedThread {
+    let at: *const DelegatedThread;
     // SAFETY: the address of our own variable, of which zeroes are a value. It is not used beyond the thread's end.
     unsafe {
         core::arch::asm!(
@@ -74,6 +75,11 @@ pub(crate) fn this() -> &'static Thread {
         &*at
     }
 }
+
+/// The watcher's signal; 0: none, so nothing may be sent elsewhere.
+pub(crate) static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Does this process have a watcher?
+pub(crate) static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// How large a parking stack is, with a page that nobody may touch at its end. A signal's frame takes up to 12 KiB (AMX).
 const PARKING: usize = 64 << 10;
@@ -105,7 +111,7 @@ fn set_mask(mask: u64) -> u64 {
     old
 }
 
-impl Thread {
+impl DelegatedThread {
     pub(crate) fn state(&self) -> u8 {
         self.state.load(Relaxed) // its own; what other threads see, the lock orders
     }
@@ -120,7 +126,7 @@ impl Thread {
     /// Holds back all signals but its own faults and `rescue`.
     #[inline]
     pub(crate) fn block_signals(&self) {
-        let rescue = crate::watch::SIGNAL.load(Relaxed);
+        let rescue = SIGNAL.load(Relaxed);
         let open = FAULTS | if rescue == 0 { 0 } else { bit(rescue) };
         self.mask.set(set_mask(!open));
     }
@@ -132,7 +138,7 @@ impl Thread {
     }
 
     /// Its row of the account, if it has one.
-    pub(crate) fn row(&self) -> Option<&'static Row> {
+    pub(crate) fn row(&self) -> Option<&'static ThreadRow> {
         // SAFETY: null, or a row, which stays.
         unsafe { self.row.get().as_ref() }
     }
@@ -228,7 +234,7 @@ pub(crate) fn uses_rseq() -> bool {
 
 /// glibc's `__rseq_offset` and `__rseq_size`.
 fn area() -> Option<(isize, u32)> {
-    let (offset, size) = (crate::hooks::rseq_offset(), crate::hooks::rseq_size());
+    let (offset, size) = (rseq_offset(), rseq_size());
     if offset.is_null() || size.is_null() {
         return None; // an older glibc
     }

@@ -6,20 +6,15 @@
 //! the handler's end.
 
 use crate::account::account;
-use crate::hooks::{self, HOOKS};
+use crate::behind::real;
+use crate::list::{HOOKS, Hook};
 use crate::section::{is_away, is_sent_home};
 use crate::switch::system_call;
-use crate::thread::this;
+use crate::thread::{IS_WATCHED, SIGNAL, this};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute, zeroed};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicI32};
-
-/// The signal; 0: none, so nothing may be sent elsewhere.
-pub(crate) static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Does this process have a watcher?
-static WATCHES: AtomicBool = AtomicBool::new(false);
 
 /// How long a look is, ns.
 const LOOK_NS: i64 = 5_000_000;
@@ -67,7 +62,7 @@ unsafe extern "C" fn rescue(_: c_int, _: *mut libc::siginfo_t, context: *mut c_v
 
 /// Starts the watcher, if this process has none: before its first thread.
 pub(crate) fn begin() {
-    if SIGNAL.load(Relaxed) == 0 || WATCHES.swap(true, Relaxed) {
+    if SIGNAL.load(Relaxed) == 0 || IS_WATCHED.swap(true, Relaxed) {
         return;
     }
     type Create = unsafe extern "C" fn(
@@ -78,7 +73,7 @@ pub(crate) fn begin() {
     ) -> c_int;
     // SAFETY: the functions of these names have these types. The thread blocks all signals, and is never joined.
     unsafe {
-        let create: Create = transmute(hooks::real(hooks::Hook::pthread_create as usize));
+        let create: Create = transmute(real(Hook::pthread_create as usize));
         let mut thread = MaybeUninit::uninit();
         let mut attributes = MaybeUninit::uninit();
         let (all, mut before) = (u64::MAX, 0_u64);
@@ -90,7 +85,7 @@ pub(crate) fn begin() {
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), 128 << 10);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         if create(thread.as_mut_ptr(), attributes.as_ptr(), watch, null_mut()) != 0 {
-            WATCHES.store(false, Relaxed);
+            IS_WATCHED.store(false, Relaxed);
         }
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         system_call(libc::SYS_rt_sigprocmask, [2, (&raw const before).addr(), 0, 8]);
@@ -99,12 +94,7 @@ pub(crate) fn begin() {
 
 /// A forked child has no watcher yet.
 pub(crate) fn forget() {
-    WATCHES.store(false, Relaxed);
-}
-
-/// May sections be sent away? Only while somebody watches.
-pub(crate) fn is_there() -> bool {
-    WATCHES.load(Relaxed)
+    IS_WATCHED.store(false, Relaxed);
 }
 
 extern "C" fn watch(_: *mut c_void) -> *mut c_void {

@@ -300,9 +300,9 @@ pub unsafe fn run_on_its_stack(
     run: unsafe extern "C" fn(*mut c_void) -> c_int,
     context: *mut c_void,
 ) -> bool {
-    struct Stack(*mut c_void);
+    struct OnStack(*mut c_void);
     // SAFETY: the caller's promise.
-    unsafe impl Send for Stack {}
+    unsafe impl Send for OnStack {}
     // SAFETY: the caller's promise.
     let normal = unsafe { is_normal(mutex) };
     let always = Delegates::Always;
@@ -310,7 +310,7 @@ pub unsafe fn run_on_its_stack(
     if slot.0.mode() != (Mode::Combine, true) {
         slot.0.combine(true); // the slot was made for a rewritten section
     }
-    let stack = Stack(context);
+    let stack = OnStack(context);
     let section = move || {
         let stack = stack;
         // SAFETY: the caller's promise.

@@ -40,7 +40,9 @@ impl Seen {
             for found in name.captures_iter(line) {
                 let name = found[2].to_owned();
                 if &found[1] == "\"" && &found[3] == "\"" {
-                    let of_library = path.starts_with("crates/runtime/src");
+                    let of_library = ["crates/runtime/src", "crates/delegate/src"]
+                        .iter()
+                        .any(|library| path.starts_with(library));
                     let set = if of_library { &mut self.library } else { &mut self.program };
                     set.insert(name.clone());
                 }

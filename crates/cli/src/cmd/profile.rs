@@ -1,6 +1,7 @@
 //! `lockwright profile`.
 
 use crate::delegate::{self, Delegating};
+use crate::elf::Program;
 use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
@@ -23,7 +24,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 /// Show which locks a program waits for, where, and who makes it wait
@@ -214,13 +215,18 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         sections: args.sections,
         event: args.event,
     };
-    let ran = run::program(&args.command, args.lock.as_deref(), counts, library, &args.delegating)?;
+    let mut delegation = None;
+    let prepare = |command: &mut Command, program: &Program, library: &Path| {
+        delegation = args.delegating.prepare(command, program, library)?;
+        Ok(())
+    };
+    let ran = run::program(&args.command, args.lock.as_deref(), counts, library, prepare)?;
     let here = MachineFile::here().and_then(|machine| machine.delegation);
     let sections = ran.sections.map(|recorded| Sections::of(recorded, here.as_ref()));
     let title = format!("Locks of {}", args.command[0].to_string_lossy());
     report_on(args, &title, &ran.outcomes, ran.orders.as_deref(), sections.as_ref())?;
-    if let Some(delegated) = &ran.delegated {
-        say(delegated);
+    if let Some(delegation) = delegation {
+        say(&delegation.report());
     }
     let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Orders::has_inversion));
     if args.fail_on_inversion && is_inverted && ran.status.success() {

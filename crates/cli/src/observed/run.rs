@@ -11,7 +11,6 @@ use super::outcome::{Observed, outcome};
 use super::python::Samplers;
 use super::reader;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
-use crate::delegate::Delegating;
 use crate::hints::{Failure, cause};
 use crate::machine::MachineFile;
 use crate::mailbox::Remote;
@@ -59,8 +58,6 @@ pub(crate) struct Ran {
     /// Their critical sections, if requested.
     pub(crate) sections: Option<Recorded>,
     pub(crate) status: ExitStatus,
-    /// What happened to sections that other threads may run, if requested.
-    pub(crate) delegated: Option<String>,
 }
 
 /// What to count.
@@ -75,13 +72,13 @@ pub(crate) struct WhatToCount {
     pub(crate) event: Option<Event>,
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end. `prepare` may change how.
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
     counts: WhatToCount,
     file: Option<&Path>,
-    delegating: &Delegating,
+    prepare: impl FnOnce(&mut Command, &elf::Program, &Path) -> Result<(), Failure>,
 ) -> Result<Ran, Failure> {
     let inherited = inherited_lock(lock)?;
     let (name, arguments) = words.split_first().expect("clap asks for a program");
@@ -107,7 +104,7 @@ pub(crate) fn program(
     if counts.sections {
         command.env(TRACE, folder.path());
     }
-    let delegation = delegating.prepare(&mut command, &program, &library)?;
+    prepare(&mut command, &program, &library)?;
     let (begun, before) = (Instant::now(), children_time());
     let (mut course, mut samplers) = (Course::begin(), Samplers::default());
     let mut lifetimes = Lifetimes::begin();
@@ -126,7 +123,6 @@ pub(crate) fn program(
         }
     };
     let status = launch::to_end_and(&mut command, &path, Some(LOOK), look)?;
-    let delegated = delegation.map(|delegation| delegation.report());
     lifetimes.end();
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
@@ -172,7 +168,7 @@ pub(crate) fn program(
     let orders = if counts.in_order { Some(order::all(folder.path())?) } else { None };
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
-    Ok(Ran { outcomes, orders, sections, status, delegated })
+    Ok(Ran { outcomes, orders, sections, status })
 }
 
 /// All critical sections that were recorded in a folder.

@@ -1,6 +1,5 @@
 //! One run of one program under one lock: what is started, checked and counted.
 
-use super::delegation::DELEGATE;
 use super::load::{Load, Tails};
 use crate::answer::No;
 use crate::demo::measure;
@@ -18,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Time limit for a server to accept connections.
 const START_LIMIT: u64 = 30;
+
+/// The word for `run --delegate all`, among the locks.
+pub(super) const DELEGATE: &str = "delegate";
 
 /// The conditions of a run.
 pub(super) struct Bench<'a> {

@@ -35,9 +35,6 @@ const SHAPE: &str = "As in Phoenix 2: tasks from a queue under its lock, results
 /// Where `lockwright rewrite` finds how files are compiled.
 const DATABASE: &str = "compile_commands.json";
 
-/// The word for `run --delegate all`, among the locks.
-pub(super) const DELEGATE: &str = "delegate";
-
 /// A program of `eval/shapes.c`, as it is or rewritten; an operation is a unit of its work.
 macro_rules! shape {
     ($shape:literal, $units:literal, rewritten) => {
