@@ -311,6 +311,80 @@ static void frees() {
     }
 }
 
+// The holder stops the world: all others' handlers run before it goes on.
+static std::atomic<int> stopped;
+static std::atomic<bool> goes_on{true};
+static std::vector<pthread_t> everybody;
+static std::atomic<bool> is_complete;
+static void stop_handler(int) {
+    stopped++;
+    while (!goes_on)
+        sched_yield();
+    stopped--;
+}
+static std::atomic<int> running;
+static void stops() {
+    enter();
+    look();
+    if (mine % 64 == 0 && running == threads && is_complete) {
+        goes_on = false;
+        int others = 0;
+        for (auto &thread : everybody)
+            if (!pthread_equal(thread, pthread_self()))
+                others += pthread_kill(thread, SIGRTMIN + 1) == 0;
+        while (stopped < others)
+            sched_yield();
+        goes_on = true;
+        while (stopped)
+            sched_yield();
+        caught++;
+    }
+    leave();
+}
+
+// Handlers of fork that hold a mutex, and one that runs behind the library's.
+static void before_fork() { enter(); look(); }
+static void after_fork() { pthread_mutex_unlock(&mutex); }
+static void atforks() {
+    plain();
+    if (mine % 32 == 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            id = kernel_id();
+            for (int i = 0; i < 20; i++)
+                plain();
+            std::_Exit(7);
+        }
+        int status;
+        REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    }
+}
+
+// A mutex whose owner has ended, taken in a section.
+static pthread_mutex_t robust;
+static std::atomic<long> dead;
+static void *dies(void *) {
+    pthread_mutex_lock(&robust);
+    return nullptr;
+}
+static void robusts() {
+    enter();
+    look();
+    int error = pthread_mutex_lock(&robust);
+    if (error == EOWNERDEAD) {
+        dead++;
+        REQUIRE(pthread_mutex_consistent(&robust) == 0);
+    } else {
+        REQUIRE(error == 0);
+    }
+    pthread_mutex_unlock(&robust);
+    bool kills = mine % 256 == 0;
+    leave();
+    pthread_t thread;
+    if (kills && pthread_create(&thread, nullptr, dies, nullptr) == 0)
+        pthread_join(thread, nullptr);
+}
+
 static void kinds() {
     static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     static pthread_mutex_t checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
@@ -330,8 +404,23 @@ static void *run(void *) {
     self = pthread_self();
     id = kernel_id();
     double end = now() + length;
+    running++;
     while (now() < end && !stop)
         step();
+    running = -1000; // somebody may be about to end
+    return nullptr;
+}
+
+// A thread that ends with the mutex locked: in a section, until a key's destructor unlocks it.
+static pthread_key_t key;
+static void *returns(void *) {
+    self = pthread_self();
+    id = kernel_id();
+    for (int i = 0; i < 20; i++)
+        plain();
+    enter();
+    look();
+    pthread_setspecific(key, &mutex);
     return nullptr;
 }
 
@@ -369,6 +458,8 @@ static void spawn(int n, void *(*body)(void *), bool signals) {
     std::vector<pthread_t> all(n);
     for (auto &thread : all)
         REQUIRE(pthread_create(&thread, nullptr, body, nullptr) == 0);
+    everybody = all;
+    is_complete = true;
     double end = now() + length;
     while (signals && now() < end) {
         for (auto &thread : all)
@@ -391,7 +482,8 @@ int main(int argc, char **argv) {
         {"plain", plain}, {"memory", memory}, {"throws", throws}, {"nested", nested}, {"crossed", crossed},
         {"waits", waits}, {"spins", spins}, {"sleeps", sleeps}, {"asks", asks}, {"forks", forks},
         {"jumps", jumps}, {"signals", memory}, {"faults", faults}, {"frees", frees}, {"kinds", kinds},
-        {"exits", nullptr}, {"cancels", nullptr},
+        {"stops", stops}, {"atforks", atforks}, {"robusts", robusts},
+        {"exits", nullptr}, {"cancels", nullptr}, {"returns", nullptr},
     };
     for (auto &one : ways)
         if (!std::strcmp(one.name, way))
@@ -412,7 +504,22 @@ int main(int argc, char **argv) {
                 REQUIRE(result == (exits ? static_cast<void *>(&thread) : PTHREAD_CANCELED));
             }
         }
+    } else if (!std::strcmp(way, "returns")) {
+        pthread_key_create(&key, [](void *held) { pthread_mutex_unlock(static_cast<pthread_mutex_t *>(held)); });
+        double end = now() + length;
+        while (now() < end)
+            spawn(threads, returns, false);
     } else if (step) {
+        if (step == atforks)
+            pthread_atfork(before_fork, after_fork, after_fork);
+        pthread_mutexattr_t attributes;
+        pthread_mutexattr_init(&attributes);
+        pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+        pthread_mutex_init(&robust, &attributes);
+        struct sigaction stopping = {};
+        stopping.sa_handler = stop_handler;
+        stopping.sa_flags = SA_RESTART;
+        sigaction(SIGRTMIN + 1, &stopping, nullptr);
         bool together = step == frees;
         struct sigaction action = {};
         action.sa_handler = handler;

@@ -27,6 +27,10 @@ const WAYS: &[(&str, Option<&str>)] = &[
     ("kinds", None),
     ("exits", Some("pthread_exit")),
     ("cancels", Some("pthread_testcancel")),
+    ("returns", Some("pthread_exit")),
+    ("stops", None),
+    ("atforks", Some("fork")),
+    ("robusts", Some("pthread_mutex_lock")),
 ];
 
 fn delegates() -> Result<PathBuf> {

@@ -14,6 +14,7 @@ use core::ffi::c_void;
 macro_rules! hooks {
     ($($name:ident)*) => {
         mod exported {
+            #[allow(unused_imports, reason = "by macros")]
             use super::*;
             $(hook!($name);)*
         }
@@ -23,14 +24,30 @@ macro_rules! hooks {
 /// Most look at one byte, and jump. Those that tell something about their thread always arrive.
 macro_rules! hook {
     (pthread_mutex_lock) => { before!(pthread_mutex_lock, section::lock); };
+    (pthread_mutex_trylock) => { before!(pthread_mutex_trylock, section::before_try_lock); };
     (pthread_create) => { hook!(@ pthread_create, "jmp 2f"); };
     (thrd_create) => { hook!(@ thrd_create, "jmp 2f"); };
     (pthread_setcanceltype) => { hook!(@ pthread_setcanceltype, "jmp 2f"); };
+    (setfsuid) => { hook!(@ setfsuid, "jmp 2f"); };
+    (setfsgid) => { hook!(@ setfsgid, "jmp 2f"); };
+    (unshare) => { hook!(@ unshare, "jmp 2f"); };
+    (setns) => { hook!(@ setns, "jmp 2f"); };
+    (capset) => { hook!(@ capset, "jmp 2f"); };
+    (personality) => { hook!(@ personality, "jmp 2f"); };
+    (prctl) => { hook!(@ prctl, "jmp 2f"); };
+    (syscall) => { hook!(@ syscall, "jmp 2f"); };
+    (sigaction) => { hook!(@ sigaction, "jmp 2f"); };
+    (__sigaction) => { hook!(@ __sigaction, "jmp 2f"); };
+    (signal) => { hook!(@ signal, "jmp 2f"); };
+    (bsd_signal) => { hook!(@ bsd_signal, "jmp 2f"); };
+    (sysv_signal) => { hook!(@ sysv_signal, "jmp 2f"); };
+    (__sysv_signal) => { hook!(@ __sysv_signal, "jmp 2f"); };
+    (sigset) => { hook!(@ sigset, "jmp 2f"); };
     ($name:ident) => { hook!(@ $name, ""); };
     (@ $name:ident, $first:literal) => {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
+        pub(super) unsafe extern "C" fn $name() {
             naked_asm!(
                 $first,
                 "mov r11, qword ptr [rip + lockwright_delegate_thread@GOTTPOFF]",
@@ -48,6 +65,7 @@ macro_rules! hook {
                 "push rcx",
                 "push r8",
                 "push r9",
+                "mov rdx, rsi",
                 "mov rsi, rdi",
                 "mov edi, {number}",
                 "call {arrive}",
@@ -74,7 +92,7 @@ macro_rules! before {
     ($name:ident, $decides:path) => {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
-        unsafe extern "C" fn $name() {
+        pub(super) unsafe extern "C" fn $name() {
             naked_asm!(
                 "push rdi",
                 "mov rsi, [rsp + 8]",
@@ -128,15 +146,44 @@ unsafe extern "C" fn pthread_mutex_unlock() {
     )
 }
 
-/// A hook was called by a thread that isn't PLAIN, or for the first time. Returns the function behind it.
-extern "C" fn arrive(number: usize, argument: usize) -> *mut c_void {
+/// glibc's other names, of locks made by its own headers or by old programs.
+macro_rules! aliases {
+    ($($alias:ident is $name:ident;)*) => { $(
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $alias() {
+            naked_asm!("jmp {name}", name = sym exported::$name)
+        }
+    )* };
+}
+
+aliases! {
+__pthread_mutex_lock is pthread_mutex_lock;
+__pthread_mutex_trylock is pthread_mutex_trylock;
+}
+
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn __pthread_mutex_unlock() {
+    naked_asm!("jmp {name}", name = sym pthread_mutex_unlock)
+}
+
+/// A hook was called by a thread that isn't PLAIN, or for the first time, or it is one that says something of its thread. Returns the
+/// function behind it.
+extern "C" fn arrive(number: usize, first: usize, second: usize) -> *mut c_void {
     let function = real(number);
-    let thread = this();
-    if thread.state() == RUNNING {
+    let (hook, thread) = (ALL[number], this());
+    // Of these calls only some ask the kernel for the thread's own.
+    let is_harmless = match hook {
+        Hook::clock_gettime => first as i32 != libc::CLOCK_THREAD_CPUTIME_ID,
+        Hook::getrusage => first as i32 != libc::RUSAGE_THREAD,
+        Hook::__sigsetjmp => second == 0,
+        _ => false,
+    };
+    if thread.state() == RUNNING && !is_harmless {
         section::go_home(thread, number);
     }
-    let hook = ALL[number];
-    thread.learn(hook, argument);
+    thread.learn(hook, first, second);
     if hook == Hook::pthread_create || hook == Hook::thrd_create {
         watch::begin();
     }

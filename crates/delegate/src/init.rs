@@ -1,5 +1,6 @@
 //! The beginning: in a program, and in a forked child.
 
+use crate::list::Hook;
 use crate::{account, behind, choice, section, switch, thread, watch};
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,15 +29,34 @@ static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_c
             return;
         }
         account::begin();
-        thread::prepare();
+        thread::prepare(section::end);
         section::HAS_KEYS.store(has_keys.into(), Relaxed);
         // SAFETY: a handler that stays: this library is never unloaded.
-        unsafe { __register_atfork(None, None, Some(in_child), core::ptr::null_mut()) };
+        unsafe {
+            __register_atfork(
+                Some(before_fork),
+                Some(in_parent),
+                Some(in_child),
+                core::ptr::null_mut(),
+            )
+        };
         section::IS_COMBINING.store(is_combining.addr(), Relaxed);
         section::ON_ITS_STACK.store(on_its_stack.addr(), Relaxed);
     }
     init
 };
+
+/// A handler that ran before this one may hold a mutex, by a section; one that runs after it must not send one: the child is this thread's
+/// copy.
+unsafe extern "C" fn before_fork() {
+    let thread = thread::this();
+    section::go_home(thread, Hook::fork as usize);
+    thread.is_forking.set(true);
+}
+
+unsafe extern "C" fn in_parent() {
+    thread::this().is_forking.set(false);
+}
 
 /// The child has one thread, at home: `fork` has seen to that.
 unsafe extern "C" fn in_child() {

@@ -8,12 +8,12 @@
 use crate::account::{Refused, account, one_more};
 use crate::behind::try_lock;
 use crate::list::Hook;
-use crate::switch::{Extras, leave_stack, switch, thread_pointer};
-use crate::thread::{DelegatedThread, IS_WATCHED, OVER, PARKED, PLAIN, RUNNING, this};
+use crate::switch::{Extras, leave_stack, switch, system_call, thread_pointer};
+use crate::thread::{DelegatedThread, NAPPING, OVER, PARKED, PLAIN, RUNNING, this};
 use crate::{choice, thread};
 use core::ffi::{c_int, c_void};
 use core::ptr::from_ref;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicU8, AtomicUsize};
 use libc::pthread_mutex_t;
 
@@ -32,6 +32,7 @@ type OnItsStack = unsafe extern "C" fn(
     *mut pthread_mutex_t,
     unsafe extern "C" fn(*mut c_void) -> c_int,
     *mut c_void,
+    unsafe extern "C" fn(*const u32, u32, u32),
 ) -> c_int;
 
 /// `lockwright_section_is_combining`.
@@ -54,6 +55,22 @@ pub(crate) static ON_ITS_STACK: AtomicUsize = AtomicUsize::new(0);
 /// Not 0: the kernel has switched protection keys on.
 pub(crate) static HAS_KEYS: AtomicU8 = AtomicU8::new(0);
 
+/// Is it of a kind that any thread may lock for another one?
+///
+/// # Safety
+/// It is initialized.
+unsafe fn is_normal(mutex: *mut pthread_mutex_t) -> bool {
+    /// Where glibc keeps the kind in a mutex: `__data.__kind`.
+    const KIND: usize = 16;
+    /// PTHREAD_MUTEX_ADAPTIVE_NP.
+    const ADAPTIVE: u32 = 3;
+    /// glibc's marks of a normal mutex that may elide, or may not; one of them is `liblockwright.so`'s, too.
+    const ELISION: u32 = 0x300;
+    // SAFETY: within the mutex; its marks may change, and are ignored.
+    let kind = unsafe { mutex.byte_add(KIND).cast::<u32>().read_volatile() };
+    [0, ADAPTIVE].contains(&(kind & !ELISION))
+}
+
 /// A call of `pthread_mutex_lock`, which returns to `caller`. [`DONE`]: locked.
 pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize) -> c_int {
     let thread = this();
@@ -63,6 +80,10 @@ pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize)
                 return REAL;
             }
             // SAFETY: the program's own mutex.
+            if !unsafe { is_normal(mutex) } {
+                return refuse(thread, Refused::Kind);
+            }
+            // SAFETY: as the program's call of `lock`.
             let is_ours = || unsafe { !is_combining(mutex) && try_lock(mutex) == 0 };
             if choice::takes_free() && is_ours() {
                 if let Some(row) = thread.row() {
@@ -74,24 +95,52 @@ pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize)
             unsafe { delegate(thread, mutex) }
         }
         RUNNING => {
-            // A section that has to wait for another mutex does so at home: the carrier's own context may hold that mutex.
+            // A section that has to wait for another mutex does so at home: the carrier's own context may hold that mutex. And the kernel
+            // knows who holds some kinds of mutexes.
             // SAFETY: the program's own mutex.
-            if unsafe { try_lock(mutex) } == 0 {
+            if unsafe { is_normal(mutex) && try_lock(mutex) == 0 } {
                 return DONE;
             }
             go_home(thread, Hook::pthread_mutex_lock as usize);
             REAL
         }
-        _ => REAL, // our own, on a parking stack
+        _ => REAL, // our own, on a parking stack; or a signal's handler
     }
+}
+
+/// A call of `pthread_mutex_trylock`, which is the function behind's to answer.
+pub(crate) unsafe extern "C" fn before_try_lock(mutex: *mut pthread_mutex_t) -> c_int {
+    let thread = this();
+    // SAFETY: the program's own mutex.
+    if thread.state() == RUNNING && !unsafe { is_normal(mutex) } {
+        go_home(thread, Hook::pthread_mutex_trylock as usize);
+    }
+    REAL
 }
 
 /// A call of `pthread_mutex_unlock`. [`DONE`]: unlocked.
 pub(crate) unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
     let thread = this();
-    if thread.state() == RUNNING && thread.mutex.get() == mutex && leave(thread, UNLOCKED) {
-        thread.let_signals_in();
-        return DONE;
+    if thread.state() != RUNNING {
+        return REAL;
+    }
+    if thread.mutex.get() == mutex {
+        if leave(thread, UNLOCKED) {
+            thread.let_signals_in();
+            return DONE;
+        }
+    // SAFETY: the program's own mutex, which it holds.
+    } else if !unsafe { is_normal(mutex) } {
+        go_home(thread, Hook::pthread_mutex_lock as usize);
+    }
+    REAL
+}
+
+/// A section that is not sent; returns how the call goes on.
+fn refuse(thread: &DelegatedThread, why: Refused) -> c_int {
+    account().refuse(why);
+    if let Some(row) = thread.row() {
+        one_more(&row.refused);
     }
     REAL
 }
@@ -100,21 +149,14 @@ pub(crate) unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn delegate(thread: &'static DelegatedThread, mutex: *mut pthread_mutex_t) -> c_int {
-    let refuse = |why| {
-        account().refuse(why);
-        if let Some(row) = thread.row() {
-            one_more(&row.refused);
-        }
-        REAL
-    };
     let extras = Extras::now(HAS_KEYS.load(Relaxed) != 0);
-    if thread.stays_home.get() || !extras.may_move() || !IS_WATCHED.load(Relaxed) {
-        return refuse(Refused::Thread);
+    if !thread.may_send() || !extras.may_move() {
+        return refuse(thread, Refused::Thread);
     }
     if thread::uses_rseq() {
-        return refuse(Refused::Rseq);
+        return refuse(thread, Refused::Rseq);
     }
-    let Some(parking) = thread.parking() else { return refuse(Refused::Thread) };
+    let Some(parking) = thread.parking() else { return refuse(thread, Refused::Thread) };
     thread.mutex.set(mutex);
     thread.extras.set(Some(extras));
     thread.block_signals();
@@ -122,7 +164,14 @@ unsafe fn delegate(thread: &'static DelegatedThread, mutex: *mut pthread_mutex_t
     let at = from_ref(thread).cast_mut().cast();
     // SAFETY: nobody is on its parking stack, since its state was PLAIN.
     unsafe { leave_stack(thread.context.as_ptr(), parking, park, at) };
-    // Here the context goes on: in its section, or at home.
+    // Here the context goes on: in its section, at home, or for its signals.
+    while thread.naps.replace(false) {
+        // Handlers run now: on this stack, where the program expects them.
+        thread.let_signals_in();
+        thread.block_signals();
+        // SAFETY: suspended by `nap`.
+        unsafe { switch(thread.context.as_ptr(), thread.parked.get(), thread_pointer()) };
+    }
     if thread.state() == RUNNING {
         if let Some(row) = thread.row() {
             let is_own = thread.carrier.get() == from_ref(thread).addr();
@@ -133,7 +182,33 @@ unsafe fn delegate(thread: &'static DelegatedThread, mutex: *mut pthread_mutex_t
     let kept = thread.result.get() == KEPT;
     thread.state.store(PLAIN, Relaxed);
     thread.let_signals_in();
-    if kept { DONE } else { refuse(Refused::Kind) }
+    if kept { DONE } else { refuse(thread, Refused::Kind) }
+}
+
+/// Sleeps on the word while it is this, for so many ns at most.
+fn sleep(word: *const u32, while_it_is: u32, ns: u32) {
+    let time = [i64::from(ns / 1_000_000_000), i64::from(ns % 1_000_000_000)];
+    let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+    let arguments = [word.addr(), operation, while_it_is as usize, time.as_ptr().addr()];
+    // SAFETY: a word of our own library's, whose memory stays.
+    unsafe { system_call(libc::SYS_futex, arguments) };
+}
+
+/// Sleeps, for a thread that waits: on its parking stack, or as ever. If a signal has come meanwhile, and nobody runs the thread's context
+/// yet, the thread goes back to its own stack for the signal. A section that comes to its turn meanwhile goes home.
+unsafe extern "C" fn nap(word: *const u32, while_it_is: u32, ns: u32) {
+    let thread = this();
+    if !word.is_null() {
+        sleep(word, while_it_is, ns);
+    }
+    if thread.state() != PARKED || !thread.has_signals() || !thread.goes(PARKED, NAPPING) {
+        return;
+    }
+    thread.naps.set(true);
+    // SAFETY: its own context, which nobody else runs: it is NAPPING, and then PARKED again, or OVER.
+    unsafe { switch(thread.parked.as_ptr(), thread.context.get(), thread_pointer()) };
+    // Its context is suspended again, so others may run it, if nobody has handed it the mutex meanwhile.
+    thread.goes(NAPPING, PARKED);
 }
 
 /// On the parking stack: waits until the section is over, and runs others' meanwhile. Then the thread's context goes on.
@@ -143,7 +218,7 @@ unsafe extern "C" fn park(at: *mut u8) -> ! {
     // SAFETY: our constructor has found it, and it has this type.
     let on_its_stack: OnItsStack = unsafe { core::mem::transmute(ON_ITS_STACK.load(Relaxed)) };
     // SAFETY: the program's mutex, and a context that is suspended.
-    if unsafe { on_its_stack(thread.mutex.get(), resume, at.cast()) } == 0 {
+    if unsafe { on_its_stack(thread.mutex.get(), resume, at.cast(), nap) } == 0 {
         thread.result.set(UNLOCKED);
         thread.state.store(OVER, Relaxed); // nobody else runs it
     }
@@ -160,18 +235,22 @@ unsafe extern "C" fn resume(at: *mut c_void) -> c_int {
     let thread = unsafe { &*at.cast::<DelegatedThread>() };
     let carrier = this();
     let is_away = !core::ptr::eq(thread, carrier);
-    if is_away && thread.extras.get() != Some(Extras::now(HAS_KEYS.load(Relaxed) != 0)) {
-        account().refuse(Refused::Differs);
+    let differs = is_away && thread.extras.get() != Some(Extras::now(HAS_KEYS.load(Relaxed) != 0));
+    thread.carrier.set(from_ref(carrier).addr());
+    // A thread that naps is at home, and goes on there.
+    if differs || !thread.goes(PARKED, RUNNING) {
+        if differs {
+            account().refuse(Refused::Differs);
+        }
         thread.result.set(KEPT);
-        thread.state.store(OVER, Relaxed); // the lock orders
+        // Not a store: it may be about to nap, or to wake. From here on it does neither.
+        thread.state.swap(OVER, AcqRel);
         return KEPT;
     }
-    thread.carrier.set(from_ref(carrier).addr());
-    let row = carrier.row().filter(|_| is_away);
+    let row = carrier.row();
     if let Some(row) = row {
         row.serial.store(row.serial.load(Relaxed) + 1, Relaxed); // only this thread writes it
     }
-    thread.state.store(RUNNING, Relaxed); // as above
     let offset = from_ref(carrier).addr().wrapping_sub(thread_pointer());
     // SAFETY: the thread's own, suspended by `delegate`; each thread's variable is at the same distance.
     unsafe {
@@ -209,12 +288,14 @@ pub(crate) fn go_home(thread: &DelegatedThread, why: usize) {
     }
 }
 
+/// A thread ends: a key's destructor. It may hold a mutex, by a section.
+pub(crate) unsafe extern "C" fn end(_: *mut c_void) {
+    let thread = this();
+    go_home(thread, Hook::pthread_exit as usize);
+    thread.ends();
+}
+
 /// As [`go_home`], in a signal handler, whose end sets the signal mask. `true`: it went.
 pub(crate) fn is_sent_home(thread: &DelegatedThread) -> bool {
     leave(thread, KEPT)
-}
-
-/// Does another kernel thread run it?
-pub(crate) fn is_away(thread: &DelegatedThread) -> bool {
-    thread.state() == RUNNING && thread.carrier.get() != from_ref(thread).addr()
 }

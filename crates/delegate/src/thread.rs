@@ -7,7 +7,7 @@ use crate::switch::{Context, Extras, system_call, thread_pointer};
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32};
 use libc::pthread_mutex_t;
 
@@ -17,6 +17,8 @@ pub(crate) const PLAIN: u8 = 0;
 pub(crate) const PARKED: u8 = 1;
 /// Its context runs a section, on whichever kernel thread.
 pub(crate) const RUNNING: u8 = 2;
+/// It waits, with its request in the queue, but takes its signals on its own stack: nobody may run its context meanwhile.
+pub(crate) const NAPPING: u8 = 4;
 /// As PARKED, but the section is over, or nobody may run it; the context goes home.
 pub(crate) const OVER: u8 = 3;
 
@@ -25,14 +27,22 @@ pub(crate) const OVER: u8 = 3;
 pub(crate) struct DelegatedThread {
     /// The hooks look at this byte first.
     pub(crate) state: AtomicU8,
-    /// It asked to be cancelled at any time, or can't have what it takes.
-    pub(crate) stays_home: Cell<bool>,
+    /// It asked to be cancelled at any time.
+    is_async: Cell<bool>,
+    /// It is no longer as other threads to the kernel, or is about to end: it neither sends nor runs others' sections, for good.
+    stays_home: Cell<bool>,
+    /// It forks: the child must be this thread's copy.
+    pub(crate) is_forking: Cell<bool>,
     /// What ended its section: see `section.rs`.
     pub(crate) result: Cell<c_int>,
     /// Its suspended context.
     pub(crate) context: Cell<Context>,
     /// The context that runs its section, on that kernel thread's parking stack.
     pub(crate) back: Cell<Context>,
+    /// Where it waits on its parking stack, while it is NAPPING.
+    pub(crate) parked: Cell<Context>,
+    /// Its context goes on for its signals.
+    pub(crate) naps: Cell<bool>,
     /// The thread whose kernel thread that is.
     pub(crate) carrier: Cell<usize>,
     /// The mutex whose section it runs.
@@ -46,7 +56,7 @@ pub(crate) struct DelegatedThread {
     pub(crate) extras: Cell<Option<Extras>>,
 }
 
-const SIZE: usize = 112;
+const SIZE: usize = 144;
 const _: () = assert!(size_of::<DelegatedThread>() <= SIZE, "as large as the assembly below says");
 
 core::arch::global_asm!(
@@ -55,9 +65,9 @@ core::arch::global_asm!(
     ".hidden lockwright_delegate_thread",
     ".globl lockwright_delegate_thread",
     ".type lockwright_delegate_thread, @object",
-    ".size lockwright_delegate_thread, 112",
+    ".size lockwright_delegate_thread, 144",
     "lockwright_delegate_thread:",
-    ".zero 112",
+    ".zero 144",
     ".popsection",
 );
 
@@ -78,6 +88,8 @@ pub(crate) fn this() -> &'static DelegatedThread {
 
 /// The watcher's signal; 0: none, so nothing may be sent elsewhere.
 pub(crate) static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Does the program handle its own faults? Then nothing is sent.
+pub(crate) static HANDLES_FAULTS: AtomicBool = AtomicBool::new(false);
 /// Does this process have a watcher?
 pub(crate) static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -93,6 +105,9 @@ const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS)
     | bit(libc::SIGABRT);
+
+/// glibc's signal by which all threads change their user: any thread may handle it, on any stack.
+const SETXID: c_int = 33;
 
 const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
@@ -116,19 +131,27 @@ impl DelegatedThread {
         self.state.load(Relaxed) // its own; what other threads see, the lock orders
     }
 
-    /// From one state to the other, if it is that; a signal handler of ours may come between.
+    /// From one state to the other, if it is that; a signal handler of ours may come between, or the thread that hands it the mutex.
     #[inline]
     pub(crate) fn goes(&self, from: u8, to: u8) -> bool {
-        // Relaxed: as above.
-        self.state.compare_exchange(from, to, Relaxed, Relaxed).is_ok()
+        // ORDERING: AcqRel, pairs with itself: whoever makes a PARKED thread RUNNING runs its context as it was suspended.
+        self.state.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 
     /// Holds back all signals but its own faults and `rescue`.
     #[inline]
     pub(crate) fn block_signals(&self) {
         let rescue = SIGNAL.load(Relaxed);
-        let open = FAULTS | if rescue == 0 { 0 } else { bit(rescue) };
+        let open = FAULTS | bit(SETXID) | if rescue == 0 { 0 } else { bit(rescue) };
         self.mask.set(set_mask(!open));
+    }
+
+    /// Has a signal come that it would not block?
+    pub(crate) fn has_signals(&self) -> bool {
+        let mut pending = 0_u64;
+        // SAFETY: our own.
+        unsafe { system_call(libc::SYS_rt_sigpending, [(&raw mut pending).addr(), 8, 0, 0]) };
+        pending & !self.mask.get() != 0
     }
 
     /// Lets them in.
@@ -180,14 +203,73 @@ impl DelegatedThread {
         if let Some(row) = account::claim() {
             self.row.set(row);
         } else {
-            self.stays_home.set(true);
+            self.stay_home();
         }
+        self.is_forking.set(false);
     }
 
-    /// Its wish to be cancelled at any time, from now on.
-    pub(crate) fn learn(&self, hook: Hook, argument: usize) {
-        if hook == Hook::pthread_setcanceltype {
-            self.stays_home.set(argument == 1); // PTHREAD_CANCEL_ASYNCHRONOUS
+    /// May its sections be sent?
+    pub(crate) fn may_send(&self) -> bool {
+        !(self.is_async.get() || self.stays_home.get() || self.is_forking.get())
+            && IS_WATCHED.load(Relaxed)
+            && !HANDLES_FAULTS.load(Relaxed)
+    }
+
+    /// From now on it stays as it is.
+    pub(crate) fn stay_home(&self) {
+        self.stays_home.set(true);
+    }
+
+    /// The program is about to call one of libc's functions: what does that say of the thread?
+    pub(crate) fn learn(&self, hook: Hook, first: usize, second: usize) {
+        /// System calls that set what the kernel keeps for each thread: the set*id family, capset, unshare, setns, seccomp, personality.
+        const OWN: &[usize] =
+            &[105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 135, 272, 308, 317];
+        /// `prctl`s that say nothing of that: parent's death, dumpable, names.
+        const HARMLESS: &[usize] = &[1, 2, 3, 4, 15, 16];
+        /// Faults of a thread's own.
+        const HANDLED: &[i32] =
+            &[libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+        match hook {
+            Hook::pthread_setcanceltype => self.is_async.set(first == 1), // PTHREAD_CANCEL_ASYNCHRONOUS
+            Hook::setfsuid
+            | Hook::setfsgid
+            | Hook::unshare
+            | Hook::setns
+            | Hook::capset
+            | Hook::personality => self.stay_home(),
+            Hook::prctl if !HARMLESS.contains(&first) => self.stay_home(),
+            Hook::syscall if OWN.contains(&first) => self.stay_home(),
+            // A handler (not SIG_DFL, SIG_IGN, nor a question). A fault's handler may change what it interrupted, and goes back by
+            // the carrier's state.
+            Hook::sigaction
+            | Hook::__sigaction
+            | Hook::signal
+            | Hook::bsd_signal
+            | Hook::sysv_signal
+            | Hook::__sysv_signal
+            | Hook::sigset
+                if second > 1 && HANDLED.contains(&(first as i32)) =>
+            {
+                HANDLES_FAULTS.store(true, Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl DelegatedThread {
+    /// It ends: gives its parking stack and its row back. It is at home.
+    pub(crate) fn ends(&self) {
+        self.stay_home(); // other keys' destructors may lock, too
+        let top = self.parking.replace(null_mut());
+        if let Some(row) = self.row() {
+            row.give_back();
+        }
+        self.row.set(core::ptr::null());
+        if !top.is_null() {
+            // SAFETY: its own, which it is not on.
+            unsafe { libc::munmap(top.wrapping_sub(PARKING).cast(), PARKING) };
         }
     }
 }
@@ -195,18 +277,8 @@ impl DelegatedThread {
 /// The key whose destructor gives a thread's parking stack back, plus 1.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Called by our constructor.
-pub(crate) fn prepare() {
-    unsafe extern "C" fn ends(top: *mut c_void) {
-        let thread = this();
-        thread.parking.set(null_mut());
-        if let Some(row) = thread.row() {
-            row.give_back();
-        }
-        thread.row.set(core::ptr::null());
-        // SAFETY: this thread's own, which it is not on: destructors run outside of sections.
-        unsafe { libc::munmap(top.wrapping_byte_sub(PARKING), PARKING) };
-    }
+/// Called by our constructor, with what a thread's end does to a section.
+pub(crate) fn prepare(ends: unsafe extern "C" fn(*mut c_void)) {
     let mut key = 0;
     // SAFETY: a writable key.
     if unsafe { libc::pthread_key_create(&mut key, Some(ends)) } == 0 {

@@ -1,18 +1,18 @@
 //! The watcher: a section that runs elsewhere for too long goes home.
 //!
 //! A section may wait for its carrier's own context in ways that no hook sees: it spins on a flag, or waits for a lock inside of libc. That
-//! context can't go on before the section ends. So a thread of ours looks at all carriers now and then, and sends a signal to one that
-//! has been in the same section for two looks. The handler interrupts the section, and suspends it right there; it goes on at home, in
+//! context can't go on before the section ends. Or it waits for a signal, which is blocked. So a thread of ours looks at all threads that run
+//! sections now and then, and sends a signal to one that has been in the same section for two looks. The handler interrupts the section, and suspends it right there; it goes on at home, in
 //! the handler's end.
 
-use crate::account::account;
-use crate::behind::real;
-use crate::list::{HOOKS, Hook};
-use crate::section::{is_away, is_sent_home};
+use crate::account::{ROWS, account};
+use crate::list::HOOKS;
+use crate::section::is_sent_home;
 use crate::switch::system_call;
-use crate::thread::{IS_WATCHED, SIGNAL, this};
+use crate::thread::{IS_WATCHED, RUNNING, SIGNAL, this};
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
-use core::mem::{MaybeUninit, transmute, zeroed};
+use core::mem::zeroed;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -46,7 +46,7 @@ pub(crate) fn prepare() -> bool {
 /// On the kernel thread that runs the section, in the section.
 unsafe extern "C" fn rescue(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let thread = this();
-    if !is_away(thread) || !is_sent_home(thread) {
+    if thread.state() != RUNNING || !is_sent_home(thread) {
         return;
     }
     account().home[HOOKS].fetch_add(1, Relaxed);
@@ -60,36 +60,71 @@ unsafe extern "C" fn rescue(_: c_int, _: *mut libc::siginfo_t, context: *mut c_v
     }
 }
 
-/// Starts the watcher, if this process has none: before its first thread.
+/// Starts the watcher, if this process has none: before its first thread. glibc doesn't know of it: the process ends with its last
+/// own thread.
 pub(crate) fn begin() {
     if SIGNAL.load(Relaxed) == 0 || IS_WATCHED.swap(true, Relaxed) {
         return;
     }
-    type Create = unsafe extern "C" fn(
-        *mut libc::pthread_t,
-        *const libc::pthread_attr_t,
-        extern "C" fn(*mut c_void) -> *mut c_void,
-        *mut c_void,
-    ) -> c_int;
-    // SAFETY: the functions of these names have these types. The thread blocks all signals, and is never joined.
-    unsafe {
-        let create: Create = transmute(real(Hook::pthread_create as usize));
-        let mut thread = MaybeUninit::uninit();
-        let mut attributes = MaybeUninit::uninit();
-        let (all, mut before) = (u64::MAX, 0_u64);
-        system_call(
-            libc::SYS_rt_sigprocmask,
-            [2, (&raw const all).addr(), (&raw mut before).addr(), 8],
-        );
-        libc::pthread_attr_init(attributes.as_mut_ptr());
-        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), 128 << 10);
-        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
-        if create(thread.as_mut_ptr(), attributes.as_ptr(), watch, null_mut()) != 0 {
-            IS_WATCHED.store(false, Relaxed);
-        }
-        libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        system_call(libc::SYS_rt_sigprocmask, [2, (&raw const before).addr(), 0, 8]);
+    const STACK: usize = 64 << 10;
+    let protect = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: fresh memory; it stays for as long as the process.
+    let stack = unsafe { libc::mmap(null_mut(), STACK, protect, flags, -1, 0) };
+    if stack == libc::MAP_FAILED {
+        return IS_WATCHED.store(false, Relaxed);
     }
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let mask = |set: *const u64, old: *mut u64| {
+        let set_mask = libc::SIG_SETMASK as usize;
+        // SAFETY: ours, or null.
+        unsafe { system_call(libc::SYS_rt_sigprocmask, [set_mask, set.addr(), old.addr(), 8]) };
+    };
+    mask(&all, &mut before);
+    // SAFETY: `watch` uses its stack, memory that stays, and system calls: no thread-local variable, and nothing of libc.
+    let thread = unsafe { clone(stack.cast::<u8>().wrapping_add(STACK), watch) };
+    mask(&before, null_mut());
+    if thread < 0 {
+        // SAFETY: nobody has used it.
+        unsafe { libc::munmap(stack, STACK) };
+        IS_WATCHED.store(false, Relaxed);
+    }
+}
+
+/// Starts a thread that calls `run` on the stack that ends at `top`; negative: why not.
+#[unsafe(naked)]
+unsafe extern "C" fn clone(top: *mut u8, run: extern "C" fn() -> !) -> isize {
+    const SHARED: i32 = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM;
+    naked_asm!(
+        "mov r8, rsi",
+        "mov rsi, rdi",
+        "mov edi, {flags}",
+        "xor edx, edx",
+        "xor r10d, r10d",
+        "mov eax, {clone}",
+        "syscall",
+        "test rax, rax",
+        "jne 2f",
+        "xor ebp, ebp",
+        "call r8",
+        "ud2",
+        "2: ret",
+        flags = const SHARED,
+        clone = const libc::SYS_clone,
+    )
+}
+
+/// Is the signal still ours? If the program has taken it, a thread may not be ready for it.
+fn is_ours(signal: usize) -> bool {
+    let mut action = [0_usize; 4]; // the kernel's: handler, flags, restorer, mask
+    // SAFETY: as large as the kernel's action.
+    unsafe { system_call(libc::SYS_rt_sigaction, [signal, 0, action.as_mut_ptr().addr(), 8]) };
+    action[0] == rescue as *const () as usize
 }
 
 /// A forked child has no watcher yet.
@@ -97,22 +132,21 @@ pub(crate) fn forget() {
     IS_WATCHED.store(false, Relaxed);
 }
 
-extern "C" fn watch(_: *mut c_void) -> *mut c_void {
-    let mut seen = [0_u32; crate::account::ROWS];
+extern "C" fn watch() -> ! {
+    let mut seen = [0_u32; ROWS];
+    // SAFETY: no preconditions.
+    let process = unsafe { system_call(libc::SYS_getpid, [0; 4]) } as usize;
+    let signal = SIGNAL.load(Relaxed) as usize;
     loop {
         let time = [0_i64, LOOK_NS];
         // SAFETY: a time.
         unsafe { system_call(libc::SYS_nanosleep, [time.as_ptr().addr(), 0, 0, 0]) };
         for (row, seen) in account().rows.iter().zip(&mut seen) {
             let (tid, serial) = (row.tid.load(Relaxed), row.serial.load(Relaxed));
-            if tid != 0 && serial % 2 == 1 && serial == *seen {
-                let signal = SIGNAL.load(Relaxed) as usize;
+            if tid != 0 && serial % 2 == 1 && serial == *seen && is_ours(signal) {
                 // SAFETY: at worst that thread isn't in a section any more, and ignores it; or has ended, and its id is another thread's of
                 // this process, which ignores it, too.
-                unsafe {
-                    let process = libc::getpid() as usize;
-                    system_call(libc::SYS_tgkill, [process, tid as usize, signal, 0]);
-                }
+                unsafe { system_call(libc::SYS_tgkill, [process, tid as usize, signal, 0]) };
             }
             *seen = serial;
         }

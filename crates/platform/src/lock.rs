@@ -168,6 +168,11 @@ pub trait RawLock<P: Platform>: Sections<P> {
     /// the last user of an object frees it.)
     const MAY_END: bool = false;
 
+    /// Sleeps, as [`Platform::park`] does, for a thread that waits until another one has run its section.
+    fn nap(&self, word: &P::Word, while_it_is: u32, ns: u32) {
+        P::park(word, while_it_is, Some(P::after(ns)));
+    }
+
     /// Asked once after each section, by the thread that locked and ran it: has the section handed the lock on to another thread? Then
     /// the caller doesn't unlock.
     fn is_handed_on(&self) -> bool {

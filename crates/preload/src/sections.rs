@@ -23,9 +23,10 @@ unsafe extern "C" fn lockwright_section_on_its_stack(
     mutex: *mut pthread_mutex_t,
     run: unsafe extern "C" fn(*mut c_void) -> c_int,
     context: *mut c_void,
+    nap: sections::Nap,
 ) -> c_int {
     // SAFETY: that library's promise.
-    c_int::from(unsafe { sections::run_on_its_stack(mutex, run, context) })
+    c_int::from(unsafe { sections::run_on_its_stack(mutex, run, context, nap) })
 }
 
 /// For `liblockwright_delegate.so`: see [`sections::is_combining`].

@@ -17,11 +17,11 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
 use libc::pthread_mutex_t;
 use lockwright_locks::delegation::dynamic::{Dynamic, Mode};
-use lockwright_native::Native;
-use lockwright_platform::{RawLock, Sections, TryLock};
+use lockwright_native::{Atomic32, Native};
+use lockwright_platform::{Platform, RawLock, Sections, TryLock};
 
 /// One of the program's mutexes.
 struct Theirs {
@@ -42,6 +42,32 @@ impl Theirs {
     }
 }
 
+impl Theirs {
+    /// Waits for the mutex, and now and then lets the thread take its signals.
+    #[cold]
+    fn lock_and_nap(&self, nap: Nap) {
+        const LOOK_NS: u32 = 2_000_000;
+        loop {
+            let at = Native::after(LOOK_NS).at;
+            // SAFETY: as in `lock`.
+            let answer = unsafe { pthread_mutex_clocklock(self.get(), libc::CLOCK_MONOTONIC, &at) };
+            if answer != libc::ETIMEDOUT {
+                return;
+            }
+            // SAFETY: no word: it doesn't sleep.
+            unsafe { nap(ptr::null(), 0, 0) };
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_mutex_clocklock(
+        mutex: *mut pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> c_int;
+}
+
 impl Sections<Native> for Theirs {
     type Node = ();
 
@@ -53,6 +79,16 @@ impl Sections<Native> for Theirs {
 }
 
 impl RawLock<Native> for Theirs {
+    fn nap(&self, word: &Atomic32, while_it_is: u32, ns: u32) {
+        match nap() {
+            // SAFETY: a word that stays, as the caller waits for it.
+            Some(nap) => unsafe { nap(word.as_ptr(), while_it_is, ns) },
+            None => {
+                Native::park(word, while_it_is, Some(Native::after(ns)));
+            }
+        }
+    }
+
     /// A program may free an object with its mutex as soon as it knows that nobody else is about to lock it.
     const MAY_END: bool = true;
 
@@ -64,6 +100,9 @@ impl RawLock<Native> for Theirs {
 
     #[inline]
     unsafe fn lock(&self, _: *mut ()) {
+        if let Some(nap) = nap() {
+            return self.lock_and_nap(nap);
+        }
         // SAFETY: the caller's thread is in `run` for this mutex, or runs a section for one that is.
         unsafe { libc::pthread_mutex_lock(self.get()) };
     }
@@ -102,6 +141,20 @@ static TABLE: SlotTable = SlotTable(UnsafeCell::new([0; SLOTS * size_of::<MutexS
 fn slots() -> &'static [MutexSlot; SLOTS] {
     // SAFETY: as large and as aligned as that, and zeroes are free slots (`Dynamic::over`).
     unsafe { &*TABLE.0.get().cast::<[MutexSlot; SLOTS]>() }
+}
+
+/// Sleeps on the word at an address while it is this, for so many ns at most; without an address, not at all. Then the thread may take its
+/// signals.
+pub type Nap = unsafe extern "C" fn(*const u32, u32, u32);
+
+/// How threads that run sections on their own stacks sleep; null: as others do.
+static NAP: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+fn nap() -> Option<Nap> {
+    // Relaxed: written before the first section that needs it, by the same thread.
+    let nap = NAP.load(Relaxed);
+    // SAFETY: null, or a function of this type, by `run_on_its_stack`.
+    unsafe { core::mem::transmute(nap) }
 }
 
 /// Who runs sections.
@@ -291,7 +344,7 @@ pub fn is_combining(mutex: *mut pthread_mutex_t) -> bool {
 }
 
 /// Runs a section that belongs to its thread's own stack, by `run`, which switches to that stack, on whichever thread. `run` returns not 0
-/// if it has handed the locked mutex on. Returns `false` if no other thread may run sections of this mutex: nothing has run.
+/// if it has handed the locked mutex on. Meanwhile the caller sleeps by `nap`, which is the same each time. Returns `false` if no other thread may run sections of this mutex: nothing has run.
 ///
 /// # Safety
 /// As for [`run`](self::run()); and any thread may call `run` with `context`, once.
@@ -299,6 +352,7 @@ pub unsafe fn run_on_its_stack(
     mutex: *mut pthread_mutex_t,
     run: unsafe extern "C" fn(*mut c_void) -> c_int,
     context: *mut c_void,
+    nap: Nap,
 ) -> bool {
     struct OnStack(*mut c_void);
     // SAFETY: the caller's promise.
@@ -309,6 +363,9 @@ pub unsafe fn run_on_its_stack(
     let Some(slot) = normal.then(|| slot_of(mutex, always)).flatten() else { return false };
     if slot.0.mode() != (Mode::Combine, true) {
         slot.0.combine(true); // the slot was made for a rewritten section
+    }
+    if NAP.load(Relaxed).is_null() {
+        NAP.store(nap as *mut (), Relaxed);
     }
     let stack = OnStack(context);
     let section = move || {

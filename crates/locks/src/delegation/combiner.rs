@@ -44,7 +44,7 @@
 //! delayed by 32 short sections or its tenure, whichever is longer; by four tenures and a section if only slower cores or
 //! sleepers wait.
 
-use super::{Gate, Job, carried, give, lay};
+use super::{Gate, Job, Naps, carried, give, lay};
 use crate::entry::{Entry, Kind, Promise};
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -133,7 +133,7 @@ impl<P: Platform> Slip<P> {
     }
 
     /// Waits until the section has run, or the caller is the combiner.
-    fn wait(&self) -> u32 {
+    fn wait(&self, naps: &impl Naps<P>) -> u32 {
         // ORDERING: Acquire, here and below, pairs with [answer] and [yours].
         let mut now = P::spin_for(&self.state, Acquire, SPIN_NS, |now| now != WAITING);
         if now == WAITING {
@@ -148,7 +148,7 @@ impl<P: Platform> Slip<P> {
         let mut nap_ns = NAP_NS;
         while now == WAITING {
             // SURVIVES: it ends by the clock (invariant 5).
-            P::park(&self.state, WAITING, Some(P::after(nap_ns)));
+            naps.nap(&self.state, WAITING, nap_ns);
             nap_ns = (2 * nap_ns).min(NAP_MAX_NS);
             // ORDERING: Acquire, pairs with [answer] and [yours].
             now = self.state.load(Acquire);
@@ -294,7 +294,8 @@ impl<P: Platform> Combiner<P> {
             // SAFETY: its asker waits, or is us; it is answered once.
             unsafe { cell.job.get().run() };
             ran = ran.saturating_add(1);
-            if gate.is_left() {
+            let is_handed_on = gate.is_left();
+            if is_handed_on {
                 is_inside = false;
             // SAFETY: the cell behind one that has asked: as for `cell`. Relaxed: a hint.
             } else if G::MAY_END && unsafe { (*next).asked.load(Relaxed) } == NO {
@@ -307,7 +308,7 @@ impl<P: Platform> Combiner<P> {
             // STATE: (.., WAITING) -> (.., RUN); our own: from YOURS.
             // ORDERING: Release [answer]: the section, and its result, come before the asker goes on. After this the cell may be gone.
             cell.state.store(RUN, Release);
-            if sleeps && self.may_wake() {
+            if sleeps && (is_handed_on || self.may_wake()) {
                 // SURVIVES: the sleep ends by the clock (invariant 5).
                 P::unpark(state, 1);
             }
@@ -319,7 +320,7 @@ impl<P: Platform> Combiner<P> {
 
     /// Asks in cell `mine`, which the caller has got for `fresh`: has the section run by the combiner, or becomes that.
     #[cold]
-    fn ask<G: Gate>(
+    fn ask<G: Gate + Naps<P>>(
         &self,
         gate: &G,
         (mine, fresh): (*mut Slip<P>, *mut Slip<P>),
@@ -335,7 +336,7 @@ impl<P: Platform> Combiner<P> {
         // STATE: (NO, ..) -> (AWAKE, ..).
         // ORDERING: Release [ask]: the request is there before it is found, and the fresh cell was made.
         cell.asked.store(AWAKE, Release);
-        if cell.wait() == YOURS {
+        if cell.wait(gate) == YOURS {
             let mut key = G::Key::default();
             gate.enter_to_combine(&mut key);
             // SAFETY: we are the combiner, and it is ours.
@@ -379,7 +380,7 @@ impl<P: Platform> Combiner<P> {
 
     /// As `with_window`, where whoever runs sections is inside of `gate`. All who ask name the same gate.
     #[inline]
-    pub(super) fn with_gate<G: Gate, R: Send>(
+    pub(super) fn with_gate<G: Gate + Naps<P>, R: Send>(
         &self,
         gate: &G,
         window_ns: u32,

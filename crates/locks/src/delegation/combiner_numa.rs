@@ -27,8 +27,8 @@
 //! Facts: first come first served within a cluster, and between clusters; a cluster's turn may overtake; a line of 128 B for each cluster
 //! and for the global lock, 128 B per holder or waiter, from a pool; waiters sleep as in combiner, combiners that wait for the global lock don't.
 
-use super::Gate;
 use super::combiner::{self, Combiner};
+use super::{Gate, Naps};
 use crate::entry::{Entry, Promise};
 use crate::queue::mcs;
 use crate::wide::Apart;
@@ -60,6 +60,8 @@ const TURN_NS: u32 = 5_000;
 
 /// The global lock.
 struct Global<P: Platform, G>(Apart<P, G>);
+
+impl<P: Platform, G: TryLock<P>> Naps<P> for Global<P, G> {}
 
 impl<P: Platform, G: TryLock<P>> Gate for Global<P, G> {
     type Key = G::Node;

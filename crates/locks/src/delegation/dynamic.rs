@@ -33,7 +33,7 @@
 use super::combiner::Combiner;
 use super::server::SectionServer;
 use super::waiting::Spins;
-use super::{Gate, carried};
+use super::{Gate, Naps, carried};
 use crate::entry::{Entry, Kind, Promise};
 use crate::front::{self, Alone};
 use core::cell::Cell;
@@ -214,6 +214,12 @@ pub struct Dynamic<P: Platform, L> {
 unsafe impl<P: Platform, L: Sync> Sync for Dynamic<P, L> {}
 // SAFETY: it belongs to no thread; the server outlives it.
 unsafe impl<P: Platform, L: Send> Send for Dynamic<P, L> {}
+
+impl<P: Platform, L: TryLock<P>> Naps<P> for Dynamic<P, L> {
+    fn nap(&self, word: &P::Word, while_it_is: u32, ns: u32) {
+        self.lock.nap(word, while_it_is, ns);
+    }
+}
 
 impl<P: Platform, L: TryLock<P>> Gate for Dynamic<P, L> {
     const MAY_END: bool = L::MAY_END;

@@ -69,6 +69,16 @@ pub trait Gate {
     }
 }
 
+/// How a thread sleeps that waits for a combiner inside of this gate.
+pub trait Naps<P: Platform> {
+    /// As [`Platform::park`], for this long at most.
+    fn nap(&self, word: &P::Word, while_it_is: u32, ns: u32) {
+        P::park(word, while_it_is, Some(P::after(ns)));
+    }
+}
+
+impl<P: Platform> Naps<P> for () {}
+
 /// No gate: whoever is the combiner is alone anyway.
 impl Gate for () {
     type Key = ();
