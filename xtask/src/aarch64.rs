@@ -3,8 +3,8 @@
 //! on x86, whose memory model is stronger. The models check those.
 
 use crate::answer::No;
-use crate::eval::progress;
 use crate::pool::parallel;
+use crate::progress::progress;
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::ProgressBar;
 use lockwright_locks::catalog::CATALOG;

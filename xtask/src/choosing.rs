@@ -14,7 +14,8 @@ mod real;
 mod sums;
 mod tables;
 
-use crate::eval::{progress, save};
+use crate::eval::save;
+use crate::progress::progress;
 use crate::root::root;
 use crate::{demo, fit};
 use anyhow::{Context, Result};

@@ -23,7 +23,7 @@ pub(crate) mod report;
 pub(crate) mod stats;
 pub(crate) mod words;
 
-use crate::eval::progress;
+use crate::progress::progress;
 use anyhow::{Context, Result, bail, ensure};
 use cores::Cores;
 use indicatif::ProgressBar;

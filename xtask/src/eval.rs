@@ -5,6 +5,7 @@
 //! Every round runs every lock once, in an order that rotates. Comparisons are always within the same round. SLOs are
 //! multiples of FIFO's own P99 on little cores, which is measured first.
 
+mod build;
 mod chart;
 mod drivers;
 mod figures;
@@ -21,7 +22,6 @@ use crate::test::install_packages;
 use anyhow::{Context, Result, ensure};
 use drivers::{Database, Driver};
 use figures::{Bar, Results};
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use kept::{Conditions, ResultsPlace};
 use lockwright_bench::split;
 use lockwright_locks::catalog::{CATALOG, find};
@@ -35,7 +35,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// The packages that the drivers need.
 const PACKAGES: [&str; 3] = ["build-essential", "libkyotocabinet-dev", "libleveldb-dev"];
@@ -270,21 +269,6 @@ fn verdicts(bars: &[Bar], quick: bool) -> String {
 /// The word for this many bars.
 fn bars(number: usize) -> &'static str {
     if number == 1 { "bar" } else { "bars" }
-}
-
-/// A progress bar for this number of runs.
-pub(crate) fn progress(total: u64) -> Result<ProgressBar> {
-    let bar = ProgressBar::new(total).with_style(
-        ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
-            .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-                // Before the first run, the remaining time is unknown.
-                if state.pos() > 0 {
-                    let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
-                }
-            }),
-    );
-    bar.enable_steady_tick(Duration::from_millis(200));
-    Ok(bar)
 }
 
 /// A flag that the first Ctrl-C sets. It ends an evaluation after the current run. The second Ctrl-C ends it at once.

@@ -15,6 +15,7 @@ mod fit;
 mod guard;
 mod kernel_policy;
 mod pool;
+mod progress;
 mod release;
 mod root;
 mod shards;

@@ -6,7 +6,7 @@
 use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest};
 use crate::launch;
-use crate::rules::{is_called, written};
+use crate::written::{is_called, written};
 use lockwright_numbers::format::thousands;
 use lockwright_text::wrapped;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 use crate::hints::{Failure, cause};
 use crate::whose::{self, Whose};
-use crate::{find, rules};
+use crate::{find, written};
 use memmap2::Mmap;
 use object::elf::{
     EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, FileHeader64, Machine, PT_INTERP, PT_LOAD,
@@ -404,7 +404,7 @@ impl ObjectFile {
         let mut variables = self.symbols.iter().filter(|symbol| !symbol.is_function);
         let known =
             variables.rfind(|known| (known.offset..known.offset + known.size).contains(&offset))?;
-        let name = rules::written(&known.name);
+        let name = written::written(&known.name);
         Some(match offset - known.offset {
             0 => name,
             inside => format!("{name}+{inside:#x}"),

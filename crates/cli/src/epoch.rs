@@ -7,7 +7,7 @@
 
 use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest, warn};
-use crate::rules;
+use crate::written;
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_numbers::units;
 use std::collections::BTreeSet;
@@ -211,7 +211,7 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
         }
     }
     let called = |names: &BTreeSet<String>| -> Vec<String> {
-        names.iter().filter(|name| rules::is_called(name, wanted)).cloned().collect()
+        names.iter().filter(|name| written::is_called(name, wanted)).cloned().collect()
     };
     let found: BTreeSet<String> = objects.iter().flat_map(|object| called(&object.slots)).collect();
     let found: Vec<&String> = found.iter().collect();
@@ -258,7 +258,7 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
         object
             .symbols
             .iter()
-            .any(|symbol| symbol.is_function && rules::is_called(&symbol.name, wanted))
+            .any(|symbol| symbol.is_function && written::is_called(&symbol.name, wanted))
     });
     if let Some(object) = inside {
         if object.name == program {
@@ -273,7 +273,7 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
     let called: Vec<String> = objects
         .iter()
         .flat_map(|object| &object.slots)
-        .flat_map(|name| [name.clone(), rules::written(name)])
+        .flat_map(|name| [name.clone(), written::written(name)])
         .collect();
     if let Some(close) = nearest(wanted, called.iter().map(String::as_str)) {
         return Err(Failure::new(format!("no function '{wanted}' is called"))

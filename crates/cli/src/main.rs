@@ -44,6 +44,7 @@ mod trace;
 mod tune;
 mod usage;
 mod whose;
+mod written;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hints::Failure;

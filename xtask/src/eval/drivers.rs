@@ -1,13 +1,13 @@
 //! The databases' drivers: builds them, runs them, and parses their output.
 
+use super::build;
 use super::machine::Cores;
 use super::scratch::Scratch;
 use crate::demo::measure::{DemoReport, OnCpu, verdict};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_numbers::Times;
-use lockwright_tests::{Child, End, scratch, target_dir};
+use lockwright_tests::{Child, scratch, target_dir};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -82,30 +82,8 @@ impl Database {
     pub(super) fn program(&self) -> Result<PathBuf> {
         match self.source {
             None => Ok(target_dir()?.join("release/lockwright-demo")),
-            Some((source, library)) => Self::built(self.id, self.name, source, library),
+            Some((source, library)) => build::driver(self.id, self.name, source, library),
         }
-    }
-
-    /// Builds a driver of this name from `source` in `eval/`, with the database's library.
-    pub(super) fn built(id: &str, name: &str, source: &str, library: &str) -> Result<PathBuf> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
-        let program = scratch("eval/bin")?.join(id);
-        let source = root.join("eval").join(source);
-        eprintln!("building the driver of {name}");
-        let flags = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
-        let outcome = Child::new("g++")
-            .args(flags)
-            .args([OsString::from("-I"), root.join("include").into()])
-            .args([source.as_os_str(), "-o".as_ref(), program.as_os_str(), library.as_ref()])
-            .limit(300)
-            .run()?;
-        ensure!(
-            outcome.end == End::Code(0),
-            "cannot build '{}': {}",
-            source.display(),
-            outcome.describe()
-        );
-        Ok(program)
     }
 }
 

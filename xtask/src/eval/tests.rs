@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 use std::time::Instant;
 use tempfile::TempDir;
 

@@ -5,8 +5,9 @@ use crate::hints::{Failure, nearest};
 use crate::observed::snapshot::{Lock, Of};
 use crate::output::shown;
 use crate::process::{Process, mappings};
-use crate::rules::{MUTEX_SIZE, named, of_kind, written};
+use crate::rules::{MUTEX_SIZE, named, of_kind};
 use crate::table::{Rule, Table};
+use crate::written::written;
 use lockwright_symbols::Symboliser;
 use std::collections::BTreeSet;
 

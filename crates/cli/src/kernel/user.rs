@@ -2,7 +2,7 @@
 
 use crate::elf::ObjectFile;
 use crate::process::{self, Mapping};
-use crate::rules;
+use crate::written;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl Processes {
             let has = |at: &&crate::elf::Symbol| {
                 at.is_function && (at.offset..at.offset + at.size).contains(&offset)
             };
-            object.symbols.iter().rfind(has).map(|found| rules::written(&found.name))
+            object.symbols.iter().rfind(has).map(|found| written::written(&found.name))
         })
     }
 

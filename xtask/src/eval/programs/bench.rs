@@ -21,6 +21,17 @@ const START_LIMIT: u64 = 30;
 /// The word for `run --delegate all`, among the locks.
 pub(super) const DELEGATE: &str = "delegate";
 
+/// One row of the evaluation.
+pub(super) struct Program {
+    pub(super) id: &'static str,
+    /// The name as its authors spell it, and the load.
+    pub(super) name: &'static str,
+    pub(super) packages: &'static [&'static str],
+    /// A description of its operations, in HTML.
+    pub(super) workload: &'static str,
+    pub(super) run: fn(&Bench) -> Result<ProgramSample>,
+}
+
 /// The conditions of a run.
 pub(super) struct Bench<'a> {
     /// In the form of LOCKWRIGHT_LOCK; `None`: nothing is preloaded.

@@ -4,18 +4,15 @@
 //! memcached and Berkeley DB are Debian's. Phoenix and SPLASH-2 are not in Debian: `eval/shapes.c` has programs of the same shape. A rewritten
 //! program is a row of its own, whose reference is the rewritten program under glibc's locks: there its sections lock, as before.
 
-use super::bench::{Bench, ProgramSample, free_port, listens};
-use super::list::Program;
+use super::bench::{Bench, Program, ProgramSample, free_port, listens};
 use super::load;
-use crate::demo;
-use crate::eval::drivers::Database;
-use crate::eval::save;
+use crate::eval::build;
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End, target_dir};
 use serde_json::json;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::{env, fs};
 
 const MEMCACHED: &[&str] = &["memcached", "libmemcached-tools"];
 const MEMCACHED_SOURCE: &[&str] = &[
@@ -130,7 +127,7 @@ fn shape(bench: &Bench, id: &str, units: u64, is_rewritten: bool) -> Result<Prog
         if is_rewritten {
             let unit =
                 json!([{"directory": tree, "file": source, "arguments": ["cc", "-c", "shapes.c"]}]);
-            save(&tree.join(DATABASE), &unit.to_string())?;
+            fs::write(tree.join(DATABASE), unit.to_string())?;
             rewrite(tree, "")?;
         }
         let flags = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", "shapes"];
@@ -148,9 +145,12 @@ fn shape(bench: &Bench, id: &str, units: u64, is_rewritten: bool) -> Result<Prog
 fn rewrite(tree: &Path, config: &str) -> Result<()> {
     let command = target_dir()?.join("release/lockwright");
     if !command.is_file() {
-        demo::build_one(&target_dir()?, "lockwright-cli", "the command (lockwright)")?;
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let build = Child::new(cargo).dir(&folder()?).limit(3600);
+        let outcome = build.args(["build", "--release", "-p", "lockwright-cli"]).run()?;
+        ensure!(outcome.end == End::Code(0), "cannot build the command: {}", outcome.describe());
     }
-    save(&tree.join("lockwright.toml"), config)?;
+    fs::write(tree.join("lockwright.toml"), config)?;
     let flags = ["rewrite", "--config", "lockwright.toml"];
     done("lockwright rewrite", Child::new(&command).dir(tree).args(flags))?;
     let patch = fs::read(tree.join("lockwright.patch")).context("lockwright.patch")?;
@@ -167,7 +167,7 @@ fn sent(child: Child, bench: &Bench, is_rewritten: bool) -> Child {
 
 fn tpcc(bench: &Bench) -> Result<ProgramSample> {
     let driver = bench.input("driver", |path| {
-        fs::copy(Database::built("tpcc", "Berkeley DB", "tpcc.cc", "-ldb")?, path)?;
+        fs::copy(build::driver("tpcc", "Berkeley DB", "tpcc.cc", "-ldb")?, path)?;
         Ok(())
     })?;
     let driver = driver.to_str().context("a folder's name is no text")?;
@@ -182,7 +182,7 @@ const GETS: &str = "key\n16 16 1\nvalue\n100 100 1\ncmd\n0 0.05\n1 0.95\n";
 
 fn memcached(bench: &Bench, program: &str, what: &str) -> Result<ProgramSample> {
     let port = free_port()?;
-    let config = bench.input("load", |path| save(path, what))?;
+    let config = bench.input("load", |path| Ok(fs::write(path, what)?))?;
     let mut server = bench.program(program).args(["-l", "127.0.0.1", "-U", "0", "-t", "8"]);
     if rustix::process::geteuid().is_root() {
         server = server.args(["-u", "root"]);

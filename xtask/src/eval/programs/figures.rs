@@ -1,7 +1,7 @@
 //! Figures from runs: ratios within rounds, bars, and lines for files.
 
+use super::bench::Program;
 use super::bench::{ProgramSample, Tail};
-use super::list::Program;
 use crate::demo::stats::spread;
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::{self, si, time, with_range};

@@ -1,6 +1,6 @@
 //! The programs: what must be installed, how to run each, and what its operations are. All come from Debian packages.
 
-use super::bench::{Bench, ProgramSample, free_port, listens};
+use super::bench::{Bench, Program, ProgramSample, free_port, listens};
 use super::load;
 use crate::eval::drivers::Database;
 use crate::eval::save;
@@ -12,17 +12,6 @@ use std::io::{BufWriter, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
-
-/// One row of the evaluation.
-pub(super) struct Program {
-    pub(super) id: &'static str,
-    /// The name as its authors spell it, and the load.
-    pub(super) name: &'static str,
-    pub(super) packages: &'static [&'static str],
-    /// A description of its operations, in HTML.
-    pub(super) workload: &'static str,
-    pub(super) run: fn(&Bench) -> Result<ProgramSample>,
-}
 
 const LEVELDB: &[&str] = &["build-essential", "libleveldb-dev"];
 const PUTS: &str = "Puts of 100 bytes at random keys into an empty database in memory.";

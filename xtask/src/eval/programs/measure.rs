@@ -1,12 +1,11 @@
 //! The runs of programs: those of this process, and those that were kept.
 
-use super::bench::{self, Bench, ProgramSample};
+use super::bench::{self, Bench, Program, ProgramSample};
 use super::figures::Results;
-use super::list::Program;
 use super::{GLIBC, energy, scratch};
 use crate::answer::No;
 use crate::eval::kept::{Circumstances, Kept, Parts, jobs};
-use crate::eval::progress;
+use crate::progress::progress;
 use anyhow::{Context, Result};
 use lockwright_energy::Source;
 use lockwright_shards::{Job, Session};
