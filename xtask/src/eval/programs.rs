@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Programs, or the first letters of their names (default: all; --list prints them).
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Locks to compare with glibc's, with options such as `fifo:bypass=64` (default: auto; `eval delegation`: auto, mcs-stp, delegate).
+    /// Locks to compare with glibc's, with options such as `fifo:bypass=64` (default: auto; `eval delegation`: auto, fifo, delegate).
     #[arg(long, value_name = "LOCKS")]
     lock: Vec<String>,
     /// How long each load lasts; programs that end by themselves get work for about as long.
@@ -92,7 +92,7 @@ pub(super) const UNMODIFIED: Suite =
 pub(super) const DELEGATED: Suite = Suite {
     id: "delegation",
     programs: DELEGATION,
-    locks: &["auto", "mcs-stp", DELEGATE],
+    locks: &["auto", "fifo", DELEGATE],
     is_judged: false,
 };
 

@@ -147,7 +147,8 @@ fn rewrite(tree: &Path, config: &str) -> Result<()> {
     if !command.is_file() {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let build = Child::new(cargo).dir(&folder()?).limit(3600);
-        let outcome = build.args(["build", "--release", "-p", "lockwright-cli"]).run()?;
+        let build = build.args(["build", "--release", "-p", "lockwright-cli", "--target-dir"]);
+        let outcome = build.args([target_dir()?]).run()?;
         ensure!(outcome.end == End::Code(0), "cannot build the command: {}", outcome.describe());
     }
     fs::write(tree.join("lockwright.toml"), config)?;
