@@ -385,6 +385,16 @@ static void robusts() {
         pthread_join(thread, nullptr);
 }
 
+// Sections of a rewritten program, of the same mutex: our library locks it for them.
+extern "C" void lw_section(pthread_mutex_t *, void (*)(void *), void *) __attribute__((weak));
+static void sections() {
+    if (mine % 2 || !lw_section)
+        return plain();
+    mine++;
+    lw_section(&mutex, [](void *) { count++, dwell(); }, nullptr);
+    at_home();
+}
+
 static void kinds() {
     static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     static pthread_mutex_t checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
@@ -482,7 +492,7 @@ int main(int argc, char **argv) {
         {"plain", plain}, {"memory", memory}, {"throws", throws}, {"nested", nested}, {"crossed", crossed},
         {"waits", waits}, {"spins", spins}, {"sleeps", sleeps}, {"asks", asks}, {"forks", forks},
         {"jumps", jumps}, {"signals", memory}, {"faults", faults}, {"frees", frees}, {"kinds", kinds},
-        {"stops", stops}, {"atforks", atforks}, {"robusts", robusts},
+        {"stops", stops}, {"atforks", atforks}, {"robusts", robusts}, {"sections", sections},
         {"exits", nullptr}, {"cancels", nullptr}, {"returns", nullptr},
     };
     for (auto &one : ways)

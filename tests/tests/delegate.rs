@@ -31,6 +31,7 @@ const WAYS: &[(&str, Option<&str>)] = &[
     ("stops", None),
     ("atforks", Some("fork")),
     ("robusts", Some("pthread_mutex_lock")),
+    ("sections", None),
 ];
 
 fn delegates() -> Result<PathBuf> {
@@ -70,6 +71,7 @@ fn run(binary: &Path, way: &str, account: &Path, free: &str) -> Result<u64> {
         .env("LOCKWRIGHT_DELEGATE", "all")
         .env("LOCKWRIGHT_DELEGATE_FREE", free)
         .env("LOCKWRIGHT_DELEGATE_ACCOUNT", account)
+        .env("LOCKWRIGHT_SECTIONS", "always")
         .limit(60)
         .run()?;
     ensure!(outcome.end == End::Code(0), "{way}, free '{free}': {}", outcome.describe());

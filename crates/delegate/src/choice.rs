@@ -11,6 +11,8 @@ const MOST: usize = 64;
 /// Where places begin and end, as addresses; they end with an empty one.
 static PLACES: [[AtomicUsize; 2]; MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; MOST];
 static ALL: AtomicBool = AtomicBool::new(false);
+/// Where `liblockwright.so` is: its own calls lock.
+static LIBRARY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// LOCKWRIGHT_DELEGATE_FREE is `ask`: sections that find their mutex free go the same way as the others, to try that out.
 static ASKS_FOR_FREE: AtomicBool = AtomicBool::new(false);
 
@@ -24,16 +26,20 @@ pub(crate) fn takes_free() -> bool {
 #[inline]
 pub(crate) fn allows(caller: usize) -> bool {
     // Relaxed, here and below: written by our constructor.
-    ALL.load(Relaxed)
+    ALL.load(Relaxed) && !is_in(&LIBRARY, caller)
         || PLACES
             .iter()
-            .map(|[begin, end]| (begin.load(Relaxed), end.load(Relaxed)))
-            .take_while(|(_, end)| *end != 0)
-            .any(|(begin, end)| (begin..end).contains(&caller.wrapping_sub(1)))
+            .take_while(|[_, end]| end.load(Relaxed) != 0)
+            .any(|place| is_in(place, caller))
 }
 
-/// Reads the variable. `false`: nothing may delegate.
-pub(crate) fn read() -> bool {
+fn is_in([begin, end]: &[AtomicUsize; 2], caller: usize) -> bool {
+    (begin.load(Relaxed)..end.load(Relaxed)).contains(&caller.wrapping_sub(1))
+}
+
+/// Reads the variable. `library`: an address in `liblockwright.so`. `false`: nothing may delegate.
+pub(crate) fn read(library: usize) -> bool {
+    find_library(library);
     let Some(words) = variable(b"LOCKWRIGHT_DELEGATE") else { return false };
     ASKS_FOR_FREE.store(variable(b"LOCKWRIGHT_DELEGATE_FREE") == Some(b"ask"), Relaxed);
     let words = match split(words, b':') {
@@ -75,6 +81,38 @@ fn split(word: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 fn hexadecimal(word: &[u8]) -> Option<usize> {
     let text = core::str::from_utf8(word).ok()?;
     usize::from_str_radix(text, 16).ok()
+}
+
+/// Finds where the object with this address begins and ends.
+fn find_library(address: usize) {
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        address: *mut core::ffi::c_void,
+    ) -> core::ffi::c_int {
+        // SAFETY: the dynamic linker's list of segments, for the time of this call.
+        let (base, segments) = unsafe {
+            let count = usize::from((*info).dlpi_phnum);
+            ((*info).dlpi_addr as usize, core::slice::from_raw_parts((*info).dlpi_phdr, count))
+        };
+        let loaded = segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+        let ends = loaded.map(|segment| {
+            let begin = base.wrapping_add(segment.p_vaddr as usize);
+            (begin, begin.wrapping_add(segment.p_memsz as usize))
+        });
+        let whole = ends.reduce(|(begin, end), (b, e)| (begin.min(b), end.max(e)));
+        let Some((begin, end)) =
+            whole.filter(|(begin, end)| (*begin..*end).contains(&address.addr()))
+        else {
+            return 0;
+        };
+        LIBRARY[0].store(begin, Relaxed);
+        LIBRARY[1].store(end, Relaxed);
+        1
+    }
+    let address = core::ptr::without_provenance_mut(address);
+    // SAFETY: the function has the right type, and only looks at the address.
+    unsafe { libc::dl_iterate_phdr(Some(look), address) };
 }
 
 /// Where the object with this file name is loaded; the program's has none.

@@ -25,7 +25,7 @@ static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_c
         let is_combining = behind::symbol(c"lockwright_section_is_combining");
         let (can_switch, has_keys) = switch::abilities();
         let has_library = !on_its_stack.is_null() && !is_combining.is_null();
-        if !choice::read() || !has_library || !can_switch || !watch::prepare() {
+        if !choice::read(on_its_stack.addr()) || !has_library || !can_switch || !watch::prepare() {
             return;
         }
         account::begin();
