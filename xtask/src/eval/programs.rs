@@ -77,6 +77,7 @@ fn whole_seconds(text: &str) -> Result<u32, String> {
 /// Which programs, and under what name.
 pub(super) struct Suite {
     id: &'static str,
+    title: &'static str,
     programs: &'static [Program],
     /// Compared with glibc's, if nobody says otherwise.
     locks: &'static [&'static str],
@@ -85,12 +86,18 @@ pub(super) struct Suite {
 }
 
 /// Unmodified Debian programs.
-pub(super) const UNMODIFIED: Suite =
-    Suite { id: "programs", programs: PROGRAMS, locks: &["auto"], is_judged: true };
+pub(super) const UNMODIFIED: Suite = Suite {
+    id: "programs",
+    title: "Unmodified programs",
+    programs: PROGRAMS,
+    locks: &["auto"],
+    is_judged: true,
+};
 
 /// Programs for delegation.
 pub(super) const DELEGATED: Suite = Suite {
     id: "delegation",
+    title: "Delegation",
     programs: DELEGATION,
     locks: &["auto", "fifo", DELEGATE],
     is_judged: false,
@@ -98,6 +105,8 @@ pub(super) const DELEGATED: Suite = Suite {
 
 /// All measurements, with the conditions for the report.
 struct Evaluation {
+    /// What the report is about.
+    title: &'static str,
     results: Vec<Results>,
     /// Programs that are not available here, and those that failed: name and reason.
     skipped: Vec<(&'static str, String)>,
@@ -173,6 +182,7 @@ pub(super) fn main(suite: &Suite, mut args: Args, merged: Option<Merge>) -> Resu
         return Err(place.interrupted("no round was complete: nothing to report").into());
     }
     let mut evaluation = Evaluation::of(&plan, measured, &place);
+    evaluation.title = suite.title;
     evaluation.is_judged = suite.is_judged && !args.quick;
     let page = place.report.as_deref().map(|out| report::write(&evaluation, out)).transpose()?;
     tell(&evaluation, page.as_deref());
@@ -260,6 +270,7 @@ impl Evaluation {
         let names: Vec<String> =
             plan.programs.iter().map(|program| program.id.to_owned()).collect();
         Self {
+            title: UNMODIFIED.title,
             results,
             skipped,
             failed,

@@ -67,9 +67,10 @@ fn warnings(evaluation: &Evaluation) -> Vec<String> {
 /// The folder's README.
 fn readme(evaluation: &Evaluation) -> String {
     let mut text = format!(
-        "# Unmodified programs: real\n\nAll figures are *real*. `report.html` has all of it; docs/eval.md of the project \
+        "# {}: real\n\nAll figures are *real*. `report.html` has all of it; docs/eval.md of the project \
          says what runs and how it is compared.\n\n| what | value |\n|---|---|\n| machine | {} |\n| date | {} |\n\
          | command | `{}` |\n| runs | {} rounds of {} s |\n| other programs | {:.1} % of the CPUs |\n\n",
+        evaluation.title,
         evaluation.conditions.host,
         evaluation.conditions.date,
         evaluation.conditions.command,
@@ -122,7 +123,7 @@ fn is_missed(evaluation: &Evaluation, results: &Results, metric: Metric, lock: u
 
 fn report(evaluation: &Evaluation, plot: &str) -> String {
     let body = html! {
-        h1 { "Unmodified programs " (page::tag("real", "measured on the machine named below, not simulated")) }
+        h1 { (evaluation.title) " " (page::tag("real", "measured on the machine named below, not simulated")) }
         p.lead { "Debian’s own programs, under glibc’s lock and under ours, on this machine." }
         @for text in warnings(evaluation) { (page::warning(text + ".")) }
         h2 { "Times glibc’s" }
@@ -246,6 +247,7 @@ mod tests {
     #[test]
     fn the_report_says_what_is_missing() {
         let evaluation = Evaluation {
+            title: "Unmodified programs",
             results: vec![Results::example(&PROGRAMS[0])],
             skipped: vec![("nginx", "no packages\nhint: be root".into())],
             failed: vec![("redis", "it <died>".into())],
