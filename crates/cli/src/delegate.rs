@@ -151,7 +151,7 @@ struct DelegationAccount {
 /// Why a section was not sent, in the library's order.
 const REFUSED: [&str; 4] = [
     "of another kind of mutex than normal, or one too many",
-    "of threads that can't (cancelled at any time, or too many)",
+    "since the program handles its faults, or its threads can't be sent",
     "of threads with restartable sequences",
     "between threads with other protection keys or another GS base",
 ];
@@ -236,7 +236,7 @@ impl Delegation {
             all.home.iter_mut().zip(&one.home).for_each(|(sum, more)| sum.1 += more.1);
         }
         match all.sections() {
-            0 => "delegate (experiment): no section was locked where --delegate allows\n".into(),
+            0 => "delegate (experiment): no section had to wait where --delegate allows\n".into(),
             _ => all.text(),
         }
     }

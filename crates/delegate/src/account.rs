@@ -17,11 +17,11 @@ pub(crate) const ROWS: usize = 256;
 pub(crate) struct ThreadRow {
     /// The kernel's id of the thread; 0: nobody's.
     pub(crate) tid: AtomicU32,
-    /// Odd while the thread runs another one's section. Grows by one when one begins or ends.
+    /// Odd while the thread runs a section that was asked for. Grows by one when one begins or ends.
     pub(crate) serial: AtomicU32,
     /// Sections of this thread that ran elsewhere.
     pub(crate) sent: AtomicU64,
-    /// Sections that this thread ran itself, as the one that runs others', too.
+    /// Own sections that it ran itself after it had asked.
     pub(crate) own: AtomicU64,
     /// Sections that found the mutex free.
     pub(crate) free: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) struct ThreadRow {
 pub(crate) enum Refused {
     /// The mutex is of another kind than normal, or no slot is free.
     Kind,
-    /// The thread can't: cancelled at any time, a shadow stack, no row, no memory.
+    /// The thread can't: cancelled at any time, a shadow stack, no row, no memory, forking; or nothing is sent, or watched.
     Thread,
     /// It uses restartable sequences.
     Rseq,
@@ -109,6 +109,13 @@ pub(crate) fn begin() {
     NOW.store(null_mut(), Relaxed);
     for row in &account().rows {
         row.tid.store(0, Relaxed);
+        row.serial.store(0, Relaxed);
+        for count in [&row.sent, &row.own, &row.free, &row.refused] {
+            count.store(0, Relaxed);
+        }
+    }
+    for count in account().refused.iter().chain(&account().home) {
+        count.store(0, Relaxed);
     }
     let Some(folder) = variable(b"LOCKWRIGHT_DELEGATE_ACCOUNT") else { return };
     let mut path = [0_u8; 512];

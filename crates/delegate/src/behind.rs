@@ -56,6 +56,8 @@ pub(crate) unsafe fn try_lock(mutex: *mut pthread_mutex_t) -> c_int {
 
 /// Looks all functions up.
 pub(crate) fn find_all() {
+    rseq_offset();
+    rseq_size();
     for (place, name) in REAL.iter().zip(NAMES) {
         find(place, name);
     }

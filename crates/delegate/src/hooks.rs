@@ -42,6 +42,9 @@ macro_rules! hook {
     (bsd_signal) => { hook!(@ bsd_signal, "jmp 2f"); };
     (sysv_signal) => { hook!(@ sysv_signal, "jmp 2f"); };
     (__sysv_signal) => { hook!(@ __sysv_signal, "jmp 2f"); };
+    (ssignal) => {
+        hook!(@ ssignal, "jmp 2f");
+    };
     (sigset) => { hook!(@ sigset, "jmp 2f"); };
     ($name:ident) => { hook!(@ $name, ""); };
     (@ $name:ident, $first:literal) => {

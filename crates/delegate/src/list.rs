@@ -29,6 +29,7 @@ macro_rules! with_hooks {
             __poll_chk __ppoll_chk __read_chk __pread_chk __pread64_chk __recv_chk __recvfrom_chk __open_2 __open64_2 __openat_2 __openat64_2
         __poll __read __write __select __nanosleep __connect __send __fcntl __wait __waitpid fcntl64 lockf64 creat creat64 epoll_pwait2
         mq_timedsend mq_timedreceive preadv64 pwritev64 preadv2 pwritev2 sendfile64 tcdrain msync aio_suspend vmsplice tee copy_file_range
+        pthread_getname_np sched_rr_get_interval __sched_getparam __sched_getscheduler __sched_setscheduler ssignal kill
         gettid syscall prctl setns unshare capset personality clock_gettime getrusage timer_create
             sched_getaffinity sched_getparam sched_getscheduler getpriority
         sched_setaffinity sched_setscheduler sched_setparam sched_setattr setpriority nice

@@ -182,7 +182,13 @@ unsafe fn delegate(thread: &'static DelegatedThread, mutex: *mut pthread_mutex_t
     let kept = thread.result.get() == KEPT;
     thread.state.store(PLAIN, Relaxed);
     thread.let_signals_in();
-    if kept { DONE } else { refuse(thread, Refused::Kind) }
+    if !kept {
+        return refuse(thread, Refused::Kind);
+    }
+    if let Some(row) = thread.row() {
+        one_more(&row.own);
+    }
+    DONE
 }
 
 /// Sleeps on the word while it is this, for so many ns at most.
@@ -291,6 +297,9 @@ pub(crate) fn go_home(thread: &DelegatedThread, why: usize) {
 /// A thread ends: a key's destructor. It may hold a mutex, by a section.
 pub(crate) unsafe extern "C" fn end(_: *mut c_void) {
     let thread = this();
+    if thread.state() == NAPPING {
+        return; // a handler ends it, and its request is still there: what that needs stays
+    }
     go_home(thread, Hook::pthread_exit as usize);
     thread.ends();
 }

@@ -29,7 +29,7 @@ pub(crate) struct DelegatedThread {
     pub(crate) state: AtomicU8,
     /// It asked to be cancelled at any time.
     is_async: Cell<bool>,
-    /// It is no longer as other threads to the kernel, or is about to end: it neither sends nor runs others' sections, for good.
+    /// It is about to end: it neither sends nor runs others' sections any more.
     stays_home: Cell<bool>,
     /// It forks: the child must be this thread's copy.
     pub(crate) is_forking: Cell<bool>,
@@ -88,8 +88,8 @@ pub(crate) fn this() -> &'static DelegatedThread {
 
 /// The watcher's signal; 0: none, so nothing may be sent elsewhere.
 pub(crate) static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// Does the program handle its own faults? Then nothing is sent.
-pub(crate) static HANDLES_FAULTS: AtomicBool = AtomicBool::new(false);
+/// The program handles its own faults, or one of its threads is no longer as others to the kernel: nothing is sent from then on.
+pub(crate) static SENDS_NOTHING: AtomicBool = AtomicBool::new(false);
 /// Does this process have a watcher?
 pub(crate) static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -97,7 +97,7 @@ pub(crate) static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 const PARKING: usize = 64 << 10;
 const PAGE: usize = 4096;
 
-/// Signals that a thread causes itself: not blocked, so that a program can handle its own faults inside of sections.
+/// Signals that a thread causes itself: not blocked, since a blocked fault ends the process without a word.
 const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
     | bit(libc::SIGFPE)
@@ -113,14 +113,10 @@ const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-fn set_mask(mask: u64) -> u64 {
+fn change_mask(how: c_int, mask: u64) -> u64 {
     let mut old = 0_u64;
-    let arguments = [
-        libc::SIG_SETMASK as usize,
-        (&raw const mask).addr(),
-        (&raw mut old).addr(),
-        size_of::<u64>(),
-    ];
+    let arguments =
+        [how as usize, (&raw const mask).addr(), (&raw mut old).addr(), size_of::<u64>()];
     // SAFETY: both are ours. glibc's function would leave its own two signals alone, which must wait, too.
     unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
     old
@@ -143,7 +139,12 @@ impl DelegatedThread {
     pub(crate) fn block_signals(&self) {
         let rescue = SIGNAL.load(Relaxed);
         let open = FAULTS | bit(SETXID) | if rescue == 0 { 0 } else { bit(rescue) };
-        self.mask.set(set_mask(!open));
+        // What the program blocks itself stays blocked, but for the watcher's signal.
+        let before = change_mask(libc::SIG_BLOCK, !open);
+        if rescue != 0 && before & bit(rescue) != 0 {
+            change_mask(libc::SIG_UNBLOCK, bit(rescue));
+        }
+        self.mask.set(before);
     }
 
     /// Has a signal come that it would not block?
@@ -157,7 +158,7 @@ impl DelegatedThread {
     /// Lets them in.
     #[inline]
     pub(crate) fn let_signals_in(&self) {
-        set_mask(self.mask.get());
+        change_mask(libc::SIG_SETMASK, self.mask.get());
     }
 
     /// Its row of the account, if it has one.
@@ -200,10 +201,11 @@ impl DelegatedThread {
     /// In a forked child: what its parent's rows and threads were is not there.
     pub(crate) fn forget(&self) {
         self.row.set(core::ptr::null());
-        if let Some(row) = account::claim() {
-            self.row.set(row);
-        } else {
-            self.stay_home();
+        if !self.parking.get().is_null() {
+            match account::claim() {
+                Some(row) => self.row.set(row),
+                None => self.stay_home(),
+            }
         }
         self.is_forking.set(false);
     }
@@ -212,7 +214,7 @@ impl DelegatedThread {
     pub(crate) fn may_send(&self) -> bool {
         !(self.is_async.get() || self.stays_home.get() || self.is_forking.get())
             && IS_WATCHED.load(Relaxed)
-            && !HANDLES_FAULTS.load(Relaxed)
+            && !SENDS_NOTHING.load(Relaxed)
     }
 
     /// From now on it stays as it is.
@@ -237,21 +239,27 @@ impl DelegatedThread {
             | Hook::unshare
             | Hook::setns
             | Hook::capset
-            | Hook::personality => self.stay_home(),
-            Hook::prctl if !HARMLESS.contains(&first) => self.stay_home(),
-            Hook::syscall if OWN.contains(&first) => self.stay_home(),
+            | Hook::personality => SENDS_NOTHING.store(true, Relaxed),
+            Hook::prctl if !HARMLESS.contains(&first) => SENDS_NOTHING.store(true, Relaxed),
+            Hook::syscall if OWN.contains(&first) => SENDS_NOTHING.store(true, Relaxed),
             // A handler (not SIG_DFL, SIG_IGN, nor a question). A fault's handler may change what it interrupted, and goes back by
             // the carrier's state.
-            Hook::sigaction
-            | Hook::__sigaction
-            | Hook::signal
+            Hook::sigaction | Hook::__sigaction if HANDLED.contains(&(first as i32)) => {
+                let action = core::ptr::with_exposed_provenance::<usize>(second);
+                // SAFETY: the program's action, whose handler comes first; null: it only asks.
+                if !action.is_null() && unsafe { *action } > 1 {
+                    SENDS_NOTHING.store(true, Relaxed);
+                }
+            }
+            Hook::signal
             | Hook::bsd_signal
             | Hook::sysv_signal
             | Hook::__sysv_signal
             | Hook::sigset
+            | Hook::ssignal
                 if second > 1 && HANDLED.contains(&(first as i32)) =>
             {
-                HANDLES_FAULTS.store(true, Relaxed);
+                SENDS_NOTHING.store(true, Relaxed);
             }
             _ => {}
         }

@@ -99,9 +99,9 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "LOCKWRIGHT_DELEGATE_ACCOUNT",
-        reader: Reader::Both(&["profile"]),
+        reader: Reader::Both(&["profile", "top"]),
         values: "a folder",
-        default: "no account is kept",
+        default: "no file is written",
         meaning: "Where liblockwright_delegate.so writes what ran elsewhere, what went home, and why.",
         when: "when the program starts",
         set_by: "--delegate",
@@ -111,8 +111,8 @@ pub const VARIABLES: &[Variable] = &[
         reader: Reader::Library,
         values: "ask",
         default: "a section that finds its mutex free runs as ever",
-        meaning: "Read by liblockwright_delegate.so: sections that find their mutex free go the same way as those that wait, to try the \
-                  way out. Slower.",
+        meaning: "Read by liblockwright_delegate.so: sections that find their mutex free go the same way as those that wait, for \
+                  tests. Slower.",
         when: "when the program starts",
         set_by: "",
     },

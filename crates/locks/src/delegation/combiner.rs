@@ -38,7 +38,8 @@
 //! 4. The combiner reads `next` of a cell before it answers that cell.
 //! 5. A sleeper may get no wake: if it falls asleep just when it is answered, if another one was woken just before, or if it asked
 //!    just when the combiner left the last cell to whoever comes. It looks again after 0.5 ms, and then after twice that, up to 4 ms.
-//! 6. A gate that may end is left before its last asker is answered: that asker may free it. While another one waits, the gate can't end.
+//! 6. If the gate may end, the combiner leaves it before it answers an asker behind whom nobody has asked yet: that asker may free it.
+//!    While another one waits, nobody may.
 //!
 //! Facts: first come first served; 16 B per lock, 128 B per holder or waiter, from a pool; a waiter sleeps after 50 µs; a combiner is
 //! delayed by 32 short sections or its tenure, whichever is longer; by four tenures and a section if only slower cores or
@@ -246,7 +247,7 @@ impl<P: Platform> Combiner<P> {
         let mut others = 0_u32;
         // Sections since it entered the gate: one at first, its own, before or in this loop.
         let mut ran = u32::from(!is_own);
-        // Its own section may have ended its right to the gate.
+        // A section may have ended its right to the gate.
         let mut is_inside = is_own || !gate.is_left();
         loop {
             // SAFETY: in the queue, so its asker waits, or will ask in a moment, or it is the last (invariants 2 and 3).
@@ -262,8 +263,8 @@ impl<P: Platform> Combiner<P> {
                 if others == 0 && self.free(at) {
                     return;
                 }
-                // (A thread whose own section has taken the gate along must not wait for it.)
-                if others > 0 || !may_return {
+                // (Nor does a thread come back that is outside for good: its own section may have taken the gate along, or the gate may end.)
+                if others > 0 || !may_return || G::MAY_END {
                     // STATE: (.., WAITING) -> (.., YOURS).
                     // ORDERING: Release [yours]: the sections come before those of the next combiner.
                     return cell.state.store(YOURS, Release);
@@ -272,7 +273,7 @@ impl<P: Platform> Combiner<P> {
                 (ran, is_inside) = (0, true);
                 asked = P::spin_until(&cell.asked, Acquire, |asked| asked != NO);
             } else if !is_inside {
-                // It asked after we left.
+                // We are no longer inside, and somebody asks.
                 let by = if cell.choose(AWAKE) { AWAKE } else { ASLEEP };
                 if by == ASLEEP {
                     cell.choose(ASLEEP); // and there it stays: only we could change that (invariant 1)
