@@ -56,11 +56,16 @@ fn compiled() -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// Can a program set its thread pointer here? If not, nothing is delegated, and there is nothing to see.
+/// Can a program set its thread pointer here, and did glibc take the kernel's area for restartable sequences? If not, nothing is delegated,
+/// and there is nothing to see.
 fn can_delegate() -> bool {
     const FSGSBASE: u64 = 2;
-    // SAFETY: no preconditions.
-    unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
+    // SAFETY: no preconditions; glibc's variable, which doesn't change, or null in an older glibc.
+    unsafe {
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
+        let has_area = size.is_null() || *size != 0;
+        libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 && has_area
+    }
 }
 
 /// Runs one way; `account`: the folder for what happened. Returns how many sections ran elsewhere.

@@ -34,7 +34,6 @@ use std::process::{Command, ExitCode};
   lockwright run --lock asl --stats=epochs.json -- ./server
   lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
   lockwright run --lock asl --slo 2ms -- ./annotated
-  lockwright run --delegate do_store -- ./server      an experiment
 
 A configuration file chooses locks by library, mutex, calling function or kind
 (normal, recursive, errorcheck, adaptive); the first match wins:
