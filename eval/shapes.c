@@ -1,8 +1,8 @@
 // Programs of the same shape as RCL's applications (J.-P. Lozi et al., USENIX ATC 2012, section 5), for `cargo xtask eval delegation`: the
 // same locks around the same kind of work, with inputs made here. They are not Phoenix and SPLASH-2 themselves, which Debian doesn't have.
 //
-//   histogram, linear-regression, string-match   as in Phoenix 2: map tasks from the scheduler's queue, under its lock; each task adds its
-//                                                 results to the totals, under another one
+//   histogram, linear-regression, string-match   as in Phoenix 2: map tasks, two at a time, from the scheduler's queue, under its lock;
+//                                                 each task adds its results to the totals, under another one
 //   raytrace    as in SPLASH-2: rays in bundles from a job pool with a lock; a counter of rays under the statistics' lock for each
 //   radiosity   as in SPLASH-2: a task queue with a lock, into which tasks put other tasks; memory from free lists under a lock
 //

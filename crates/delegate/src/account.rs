@@ -9,7 +9,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
-/// How many threads may delegate at the same time. Others lock as ever.
+/// How many living threads may have delegated. Others lock as ever.
 pub(crate) const ROWS: usize = 256;
 
 /// A thread's row. Its counts are its own, and stay when a new thread takes the row.
@@ -90,7 +90,7 @@ unsafe extern "C" {
 
 /// A variable of the environment.
 pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
-    // SAFETY: libc's, before the program changes it; each entry ends with 0.
+    // SAFETY: libc's list, whose entries end with 0. We are called before the program runs, or in a forked child, which has one thread.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {

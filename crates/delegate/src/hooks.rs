@@ -1,5 +1,5 @@
-//! The functions that stand in front of libc's: those that lock, and those that a section must not call on another kernel thread. Each looks
-//! at one byte, and jumps to the function behind it, with its arguments in place, so cancellation and unwinding find nothing of ours.
+//! The functions in front of libc's: those that lock, and those that a section must not call on another kernel thread. Most look at one byte,
+//! and jump to the function behind, with their arguments in place, so cancellation and unwinding find nothing of ours.
 //!
 //! A section that waits, forks, ends its thread, or asks which kernel thread it is goes home first, with its mutex locked.
 
@@ -14,7 +14,6 @@ use core::ffi::c_void;
 macro_rules! hooks {
     ($($name:ident)*) => {
         mod exported {
-            #[allow(unused_imports, reason = "by macros")]
             use super::*;
             $(hook!($name);)*
         }
@@ -42,9 +41,7 @@ macro_rules! hook {
     (bsd_signal) => { hook!(@ bsd_signal, "jmp 2f"); };
     (sysv_signal) => { hook!(@ sysv_signal, "jmp 2f"); };
     (__sysv_signal) => { hook!(@ __sysv_signal, "jmp 2f"); };
-    (ssignal) => {
-        hook!(@ ssignal, "jmp 2f");
-    };
+    (ssignal) => { hook!(@ ssignal, "jmp 2f"); };
     (sigset) => { hook!(@ sigset, "jmp 2f"); };
     ($name:ident) => { hook!(@ $name, ""); };
     (@ $name:ident, $first:literal) => {
@@ -161,8 +158,8 @@ macro_rules! aliases {
 }
 
 aliases! {
-__pthread_mutex_lock is pthread_mutex_lock;
-__pthread_mutex_trylock is pthread_mutex_trylock;
+    __pthread_mutex_lock is pthread_mutex_lock;
+    __pthread_mutex_trylock is pthread_mutex_trylock;
 }
 
 #[unsafe(no_mangle)]

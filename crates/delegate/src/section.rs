@@ -35,40 +35,36 @@ type OnItsStack = unsafe extern "C" fn(
     unsafe extern "C" fn(*const u32, u32, u32),
 ) -> c_int;
 
-/// `lockwright_section_is_combining`.
+/// `lockwright_section_is_combining` there.
 type IsCombining = unsafe extern "C" fn(*mut pthread_mutex_t) -> c_int;
 
-/// That function's address.
+/// The address of `lockwright_section_is_combining`.
 pub(crate) static IS_COMBINING: AtomicUsize = AtomicUsize::new(0);
-
-/// Does somebody run this mutex's sections?
-unsafe fn is_combining(mutex: *mut pthread_mutex_t) -> bool {
-    // SAFETY: our constructor has found it before ON_ITS_STACK, and it has this type.
-    unsafe {
-        let ask: IsCombining = core::mem::transmute(IS_COMBINING.load(Relaxed));
-        ask(mutex) != 0
-    }
-}
-
-/// The address of the former; 0: nothing is delegated.
+/// The address of `lockwright_section_on_its_stack`; 0: nothing is delegated.
 pub(crate) static ON_ITS_STACK: AtomicUsize = AtomicUsize::new(0);
 /// Not 0: the kernel has switched protection keys on.
 pub(crate) static HAS_KEYS: AtomicU8 = AtomicU8::new(0);
 
-/// Is it of a kind that any thread may lock for another one?
+/// Does somebody run this mutex's sections? `None`: its kind lets no other thread run them.
 ///
 /// # Safety
-/// It is initialized.
+/// The mutex is initialized, and ON_ITS_STACK is not 0.
+unsafe fn is_combining(mutex: *mut pthread_mutex_t) -> Option<bool> {
+    // SAFETY: our constructor has found it before ON_ITS_STACK, and it has this type.
+    let answer = unsafe {
+        let ask: IsCombining = core::mem::transmute(IS_COMBINING.load(Relaxed));
+        ask(mutex)
+    };
+    (answer >= 0).then_some(answer != 0)
+}
+
+/// May another thread have locked it for this one?
+///
+/// # Safety
+/// As for [`is_combining`]: a section runs.
 unsafe fn is_normal(mutex: *mut pthread_mutex_t) -> bool {
-    /// Where glibc keeps the kind in a mutex: `__data.__kind`.
-    const KIND: usize = 16;
-    /// PTHREAD_MUTEX_ADAPTIVE_NP.
-    const ADAPTIVE: u32 = 3;
-    /// glibc's marks of a normal mutex that may elide, or may not; one of them is `liblockwright.so`'s, too.
-    const ELISION: u32 = 0x300;
-    // SAFETY: within the mutex; its marks may change, and are ignored.
-    let kind = unsafe { mutex.byte_add(KIND).cast::<u32>().read_volatile() };
-    [0, ADAPTIVE].contains(&(kind & !ELISION))
+    // SAFETY: the caller's promise.
+    unsafe { is_combining(mutex) }.is_some()
 }
 
 /// A call of `pthread_mutex_lock`, which returns to `caller`. [`DONE`]: locked.
@@ -79,13 +75,12 @@ pub(crate) unsafe extern "C" fn lock(mutex: *mut pthread_mutex_t, caller: usize)
             if ON_ITS_STACK.load(Relaxed) == 0 || !choice::allows(caller) {
                 return REAL;
             }
-            // SAFETY: the program's own mutex.
-            if !unsafe { is_normal(mutex) } {
+            // SAFETY: the program's own mutex; ON_ITS_STACK isn't 0.
+            let Some(is_combining) = (unsafe { is_combining(mutex) }) else {
                 return refuse(thread, Refused::Kind);
-            }
+            };
             // SAFETY: as the program's call of `lock`.
-            let is_ours = || unsafe { !is_combining(mutex) && try_lock(mutex) == 0 };
-            if choice::takes_free() && is_ours() {
+            if choice::takes_free() && !is_combining && unsafe { try_lock(mutex) } == 0 {
                 if let Some(row) = thread.row() {
                     one_more(&row.free);
                 }
@@ -131,6 +126,7 @@ pub(crate) unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
         }
     // SAFETY: the program's own mutex, which it holds.
     } else if !unsafe { is_normal(mutex) } {
+        // Counted as its lock: both are rare in a section.
         go_home(thread, Hook::pthread_mutex_lock as usize);
     }
     REAL
@@ -191,7 +187,7 @@ unsafe fn delegate(thread: &'static DelegatedThread, mutex: *mut pthread_mutex_t
     DONE
 }
 
-/// Sleeps on the word while it is this, for so many ns at most.
+/// Sleeps on the word while it is this, for at most `ns`.
 fn sleep(word: *const u32, while_it_is: u32, ns: u32) {
     let time = [i64::from(ns / 1_000_000_000), i64::from(ns % 1_000_000_000)];
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;

@@ -12,6 +12,23 @@ use core::arch::{asm, naked_asm};
 /// A suspended context: its stack pointer.
 pub(crate) type Context = *mut u8;
 
+/// Suspends the caller into rdi, and goes to the stack in rsi.
+macro_rules! suspend {
+    () => {
+        "push rbp
+        push rbx
+        push r12
+        push r13
+        push r14
+        push r15
+        sub rsp, 8
+        stmxcsr [rsp]
+        fnstcw [rsp + 4]
+        mov [rdi], rsp
+        mov rsp, rsi"
+    };
+}
+
 /// Suspends the caller into `from`, and goes on with `to` under thread pointer `thread`.
 ///
 /// # Safety
@@ -19,17 +36,7 @@ pub(crate) type Context = *mut u8;
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch(from: *mut Context, to: Context, thread: usize) {
     naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "sub rsp, 8",
-        "stmxcsr [rsp]",
-        "fnstcw [rsp + 4]",
-        "mov [rdi], rsp",
-        "mov rsp, rsi",
+        suspend!(),
         "wrfsbase rdx",
         "ldmxcsr [rsp]",
         "fldcw [rsp + 4]",
@@ -55,23 +62,7 @@ pub(crate) unsafe extern "C" fn leave_stack(
     run: unsafe extern "C" fn(*mut u8) -> !,
     argument: *mut u8,
 ) {
-    naked_asm!(
-        "push rbp",
-        "push rbx",
-        "push r12",
-        "push r13",
-        "push r14",
-        "push r15",
-        "sub rsp, 8",
-        "stmxcsr [rsp]",
-        "fnstcw [rsp + 4]",
-        "mov [rdi], rsp",
-        "mov rsp, rsi",
-        "mov rdi, rcx",
-        "xor ebp, ebp",
-        "call rdx",
-        "ud2",
-    )
+    naked_asm!(suspend!(), "mov rdi, rcx", "xor ebp, ebp", "call rdx", "ud2",)
 }
 
 /// The caller's thread pointer.

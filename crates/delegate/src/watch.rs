@@ -1,9 +1,9 @@
-//! The watcher: a section that runs elsewhere for too long goes home.
+//! The watcher: a section that was asked for, and runs for too long, goes home.
 //!
 //! A section may wait for its carrier's own context in ways that no hook sees: it spins on a flag, or waits for a lock inside of libc. That
-//! context can't go on before the section ends. Or it waits for a signal, which is blocked. So a thread of ours looks at all threads that run
-//! sections now and then, and sends a signal to one that has been in the same section for two looks. The handler interrupts the section, and suspends it right there; it goes on at home, in
-//! the handler's end.
+//! context can't go on before the section ends. Or the section waits for a signal, which is blocked. So a thread of ours looks at all
+//! threads that run sections now and then, and sends a signal to one that has been in the same section for two looks. The handler
+//! interrupts the section, and suspends it right there. The section goes on at home, in the handler's end.
 
 use crate::account::{ROWS, account};
 use crate::list::HOOKS;

@@ -29,8 +29,9 @@ unsafe extern "C" fn lockwright_section_on_its_stack(
     c_int::from(unsafe { sections::run_on_its_stack(mutex, run, context, nap) })
 }
 
-/// For `liblockwright_delegate.so`: see [`sections::is_combining`].
+/// For `liblockwright_delegate.so`: see [`sections::is_combining`]; -1: its kind lets no other thread run them.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lockwright_section_is_combining(mutex: *mut pthread_mutex_t) -> c_int {
-    c_int::from(sections::is_combining(mutex))
+    // SAFETY: that library's promise.
+    unsafe { sections::is_combining(mutex) }.map_or(-1, c_int::from)
 }

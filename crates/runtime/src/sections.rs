@@ -1,4 +1,5 @@
-//! The sections of a rewritten program (`lockwright rewrite`): functions that run under one of the program's own mutexes, on any thread.
+//! Sections that any thread may run, under one of the program's own mutexes: the functions of a rewritten program (`lockwright rewrite`), and
+//! what `liblockwright_delegate.so` runs on the waiting threads' own stacks.
 //!
 //! ```text
 //!     lw_section(mutex, fn, context) ─► the mutex's slot: `dynamic` over the program's mutex ─► here, or by the thread that holds the mutex
@@ -8,7 +9,8 @@
 //! whichever library serves the mutex.
 //!
 //! 1. A slot belongs to one address for the life of the process. A new mutex at the same address finds nobody waiting there.
-//! 2. Mutexes that find no slot, and those that aren't normal, are locked, and the section runs here.
+//! 2. Mutexes that find no slot, and those that aren't normal, are locked, and a function runs here. (Of a section on its own stack nothing
+//!    runs: its thread locks as ever.)
 
 use crate::env::{say, variable};
 use crate::fork::{self, When};
@@ -27,7 +29,8 @@ use lockwright_platform::{Platform, RawLock, Sections, TryLock};
 struct Theirs {
     /// Its address; 0: none yet.
     address: AtomicUsize,
-    /// A section has handed the mutex on. Only the mutex's holder writes it.
+    /// A section has handed the mutex on to its own thread. The thread that ran the section writes and reads it before it lets that thread
+    /// go on.
     is_handed_on: AtomicBool,
 }
 
@@ -40,9 +43,7 @@ impl Theirs {
         // Relaxed: it changes once, before anybody locks it.
         ptr::with_exposed_provenance_mut(self.address.load(Relaxed))
     }
-}
 
-impl Theirs {
     /// Waits for the mutex, and now and then lets the thread take its signals.
     #[cold]
     fn lock_and_nap(&self, nap: Nap) {
@@ -79,6 +80,9 @@ impl Sections<Native> for Theirs {
 }
 
 impl RawLock<Native> for Theirs {
+    /// A program may free an object with its mutex as soon as it knows that nobody else is about to lock it.
+    const MAY_END: bool = true;
+
     fn nap(&self, word: &Atomic32, while_it_is: u32, ns: u32) {
         match nap() {
             // SAFETY: a word that stays, as the caller waits for it.
@@ -89,12 +93,9 @@ impl RawLock<Native> for Theirs {
         }
     }
 
-    /// A program may free an object with its mutex as soon as it knows that nobody else is about to lock it.
-    const MAY_END: bool = true;
-
     #[inline]
     fn is_handed_on(&self) -> bool {
-        // Relaxed, here and where it is set: the holder's own.
+        // Relaxed, here and where it is set: the same thread's.
         self.is_handed_on.load(Relaxed) && self.is_handed_on.swap(false, Relaxed)
     }
 
@@ -143,8 +144,8 @@ fn slots() -> &'static [MutexSlot; SLOTS] {
     unsafe { &*TABLE.0.get().cast::<[MutexSlot; SLOTS]>() }
 }
 
-/// Sleeps on the word at an address while it is this, for so many ns at most; without an address, not at all. Then the thread may take its
-/// signals.
+/// Sleeps on the word at an address while it is this, for at most this many ns; without an address, not at all. Then the thread may
+/// take its signals.
 pub type Nap = unsafe extern "C" fn(*const u32, u32, u32);
 
 /// How threads that run sections on their own stacks sleep; null: as others do.
@@ -334,17 +335,26 @@ fn wait(slot: &MutexSlot, section: impl FnOnce() + Send) {
     leave::enable_cancellation(before);
 }
 
-/// Does a combiner run this mutex's sections? Then a thread that found the mutex free would overtake those that wait. A hint.
-pub fn is_combining(mutex: *mut pthread_mutex_t) -> bool {
+/// Does a combiner run this mutex's sections? Then a thread that found the mutex free would overtake those that wait. A hint. `None`: its
+/// kind lets no other thread run them.
+///
+/// # Safety
+/// The mutex is initialized.
+pub unsafe fn is_combining(mutex: *mut pthread_mutex_t) -> Option<bool> {
+    // SAFETY: the caller's promise.
+    if !unsafe { is_normal(mutex) } {
+        return None;
+    }
     let address = mutex.addr();
-    near(address)
+    let slot = near(address)
         .map(|number| &slots()[number])
-        .find(|slot| slot.0.lock().address.load(Relaxed) == address)
-        .is_some_and(|slot| slot.0.is_combining())
+        .find(|slot| slot.0.lock().address.load(Relaxed) == address);
+    Some(slot.is_some_and(|slot| slot.0.is_combining()))
 }
 
 /// Runs a section that belongs to its thread's own stack, by `run`, which switches to that stack, on whichever thread. `run` returns not 0
-/// if it has handed the locked mutex on. Meanwhile the caller sleeps by `nap`, which is the same each time. Returns `false` if no other thread may run sections of this mutex: nothing has run.
+/// if it has handed the locked mutex on. Meanwhile the caller sleeps by `nap`, which is the same each time. Returns `false`, and runs
+/// nothing, if no other thread may run sections of this mutex.
 ///
 /// # Safety
 /// As for [`run`](self::run()); and any thread may call `run` with `context`, once.

@@ -144,6 +144,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("bad --time '{seconds}s': not within 10ms to 24 hours"))
             .hint("for example --time 5s"));
     }
+    if args.delegating.is_on() && args.command.is_empty() {
+        return Err(Failure::new("--delegate: only for a program that starts here")
+            .hint("lockwright profile --delegate FUNCTION -- PROGRAM"));
+    }
     let time = Duration::from_secs_f64(seconds);
     if let Some(file) = &args.read {
         check(&args)?;

@@ -27,7 +27,7 @@ const MEMCACHED_SOURCE: &[&str] = &[
 ];
 const BUILT: &[&str] = &["build-essential"];
 const REWRITTEN: &[&str] = &["build-essential", "libclang-dev", "patch"];
-const SHAPE: &str = "As in Phoenix 2: tasks from a queue under its lock, results added under another one. An operation is a task.";
+const SHAPE: &str = "As in Phoenix 2: tasks, two at a time, from a queue under its lock, results added under another one. An operation is a task.";
 
 /// Where `lockwright rewrite` finds how files are compiled.
 const DATABASE: &str = "compile_commands.json";
