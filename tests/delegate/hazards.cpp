@@ -5,6 +5,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -254,6 +255,7 @@ static void handler(int) {
     caught++;
 }
 
+// (From its first handler of a fault on, a program delegates nothing.)
 static void faults() {
     enter();
     look();
@@ -395,6 +397,51 @@ static void sections() {
     at_home();
 }
 
+static void *run(void *);
+static void (*step)();
+static double length = 1;
+
+// What may not be sent: a thread that can be cancelled at any time, one with restartable sequences, and one whose GS base no other has.
+static void stays() {
+    enter();
+    look();
+    if (mine > 100) // a sequence is seen at the first lock, unless the kernel has just cleared its pointer
+        at_home();
+    leave();
+}
+
+static void *is_async(void *) {
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+    return run(nullptr);
+}
+
+#if defined(__x86_64__) && __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+static void *has_sequences(void *) {
+    // A sequence of no instructions, which is never interrupted. The kernel clears the pointer now and then; programs set it each time.
+    static const uint32_t signature[2] = {RSEQ_SIG, 0};
+    static struct rseq_cs sequence = {};
+    sequence.abort_ip = reinterpret_cast<uintptr_t>(&signature[1]);
+    auto *area = reinterpret_cast<struct rseq *>(static_cast<char *>(__builtin_thread_pointer()) + __rseq_offset);
+    self = pthread_self();
+    id = kernel_id();
+    for (double end = now() + length; now() < end;) {
+        area->rseq_cs = reinterpret_cast<uintptr_t>(&sequence);
+        step();
+    }
+    area->rseq_cs = 0;
+    return nullptr;
+}
+#endif
+
+static void *has_base(void *) {
+    // arch_prctl(ARCH_SET_GS), behind the back of whoever stands in front of libc.
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_arch_prctl), "D"(0x1001), "S"(&self) : "rcx", "r11", "memory");
+    REQUIRE(result == 0);
+    return run(nullptr);
+}
+
 static void kinds() {
     static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     static pthread_mutex_t checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
@@ -406,9 +453,6 @@ static void kinds() {
     pthread_mutex_unlock(&recursive);
     plain();
 }
-
-static void (*step)();
-static double length = 1;
 
 static void *run(void *) {
     self = pthread_self();
@@ -493,6 +537,7 @@ int main(int argc, char **argv) {
         {"waits", waits}, {"spins", spins}, {"sleeps", sleeps}, {"asks", asks}, {"forks", forks},
         {"jumps", jumps}, {"signals", memory}, {"faults", faults}, {"frees", frees}, {"kinds", kinds},
         {"stops", stops}, {"atforks", atforks}, {"robusts", robusts}, {"sections", sections},
+        {"async", stays}, {"bases", stays}, {"sequences", stays},
         {"exits", nullptr}, {"cancels", nullptr}, {"returns", nullptr},
     };
     for (auto &one : ways)
@@ -537,7 +582,16 @@ int main(int argc, char **argv) {
         sigaction(SIGUSR1, &action, nullptr);
         sigaction(SIGUSR2, &action, nullptr);
         pthread_barrier_init(&barrier, nullptr, threads);
-        spawn(threads, together ? runs_together : run, !std::strcmp(way, "signals"));
+        void *(*body)(void *) = together ? runs_together : run;
+        if (!std::strcmp(way, "async"))
+            body = is_async;
+        if (!std::strcmp(way, "bases"))
+            body = has_base;
+#if defined(__x86_64__) && __has_include(<sys/rseq.h>)
+        if (!std::strcmp(way, "sequences"))
+            body = has_sequences;
+#endif
+        spawn(threads, body, !std::strcmp(way, "signals"));
     } else {
         std::fprintf(stderr, "no such way: %s\n", way);
         return 2;

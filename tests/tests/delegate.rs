@@ -32,6 +32,9 @@ const WAYS: &[(&str, Option<&str>)] = &[
     ("atforks", Some("fork")),
     ("robusts", Some("pthread_mutex_lock")),
     ("sections", None),
+    ("async", None),
+    ("bases", None),
+    ("sequences", None),
 ];
 
 fn delegates() -> Result<PathBuf> {

@@ -219,11 +219,19 @@ impl DelegationAccount {
 }
 
 impl Delegation {
-    /// What happened in all processes of the program.
-    pub(crate) fn report(&self) -> String {
+    /// What happened in all processes of the program so far. The folder goes, unless some of them still run, and count there.
+    pub(crate) fn report(self) -> String {
         let files = fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        let files: Vec<_> = files.map(|file| file.path()).collect();
+        let runs = |file: &PathBuf| {
+            let pid = file.extension().unwrap_or_default();
+            Path::new("/proc").join(pid).exists()
+        };
+        if files.iter().any(runs) {
+            let _ = self.folder.keep();
+        }
         let mut all = DelegationAccount::default();
-        for one in files.filter_map(|file| DelegationAccount::read(&fs::read(file.path()).ok()?)) {
+        for one in files.iter().filter_map(|file| DelegationAccount::read(&fs::read(file).ok()?)) {
             all.sent += one.sent;
             all.own += one.own;
             all.free += one.free;

@@ -150,6 +150,8 @@ unsafe fn delegate(thread: &'static DelegatedThread, mutex: *mut pthread_mutex_t
         return refuse(thread, Refused::Thread);
     }
     if thread::uses_rseq() {
+        // The kernel clears that sign now and then; whoever has used one sequence uses others.
+        thread::SENDS_NOTHING.store(true, Relaxed);
         return refuse(thread, Refused::Rseq);
     }
     let Some(parking) = thread.parking() else { return refuse(thread, Refused::Thread) };

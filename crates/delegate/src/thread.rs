@@ -88,7 +88,8 @@ pub(crate) fn this() -> &'static DelegatedThread {
 
 /// The watcher's signal; 0: none, so nothing may be sent elsewhere.
 pub(crate) static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The program handles its own faults, or one of its threads is no longer as others to the kernel: nothing is sent from then on.
+/// The program handles its own faults, uses restartable sequences, or one of its threads is no longer as others to the kernel: nothing is
+/// sent from then on.
 pub(crate) static SENDS_NOTHING: AtomicBool = AtomicBool::new(false);
 /// Does this process have a watcher?
 pub(crate) static IS_WATCHED: AtomicBool = AtomicBool::new(false);
