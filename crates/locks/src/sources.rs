@@ -6,6 +6,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("amp/rearranger.rs", include_str!("amp/rearranger.rs")),
     ("queue/mcs_tp.rs", include_str!("queue/mcs_tp.rs")),
     ("numa/shfllock.rs", include_str!("numa/shfllock.rs")),
+    ("delegation/mod.rs", include_str!("delegation/mod.rs")),
     ("delegation/combiner.rs", include_str!("delegation/combiner.rs")),
     ("delegation/mailbox.rs", include_str!("delegation/mailbox.rs")),
     ("delegation/rcl.rs", include_str!("delegation/rcl.rs")),

@@ -170,6 +170,7 @@ pub trait RawLock<P: Platform>: Sections<P> {
 
     /// Sleeps, as [`Platform::park`] does, for a thread that waits until another one has run its section.
     fn nap(&self, word: &P::Word, while_it_is: u32, ns: u32) {
+        // SURVIVES: it ends by the clock, and its callers look again.
         P::park(word, while_it_is, Some(P::after(ns)));
     }
 

@@ -148,7 +148,7 @@ impl<P: Platform> Slip<P> {
         }
         let mut nap_ns = NAP_NS;
         while now == WAITING {
-            // SURVIVES: it ends by the clock (invariant 5).
+            // It ends by the clock (invariant 5).
             naps.nap(&self.state, WAITING, nap_ns);
             nap_ns = (2 * nap_ns).min(NAP_MAX_NS);
             // ORDERING: Acquire, pairs with [answer] and [yours].

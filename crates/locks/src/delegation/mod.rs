@@ -73,6 +73,7 @@ pub trait Gate {
 pub trait Naps<P: Platform> {
     /// As [`Platform::park`], for this long at most.
     fn nap(&self, word: &P::Word, while_it_is: u32, ns: u32) {
+        // SURVIVES: it ends by the clock, and its callers look again.
         P::park(word, while_it_is, Some(P::after(ns)));
     }
 }
