@@ -1,9 +1,10 @@
 // converted: once early early_out branches loops nested_block tails moved arrays globals recursive case_of thread_data macro_lock
 // converted: wrapped in_macro_argument void_exit label_inside inner_static function_pointer const_parameter outer_and_inner
-// converted: pointed_at shared_flag in_an_if
+// converted: pointed_at shared_flag in_an_if waits put take waits_in_if take_or_stop
 // kept: tries
 // refused: holds: returns with the mutex locked
-// refused: waits: waits for a condition variable (pthread_cond_wait)
+// refused: waits_twice: waits for a condition variable (pthread_cond_wait)
+// refused: waits_late: waits for a condition variable (pthread_cond_wait)
 // refused: waits_below: a callee waits for a condition variable: waits_unlocked > pthread_cond_wait
 // refused: leaves: leaves a loop or a switch with the mutex locked
 // refused: relocks: locked again, or released in between
@@ -444,6 +445,116 @@ static void waits(void)
     pthread_mutex_unlock(&mutex);
 }
 
+static void wait_for(pthread_cond_t *what, pthread_mutex_t *held)
+{
+    if (pthread_cond_wait(what, held))
+        abort();
+}
+
+/* A bounded queue. */
+#define ROOM 4
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t space, filled;
+    int first, length, sleepers;
+    long items[ROOM], puts, sum;
+} queue = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0, {0}, 0, 0};
+
+static long puts_again, sum_again;
+
+static int put(long item)
+{
+    pthread_mutex_lock(&queue.mutex);
+    queue.puts++; /* once, even if it waits */
+    while (queue.length == ROOM)
+        pthread_cond_wait(&queue.space, &queue.mutex); /* lets go of the mutex */
+    if (item < 0) {
+        pthread_cond_signal(&queue.space);
+        pthread_mutex_unlock(&queue.mutex);
+        return -1;
+    }
+    queue.items[(queue.first + queue.length++) % ROOM] = item;
+    pthread_cond_signal(&queue.filled);
+    pthread_mutex_unlock(&queue.mutex);
+    return 0;
+}
+
+static long take(void)
+{
+    long item;
+    pthread_mutex_lock((&queue.mutex));
+    while (!queue.length) {
+        wait_for(&queue.filled, &queue.mutex);
+    }
+    item = queue.items[queue.first];
+    queue.first = (queue.first + 1) % ROOM;
+    queue.length--;
+    queue.sum += item;
+    pthread_cond_signal(&queue.space);
+    pthread_mutex_unlock((&queue.mutex));
+    return item;
+}
+
+static void waits_in_if(void)
+{
+    pthread_mutex_lock(&mutex);
+    if (!ready)
+        pthread_cond_wait(&cond, &mutex);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* What it does between two looks at the queue is its own thread's, too; so are its ways out. */
+static long take_or_stop(int stop)
+{
+    long item = -1;
+    pthread_mutex_lock(&queue.mutex);
+    while (!queue.length) {
+        queue.sleepers++;
+        if (stop) {
+            queue.sleepers--;
+            pthread_mutex_unlock(&queue.mutex);
+            return -2;
+        }
+        pthread_cond_wait(&queue.filled, &queue.mutex);
+        queue.sleepers--;
+    }
+    if (queue.length > 0) {
+        item = queue.items[queue.first];
+        queue.first = (queue.first + 1) % ROOM;
+        queue.length--;
+        queue.sum += item;
+        pthread_cond_signal(&queue.space);
+        pthread_mutex_unlock(&queue.mutex);
+        return item;
+    }
+    pthread_mutex_unlock(&queue.mutex);
+    return -1;
+}
+
+/* A condition that writes can't be looked at twice. */
+static void waits_twice(void)
+{
+    int looks = 0;
+    pthread_mutex_lock(&mutex);
+    if (looks++)
+        pthread_cond_wait(&cond, &mutex);
+    pthread_mutex_unlock(&mutex);
+    if (looks != 1)
+        fail("waits_twice");
+}
+
+/* What was declared before would be gone. */
+static long waits_late(void)
+{
+    pthread_mutex_lock(&mutex);
+    long seen = ready;
+    while (seen != ready)
+        pthread_cond_wait(&cond, &mutex);
+    seen -= ready;
+    pthread_mutex_unlock(&mutex);
+    return seen;
+}
+
 static void waits_unlocked(void)
 {
     while (!ready)
@@ -584,6 +695,20 @@ static void *run(void *arg)
         outer_and_inner();
         holds(1);
         waits();
+        waits_in_if();
+        waits_twice();
+        long item = take_or_stop(1);
+        if (item >= 0) { /* another thread's, which waits for it now */
+            __atomic_fetch_add(&puts_again, 1, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&sum_again, item, __ATOMIC_RELAXED);
+            put(item);
+        }
+        if (put(i) || take_or_stop(0) < 0)
+            fail("take_or_stop");
+        if (waits_late())
+            fail("waits_late");
+        if (put(i) || take() < 0 || put(-1) != -1)
+            fail("put or take");
         waits_below();
         leaves();
         relocks();
@@ -613,6 +738,8 @@ int main(void)
         pthread_join(threads[i], NULL);
         sum += tried[i];
     }
+    if (queue.length || queue.sleepers || queue.puts != 3L * THREADS * ROUNDS + puts_again || queue.sum != (ROUNDS - 1L) * ROUNDS * THREADS + sum_again)
+        fail("the queue lost items, or has them twice");
     if (stats.count != (long)THREADS * ROUNDS)
         fail("sections of the macro were lost, or ran twice");
     if (count - sum != (long)THREADS * ROUNDS * EACH) {

@@ -19,7 +19,11 @@ fn program(name: &str) -> PathBuf {
 
 fn rewritten(source: &Path, wanted: &dyn Fn(&SectionPlace) -> bool) -> Result<Rewritten> {
     let folder = source.parent().context("a folder")?.to_owned();
-    let unit = Unit { path: source.to_owned(), folder, flags: Vec::new(), others: Vec::new() };
+    let others = match source.ends_with("builds.c") {
+        true => vec![vec!["-DWITHOUT_THREADS".to_owned()]],
+        false => Vec::new(),
+    };
+    let unit = Unit { path: source.to_owned(), folder, flags: Vec::new(), others };
     let config =
         "harmless = ['place']\n[[guard]]\ntype = 'OwnGuard'\nmutex = '($1)->native_handle()'\n";
     let config = Config::read(config).map_err(anyhow::Error::msg)?;
@@ -122,6 +126,21 @@ fn sections_of_every_shape() -> Result<()> {
     compile(&new, &binary, &[&strict[..], &more[..], &without[..]].concat())?;
     compile(&new, &binary, &[&strict[..], &more[..]].concat())?;
     is_right_everywhere(&binary)
+}
+
+/// A file of which a program without threads is built, too.
+#[test]
+fn sections_of_two_builds() -> Result<()> {
+    let change = fates_as_expected(&program("builds.c"))?;
+    let folder = scratch("rewrite-builds")?;
+    let (new, binary) = (folder.join("builds.c"), folder.join("builds"));
+    fs::write(&new, &change.new)?;
+    let strict = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
+    for build in [&["-DWITHOUT_THREADS"][..], &[]] {
+        compile(&new, &binary, &[&strict[..], build].concat())?;
+        is_right_everywhere(&binary)?;
+    }
+    Ok(())
 }
 
 /// C++'s guards: the rewritten program, in two standards.

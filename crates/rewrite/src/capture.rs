@@ -29,11 +29,27 @@ fn is_written(all: &[(usize, &str)], number: usize) -> bool {
     is_assigned(all, number) || has_address_taken(all, number)
 }
 
+/// Operators that write to what is before them.
+const ASSIGNS: [&str; 11] = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="];
+
+/// Does this operator write to what is before or behind it?
+fn is_step(token: &str) -> bool {
+    ["++", "--"].contains(&token)
+}
+
 /// Does the token before or behind this place write to the variable there?
 fn is_assigned(all: &[(usize, &str)], number: usize) -> bool {
     let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
-    let assigns = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"];
-    assigns.contains(&at(number + 1)) || number > 0 && ["++", "--"].contains(&at(number - 1))
+    let next = at(number + 1);
+    ASSIGNS.contains(&next) || is_step(next) || number > 0 && is_step(at(number - 1))
+}
+
+/// Does this text, or a macro in it, write to anything?
+pub fn may_assign(file: &SourceFile, text: &str) -> bool {
+    let own = tokens(text);
+    let own = own.iter().map(|(_, token)| *token);
+    let inner = macros_in(file, own.clone()).into_iter().flat_map(|it| &it.tokens);
+    inner.map(String::as_str).chain(own).any(|token| ASSIGNS.contains(&token) || is_step(token))
 }
 
 /// Is the address of the variable there taken?
@@ -71,9 +87,7 @@ fn shared(file: &SourceFile, function: &Function) -> HashSet<usize> {
 /// # Errors
 /// A variable whose type has no name outside, or one that only a macro names.
 pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<Captures, String> {
-    let runs = |at: usize| {
-        section.body.contains(&at) && !section.exits.iter().any(|exit| exit.dropped.contains(&at))
-    };
+    let runs = |at: usize| section.runs(at);
     let is_inside = |variable: &Variable| !variable.is_of_thread && runs(variable.declared);
     let text = &file.text[section.body.clone()];
     let all: Vec<(usize, &str)> =
@@ -241,6 +255,7 @@ fn other_builds(
 ) -> Result<(), String> {
     let text = &file.text[section.body.clone()];
     let cut = section.exits.iter().map(|exit| exit.dropped.clone());
+    let cut = cut.chain(section.waits.iter().map(|waits| waits.body.clone()));
     if !cut.chain([section.body.clone()]).all(|range| is_balanced(&file.text[range])) {
         return Err("an #if begins or ends in the middle of it".to_owned());
     }

@@ -18,7 +18,7 @@
 use crate::c::declared;
 use crate::capture::{self, Captures, Passing};
 use crate::names::accessor;
-use crate::section::Section;
+use crate::section::{Section, Waiting};
 use crate::tree::{Function, Shape, SourceFile, StatementKind, Variable};
 use std::fmt::Write;
 use std::ops::Range;
@@ -28,6 +28,14 @@ pub const PRELUDE: &str = "\
 /* lockwright: runs a section where its data is. Without liblockwright, here, under the mutex. */
 #ifndef LW_RUN
 #define LW_RUN
+#ifdef pthread_mutex_lock /* what this build makes of a mutex */
+#define lw_run(mutex, section, context) \\
+    do { \\
+        pthread_mutex_lock(mutex); \\
+        section(context); \\
+        pthread_mutex_unlock(mutex); \\
+    } while (0)
+#else
 extern void lw_section(pthread_mutex_t *, void (*)(void *), void *) __attribute__((weak));
 static inline void lw_run(pthread_mutex_t *mutex, void (*section)(void *), void *context)
 {
@@ -39,6 +47,7 @@ static inline void lw_run(pthread_mutex_t *mutex, void (*section)(void *), void 
     section(context);
     pthread_mutex_unlock(mutex);
 }
+#endif
 #endif
 
 ";
@@ -145,7 +154,7 @@ pub fn section(
     let text = &file.text;
     let line = text[..section.lock.start].matches('\n').count() + 1;
     let name = format!("lw_{}_{line}", function.name);
-    let has_exits = !section.exits.is_empty();
+    let has_exits = !section.exits.is_empty() || section.waits.is_some();
     let variable = |number: &usize| &function.variables[*number];
 
     // Before the function.
@@ -232,15 +241,24 @@ pub fn section(
     } else {
         "NULL"
     };
+    let unlock = section.exits.first().map_or(&section.unlock, |exit| &exit.unlock);
+    let unlock = &text[unlock.clone()];
     let is_weak = section.act.through.as_ref().is_some_and(|(wrapper, _)| is_weak(wrapper));
     if is_weak {
         let (accessor, lock) =
             (mutex.split('(').next().unwrap_or_default(), &text[section.lock.clone()]);
-        let unlock = section.exits.first().map_or(&section.unlock, |exit| &exit.unlock);
-        let unlock = &text[unlock.clone()];
         write!(place, "if ({accessor}) lw_run({mutex}, {name}, {context});\n{indent}  else {{ {lock} {name}({context}); {unlock} }}").expect("a String");
     } else {
         write!(place, "lw_run({mutex}, {name}, {context});").expect("a String");
+    }
+    if let Some(waits) = &section.waits {
+        let number = section.waiting_exit();
+        let waits = text[waits.whole.clone()].replace('\n', "\n    ");
+        let lock = &text[section.lock.clone()];
+        let lines =
+            [lock, &waits, &format!("{name}(&lw);"), unlock].join(&format!("\n{indent}    "));
+        write!(place, "\n{indent}  if (lw.lw_exit == {number}) {{\n{indent}    {lines} }}")
+            .expect("a String");
     }
     for (number, exit) in section.exits.iter().enumerate() {
         let tails: Vec<&str> = exit.tail.iter().map(|tail| text[tail.clone()].trim_end()).collect();
@@ -262,14 +280,29 @@ fn body(file: &SourceFile, function: &Function, section: &Section, captures: &Ca
         let text = format!("{{ lw->lw_exit = {}; return; }}", number + 1);
         edits.push(Edit { range: exit.dropped.clone(), text });
     }
-    let is_dropped = |at: usize| section.exits.iter().any(|exit| exit.dropped.contains(&at));
+    if let Some(Waiting { whole, keyword, body }) = &section.waits {
+        // Its thread calls it again once it has waited: what has been done is not done twice.
+        let number = section.waiting_exit();
+        let again = format!("lw->lw_exit != {number}");
+        let insert = |at: usize, text: String| Edit { range: at..at, text };
+        let first = section.body.start;
+        if file.text[first..whole.start].trim().is_empty() {
+            edits.push(Edit { range: keyword.clone(), text: format!("if ({again} &&") });
+            edits.push(insert(body.start, ") ".to_owned()));
+        } else {
+            edits.push(insert(first, format!("\n    if ({again}) {{")));
+            edits.push(Edit { range: keyword.clone(), text: "if".to_owned() });
+            edits.push(insert(whole.end, "\n    }".to_owned()));
+        }
+        let text = format!("{{ lw->lw_exit = {number}; return; }}");
+        edits.push(Edit { range: body.clone(), text });
+    }
     let unseen = capture::unseen(file, function, section);
     let statements = function.body.all();
     let mentions = statements.iter().flat_map(|it| it.mentions.iter()).chain(&unseen);
     {
         for mention in mentions {
-            let Some(at) = mention.at.filter(|at| section.body.contains(at) && !is_dropped(*at))
-            else {
+            let Some(at) = mention.at.filter(|at| section.runs(*at)) else {
                 continue;
             };
             if captures.needed.get(&mention.variable) == Some(&Passing::Address) {

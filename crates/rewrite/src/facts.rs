@@ -1,6 +1,6 @@
 //! What functions do that a section must not, directly or through those that they call.
 
-use crate::tree::{Function, SourceFile};
+use crate::tree::{Function, SourceFile, StatementKind};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Calls that tie a section to its own thread, or stop the thread that runs it.
@@ -64,7 +64,13 @@ pub struct Calls {
     callees: HashMap<String, HashSet<String>>,
     /// Functions that any thread may call for another one, whatever they do.
     harmless: HashSet<String>,
+    /// Functions that wait for a condition variable, and do nothing else.
+    waits: HashSet<String>,
 }
+
+/// What a program makes its own wait of: the wait, and what ends a program that can't.
+const WAITS: [&str; 3] = ["pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait"];
+const ENDS: [&str; 2] = ["abort", "__assert_fail"];
 
 impl Calls {
     /// Of all functions. `harmless`: those that any thread may call for another one, whatever they do.
@@ -76,7 +82,14 @@ impl Calls {
         for (name, callees) in files.iter().flat_map(|file| &file.callees) {
             calls.entry(name.clone()).or_default().extend(callees.iter().cloned());
         }
-        Self { callees: calls, harmless }
+        let all = files.iter().flat_map(|file| &file.functions);
+        let waits = all.filter(|it| is_wait(it)).map(|it| it.name.clone()).collect();
+        Self { callees: calls, harmless, waits }
+    }
+
+    /// Does the function wait for a condition variable, and do nothing else?
+    pub fn only_waits(&self, name: &str) -> bool {
+        WAITS.contains(&name) || self.waits.contains(name)
     }
 
     /// Why a section that calls these functions must run on its own thread: the way to the call, and what that does.
@@ -108,6 +121,18 @@ impl Calls {
         }
         None
     }
+}
+
+/// Is its whole body one wait?
+fn is_wait(function: &Function) -> bool {
+    let [only] = function.body.children.as_slice() else { return false };
+    let all = only.all();
+    let mut called = all.iter().flat_map(|it| &it.calls).map(|call| call.name.as_str());
+    let is_plain = !all.iter().any(|it| it.kind == StatementKind::Loop);
+    let mut names = called.clone();
+    is_plain
+        && names.any(|name| WAITS.contains(&name))
+        && called.all(|name| WAITS.contains(&name) || ENDS.contains(&name))
 }
 
 fn of(function: &Function) -> impl Iterator<Item = String> + '_ {

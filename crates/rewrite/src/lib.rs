@@ -196,7 +196,9 @@ pub fn rewrite(
         if chosen.contains(&place.mutex) {
             let file = &files[number];
             let is_everywhere = match &site.found {
-                Finding::Section(it) => in_others[number].iter().all(|other| other.has(it)),
+                Finding::Section(it) => {
+                    in_others[number].iter().all(|other| other.has(it, &file.text))
+                }
                 _ => true,
             };
             let (fate, emitted) = if file.text.contains('\r') {
@@ -296,6 +298,8 @@ struct OtherBuild {
     sections: HashMap<usize, usize>,
     /// What the build leaves out.
     skipped: Vec<Range<usize>>,
+    /// pthread's locks are macros: [`emit::PRELUDE`] leaves a mutex to them.
+    has_macros: bool,
 }
 
 impl OtherBuild {
@@ -306,14 +310,18 @@ impl OtherBuild {
             Finding::Section(it) => Some((it.lock.start, it.end)),
             _ => None,
         });
-        Self { sections: sections.collect(), skipped: file.skipped.clone() }
+        let is_macro = |name: &str| file.macros.contains_key(name);
+        let has_macros = is_macro("pthread_mutex_lock") && is_macro("pthread_mutex_unlock");
+        let skipped = file.skipped.clone();
+        Self { sections: sections.collect(), skipped, has_macros }
     }
 
-    /// Has it the section, too, or leaves it out?
-    fn has(&self, section: &section::Section) -> bool {
+    /// Has it the section, too, or leaves it or its mutex out?
+    fn has(&self, section: &section::Section, text: &str) -> bool {
         let at = section.lock.start;
         self.sections.get(&at) == Some(&section.end)
             || self.skipped.iter().any(|part| part.contains(&at))
+            || self.has_macros && text[at..].starts_with("pthread_mutex_lock")
     }
 }
 

@@ -99,6 +99,19 @@ pub fn normal(text: &str) -> String {
     joined(tokens(text).into_iter().map(|(_, token)| token))
 }
 
+/// An expression without parentheses around all of it.
+pub fn bare(text: &str) -> &str {
+    let Some(inner) = text.strip_prefix('(').and_then(|it| it.strip_suffix(')')) else {
+        return text;
+    };
+    let mut depth = 1;
+    let is_closed = inner.chars().any(|it| {
+        depth += i32::from(it == '(') - i32::from(it == ')');
+        depth == 0
+    });
+    if is_closed { text } else { bare(inner) }
+}
+
 /// Puts arguments for parameters.
 fn substituted(text: &str, parameters: &[String], arguments: &[String]) -> String {
     let all = tokens(text);

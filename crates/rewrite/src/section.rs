@@ -11,10 +11,19 @@
 //! ```
 //!
 //! A section begins at a statement that locks a mutex, and ends in the same block. Each way through it unlocks that mutex once.
+//!
+//! ```text
+//!     pthread_mutex_lock(&m);
+//!     while (empty)                    ┐ an exit, too: whoever runs the section doesn't wait. The thread that asked locks the mutex, waits,
+//!         pthread_cond_wait(&c, &m);   ┘ and runs the rest. To the program, that is a wait that ends without a signal, as any may
+//!     take();
+//!     pthread_mutex_unlock(&m);
+//! ```
 
 use crate::c::tokens;
+use crate::capture;
 use crate::facts::{self, Calls};
-use crate::names::{Act, LockNames, LockOp};
+use crate::names::{Act, LockNames, LockOp, bare, normal};
 use crate::tree::{Function, SourceFile, Statement, StatementKind};
 use crate::ways::{Around, Exit, Flow, RELEASED, unlabelled};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +46,33 @@ pub struct Section {
     pub wrappers: BTreeSet<String>,
     /// The other ways out.
     pub exits: Vec<Exit>,
+    /// Where it waits for a condition variable.
+    pub waits: Option<Waiting>,
+}
+
+impl Section {
+    /// Does the section's function have what is at this place?
+    pub fn runs(&self, at: usize) -> bool {
+        let is_dropped = self.exits.iter().any(|exit| exit.dropped.contains(&at))
+            || self.waits.as_ref().is_some_and(|waits| waits.body.contains(&at));
+        self.body.contains(&at) && !is_dropped
+    }
+
+    /// The number of the exit by which its thread goes to wait.
+    pub fn waiting_exit(&self) -> usize {
+        self.exits.len() + 1
+    }
+}
+
+/// A loop or a branch that waits for a condition variable.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// All of it.
+    pub whole: Range<usize>,
+    /// `while` or `if`.
+    pub keyword: Range<usize>,
+    /// What waits.
+    pub body: Range<usize>,
 }
 
 /// What became of a place that locks a mutex.
@@ -144,14 +180,21 @@ impl Search<'_> {
     fn section(&self, block: &Statement, from: usize, act: &Act) -> Result<Section, String> {
         let lock = unlabelled(&block.children[from]).range.clone();
         let mut exits = Vec::new();
-        let mut last = None;
-        for statement in &block.children[from + 1..] {
+        let (mut last, mut waits) = (None, None);
+        for (number, statement) in block.children.iter().enumerate().skip(from + 1) {
             if self.flow.does(statement, LockOp::Unlock, &act.mutex) {
                 if matches!(statement.kind, StatementKind::Label(_)) {
                     return Err("a label stands before the unlock".to_owned());
                 }
                 last = Some((statement.range.start, statement.range.clone()));
                 break;
+            }
+            let before = &block.children[from + 1..number];
+            if exits.is_empty() && waits.is_none() {
+                waits = self.waiting(before, statement, act);
+                if waits.is_some() {
+                    continue;
+                }
             }
             let ways = self.flow.ways(statement, &act.mutex, Around::default())?;
             exits.extend(ways.exits);
@@ -181,9 +224,57 @@ impl Search<'_> {
             act: act.clone(),
             end,
             exits,
+            waits,
         };
         self.check(&section)?;
         Ok(section)
+    }
+
+    /// `statement`, if it waits for a condition variable, and may be left to the section's own thread:
+    /// - a loop that only waits, behind what may be done once: the thread goes on as if the wait had ended without a signal;
+    /// - a loop or a branch that the section begins with: nothing has been done yet.
+    fn waiting(&self, before: &[Statement], statement: &Statement, act: &Act) -> Option<Waiting> {
+        let Flow { file, names, .. } = self.flow;
+        let [body] = statement.children.as_slice() else { return None };
+        let text = &file.text[statement.range.start..body.range.start];
+        let keyword = ["while", "if"].into_iter().find(|word| text.starts_with(word))?;
+        let is_kind = matches!(statement.kind, StatementKind::Loop | StatementKind::If);
+        if !is_kind || statement.is_hidden || !names.acts(file, statement).is_empty() {
+            return None;
+        }
+        let mutex = bare(&act.mutex);
+        let is_wait = |it: &Statement| {
+            it.calls.iter().any(|call| {
+                let mut given = call.arguments.iter().flatten();
+                self.calls.only_waits(&call.name) && given.any(|it| bare(&normal(it)) == mutex)
+            })
+        };
+        let only = match (&body.kind, body.children.as_slice()) {
+            (StatementKind::Block, [only]) => only,
+            _ => body,
+        };
+        let only_waits = keyword == "while"
+            && only.kind == StatementKind::Other
+            && only.children.is_empty()
+            && !only.is_hidden
+            && matches!(only.calls.as_slice(), [call] if call.is_whole)
+            && is_wait(only);
+        let is_done_once = |it: &Statement| {
+            names.acts(file, it).is_empty()
+                && !matches!(it.kind, StatementKind::Declaration(_) | StatementKind::Label(_))
+        };
+        let may_split =
+            only_waits && before.iter().all(|it| it.all().into_iter().all(is_done_once));
+        let is_first = before.is_empty()
+            && statement.calls.is_empty()
+            && !capture::may_assign(file, &text[keyword.len()..])
+            && body.all().into_iter().any(is_wait);
+        let found = Waiting {
+            whole: statement.range.clone(),
+            keyword: statement.range.start..statement.range.start + keyword.len(),
+            body: body.range.clone(),
+        };
+        (may_split || is_first).then_some(found)
     }
 
     /// Another mutex that is locked inside is unlocked inside, and the other way round: by the same thread.
@@ -215,10 +306,7 @@ impl Search<'_> {
         if section.exits.is_empty() && self.flow.file.text[section.body.clone()].trim().is_empty() {
             return Err("empty: it waits for others, and does nothing".to_owned());
         }
-        let runs = |at: usize| {
-            section.body.contains(&at)
-                && !section.exits.iter().any(|exit| exit.dropped.contains(&at))
-        };
+        let runs = |at: usize| section.runs(at);
         let all = self.flow.function.body.all();
         let mut labels = Vec::new();
         for it in &all {
