@@ -1,8 +1,9 @@
 // converted: once early early_out branches loops nested_block tails moved arrays globals recursive case_of thread_data macro_lock
 // converted: wrapped in_macro_argument void_exit label_inside inner_static function_pointer const_parameter outer_and_inner
-// converted: pointed_at shared_flag in_an_if waits put take waits_in_if take_or_stop
+// converted: pointed_at shared_flag in_an_if put take waits_in_if take_or_stop in_parts
 // kept: tries
 // refused: holds: returns with the mutex locked
+// refused: waits: waits for a condition variable (pthread_cond_wait)
 // refused: waits_twice: waits for a condition variable (pthread_cond_wait)
 // refused: waits_late: waits for a condition variable (pthread_cond_wait)
 // refused: waits_below: a callee waits for a condition variable: waits_unlocked > pthread_cond_wait
@@ -500,7 +501,25 @@ static void waits_in_if(void)
     pthread_mutex_lock(&mutex);
     if (!ready)
         pthread_cond_wait(&cond, &mutex);
+    ready += 0;
     pthread_mutex_unlock(&mutex);
+}
+
+/* One build has a part that another one leaves out. */
+static long in_parts(const char *name, long n)
+{
+    long seen;
+    pthread_mutex_lock(&mutex);
+#ifndef WITHOUT_IT
+    if (strcmp(name, "in_parts"))
+        fail(name);
+#endif
+    seen = ready + n;
+    pthread_mutex_unlock(&mutex);
+#ifdef WITHOUT_IT
+    (void)name;
+#endif
+    return seen;
 }
 
 /* What it does between two looks at the queue is its own thread's, too; so are its ways out. */
@@ -697,6 +716,8 @@ static void *run(void *arg)
         waits();
         waits_in_if();
         waits_twice();
+        if (in_parts("in_parts", 2) != 3)
+            fail("in_parts");
         long item = take_or_stop(1);
         if (item >= 0) { /* another thread's, which waits for it now */
             __atomic_fetch_add(&puts_again, 1, __ATOMIC_RELAXED);

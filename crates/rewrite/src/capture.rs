@@ -184,8 +184,8 @@ fn is_balanced(text: &str) -> bool {
     depth == 0
 }
 
-/// Parts that the preprocessor may leave out (`#if` to `#endif`), in a section's text.
-fn conditional(text: &str) -> Vec<Range<usize>> {
+/// Parts that the preprocessor may leave out (`#if` to `#endif`), in a text.
+pub fn conditional(text: &str) -> Vec<Range<usize>> {
     let (mut depth, mut start, mut at, mut found) = (0_u32, 0, 0, Vec::new());
     for line in text.split_inclusive('\n') {
         let directive = line.trim_start().strip_prefix('#').map_or("", str::trim_start);
@@ -272,21 +272,47 @@ fn other_builds(
     let (inside, outside): (Vec<_>, Vec<_>) =
         names(&all).into_iter().partition(|(at, _)| is_part(*at));
     let is_always = |name: &str| outside.iter().any(|(_, other)| *other == name);
-    let captured =
-        |name: &str| captures.needed.keys().any(|number| function.variables[*number].name == name);
-    // What this build leaves out of the function may declare more variables.
     let whole = function.range.start..function.body.range.end;
+    let parts_around = conditional(&file.text[whole.clone()]);
+    let is_everywhere = |it: &Variable| {
+        let at = it.declared.checked_sub(whole.start);
+        at.is_some_and(|at| !parts_around.iter().any(|part| part.contains(&at)))
+    };
+    let captured = |name: &str| {
+        let mut needed = captures.needed.keys().map(|number| &function.variables[*number]);
+        needed.any(|it| it.name == name && !is_everywhere(it))
+    };
+    // What this build leaves out of the function may declare more variables.
     let skipped = file.skipped.iter().filter(|part| whole.contains(&part.start));
     let skipped = skipped.filter(|part| !section.body.contains(&part.start));
-    let around: HashSet<&str> = skipped
-        .flat_map(|part| tokens(&file.text[part.clone()]).into_iter().map(|(_, token)| token))
-        .collect();
+    let around: HashSet<&str> =
+        skipped.flat_map(|part| may_be_declared(&tokens(&file.text[part.clone()]))).collect();
     for (_, name) in inside.into_iter().filter(|(at, _)| !is_directive(*at)) {
         if !is_always(name) && (captured(name) || around.contains(name)) && !is_keyword(name) {
             return Err(format!("'{name}' is used in a part that #if may leave out"));
         }
     }
     Ok(())
+}
+
+/// Names that these tokens may declare: behind a type, or behind another variable.
+fn may_be_declared<'a>(all: &[(usize, &'a str)]) -> Vec<&'a str> {
+    let is_word = |token: &str| token.starts_with(|it: char| it.is_alphabetic() || it == '_');
+    let (mut depth, mut found) = (0, Vec::new());
+    for pair in all.windows(2) {
+        let (before, token) = (pair[0].1, pair[1].1);
+        depth += i32::from(before == "(") - i32::from(before == ")");
+        let is_behind = match before {
+            "return" | "case" | "goto" | "sizeof" | "else" | "do" => false,
+            "*" => true,
+            "," => depth <= 0,
+            _ => is_word(before),
+        };
+        if is_behind && is_word(token) {
+            found.push(token);
+        }
+    }
+    found
 }
 
 /// Words that name no variable.

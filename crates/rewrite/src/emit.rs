@@ -183,8 +183,13 @@ pub fn section(
     } else {
         before += "    (void)lw_context;\n";
     }
-    // Named only where a macro or `#if` drops it, in this build.
+    // Named only where a macro or `#if` drops it, in this build or in another one.
     let (all, mut unused) = (function.body.all(), String::new());
+    let parts = capture::conditional(&text[section.body.clone()]);
+    let is_always_there = |at: usize| {
+        let at = at.checked_sub(section.body.start);
+        !at.is_some_and(|at| parts.iter().any(|part| part.contains(&at)))
+    };
     for (number, how) in &captures.needed {
         let variable = variable(number);
         if *how == Passing::Copy {
@@ -192,7 +197,8 @@ pub fn section(
             writeln!(before, "    {alias} = lw->{};", variable.name).expect("a String");
             let mut mentions = all.iter().flat_map(|it| it.mentions.iter());
             let is_seen = mentions.any(|it| {
-                it.variable == *number && it.at.is_none_or(|at| section.body.contains(&at))
+                let is_there = |at: usize| section.runs(at) && is_always_there(at);
+                it.variable == *number && it.at.is_none_or(is_there)
             });
             if !is_seen {
                 unused += &format!("    (void){};\n", variable.name);

@@ -216,6 +216,12 @@ impl Search<'_> {
         let within = all.iter().filter(|it| (lock.start..end).contains(&it.range.start));
         let acts = within.filter_map(|it| self.flow.names.act(self.flow.file, it));
         let wrappers = acts.filter_map(|act| act.through.map(|(name, _)| name)).collect();
+        // Nothing would be left to run elsewhere.
+        let is_blank = |part: Range<usize>| tokens(&self.flow.file.text[part]).is_empty();
+        let waits = waits.filter(|it| {
+            let (before, behind) = (lock.end..it.whole.start, it.whole.end..body_end);
+            !is_blank(before) || !is_blank(behind)
+        });
         let section = Section {
             wrappers,
             unlock: start..end,
