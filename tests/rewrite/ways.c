@@ -1,9 +1,11 @@
 // converted: once early early_out branches loops nested_block tails moved arrays globals recursive case_of thread_data macro_lock
 // converted: wrapped in_macro_argument void_exit label_inside inner_static function_pointer const_parameter outer_and_inner
 // converted: pointed_at shared_flag in_an_if put take waits_in_if take_or_stop in_parts
+// converted: written_by_macro cast_address macro_statement if_in_tail
 // kept: tries
 // refused: holds: returns with the mutex locked
 // refused: waits: waits for a condition variable (pthread_cond_wait)
+// refused: own_macro: the macro 'TWICE' is defined in its function
 // refused: waits_twice: waits for a condition variable (pthread_cond_wait)
 // refused: waits_late: waits for a condition variable (pthread_cond_wait)
 // refused: waits_below: a callee waits for a condition variable: waits_unlocked > pthread_cond_wait
@@ -522,6 +524,78 @@ static long in_parts(const char *name, long n)
     return seen;
 }
 
+#define FOR_EACH(it, n) for (it = 0; it < (n); it++)
+static long written_by_macro(void)
+{
+    long it, sum = 0;
+    pthread_mutex_lock(&mutex);
+    FOR_EACH(it, 3)
+        sum += it;
+    pthread_mutex_unlock(&mutex);
+    return 10 * it + sum;
+}
+
+static void set(void *it)
+{
+    *(long *)it = 4;
+}
+
+static long cast_address(void)
+{
+    long it = 1;
+    pthread_mutex_lock(&mutex);
+    set((void *)&it);
+    pthread_mutex_unlock(&mutex);
+    return it;
+}
+
+#define OR_ABORT(call) \
+    do { \
+        int error = (call); \
+        if (error) \
+            abort(); \
+    } while (0)
+#define SURE_LOCK(it) OR_ABORT(pthread_mutex_lock(it))
+#define SURE_UNLOCK(it) OR_ABORT(pthread_mutex_unlock(it))
+static long macro_statement(long n)
+{
+    SURE_LOCK(&mutex);
+    if (n < 0) {
+        SURE_UNLOCK(&mutex);
+        return -1;
+    }
+    n += ready;
+    SURE_UNLOCK(&mutex);
+    return n;
+}
+
+static long if_in_tail(long n)
+{
+    pthread_mutex_lock(&mutex);
+    if (n < 0) {
+        pthread_mutex_unlock(&mutex);
+#ifdef WITHOUT_IT
+        fail("another build");
+#else
+        n -= 2;
+        n -= 3;
+#endif
+        return n;
+    }
+    ready += 0;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+static long own_macro(long n)
+{
+#define TWICE(it) (2 * (it))
+    pthread_mutex_lock(&mutex);
+    n = TWICE(n) * ready;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
 /* What it does between two looks at the queue is its own thread's, too; so are its ways out. */
 static long take_or_stop(int stop)
 {
@@ -716,6 +790,12 @@ static void *run(void *arg)
         waits();
         waits_in_if();
         waits_twice();
+        if (written_by_macro() != 33 || cast_address() != 4 || own_macro(3) != 6)
+            fail("written_by_macro, cast_address or own_macro");
+        if (macro_statement(-1) != -1 || macro_statement(1) != 2)
+            fail("macro_statement");
+        if (if_in_tail(-1) != -6 || if_in_tail(1) != 1)
+            fail("if_in_tail");
         if (in_parts("in_parts", 2) != 3)
             fail("in_parts");
         long item = take_or_stop(1);

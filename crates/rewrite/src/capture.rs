@@ -32,6 +32,11 @@ fn is_written(all: &[(usize, &str)], number: usize) -> bool {
 /// Operators that write to what is before them.
 const ASSIGNS: [&str; 11] = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="];
 
+/// Does this operator write to something?
+pub fn writes(token: &str) -> bool {
+    ASSIGNS.contains(&token) || is_step(token)
+}
+
 /// Does this operator write to what is before or behind it?
 fn is_step(token: &str) -> bool {
     ["++", "--"].contains(&token)
@@ -49,7 +54,7 @@ pub fn may_assign(file: &SourceFile, text: &str) -> bool {
     let own = tokens(text);
     let own = own.iter().map(|(_, token)| *token);
     let inner = macros_in(file, own.clone()).into_iter().flat_map(|it| &it.tokens);
-    inner.map(String::as_str).chain(own).any(|token| ASSIGNS.contains(&token) || is_step(token))
+    inner.map(String::as_str).chain(own).any(writes)
 }
 
 /// Is the address of the variable there taken?
@@ -57,7 +62,8 @@ fn has_address_taken(all: &[(usize, &str)], number: usize) -> bool {
     let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
     let before = |back: usize| number.checked_sub(back).map_or("", at);
     let is_value = |token: &str| {
-        token.ends_with(|it: char| it.is_alphanumeric() || it == '_' || it == ')' || it == ']')
+        // A `)` may end a cast.
+        token.ends_with(|it: char| it.is_alphanumeric() || it == '_' || it == ']')
             && !["return", "sizeof", "case"].contains(&token)
     };
     before(1) == "&" && !is_value(before(2)) && !["->", "["].contains(&at(number + 1))
@@ -82,6 +88,27 @@ fn shared(file: &SourceFile, function: &Function) -> HashSet<usize> {
     pointed.map(|mention| mention.variable).chain(volatile).collect()
 }
 
+/// The calls of macros that may write to what they are given, by the tokens that they take.
+fn writing_calls(file: &SourceFile, all: &[(usize, &str)]) -> Vec<Range<usize>> {
+    let may_write = |name: &str| {
+        let used = macros_in(file, [name].into_iter());
+        let mut inner = used.iter().flat_map(|it| &it.tokens);
+        file.writers.contains(name)
+            || inner.any(|it| writes(it) || it == "&" || file.writers.contains(it))
+    };
+    let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
+    let calls = (0..all.len()).filter(|&number| at(number + 1) == "(" && may_write(at(number)));
+    let calls = calls.map(|number| {
+        let mut depth = 0;
+        let end = (number + 1..all.len()).find(|&inner| {
+            depth += i32::from(at(inner) == "(") - i32::from(at(inner) == ")");
+            depth == 0
+        });
+        number..end.unwrap_or(all.len())
+    });
+    calls.collect()
+}
+
 /// What `section` needs; or why that can't be had.
 ///
 /// # Errors
@@ -94,7 +121,7 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
         tokens(text).into_iter().map(|(at, token)| (at + section.body.start, token)).collect();
     let mut captures = Captures::default();
     let mut hidden = Vec::new();
-    let shared = shared(file, function);
+    let (shared, writing) = (shared(file, function), writing_calls(file, &all));
     let unseen = unseen(file, function, section);
     let statements = function.body.all().into_iter();
     let mentions = statements.map(|it| (it.range.start, &it.mentions));
@@ -127,7 +154,10 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
                 }
                 (Some(at), Shape::Scalar) => {
                     let number = all.iter().position(|(place, _)| *place == at);
-                    let is_written = number.is_none_or(|number| is_written(&all, number));
+                    let is_written = number.is_none_or(|number| {
+                        let mut calls = writing.iter();
+                        is_written(&all, number) || calls.any(|call| call.contains(&number))
+                    });
                     if is_written { Passing::Address } else { Passing::Copy }
                 }
                 _ => Passing::Address,
@@ -138,6 +168,13 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
                 *now = Passing::Address;
             }
         }
+    }
+    let is_own = |name: &str| {
+        let mut all = file.definitions.iter();
+        all.any(|(it, at)| it == name && (function.range.start..section.body.start).contains(at))
+    };
+    if let Some((_, name)) = all.iter().find(|(at, token)| runs(*at) && is_own(token)) {
+        return Err(format!("the macro '{name}' is defined in its function"));
     }
     let mutex = tokens(&section.act.mutex);
     for (_, name) in names(&mutex) {
@@ -256,6 +293,7 @@ fn other_builds(
     let text = &file.text[section.body.clone()];
     let cut = section.exits.iter().map(|exit| exit.dropped.clone());
     let cut = cut.chain(section.waits.iter().map(|waits| waits.body.clone()));
+    let cut = cut.chain(section.exits.iter().flat_map(|exit| exit.tail.clone()));
     if !cut.chain([section.body.clone()]).all(|range| is_balanced(&file.text[range])) {
         return Err("an #if begins or ends in the middle of it".to_owned());
     }

@@ -36,6 +36,7 @@ pub const PRELUDE: &str = "\
         pthread_mutex_unlock(mutex); \\
     } while (0)
 #else
+#include <pthread.h>
 extern void lw_section(pthread_mutex_t *, void (*)(void *), void *) __attribute__((weak));
 static inline void lw_run(pthread_mutex_t *mutex, void (*section)(void *), void *context)
 {

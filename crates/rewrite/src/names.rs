@@ -206,27 +206,44 @@ impl LockNames {
         if statement.kind != StatementKind::Other || !statement.children.is_empty() {
             return None;
         }
-        let call = statement.calls.iter().find(|call| call.is_whole)?;
+        let text = file.text.get(statement.range.clone())?;
+        let mut known = statement.calls.iter().filter(|call| self.0.contains_key(&call.name));
+        let Some(call) = statement.calls.iter().find(|call| call.is_whole) else {
+            // A macro of several statements.
+            let name = tokens(text).first()?.1;
+            let is_macro = statement.is_hidden && file.macros.contains_key(name);
+            if is_macro && self.0.contains_key(name) {
+                let all: Vec<_> = tokens(text).into_iter().map(|(_, it)| it.to_owned()).collect();
+                return self.meant(name, &arguments(&all[1..])?.0);
+            }
+            let call = known.next().filter(|_| is_macro && known.next().is_none())?;
+            return self.expanded_call(file, text, &call.name);
+        };
         self.0.get(&call.name)?;
         if let Some(given) = &call.arguments {
             return self.meant(&call.name, given);
         }
-        // In a macro.
-        let text = file.text.get(statement.range.clone())?;
+        self.expanded_call(file, text, &call.name)
+    }
+
+    /// What a call does that is hidden in a macro.
+    fn expanded_call(&self, file: &SourceFile, text: &str, name: &str) -> Option<Act> {
         let all = expanded(text, &file.macros, DEPTH);
-        let at = all.iter().position(|token| *token == call.name)?;
+        let at = all.iter().position(|token| token == name)?;
         let (given, _) = arguments(&all[at + 1..])?;
-        self.meant(&call.name, &given)
+        self.meant(name, &given)
     }
 
     /// All that a statement's own calls do.
     pub fn acts(&self, file: &SourceFile, statement: &Statement) -> Vec<(LockOp, Option<String>)> {
-        let known = self.act(file, statement).map(|act| act.mutex);
+        if let Some(act) = self.act(file, statement) {
+            return vec![(act.what, Some(act.mutex))];
+        }
         let calls = statement.calls.iter();
         let acts = calls.filter_map(|call| {
             let wrapper = self.0.get(&call.name)?;
             let given = call.arguments.as_deref().and_then(|given| self.meant(&call.name, given));
-            Some((wrapper.what, given.map(|act| act.mutex).or_else(|| known.clone())))
+            Some((wrapper.what, given.map(|act| act.mutex)))
         });
         acts.collect()
     }

@@ -1,6 +1,7 @@
 //! Reads a file by libclang.
 
-use crate::c::declared;
+use crate::c::{declared, tokens};
+use crate::capture;
 use crate::config::GuardType;
 use crate::guards;
 use crate::place::{is_in_macro, place};
@@ -10,6 +11,7 @@ use crate::tree::{
 use clang::diagnostic::Severity;
 use clang::{Entity, EntityKind, Index, StorageClass, Type, TypeKind};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 /// Reads `path`, which the compiler gets with these flags.
@@ -56,7 +58,15 @@ pub fn file(
     for entity in unit.get_entity().get_children() {
         match entity.get_kind() {
             EntityKind::MacroDefinition => {
-                if let Some((name, macro_)) = macro_of(&entity) {
+                let Some((name, macro_)) = macro_of(&entity) else { continue };
+                if entity.is_in_system_header() {
+                    if macro_.tokens.iter().any(|token| capture::writes(token)) {
+                        file.writers.insert(name);
+                    }
+                } else {
+                    if let Some(place) = place(&entity).filter(|_| entity.is_in_main_file()) {
+                        file.definitions.push((name.clone(), place.start));
+                    }
                     file.macros.insert(name, macro_);
                 }
             }
@@ -74,9 +84,6 @@ pub fn file(
 
 fn macro_of(entity: &Entity<'_>) -> Option<(String, Macro)> {
     let name = entity.get_name()?;
-    if entity.is_in_system_header() {
-        return None;
-    }
     let mut tokens: Vec<String> =
         entity.get_range()?.tokenize().iter().map(|token| token.get_spelling()).collect();
     tokens.remove(0);
@@ -187,6 +194,18 @@ impl<'a> FunctionReader<'a> {
         ) {
             range.end = self.semicolon(range.end);
         }
+        if let Some(range) = self.macro_call(entity, &range).filter(|_| !leaves(entity)) {
+            let mut new = Statement {
+                kind: StatementKind::Other,
+                range,
+                children: Vec::new(),
+                mentions: Vec::new(),
+                calls: Vec::new(),
+                is_hidden: true,
+            };
+            self.flat(entity, &mut new);
+            return Some(new);
+        }
         let mut new = Statement {
             kind,
             range,
@@ -232,6 +251,43 @@ impl<'a> FunctionReader<'a> {
             new.range.end = self.semicolon(new.range.end);
         }
         Some(new)
+    }
+
+    /// The call of a macro that makes a whole statement of several: with its semicolon.
+    fn macro_call(&self, entity: &Entity<'_>, range: &Range<usize>) -> Option<Range<usize>> {
+        let text = self.text.get(range.start..)?;
+        let own = match entity.get_kind() {
+            EntityKind::DoStmt => "do",
+            EntityKind::CompoundStmt => "{",
+            EntityKind::IfStmt => "if",
+            _ => return None,
+        };
+        let mut all = tokens(text).into_iter();
+        let is_name = |token: &str| token.starts_with(|it: char| it.is_alphabetic() || it == '_');
+        let name = all.next()?.1;
+        let is_macro = name != own && is_name(name) && all.next()?.1 == "(";
+        let mut depth = 1;
+        let (at, _) = all.find(|(_, token)| {
+            depth += i32::from(*token == "(") - i32::from(*token == ")");
+            depth == 0
+        })?;
+        let end = range.start + at + 1;
+        (is_macro && range.end <= end).then(|| range.start..self.semicolon(end))
+    }
+
+    /// All that is in a statement, as its own.
+    fn flat(&mut self, entity: &Entity<'_>, into: &mut Statement) {
+        match entity.get_kind() {
+            EntityKind::DeclRefExpr => self.mention(entity, into),
+            EntityKind::CallExpr => self.call(entity, into, false),
+            EntityKind::VarDecl => {
+                let _ = self.declare(entity);
+            }
+            _ => {}
+        }
+        for child in entity.get_children() {
+            self.flat(&child, into);
+        }
     }
 
     /// An expression may be a body (`if (x) f();`), or a condition.
@@ -308,6 +364,21 @@ impl<'a> FunctionReader<'a> {
         });
         into.calls.push(Call { name, arguments, at: range.start, is_whole });
     }
+}
+
+/// Is there a statement in it that may leave it?
+fn leaves(entity: &Entity<'_>) -> bool {
+    use EntityKind as E;
+    let leaves = matches!(
+        entity.get_kind(),
+        E::ReturnStmt
+            | E::GotoStmt
+            | E::IndirectGotoStmt
+            | E::BreakStmt
+            | E::ContinueStmt
+            | E::LabelStmt
+    );
+    leaves || entity.get_children().iter().any(self::leaves)
 }
 
 fn shape(type_: &Type<'_>) -> Shape {

@@ -145,6 +145,10 @@ pub struct SourceFile {
     pub functions: Vec<Function>,
     /// Macros by name: parameters (`None`: it takes none), and tokens.
     pub macros: std::collections::HashMap<String, Macro>,
+    /// Where the file defines macros: also those that it defines anew, or undefines.
+    pub definitions: Vec<(String, usize)>,
+    /// Macros of the system's headers that write to something.
+    pub writers: std::collections::HashSet<String>,
     /// Parts that this build leaves out.
     pub skipped: Vec<std::ops::Range<usize>>,
     /// It is C++.

@@ -181,7 +181,13 @@ impl Flow<'_> {
                 let leaves = self.tail(rest, mutex, around)?;
                 all.unlocked = !leaves;
                 if let (Some(first), Some(last)) = (rest.first(), rest.last()) {
-                    let range = first.range.start..last.range.end;
+                    let between = statement.range.end..first.range.start;
+                    let is_directive = |line: &str| line.trim_start().starts_with('#');
+                    let start = match self.file.text[between.clone()].lines().any(is_directive) {
+                        true => between.start, // an #if that ends in the tail begins there
+                        false => between.end,
+                    };
+                    let range = start..last.range.end;
                     for exit in &mut all.exits[before..] {
                         // Only those that go on here.
                         if !exit.tail.last().is_some_and(|tail| self.jumps(tail)) {

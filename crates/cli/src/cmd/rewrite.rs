@@ -138,12 +138,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         Failure::new("no libclang, which reads C and C++")
             .hint("apt install libclang-dev, or LIBCLANG_PATH=DIR where it is")
     })?;
-    // The patch is for this folder if all files are in it, else for the database's.
     let here = env::current_dir().unwrap_or_default();
-    let is_here = rewritten.changes.iter().all(|change| change.path.starts_with(&here));
-    let folder = args.database.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let root = folder.filter(|_| !is_here).map_or(here, Path::to_owned);
-    let root = root.canonicalize().unwrap_or(root);
+    let root = root(&rewritten, &here);
     for (path, why) in &rewritten.unread {
         say(&format!("not read: {}: {why}\n", shorter(path, &root)));
     }
@@ -158,13 +154,25 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     } else if !patch.is_empty() {
         fs::write(&args.patch, &patch).map_err(|error| unwritable(&args.patch, &error))?;
     }
-    let summary = summary(&rewritten, &args);
+    let elsewhere = (root != here).then_some(&root);
+    let summary = summary(&rewritten, &args, elsewhere.map(PathBuf::as_path));
     if is_stdout {
         say(&summary)
     } else {
         output::print(&summary)?
     }
     Ok(ExitCode::from(u8::from(patch.is_empty())))
+}
+
+/// The folder that the patch is for: this one if all files are in it, else the deepest that has them all.
+fn root(rewritten: &Rewritten, here: &Path) -> PathBuf {
+    let mut folders = rewritten.changes.iter().filter_map(|change| change.path.parent());
+    let is_here = folders.clone().all(|folder| folder.starts_with(here));
+    let Some(first) = folders.next().filter(|_| !is_here) else { return here.to_owned() };
+    let shared = |one: &Path, other: &Path| {
+        one.ancestors().find(|it| other.starts_with(it)).unwrap_or(Path::new("/")).to_owned()
+    };
+    folders.fold(first.to_owned(), |root, folder| shared(&root, folder))
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
@@ -193,7 +201,7 @@ fn records(rewritten: &Rewritten, root: &Path) -> Vec<[String; 6]> {
 /// How many reasons are told.
 const REASONS: usize = 12;
 
-fn summary(rewritten: &Rewritten, args: &Args) -> String {
+fn summary(rewritten: &Rewritten, args: &Args, elsewhere: Option<&Path>) -> String {
     let count = |is: &dyn Fn(&Fate) -> bool| {
         rewritten.places.iter().filter(|place| is(&place.fate)).count()
     };
@@ -228,7 +236,8 @@ fn summary(rewritten: &Rewritten, args: &Args) -> String {
         }
     }
     if converted > 0 && args.patch != Path::new("-") {
-        text += &format!("\npatch -p1 < {}\n", args.patch.display());
+        let folder = elsewhere.map(|root| format!(" -d {}", root.display())).unwrap_or_default();
+        text += &format!("\npatch -p1{folder} < {}\n", args.patch.display());
     }
     text
 }
