@@ -1,7 +1,7 @@
 // converted: once early early_out branches loops nested_block tails moved arrays globals recursive case_of thread_data macro_lock
 // converted: wrapped in_macro_argument void_exit label_inside inner_static function_pointer const_parameter outer_and_inner
 // converted: pointed_at shared_flag in_an_if put take waits_in_if take_or_stop in_parts
-// converted: written_by_macro cast_address macro_statement if_in_tail
+// converted: void_cast label_at_unlock written_by_macro cast_address macro_statement if_in_tail
 // kept: tries
 // refused: holds: returns with the mutex locked
 // refused: waits: waits for a condition variable (pthread_cond_wait)
@@ -524,6 +524,26 @@ static long in_parts(const char *name, long n)
     return seen;
 }
 
+static long void_cast(long n)
+{
+    (void)pthread_mutex_lock(&mutex);
+    n += ready;
+    (void)pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+static long label_at_unlock(long n)
+{
+    long seen = -1;
+    pthread_mutex_lock(&mutex);
+    if (n < 0)
+        goto out;
+    seen = n + ready;
+out:
+    pthread_mutex_unlock(&mutex);
+    return seen;
+}
+
 #define FOR_EACH(it, n) for (it = 0; it < (n); it++)
 static long written_by_macro(void)
 {
@@ -792,6 +812,8 @@ static void *run(void *arg)
         waits_twice();
         if (written_by_macro() != 33 || cast_address() != 4 || own_macro(3) != 6)
             fail("written_by_macro, cast_address or own_macro");
+        if (void_cast(1) != 2 || label_at_unlock(-1) != -1 || label_at_unlock(1) != 2)
+            fail("void_cast or label_at_unlock");
         if (macro_statement(-1) != -1 || macro_statement(1) != 2)
             fail("macro_statement");
         if (if_in_tail(-1) != -6 || if_in_tail(1) != 1)

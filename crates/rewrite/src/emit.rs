@@ -15,7 +15,7 @@
 //!
 //! All else stays as it is, to the byte.
 
-use crate::c::declared;
+use crate::c::{declared, tokens};
 use crate::capture::{self, Captures, Passing};
 use crate::names::accessor;
 use crate::section::{Section, Waiting};
@@ -213,7 +213,10 @@ pub fn section(
     let body = body(file, function, section, captures);
     before += body.trim_start_matches([' ', '\t']).trim_start_matches(['\r', '\n']);
     before.truncate(before.trim_end().len());
-    before += "\n}\n\n";
+    // A label stands before the unlock.
+    let is_label =
+        tokens(&text[section.body.clone()]).last().is_some_and(|(_, token)| *token == ":");
+    before += if is_label { "\n    ;\n}\n\n" } else { "\n}\n\n" };
 
     let (conditions, open) = conditions(text, function.range.start, section.lock.start);
     if open > 0 {

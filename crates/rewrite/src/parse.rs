@@ -330,6 +330,13 @@ impl<'a> FunctionReader<'a> {
             EntityKind::VarDecl => {
                 let _ = self.declare(entity);
             }
+            // `(void)call()`
+            EntityKind::CStyleCastExpr | EntityKind::ParenExpr if is_whole => {
+                for child in entity.get_children() {
+                    self.expression(&child, into, true);
+                }
+                return;
+            }
             _ => {}
         }
         self.expressions(entity, into);

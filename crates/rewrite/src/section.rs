@@ -183,10 +183,11 @@ impl Search<'_> {
         let (mut last, mut waits) = (None, None);
         for (number, statement) in block.children.iter().enumerate().skip(from + 1) {
             if self.flow.does(statement, LockOp::Unlock, &act.mutex) {
-                if matches!(statement.kind, StatementKind::Label(_)) {
-                    return Err("a label stands before the unlock".to_owned());
+                let unlock = unlabelled(statement).range.clone();
+                if statement.kind == StatementKind::Label(None) {
+                    return Err("a case stands before the unlock".to_owned());
                 }
-                last = Some((statement.range.start, statement.range.clone()));
+                last = Some((unlock.start, unlock));
                 break;
             }
             let before = &block.children[from + 1..number];
