@@ -1,4 +1,5 @@
 // converted: add get
+// refused: left_out: leaves in a part that #if leaves out here
 // refused: through: another build of the file has no such section
 /* One file, two builds: a library with threads, and a program without, which makes nothing of its mutexes. */
 #include <stdio.h>
@@ -63,13 +64,25 @@ static void through(void)
     unlock_own();
 }
 
+static int left_out(void)
+{
+    pthread_mutex_lock(&counter.mutex);
+#ifdef WITHOUT_THREADS
+    if (counter.count < 0)
+        return -1;
+#endif
+    counter.count += 0;
+    pthread_mutex_unlock(&counter.mutex);
+    return 0;
+}
+
 static void *run(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 1000; i++) {
         add(&counter, 1);
         through();
-        if (get(&counter) < 2)
+        if (get(&counter) < 2 || left_out())
             return &counter;
     }
     return NULL;

@@ -31,19 +31,29 @@ pub fn file(
     let standard = if is_cpp { "-std=gnu++17" } else { "-std=gnu17" };
     let flags: Vec<String> =
         [standard.to_owned()].into_iter().chain(flags.iter().cloned()).collect();
-    let mut parser = index.parser(path);
-    let unit = parser
-        .arguments(&flags)
-        .detailed_preprocessing_record(true)
-        .keep_going(true)
-        .parse()
-        .map_err(|cause| cause.to_string())?;
-    let errors = unit
-        .get_diagnostics()
-        .iter()
-        .filter(|said| said.get_severity() >= Severity::Error)
-        .map(|said| said.to_string())
-        .collect();
+    let (mut parser, mut flags) = (index.parser(path), flags);
+    let (unit, errors) = loop {
+        let unit = parser
+            .arguments(&flags)
+            .detailed_preprocessing_record(true)
+            .keep_going(true)
+            .parse()
+            .map_err(|cause| cause.to_string())?;
+        let said = unit.get_diagnostics();
+        let errors = said.iter().filter(|said| said.get_severity() >= Severity::Error);
+        let errors: Vec<String> = errors.map(|said| said.to_string()).collect();
+        // What gcc alone takes says nothing about the text.
+        let is_unknown = |flag: &String| {
+            errors.iter().any(|it| it.ends_with(&format!("unknown argument: '{flag}'")))
+        };
+        let before = flags.len();
+        flags.retain(|flag| !is_unknown(flag));
+        if flags.len() == before {
+            break (unit, errors);
+        }
+        drop(unit);
+        parser = index.parser(path);
+    };
     let main = unit.get_file(path);
     let skipped = unit.get_skipped_ranges();
     let skipped = skipped.iter().filter_map(|range| {

@@ -334,6 +334,7 @@ impl Search<'_> {
             }
         }
         self.leaves_others(section, runs)?;
+        self.check_left_out(runs)?;
         if self.has_case_of_outer_switch(&self.flow.function.body, section, false) {
             return Err("has a case of a switch around it".to_owned());
         }
@@ -353,6 +354,23 @@ impl Search<'_> {
             return Err("reads its function's own arguments (va_start)".to_owned());
         }
         self.calls.objection(&called).map_or(Ok(()), |it| Err(facts::told(it)))
+    }
+
+    /// What this build leaves out of the section, and another one has.
+    fn check_left_out(&self, runs: impl Fn(usize) -> bool) -> Result<(), String> {
+        let file = self.flow.file;
+        for part in file.skipped.iter().filter(|part| runs(part.start)) {
+            let all = tokens(&file.text[part.clone()]);
+            let has = |words: &[&str]| all.iter().any(|(_, token)| words.contains(token));
+            let is_around = has(&["for", "while", "do", "switch"]);
+            if has(&["return", "goto"]) || !is_around && has(&["break", "continue"]) {
+                return Err("leaves in a part that #if leaves out here".to_owned());
+            }
+            if all.iter().any(|(_, token)| self.flow.names.0.contains_key(*token)) {
+                return Err("locks or unlocks in a part that #if leaves out here".to_owned());
+            }
+        }
+        Ok(())
     }
 
     fn has_case_of_outer_switch(&self, it: &Statement, section: &Section, inner: bool) -> bool {
