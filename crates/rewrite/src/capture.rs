@@ -1,6 +1,7 @@
 //! Which variables a section needs from its function, and how it gets them.
 
 use crate::c::tokens;
+use crate::macros;
 use crate::section::Section;
 use crate::tree::{Function, Macro, Mention, Shape, SourceFile, StatementKind, Variable};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,32 +30,11 @@ fn is_written(all: &[(usize, &str)], number: usize) -> bool {
     is_assigned(all, number) || has_address_taken(all, number)
 }
 
-/// Operators that write to what is before them.
-const ASSIGNS: [&str; 11] = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="];
-
-/// Does this operator write to something?
-pub fn writes(token: &str) -> bool {
-    ASSIGNS.contains(&token) || is_step(token)
-}
-
-/// Does this operator write to what is before or behind it?
-fn is_step(token: &str) -> bool {
-    ["++", "--"].contains(&token)
-}
-
 /// Does the token before or behind this place write to the variable there?
 fn is_assigned(all: &[(usize, &str)], number: usize) -> bool {
     let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
     let next = at(number + 1);
-    ASSIGNS.contains(&next) || is_step(next) || number > 0 && is_step(at(number - 1))
-}
-
-/// Does this text, or a macro in it, write to anything?
-pub fn may_assign(file: &SourceFile, text: &str) -> bool {
-    let own = tokens(text);
-    let own = own.iter().map(|(_, token)| *token);
-    let inner = macros_in(file, own.clone()).into_iter().flat_map(|it| &it.tokens);
-    inner.map(String::as_str).chain(own).any(writes)
+    macros::writes(next) || number > 0 && macros::is_step(at(number - 1))
 }
 
 /// Is the address of the variable there taken?
@@ -88,27 +68,6 @@ fn shared(file: &SourceFile, function: &Function) -> HashSet<usize> {
     pointed.map(|mention| mention.variable).chain(volatile).collect()
 }
 
-/// The calls of macros that may write to what they are given, by the tokens that they take.
-fn writing_calls(file: &SourceFile, all: &[(usize, &str)]) -> Vec<Range<usize>> {
-    let may_write = |name: &str| {
-        let used = macros_in(file, [name].into_iter());
-        let mut inner = used.iter().flat_map(|it| &it.tokens);
-        file.writers.contains(name)
-            || inner.any(|it| writes(it) || it == "&" || file.writers.contains(it))
-    };
-    let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
-    let calls = (0..all.len()).filter(|&number| at(number + 1) == "(" && may_write(at(number)));
-    let calls = calls.map(|number| {
-        let mut depth = 0;
-        let end = (number + 1..all.len()).find(|&inner| {
-            depth += i32::from(at(inner) == "(") - i32::from(at(inner) == ")");
-            depth == 0
-        });
-        number..end.unwrap_or(all.len())
-    });
-    calls.collect()
-}
-
 /// What `section` needs; or why that can't be had.
 ///
 /// # Errors
@@ -121,7 +80,7 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
         tokens(text).into_iter().map(|(at, token)| (at + section.body.start, token)).collect();
     let mut captures = Captures::default();
     let mut hidden = Vec::new();
-    let (shared, writing) = (shared(file, function), writing_calls(file, &all));
+    let (shared, writing) = (shared(file, function), macros::writing_calls(file, &all));
     let unseen = unseen(file, function, section);
     let statements = function.body.all().into_iter();
     let mentions = statements.map(|it| (it.range.start, &it.mentions));
@@ -188,7 +147,7 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
     for number in captures.moved.clone() {
         can_move(function, section, number)?;
     }
-    let used = macros_in(file, all.iter().map(|(_, token)| *token));
+    let used = macros::used(file, all.iter().map(|(_, token)| *token));
     for number in hidden {
         let variable = &function.variables[number];
         let writes = |macro_: &Macro| {
@@ -359,20 +318,6 @@ fn is_keyword(name: &str) -> bool {
                short unsigned signed void const static struct union enum bool true false NULL float \
                double endif ifdef ifndef elif defined size_t";
     all.split_whitespace().any(|word| word == name)
-}
-
-/// The macros among these tokens, and those in them.
-fn macros_in<'a>(file: &'a SourceFile, all: impl Iterator<Item = &'a str>) -> Vec<&'a Macro> {
-    let mut seen: HashSet<&str> = HashSet::new();
-    let mut next: Vec<&str> = all.collect();
-    let mut found = Vec::new();
-    while let Some(name) = next.pop() {
-        if let Some(macro_) = file.macros.get(name).filter(|_| seen.insert(name)) {
-            next.extend(macro_.tokens.iter().map(String::as_str));
-            found.push(macro_);
-        }
-    }
-    found
 }
 
 /// Can the declaration move before the section?

@@ -18,7 +18,7 @@
 use crate::c::{declared, tokens};
 use crate::capture::{self, Captures, Passing};
 use crate::names::accessor;
-use crate::section::{Section, Waiting};
+use crate::section::{CondWait, Section};
 use crate::tree::{Function, Shape, SourceFile, StatementKind, Variable};
 use std::fmt::Write;
 use std::ops::Range;
@@ -290,7 +290,7 @@ fn body(file: &SourceFile, function: &Function, section: &Section, captures: &Ca
         let text = format!("{{ lw->lw_exit = {}; return; }}", number + 1);
         edits.push(Edit { range: exit.dropped.clone(), text });
     }
-    if let Some(Waiting { whole, keyword, body }) = &section.waits {
+    if let Some(CondWait { whole, keyword, body }) = &section.waits {
         // Its thread calls it again once it has waited: what has been done is not done twice.
         let number = section.waiting_exit();
         let again = format!("lw->lw_exit != {number}");

@@ -19,6 +19,7 @@ pub mod emit;
 pub mod facts;
 pub mod guards;
 pub mod lambda;
+pub mod macros;
 pub mod names;
 pub mod parse;
 pub mod place;

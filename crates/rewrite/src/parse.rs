@@ -1,9 +1,9 @@
 //! Reads a file by libclang.
 
 use crate::c::{declared, tokens};
-use crate::capture;
 use crate::config::GuardType;
 use crate::guards;
+use crate::macros;
 use crate::place::{is_in_macro, place};
 use crate::tree::{
     Call, Function, Macro, Mention, Shape, SourceFile, Statement, StatementKind, Variable,
@@ -70,7 +70,7 @@ pub fn file(
             EntityKind::MacroDefinition => {
                 let Some((name, macro_)) = macro_of(&entity) else { continue };
                 if entity.is_in_system_header() {
-                    if macro_.tokens.iter().any(|token| capture::writes(token)) {
+                    if macro_.tokens.iter().any(|token| macros::writes(token)) {
                         file.writers.insert(name);
                     }
                 } else {

@@ -21,8 +21,8 @@
 //! ```
 
 use crate::c::tokens;
-use crate::capture;
 use crate::facts::{self, Calls};
+use crate::macros;
 use crate::names::{Act, LockNames, LockOp, bare, normal};
 use crate::tree::{Function, SourceFile, Statement, StatementKind};
 use crate::ways::{Around, Exit, Flow, RELEASED, unlabelled};
@@ -47,7 +47,7 @@ pub struct Section {
     /// The other ways out.
     pub exits: Vec<Exit>,
     /// Where it waits for a condition variable.
-    pub waits: Option<Waiting>,
+    pub waits: Option<CondWait>,
 }
 
 impl Section {
@@ -66,7 +66,7 @@ impl Section {
 
 /// A loop or a branch that waits for a condition variable.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct CondWait {
     /// All of it.
     pub whole: Range<usize>,
     /// `while` or `if`.
@@ -79,7 +79,7 @@ pub struct Waiting {
 #[derive(Clone, Debug)]
 pub enum Finding {
     /// A section.
-    Section(Section),
+    Section(Box<Section>),
     /// It stays as it is.
     Refused(String),
     /// It stays as it is, and nothing is lost: a thread that doesn't wait has nothing to hand over.
@@ -137,7 +137,8 @@ impl Search<'_> {
             let found = match (self.flow.act(child), &block.kind) {
                 (Some(act), StatementKind::Block) if act.what == LockOp::Lock => {
                     let found = self.section(block, number, &act);
-                    let found = found.map_or_else(Finding::Refused, Finding::Section);
+                    let found =
+                        found.map_or_else(Finding::Refused, |it| Finding::Section(Box::new(it)));
                     Some((act.mutex, found))
                 }
                 (Some(act), _) if act.what == LockOp::Lock => {
@@ -240,7 +241,7 @@ impl Search<'_> {
     /// `statement`, if it waits for a condition variable, and may be left to the section's own thread:
     /// - a loop that only waits, behind what may be done once: the thread goes on as if the wait had ended without a signal;
     /// - a loop or a branch that the section begins with: nothing has been done yet.
-    fn waiting(&self, before: &[Statement], statement: &Statement, act: &Act) -> Option<Waiting> {
+    fn waiting(&self, before: &[Statement], statement: &Statement, act: &Act) -> Option<CondWait> {
         let Flow { file, names, .. } = self.flow;
         let [body] = statement.children.as_slice() else { return None };
         let text = &file.text[statement.range.start..body.range.start];
@@ -274,9 +275,9 @@ impl Search<'_> {
             only_waits && before.iter().all(|it| it.all().into_iter().all(is_done_once));
         let is_first = before.is_empty()
             && statement.calls.is_empty()
-            && !capture::may_assign(file, &text[keyword.len()..])
+            && !macros::may_assign(file, &text[keyword.len()..])
             && body.all().into_iter().any(is_wait);
-        let found = Waiting {
+        let found = CondWait {
             whole: statement.range.clone(),
             keyword: statement.range.start..statement.range.start + keyword.len(),
             body: body.range.clone(),
