@@ -148,6 +148,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::new("--delegate: only for a program that starts here")
             .hint("lockwright profile --delegate FUNCTION -- PROGRAM"));
     }
+    if args.sample && args.pid.is_none() {
+        return Err(Failure::new("--sample: only for a process that already runs")
+            .hint("./server & lockwright profile -p $! --sample"));
+    }
     let time = Duration::from_secs_f64(seconds);
     if let Some(file) = &args.read {
         check(&args)?;

@@ -110,7 +110,7 @@ impl List {
         let locks = self.outcome.as_ref().map_or(&[][..], |outcome| &outcome.locks);
         match locks {
             [] => text.push_str(&format!(
-                "no thread had to wait for a lock in {}\n",
+                "no thread had to wait for a mutex or a semaphore in {}\n",
                 time(self.elapsed.as_nanos() as f64)
             )),
             locks => text.push_str(&self.locks(locks)),

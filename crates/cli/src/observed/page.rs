@@ -32,7 +32,10 @@ pub(crate) fn page(
         busy.iter().map(|outcome| process(outcome, most)).collect::<Result<_, _>>()?;
     let body = html! {
         h1 { (shown(title)) }
-        @if busy.is_empty() { p { "No thread had to wait for a lock." } }
+        @if busy.is_empty() {
+            p { "No thread had to wait for a mutex or a semaphore." }
+            p.soft { (super::report::UNWATCHED) }
+        }
         @for process in processes { (process) }
         @for order in orders.unwrap_or_default() { (circles(order)) }
     };

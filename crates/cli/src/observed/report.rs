@@ -17,14 +17,20 @@ const TOLD: usize = 5;
 /// Number of places shown for each.
 const PLACES: usize = 3;
 
+/// What a report that names no lock can't exclude.
+pub(super) const UNWATCHED: &str = "not counted: readers-writer locks, condition variables, spin locks, failed \
+    trylocks, and locks of glibc's or the program's own; where threads sleep for them: lockwright profile -p PID --sample";
+
 /// The reports on all processes in which threads waited.
 pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
     if busy.is_empty() {
         return wrapped(
-            "no thread had to wait for a lock, as far as its processes could count; a process that couldn't has \
-             said so on its standard error",
-        ) + "\n";
+            "no thread had to wait for a mutex or a semaphore, as far as its processes could count; a process that \
+             couldn't has said so on its standard error",
+        ) + "\n"
+            + &wrapped(UNWATCHED)
+            + "\n";
     }
     let mut text = String::new();
     for outcome in &busy {
