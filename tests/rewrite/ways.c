@@ -1,10 +1,16 @@
 // converted: once early early_out branches loops nested_block tails moved arrays globals recursive case_of thread_data macro_lock
 // converted: wrapped in_macro_argument void_exit label_inside inner_static function_pointer const_parameter outer_and_inner
 // converted: pointed_at shared_flag in_an_if put take waits_in_if take_or_stop in_parts
+// converted: written_in_wait written_in_parentheses written_by_argument behind_last_case member_name
 // converted: void_cast label_at_unlock written_by_macro cast_address macro_statement if_in_tail
 // kept: tries
 // refused: holds: returns with the mutex locked
 // refused: waits: waits for a condition variable (pthread_cond_wait)
+// refused: macro_of_two: not unlocked in the same block
+// refused: shadowed: 'ready' is used behind it, and its name is used twice
+// refused: own_below_macro: the macro 'INNER' is defined in its function
+// refused: own_type: 'FOUR' is declared in its function
+// refused: hidden_write: 'n' is hidden in a macro
 // refused: own_macro: the macro 'TWICE' is defined in its function
 // refused: waits_twice: waits for a condition variable (pthread_cond_wait)
 // refused: waits_late: waits for a condition variable (pthread_cond_wait)
@@ -42,7 +48,7 @@ static struct stats stats = {PTHREAD_MUTEX_INITIALIZER, 0};
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t next = PTHREAD_MUTEX_INITIALIZER; /* locked behind `mutex` */
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static long count, ready = 1;
+static long count, ready = 1, never;
 static __thread long own;
 
 static void fail(const char *what)
@@ -607,6 +613,128 @@ static long if_in_tail(long n)
     return n;
 }
 
+/* What its own thread writes while it waits, the rest of the section reads. */
+static long written_in_wait(void)
+{
+    int rc = 0, got = 0;
+    struct timespec until = {0, 0};
+    pthread_mutex_lock(&mutex);
+    while (!never && rc == 0)
+        rc = pthread_cond_timedwait(&cond, &mutex, &until);
+    if (rc == 0)
+        got = 1;
+    pthread_mutex_unlock(&mutex);
+    return got;
+}
+
+static long written_in_parentheses(long n)
+{
+    pthread_mutex_lock(&mutex);
+    (n) += 3;
+    set(&(n));
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+#define APPLY(what, it) what(it)
+#define INCREASE(it) (it)++
+static long written_by_argument(long n)
+{
+    pthread_mutex_lock(&mutex);
+    APPLY(INCREASE, n);
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+#define HIDDEN n
+#define NEXT HIDDEN++
+static long hidden_write(long n)
+{
+    pthread_mutex_lock(&mutex);
+    NEXT;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+static int behind_last_case(int n)
+{
+    pthread_mutex_lock(&mutex);
+    switch (n) {
+    case 0:
+        ready += 0;
+        break;
+    case 1:
+        pthread_mutex_unlock(&mutex);
+        return 7;
+    }
+    ready += 0;
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+struct chained {
+    struct chained *next_one;
+    long value;
+};
+#define NEXT_OF(it, field) ((it)->field)
+static long member_name(void)
+{
+    struct chained last = {NULL, 5}, first = {&last, 1}, *next_one = &first;
+    long sum = next_one->value;
+    pthread_mutex_lock(&mutex);
+    sum += NEXT_OF(&first, next_one)->value;
+    pthread_mutex_unlock(&mutex);
+    return sum;
+}
+
+/* The wake-up would be lost. */
+#define WAKE_AND_LOCK(it) \
+    do { \
+        pthread_cond_signal(&cond); \
+        pthread_mutex_lock(it); \
+    } while (0)
+static void macro_of_two(void)
+{
+    WAKE_AND_LOCK(&mutex);
+    ready += 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+static long shadowed(long n)
+{
+    pthread_mutex_lock(&other);
+    if (n < 0) {
+        long ready = n;
+        pthread_mutex_unlock(&other);
+        return ready;
+    }
+    pthread_mutex_unlock(&other);
+    return __atomic_load_n(&ready, __ATOMIC_RELAXED);
+}
+
+#define INNER 2
+#define OUTER INNER
+static long own_below_macro(void)
+{
+    long n;
+#undef INNER
+#define INNER 6
+    pthread_mutex_lock(&mutex);
+    n = OUTER;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+static long own_type(void)
+{
+    enum { FOUR = 4 };
+    long n;
+    pthread_mutex_lock(&mutex);
+    n = FOUR;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
 static long own_macro(long n)
 {
 #define TWICE(it) (2 * (it))
@@ -812,6 +940,13 @@ static void *run(void *arg)
         waits_twice();
         if (written_by_macro() != 33 || cast_address() != 4 || own_macro(3) != 6)
             fail("written_by_macro, cast_address or own_macro");
+        if (written_in_wait() || written_in_parentheses(1) != 4 || written_by_argument(1) != 2 || hidden_write(1) != 2)
+            fail("written_in_wait, written_in_parentheses, written_by_argument or hidden_write");
+        if (behind_last_case(0) || behind_last_case(1) != 7 || behind_last_case(2) || member_name() != 6)
+            fail("behind_last_case or member_name");
+        macro_of_two();
+        if (shadowed(-1) != -1 || shadowed(1) != 1 || own_below_macro() != 6 || own_type() != 4)
+            fail("shadowed, own_below_macro or own_type");
         if (void_cast(1) != 2 || label_at_unlock(-1) != -1 || label_at_unlock(1) != 2)
             fail("void_cast or label_at_unlock");
         if (macro_statement(-1) != -1 || macro_statement(1) != 2)

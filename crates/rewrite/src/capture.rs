@@ -4,6 +4,7 @@ use crate::c::tokens;
 use crate::macros;
 use crate::section::Section;
 use crate::tree::{Function, Macro, Mention, Shape, SourceFile, StatementKind, Variable};
+use crate::writes;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
@@ -25,28 +26,19 @@ pub struct Captures {
     pub moved: Vec<usize>,
 }
 
-/// Does the token before or behind this place write to the variable there, or take its address?
-fn is_written(all: &[(usize, &str)], number: usize) -> bool {
-    is_assigned(all, number) || has_address_taken(all, number)
-}
+/// By names: how each variable is passed, its type, and whether its declaration moves.
+pub type Named = BTreeMap<String, (Passing, String, bool)>;
 
-/// Does the token before or behind this place write to the variable there?
-fn is_assigned(all: &[(usize, &str)], number: usize) -> bool {
-    let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
-    let next = at(number + 1);
-    macros::writes(next) || number > 0 && macros::is_step(at(number - 1))
-}
-
-/// Is the address of the variable there taken?
-fn has_address_taken(all: &[(usize, &str)], number: usize) -> bool {
-    let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
-    let before = |back: usize| number.checked_sub(back).map_or("", at);
-    let is_value = |token: &str| {
-        // A `)` may end a cast.
-        token.ends_with(|it: char| it.is_alphanumeric() || it == '_' || it == ']')
-            && !["return", "sizeof", "case"].contains(&token)
-    };
-    before(1) == "&" && !is_value(before(2)) && !["->", "["].contains(&at(number + 1))
+impl Captures {
+    /// The same for every build that makes the same function of the section.
+    pub fn named(&self, function: &Function) -> Named {
+        let named = |(number, how): (&usize, &Passing)| {
+            let variable = &function.variables[*number];
+            let is_moved = self.moved.contains(number);
+            (variable.name.clone(), (*how, variable.type_text.clone(), is_moved))
+        };
+        self.needed.iter().map(named).collect()
+    }
 }
 
 /// The variables that others may write to meanwhile, by a pointer that is taken anywhere in the function; and volatile ones.
@@ -59,7 +51,7 @@ fn shared(file: &SourceFile, function: &Function) -> HashSet<usize> {
     let mentions = statements.iter().flat_map(|it| &it.mentions);
     let pointed = mentions.filter(|mention| {
         let number = mention.at.and_then(|at| numbers.get(&at));
-        number.is_some_and(|number| has_address_taken(&all, *number))
+        number.is_some_and(|number| writes::has_address_taken(&all, *number))
     });
     let is_volatile = |number: &usize| {
         function.variables[*number].type_text.split_whitespace().any(|word| word == "volatile")
@@ -80,7 +72,7 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
         tokens(text).into_iter().map(|(at, token)| (at + section.body.start, token)).collect();
     let mut captures = Captures::default();
     let mut hidden = Vec::new();
-    let (shared, writing) = (shared(file, function), macros::writing_calls(file, &all));
+    let (shared, writing) = (shared(file, function), writes::writing_calls(file, &all));
     let unseen = unseen(file, function, section);
     let statements = function.body.all().into_iter();
     let mentions = statements.map(|it| (it.range.start, &it.mentions));
@@ -115,7 +107,7 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
                     let number = all.iter().position(|(place, _)| *place == at);
                     let is_written = number.is_none_or(|number| {
                         let mut calls = writing.iter();
-                        is_written(&all, number) || calls.any(|call| call.contains(&number))
+                        writes::is_written(&all, number) || calls.any(|call| call.contains(&number))
                     });
                     if is_written { Passing::Address } else { Passing::Copy }
                 }
@@ -128,33 +120,74 @@ pub fn of(file: &SourceFile, function: &Function, section: &Section) -> Result<C
             }
         }
     }
+    // Its own thread may write to these while it waits, and then runs the rest.
+    let in_wait = |at: usize| section.waits.as_ref().is_some_and(|it| it.body.contains(&at));
+    for it in function.body.all() {
+        for mention in &it.mentions {
+            if in_wait(mention.at.unwrap_or(it.range.start))
+                && let Some(now) = captures.needed.get_mut(&mention.variable)
+            {
+                *now = Passing::Address;
+            }
+        }
+    }
+    let words: Vec<&str> = all.iter().filter(|(at, _)| runs(*at)).map(|(_, it)| *it).collect();
     let is_own = |name: &str| {
         let mut all = file.definitions.iter();
         all.any(|(it, at)| it == name && (function.range.start..section.body.start).contains(at))
     };
-    if let Some((_, name)) = all.iter().find(|(at, token)| runs(*at) && is_own(token)) {
+    if let Some(name) = macros::names(file, words.iter().copied()).into_iter().find(|it| is_own(it))
+    {
         return Err(format!("the macro '{name}' is defined in its function"));
+    }
+    let is_local = |name: &str| {
+        function.local_names.iter().any(|(it, at)| it == name && !section.body.contains(at))
+    };
+    if let Some(name) = words.iter().find(|name| is_local(name)) {
+        return Err(format!("'{name}' is declared in its function"));
+    }
+    let head = &file.text[function.range.start..function.body.range.start];
+    if head.lines().any(|line| line.trim_start().starts_with('#')) {
+        return Err("an #if is in the middle of its function's head".to_owned());
+    }
+    if words.contains(&"lw") {
+        return Err("names 'lw'".to_owned());
+    }
+    for (number, how) in &captures.needed {
+        let variable = &function.variables[*number];
+        if variable.is_register && *how == Passing::Address {
+            return Err(format!("'{}' has no address", variable.name));
+        }
+        if variable.type_text.contains("typeof") || file.macros.contains_key(&variable.name) {
+            return Err(format!("the type of '{}' is known only there", variable.name));
+        }
+        if variable.type_text.contains("va_list") {
+            return Err("reads its function's own arguments (va_list)".to_owned());
+        }
     }
     let mutex = tokens(&section.act.mutex);
     for (_, name) in names(&mutex) {
         let is_member = |at: usize| at > 0 && ["->", "."].contains(&all[at - 1].1);
         let mut places = (0..all.len()).filter(|at| all[*at].1 == name && !is_member(*at));
-        if places.any(|at| is_assigned(&all, at)) {
+        if places.any(|at| writes::is_assigned(&all, at)) {
             return Err(format!("'{name}', by which the mutex is found, may change inside"));
         }
     }
     other_builds(file, function, section, &captures)?;
     for number in captures.moved.clone() {
-        can_move(function, section, number)?;
+        can_move(file, function, section, number)?;
     }
     let used = macros::used(file, all.iter().map(|(_, token)| *token));
     for number in hidden {
         let variable = &function.variables[number];
-        let writes = |macro_: &Macro| {
-            let all: Vec<(usize, &str)> =
-                macro_.tokens.iter().map(|token| (0, token.as_str())).collect();
+        let names = |macro_: &Macro| {
+            let own = macro_.tokens.iter().map(String::as_str);
+            let inner = macros::used(file, own).into_iter().flat_map(|it| &it.tokens);
             let is_own = macro_.parameters.iter().flatten().any(|name| *name == variable.name);
-            !is_own && (0..all.len()).any(|at| all[at].1 == variable.name && is_written(&all, at))
+            !is_own && macro_.tokens.iter().chain(inner).any(|it| *it == variable.name)
+        };
+        let writes = |macro_: &Macro| {
+            names(macro_) && macro_.tokens.iter().any(|it| writes::writes(it) || it == "&")
         };
         let is_copy = captures.needed.get(&number) == Some(&Passing::Copy);
         if !is_copy || variable.shape != Shape::Scalar || used.iter().any(|it| writes(it)) {
@@ -228,8 +261,14 @@ pub fn unseen(file: &SourceFile, function: &Function, section: &Section) -> Vec<
         let before = text[..at].trim_end();
         ["struct", "union", "enum"].iter().any(|word| before.ends_with(word))
     };
+    let skipped = |at: usize| file.skipped.iter().any(|part| part.contains(&at));
+    let dropped = macros::dropping_calls(file, &all);
+    let is_left_out = |at: usize| {
+        skipped(section.body.start + at) || dropped.iter().any(|call| call.contains(&at))
+    };
     let named = names(&all)
         .into_iter()
+        .filter(|(at, _)| is_left_out(*at))
         .filter(|(at, _)| !seen.contains(&(section.body.start + at)) && !is_tag(*at));
     let of = |name: &str| {
         let is_before = |it: &Variable| it.name == name && it.declared < section.lock.start;
@@ -253,6 +292,10 @@ fn other_builds(
     let cut = section.exits.iter().map(|exit| exit.dropped.clone());
     let cut = cut.chain(section.waits.iter().map(|waits| waits.body.clone()));
     let cut = cut.chain(section.exits.iter().flat_map(|exit| exit.tail.clone()));
+    let cut = cut.chain(section.waits.iter().flat_map(|waits| {
+        let head = waits.whole.start..waits.body.start;
+        [section.body.start..waits.whole.start, head, waits.whole.clone()]
+    }));
     if !cut.chain([section.body.clone()]).all(|range| is_balanced(&file.text[range])) {
         return Err("an #if begins or ends in the middle of it".to_owned());
     }
@@ -321,7 +364,12 @@ fn is_keyword(name: &str) -> bool {
 }
 
 /// Can the declaration move before the section?
-fn can_move(function: &Function, section: &Section, number: usize) -> Result<(), String> {
+fn can_move(
+    file: &SourceFile,
+    function: &Function,
+    section: &Section,
+    number: usize,
+) -> Result<(), String> {
     let variable = &function.variables[number];
     let refused = |why: &str| Err(format!("'{}' is used behind it, and {why}", variable.name));
     if variable.shape == Shape::Local {
@@ -345,7 +393,20 @@ fn can_move(function: &Function, section: &Section, number: usize) -> Result<(),
     }
     let same =
         |other: &Variable| other.name == variable.name && other.declared != variable.declared;
-    if function.variables.iter().any(same) {
+    // Something else has the name: where the declaration comes, that would be another variable.
+    let all = function.body.all();
+    let own: HashSet<usize> = all
+        .iter()
+        .flat_map(|it| &it.mentions)
+        .filter(|it| it.variable == number)
+        .filter_map(|it| it.at)
+        .chain(variable.at)
+        .collect();
+    let text = tokens(&file.text[function.body.range.clone()]);
+    let is_other = |(at, name): &(usize, &str)| {
+        *name == variable.name && !own.contains(&(function.body.range.start + at))
+    };
+    if function.variables.iter().any(same) || names(&text).iter().any(is_other) {
         return refused("its name is used twice");
     }
     Ok(())

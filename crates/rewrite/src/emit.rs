@@ -38,7 +38,7 @@ pub const PRELUDE: &str = "\
 #else
 #include <pthread.h>
 extern void lw_section(pthread_mutex_t *, void (*)(void *), void *) __attribute__((weak));
-static inline void lw_run(pthread_mutex_t *mutex, void (*section)(void *), void *context)
+static __inline__ void lw_run(pthread_mutex_t *mutex, void (*section)(void *), void *context)
 {
     if (lw_section) {
         lw_section(mutex, section, context);
@@ -154,7 +154,11 @@ pub fn section(
 ) -> Emitted {
     let text = &file.text;
     let line = text[..section.lock.start].matches('\n').count() + 1;
-    let name = format!("lw_{}_{line}", function.name);
+    let before_lock = &text[line_start(text, section.lock.start)..section.lock.start];
+    let mut name = format!("lw_{}_{line}", function.name);
+    if !before_lock.trim().is_empty() {
+        name += &format!("_{}", before_lock.len()); // not the line's only section, maybe
+    }
     let has_exits = !section.exits.is_empty() || section.waits.is_some();
     let variable = |number: &usize| &function.variables[*number];
 
@@ -263,7 +267,9 @@ pub fn section(
     }
     if let Some(waits) = &section.waits {
         let number = section.waiting_exit();
-        let waits = text[waits.whole.clone()].replace('\n', "\n    ");
+        let waits = &text[waits.whole.clone()];
+        let is_cut = waits.contains("\\\n"); // a string may go on there
+        let waits = if is_cut { waits.to_owned() } else { waits.replace('\n', "\n    ") };
         let lock = &text[section.lock.clone()];
         let lines =
             [lock, &waits, &format!("{name}(&lw);"), unlock].join(&format!("\n{indent}    "));

@@ -27,6 +27,7 @@ pub mod scope;
 pub mod section;
 pub mod tree;
 pub mod ways;
+pub mod writes;
 
 use clang::{Clang, Index};
 use config::Config;
@@ -198,7 +199,7 @@ pub fn rewrite(
             let file = &files[number];
             let is_everywhere = match &site.found {
                 Finding::Section(it) => {
-                    in_others[number].iter().all(|other| other.has(it, &file.text))
+                    in_others[number].iter().all(|other| other.has(it, file, function))
                 }
                 _ => true,
             };
@@ -293,10 +294,32 @@ pub fn rewrite(
     Ok(result)
 }
 
+/// What must be the same in all builds of a section: where it ends, its exits, whether it waits, and its variables.
+#[derive(PartialEq, Eq)]
+struct Outline {
+    end: usize,
+    exits: usize,
+    waits: bool,
+    /// `None`: they can't be had.
+    variables: Option<capture::Named>,
+}
+
+impl Outline {
+    fn of(file: &SourceFile, function: &Function, section: &section::Section) -> Self {
+        let captures = capture::of(file, function, section).ok();
+        Self {
+            end: section.end,
+            exits: section.exits.len(),
+            waits: section.waits.is_some(),
+            variables: captures.map(|it| it.named(function)),
+        }
+    }
+}
+
 /// What another build of a file says of its sections.
 struct OtherBuild {
-    /// Sections by where they begin, and where they end.
-    sections: HashMap<usize, usize>,
+    /// Sections by where they begin.
+    sections: HashMap<usize, Outline>,
     /// What the build leaves out.
     skipped: Vec<Range<usize>>,
     /// pthread's locks are macros: [`emit::PRELUDE`] leaves a mutex to them.
@@ -306,9 +329,12 @@ struct OtherBuild {
 impl OtherBuild {
     fn of(file: &SourceFile, names: &LockNames, calls: &Calls) -> Self {
         let functions = file.functions.iter();
-        let sites = functions.flat_map(|function| section::sites(file, function, names, calls));
-        let sections = sites.filter_map(|site| match site.found {
-            Finding::Section(it) => Some((it.lock.start, it.end)),
+        let sites = functions.flat_map(|function| {
+            let sites = section::sites(file, function, names, calls).into_iter();
+            sites.map(move |site| (function, site))
+        });
+        let sections = sites.filter_map(|(function, site)| match site.found {
+            Finding::Section(it) => Some((it.lock.start, Outline::of(file, function, &it))),
             _ => None,
         });
         let is_macro = |name: &str| file.macros.contains_key(name);
@@ -318,9 +344,9 @@ impl OtherBuild {
     }
 
     /// Has it the section, too, or leaves it or its mutex out?
-    fn has(&self, section: &section::Section, text: &str) -> bool {
-        let at = section.lock.start;
-        self.sections.get(&at) == Some(&section.end)
+    fn has(&self, section: &section::Section, file: &SourceFile, function: &Function) -> bool {
+        let (at, text) = (section.lock.start, &file.text);
+        self.sections.get(&at).is_some_and(|it| *it == Outline::of(file, function, section))
             || self.skipped.iter().any(|part| part.contains(&at))
             || self.has_macros && text[at..].starts_with("pthread_mutex_lock")
     }

@@ -1,22 +1,8 @@
-//! What macros do with the text around them: which macros a text uses, and which of them write.
+//! The macros that a text uses.
 
-use crate::c::tokens;
 use crate::tree::{Macro, SourceFile};
 use std::collections::HashSet;
 use std::ops::Range;
-
-/// Operators that write to what is before them.
-pub const ASSIGNS: [&str; 11] = ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="];
-
-/// Does this operator write to something?
-pub fn writes(token: &str) -> bool {
-    ASSIGNS.contains(&token) || is_step(token)
-}
-
-/// Does this operator write to what is before or behind it?
-pub fn is_step(token: &str) -> bool {
-    ["++", "--"].contains(&token)
-}
 
 /// The macros among these tokens, and those in them.
 pub fn used<'a>(file: &'a SourceFile, all: impl Iterator<Item = &'a str>) -> Vec<&'a Macro> {
@@ -32,30 +18,31 @@ pub fn used<'a>(file: &'a SourceFile, all: impl Iterator<Item = &'a str>) -> Vec
     found
 }
 
-/// Does this text, or a macro in it, write to anything?
-pub fn may_assign(file: &SourceFile, text: &str) -> bool {
-    let own = tokens(text);
-    let own = own.iter().map(|(_, token)| *token);
-    let inner = used(file, own.clone()).into_iter().flat_map(|it| &it.tokens);
-    inner.map(String::as_str).chain(own).any(writes)
+/// The names of the macros among these tokens, and of those in them.
+pub fn names<'a>(
+    file: &'a SourceFile,
+    all: impl Iterator<Item = &'a str> + Clone,
+) -> HashSet<&'a str> {
+    let inner = used(file, all.clone()).into_iter().flat_map(|it| &it.tokens);
+    let all = all.chain(inner.map(String::as_str));
+    all.filter(|token| file.macros.contains_key(*token)).collect()
 }
 
-/// The calls of macros that may write to what they are given, by the tokens that they take.
-pub fn writing_calls(file: &SourceFile, all: &[(usize, &str)]) -> Vec<Range<usize>> {
-    let may_write = |name: &str| {
-        let mut inner = used(file, [name].into_iter()).into_iter().flat_map(|it| &it.tokens);
-        file.writers.contains(name)
-            || inner.any(|it| writes(it) || it == "&" || file.writers.contains(it))
-    };
+/// The calls of macros that drop all that they are given (`assert`, in some builds), by places in the text.
+pub fn dropping_calls(file: &SourceFile, all: &[(usize, &str)]) -> Vec<Range<usize>> {
     let at = |number: usize| all.get(number).map_or("", |(_, token)| *token);
-    let calls = (0..all.len()).filter(|&number| at(number + 1) == "(" && may_write(at(number)));
+    let drops = |name: &str| {
+        let own = file.macros.get(name).is_some_and(Macro::drops_all);
+        own || file.droppers.contains(name)
+    };
+    let calls = (0..all.len()).filter(|&number| at(number + 1) == "(" && drops(at(number)));
     let calls = calls.map(|number| {
         let mut depth = 0;
         let end = (number + 1..all.len()).find(|&inner| {
             depth += i32::from(at(inner) == "(") - i32::from(at(inner) == ")");
             depth == 0
         });
-        number..end.unwrap_or(all.len())
+        all[number].0..end.map_or(usize::MAX, |end| all[end].0)
     });
     calls.collect()
 }

@@ -3,11 +3,11 @@
 use crate::c::{declared, tokens};
 use crate::config::GuardType;
 use crate::guards;
-use crate::macros;
 use crate::place::{is_in_macro, place};
 use crate::tree::{
     Call, Function, Macro, Mention, Shape, SourceFile, Statement, StatementKind, Variable,
 };
+use crate::writes;
 use clang::diagnostic::Severity;
 use clang::{Entity, EntityKind, Index, StorageClass, Type, TypeKind};
 use std::collections::HashMap;
@@ -70,7 +70,9 @@ pub fn file(
             EntityKind::MacroDefinition => {
                 let Some((name, macro_)) = macro_of(&entity) else { continue };
                 if entity.is_in_system_header() {
-                    if macro_.tokens.iter().any(|token| macros::writes(token)) {
+                    if macro_.drops_all() {
+                        file.droppers.insert(name);
+                    } else if macro_.tokens.iter().any(|token| writes::writes(token)) {
                         file.writers.insert(name);
                     }
                 } else {
@@ -110,14 +112,22 @@ struct FunctionReader<'a> {
     text: &'a str,
     variables: Vec<Variable>,
     numbers: HashMap<(usize, String), usize>,
+    local_names: Vec<(String, usize)>,
 }
 
 impl<'a> FunctionReader<'a> {
     fn new(text: &'a str) -> Self {
-        Self { text, variables: Vec::new(), numbers: HashMap::new() }
+        Self { text, variables: Vec::new(), numbers: HashMap::new(), local_names: Vec::new() }
     }
 
     fn function(mut self, entity: &Entity<'_>) -> Option<Function> {
+        let main = entity.get_location()?.get_file_location().file;
+        let is_elsewhere = |it: &Entity<'_>| {
+            it.get_location().is_some_and(|at| at.get_file_location().file != main)
+        };
+        if any(entity, &is_elsewhere) {
+            return None; // an #include in its body
+        }
         let children = entity.get_children();
         let mut parameters = Vec::new();
         for child in children.iter().filter(|child| child.get_kind() == EntityKind::ParmDecl) {
@@ -133,6 +143,7 @@ impl<'a> FunctionReader<'a> {
             is_static: entity.get_storage_class() == Some(StorageClass::Static),
             result: entity.get_result_type()?.get_display_name(),
             variables: self.variables,
+            local_names: self.local_names,
         })
     }
 
@@ -168,8 +179,29 @@ impl<'a> FunctionReader<'a> {
             is_static: entity.get_storage_class() == Some(StorageClass::Static),
             is_set,
             is_of_thread: entity.get_tls_kind().is_some(),
+            is_register: entity.get_storage_class() == Some(StorageClass::Register),
         });
         Some(number)
+    }
+
+    /// The names of a type, and of what an enumeration has.
+    fn declare_names(&mut self, entity: &Entity<'_>) {
+        use EntityKind as E;
+        let is_type = matches!(
+            entity.get_kind(),
+            E::StructDecl
+                | E::UnionDecl
+                | E::EnumDecl
+                | E::TypedefDecl
+                | E::EnumConstantDecl
+                | E::FunctionDecl
+        );
+        if let (true, Some(name), Some(at)) = (is_type, entity.get_name(), entity.get_location()) {
+            self.local_names.push((name, at.get_file_location().offset as usize));
+        }
+        if entity.get_kind() == E::EnumDecl {
+            entity.get_children().iter().for_each(|it| self.declare_names(it));
+        }
     }
 
     fn statement(&mut self, entity: &Entity<'_>) -> Option<Statement> {
@@ -204,7 +236,9 @@ impl<'a> FunctionReader<'a> {
         ) {
             range.end = self.semicolon(range.end);
         }
-        if let Some(range) = self.macro_call(entity, &range).filter(|_| !leaves(entity)) {
+        if let Some(range) =
+            self.macro_call(entity, &range).filter(|_| !leaves(entity) && is_one_call(entity))
+        {
             let mut new = Statement {
                 kind: StatementKind::Other,
                 range,
@@ -229,6 +263,8 @@ impl<'a> FunctionReader<'a> {
             for child in entity.get_children() {
                 if child.get_kind() == E::VarDecl {
                     declared.push(self.declare(&child)?);
+                } else {
+                    self.declare_names(&child);
                 }
                 self.expressions(&child, &mut new);
             }
@@ -383,6 +419,56 @@ impl<'a> FunctionReader<'a> {
     }
 }
 
+/// Is it so of anything in it?
+fn any(entity: &Entity<'_>, is: &dyn Fn(&Entity<'_>) -> bool) -> bool {
+    entity.get_children().iter().any(|child| is(child) || any(child, is))
+}
+
+/// Does a macro's statement call one function, whatever else it may do if that has failed?
+fn is_one_call(entity: &Entity<'_>) -> bool {
+    use EntityKind as E;
+    fn parts<'a>(entity: &Entity<'a>, into: &mut Vec<Entity<'a>>) {
+        for child in entity.get_children() {
+            match child.get_kind() {
+                E::CompoundStmt => parts(&child, into),
+                _ => into.push(child),
+            }
+        }
+    }
+    let has_call = |it: &Entity<'_>| {
+        let is_call = |it: &Entity<'_>| it.get_kind() == E::CallExpr;
+        is_call(it) || any(it, &is_call)
+    };
+    let mut all = Vec::new();
+    match entity.get_kind() {
+        E::IfStmt => all.push(*entity),
+        _ => parts(entity, &mut all),
+    }
+    if entity.get_kind() == E::DoStmt
+        && !all.last().is_some_and(|it| it.get_kind() == E::IntegerLiteral)
+    {
+        return false;
+    }
+    let mut calls = 0;
+    let is_plain = all.iter().all(|it| match it.get_kind() {
+        E::NullStmt | E::IntegerLiteral => true,
+        E::IfStmt => {
+            let inner = it.get_children();
+            let condition = inner.first().is_some_and(has_call);
+            calls += usize::from(condition);
+            condition || calls > 0
+        }
+        E::DeclStmt if !has_call(it) => {
+            it.get_children().iter().all(|it| it.get_children().is_empty())
+        }
+        _ => {
+            calls += 1;
+            has_call(it)
+        }
+    });
+    is_plain && calls == 1
+}
+
 /// Is there a statement in it that may leave it?
 fn leaves(entity: &Entity<'_>) -> bool {
     use EntityKind as E;
@@ -405,6 +491,11 @@ fn shape(type_: &Type<'_>) -> Shape {
         return Shape::Local;
     }
     let is_local = |type_: &Type<'_>| {
+        let (mut type_, mut next) = (*type_, Some(*type_));
+        while let Some(it) = next {
+            type_ = it;
+            next = it.get_pointee_type().or_else(|| it.get_element_type());
+        }
         let declared = type_.get_declaration().and_then(|it| it.get_semantic_parent());
         declared.is_some_and(|it| it.get_kind() == EntityKind::FunctionDecl)
     };

@@ -22,10 +22,10 @@
 
 use crate::c::tokens;
 use crate::facts::{self, Calls};
-use crate::macros;
 use crate::names::{Act, LockNames, LockOp, bare, normal};
 use crate::tree::{Function, SourceFile, Statement, StatementKind};
 use crate::ways::{Around, Exit, Flow, RELEASED, unlabelled};
+use crate::writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -275,7 +275,7 @@ impl Search<'_> {
             only_waits && before.iter().all(|it| it.all().into_iter().all(is_done_once));
         let is_first = before.is_empty()
             && statement.calls.is_empty()
-            && !macros::may_assign(file, &text[keyword.len()..])
+            && !writes::may_assign(file, &text[keyword.len()..])
             && body.all().into_iter().any(is_wait);
         let found = CondWait {
             whole: statement.range.clone(),
@@ -366,6 +366,10 @@ impl Search<'_> {
             let is_around = has(&["for", "while", "do", "switch"]);
             if has(&["return", "goto"]) || !is_around && has(&["break", "continue"]) {
                 return Err("leaves in a part that #if leaves out here".to_owned());
+            }
+            let words: Vec<&str> = all.iter().map(|(_, token)| *token).collect();
+            if let Some(it) = self.calls.objection(&words) {
+                return Err(format!("{}, in a part that #if leaves out here", facts::told(it)));
             }
             if all.iter().any(|(_, token)| self.flow.names.0.contains_key(*token)) {
                 return Err("locks or unlocks in a part that #if leaves out here".to_owned());

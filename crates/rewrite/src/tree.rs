@@ -115,6 +115,8 @@ pub struct Variable {
     pub is_set: bool,
     /// It belongs to the thread.
     pub is_of_thread: bool,
+    /// Nobody may take its address.
+    pub is_register: bool,
 }
 
 /// A function with a body.
@@ -128,6 +130,8 @@ pub struct Function {
     pub parameters: Vec<usize>,
     /// Its variables.
     pub variables: Vec<Variable>,
+    /// Types and enumerators that it declares, and where.
+    pub local_names: Vec<(String, usize)>,
     /// Its body.
     pub body: Statement,
     /// Only its file sees it.
@@ -149,6 +153,8 @@ pub struct SourceFile {
     pub definitions: Vec<(String, usize)>,
     /// Macros of the system's headers that write to something.
     pub writers: std::collections::HashSet<String>,
+    /// Macros of the system's headers that drop what they are given.
+    pub droppers: std::collections::HashSet<String>,
     /// Parts that this build leaves out.
     pub skipped: Vec<std::ops::Range<usize>>,
     /// It is C++.
@@ -170,4 +176,13 @@ pub struct Macro {
     pub parameters: Option<Vec<String>>,
     /// What it stands for.
     pub tokens: Vec<String>,
+}
+
+impl Macro {
+    /// Is none of what it is given in what it stands for?
+    pub fn drops_all(&self) -> bool {
+        let given = self.parameters.as_deref().unwrap_or_default();
+        let is_given = |token: &String| given.contains(token) || token == "__VA_ARGS__";
+        !given.is_empty() && !self.tokens.iter().any(is_given)
+    }
 }

@@ -160,7 +160,7 @@ impl Flow<'_> {
             let rest = &block.children[number + 1..];
             let is_last = self.does(statement, LockOp::Unlock, mutex);
             let ways = if is_last {
-                let dropped = statement.range.start
+                let dropped = unlabelled(statement).range.start
                     ..rest.last().map_or(statement.range.end, |last| last.range.end);
                 let exit = Exit { unlock: statement.range.clone(), tail: Vec::new(), dropped };
                 Ways { unlocked: true, exits: vec![exit], ..Ways::default() }
