@@ -179,6 +179,14 @@ fn only_the_sections_that_are_asked_for() -> Result<()> {
     let outcome = Child::new("patch").args(["-p1", "-s"]).dir(&folder).input(patch).run()?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     assert_eq!(fs::read_to_string(folder.join("ways.c"))?, result.changes[0].new);
+    // A second time, nothing changes.
+    let again = rewritten(&folder.join("ways.c"), &|_| true)?;
+    assert!(again.changes.is_empty());
+    let why = again.places.iter().filter_map(|place| match &place.fate {
+        Fate::Refused(why) => Some(why.as_str()),
+        _ => None,
+    });
+    assert!(why.into_iter().any(|why| why.starts_with("the file has been rewritten already")));
     Ok(())
 }
 

@@ -120,7 +120,10 @@ fn places(functions: &[String], objects: &[ObjectFile]) -> Result<String, Failur
                 .collect();
             let hint = match nearest(name, names.iter().map(String::as_str)) {
                 Some(close) => format!("did you mean '{close}'?"),
-                None => "the functions that lock: lockwright profile -- PROGRAM".into(),
+                None => {
+                    "if it is inlined, name its caller; who locks: lockwright profile -- PROGRAM"
+                        .into()
+                }
             };
             return Err(Failure::new(format!("--delegate: the program has no function '{name}'"))
                 .hint(hint));

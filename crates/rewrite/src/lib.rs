@@ -125,6 +125,10 @@ pub fn rewrite(
                     file.functions.clear();
                     file.scopes.clear();
                 }
+                for name in file.left_out.iter().filter(|_| !file.is_cpp) {
+                    let why = format!("'{name}' has an #include in its body: not looked at");
+                    result.unread.push((unit.path.clone(), why));
+                }
                 files.push(file);
                 paths.push(&unit.path);
                 let others = unit.others.iter();
@@ -205,6 +209,8 @@ pub fn rewrite(
             };
             let (fate, emitted) = if file.text.contains('\r') {
                 (Fate::Refused(CR.to_owned()), None)
+            } else if is_rewritten(file) {
+                (Fate::Refused(AGAIN.to_owned()), None)
             } else if file.is_cpp {
                 (Fate::Refused("in C++, guards alone are rewritten".to_owned()), None)
             } else if is_everywhere {
@@ -240,6 +246,7 @@ pub fn rewrite(
                 match lambda_of(&builds[number], scope, &calls) {
                     Err(why) => Fate::Refused(why),
                     Ok(_) if !is_plain => Fate::Refused(CR.to_owned()),
+                    Ok(_) if is_rewritten(file) => Fate::Refused(AGAIN.to_owned()),
                     Ok(lambda) => {
                         edits[number].extend(lambda::edits(&file.text, scope, lambda));
                         heads_of_guards.insert(number);
@@ -358,6 +365,14 @@ fn line_of(file: &SourceFile, at: usize) -> usize {
 
 /// Why a file with such lines has no patch.
 const CR: &str = "the file's lines end in CR LF";
+
+/// Why a file that has been rewritten stays: its sections' functions would have names of their own, twice.
+const AGAIN: &str = "the file has been rewritten already (patch -R takes that back)";
+
+fn is_rewritten(file: &SourceFile) -> bool {
+    let marks = [emit::PRELUDE, lambda::PRELUDE].map(|it| it.lines().next().unwrap_or_default());
+    marks.iter().any(|mark| file.text.contains(mark))
+}
 
 /// In a section, they might let go of a mutex that another thread has locked.
 const BY_HAND: &[&str] = &[

@@ -1,9 +1,10 @@
 //! Reads a file by libclang.
 
 use crate::c::{declared, tokens};
+use crate::callees;
 use crate::config::GuardType;
 use crate::guards;
-use crate::place::{is_in_macro, place};
+use crate::place::{is_in_macro, offset, place};
 use crate::tree::{
     Call, Function, Macro, Mention, Shape, SourceFile, Statement, StatementKind, Variable,
 };
@@ -86,6 +87,10 @@ pub fn file(
                 let reader = FunctionReader::new(&file.text);
                 if let Some(function) = reader.function(&entity) {
                     file.functions.push(function);
+                } else if let Some(name) = entity.get_name() {
+                    let called = callees::called(&entity, None);
+                    file.left_out.push(name.clone());
+                    file.callees.push((name, called));
                 }
             }
             _ => {}
@@ -121,19 +126,19 @@ impl<'a> FunctionReader<'a> {
     }
 
     fn function(mut self, entity: &Entity<'_>) -> Option<Function> {
-        let main = entity.get_location()?.get_file_location().file;
+        let main = entity.get_location()?.get_expansion_location().file;
         let is_elsewhere = |it: &Entity<'_>| {
-            it.get_location().is_some_and(|at| at.get_file_location().file != main)
+            it.get_location().is_some_and(|at| at.get_expansion_location().file != main)
         };
-        if any(entity, &is_elsewhere) {
-            return None; // an #include in its body
-        }
         let children = entity.get_children();
         let mut parameters = Vec::new();
         for child in children.iter().filter(|child| child.get_kind() == EntityKind::ParmDecl) {
             parameters.push(self.declare(child)?);
         }
         let body = children.iter().find(|child| child.get_kind() == EntityKind::CompoundStmt)?;
+        if any(body, &is_elsewhere) {
+            return None; // an #include in its body
+        }
         let body = self.statement(body)?;
         Some(Function {
             name: entity.get_name()?,
@@ -149,7 +154,7 @@ impl<'a> FunctionReader<'a> {
 
     fn declare(&mut self, entity: &Entity<'_>) -> Option<usize> {
         let name = entity.get_name().unwrap_or_default();
-        let at = entity.get_location()?.get_file_location().offset as usize;
+        let at = offset(&entity.get_location()?);
         let is_spelled = self.text.get(at..).is_some_and(|rest| rest.starts_with(&name));
         let type_ = entity.get_type()?;
         let has_value = |child: &Entity<'_>| child.is_expression() || child.is_unexposed();
@@ -197,7 +202,7 @@ impl<'a> FunctionReader<'a> {
                 | E::FunctionDecl
         );
         if let (true, Some(name), Some(at)) = (is_type, entity.get_name(), entity.get_location()) {
-            self.local_names.push((name, at.get_file_location().offset as usize));
+            self.local_names.push((name, offset(&at)));
         }
         if entity.get_kind() == E::EnumDecl {
             entity.get_children().iter().for_each(|it| self.declare_names(it));
@@ -392,12 +397,12 @@ impl<'a> FunctionReader<'a> {
         let Some(target) = entity.get_reference() else { return };
         let Some(name) = target.get_name() else { return };
         let Some(declared) = target.get_location() else { return };
-        let key = (declared.get_file_location().offset as usize, name);
+        let key = (offset(&declared), name);
         let is_of_thread = target.get_tls_kind().is_some();
         let known = self.numbers.get(&key).copied();
         let known = known.or_else(|| is_of_thread.then(|| self.declare(&target))?);
         let Some(variable) = known else { return };
-        let at = entity.get_location().map(|at| at.get_file_location().offset as usize);
+        let at = entity.get_location().map(|at| offset(&at));
         let name = &key.1;
         let at = at.filter(|&at| self.text.get(at..).is_some_and(|rest| rest.starts_with(name)));
         into.mentions.push(Mention { at, variable });

@@ -161,7 +161,9 @@ pub struct SourceFile {
     pub is_cpp: bool,
     /// C++: where its first declaration is.
     pub first: Option<usize>,
-    /// C++: functions, and whom they call.
+    /// Functions with an `#include` in their bodies: nobody looks for sections there.
+    pub left_out: Vec<String>,
+    /// Functions of C++, and those that are left out, and whom they call.
     pub callees: Vec<(String, Vec<String>)>,
     /// C++: scopes whose mutex a guard holds.
     pub scopes: Vec<crate::scope::GuardScope>,
