@@ -25,6 +25,7 @@ pub mod parse;
 pub mod place;
 pub mod scope;
 pub mod section;
+pub mod shapes;
 pub mod tree;
 pub mod ways;
 pub mod writes;
