@@ -1,4 +1,5 @@
 // converted: add get
+// refused: waits_in_one: an #if begins or ends in the middle of it
 // refused: left_out: leaves in a part that #if leaves out here
 // refused: through: another build of the file has no such section
 /* One file, two builds: a library with threads, and a program without, which makes nothing of its mutexes. */
@@ -43,6 +44,7 @@ static long get(struct counter *counter)
 
 #ifndef WITHOUT_THREADS
 static struct counter counter = {PTHREAD_MUTEX_INITIALIZER, 0};
+static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 
 static void lock_own(void)
 {
@@ -64,6 +66,17 @@ static void through(void)
     unlock_own();
 }
 
+static void waits_in_one(void)
+{
+    pthread_mutex_lock(&counter.mutex);
+#ifndef WITHOUT_THREADS
+    while (counter.count < 0)
+        pthread_cond_wait(&filled, &counter.mutex);
+#endif
+    counter.count += 0;
+    pthread_mutex_unlock(&counter.mutex);
+}
+
 static int left_out(void)
 {
     pthread_mutex_lock(&counter.mutex);
@@ -82,6 +95,7 @@ static void *run(void *arg)
     for (int i = 0; i < 1000; i++) {
         add(&counter, 1);
         through();
+        waits_in_one();
         if (get(&counter) < 2 || left_out())
             return &counter;
     }

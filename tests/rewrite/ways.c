@@ -11,6 +11,7 @@
 // refused: own_below_macro: the macro 'INNER' is defined in its function
 // refused: own_type: 'FOUR' is declared in its function
 // refused: hidden_write: 'n' is hidden in a macro
+// refused: counts_and_waits: a callee waits for a condition variable: wait_and_count > pthread_cond_wait
 // refused: own_macro: the macro 'TWICE' is defined in its function
 // refused: waits_twice: waits for a condition variable (pthread_cond_wait)
 // refused: waits_late: waits for a condition variable (pthread_cond_wait)
@@ -48,7 +49,7 @@ static struct stats stats = {PTHREAD_MUTEX_INITIALIZER, 0};
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t next = PTHREAD_MUTEX_INITIALIZER; /* locked behind `mutex` */
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static long count, ready = 1, never;
+static long count, ready = 1, never, sleeps;
 static __thread long own;
 
 static void fail(const char *what)
@@ -458,6 +459,22 @@ static void wait_for(pthread_cond_t *what, pthread_mutex_t *held)
 {
     if (pthread_cond_wait(what, held))
         abort();
+}
+
+static void wait_and_count(pthread_cond_t *what, pthread_mutex_t *held)
+{
+    if (sleeps++ < 1000)
+        pthread_cond_wait(what, held);
+}
+
+static void counts_and_waits(void)
+{
+    pthread_mutex_lock(&mutex);
+    ready += 0;
+    while (!ready)
+        wait_and_count(&cond, &mutex);
+    ready += 0;
+    pthread_mutex_unlock(&mutex);
 }
 
 /* A bounded queue. */
@@ -945,6 +962,7 @@ static void *run(void *arg)
         if (behind_last_case(0) || behind_last_case(1) != 7 || behind_last_case(2) || member_name() != 6)
             fail("behind_last_case or member_name");
         macro_of_two();
+        counts_and_waits();
         if (shadowed(-1) != -1 || shadowed(1) != 1 || own_below_macro() != 6 || own_type() != 4)
             fail("shadowed, own_below_macro or own_type");
         if (void_cast(1) != 2 || label_at_unlock(-1) != -1 || label_at_unlock(1) != 2)

@@ -19,11 +19,12 @@ fn program(name: &str) -> PathBuf {
 
 fn rewritten(source: &Path, wanted: &dyn Fn(&SectionPlace) -> bool) -> Result<Rewritten> {
     let folder = source.parent().context("a folder")?.to_owned();
-    let others = match source.ends_with("builds.c") {
-        true => vec![vec!["-DWITHOUT_THREADS".to_owned()]],
-        false => Vec::new(),
+    let of = |flag: &str| vec![flag.to_owned()];
+    let (flags, others) = match source.ends_with("builds.c") {
+        true => (of("-mpreferred-stack-boundary=5"), vec![of("-DWITHOUT_THREADS")]), // gcc's own, and another build
+        false => (Vec::new(), Vec::new()),
     };
-    let unit = Unit { path: source.to_owned(), folder, flags: Vec::new(), others };
+    let unit = Unit { path: source.to_owned(), folder, flags, others };
     let config =
         "harmless = ['place']\n[[guard]]\ntype = 'OwnGuard'\nmutex = '($1)->native_handle()'\n";
     let config = Config::read(config).map_err(anyhow::Error::msg)?;
@@ -140,6 +141,24 @@ fn sections_of_two_builds() -> Result<()> {
         compile(&new, &binary, &[&strict[..], build].concat())?;
         is_right_everywhere(&binary)?;
     }
+    Ok(())
+}
+
+/// Nobody looks into a function whose text is in several files, and the report says so.
+#[test]
+fn a_function_with_an_include_is_told() -> Result<()> {
+    let folder = scratch("rewrite-include")?;
+    let source = folder.join("parts.c");
+    fs::write(folder.join("part.inc"), "    for (int i = 0; i < 3; i++)\n        count += i;\n")?;
+    let text = "#include <pthread.h>\nstatic pthread_mutex_t m;\nint count;\nvoid f(void)\n{\n    \
+                pthread_mutex_lock(&m);\n#include \"part.inc\"\n    pthread_mutex_unlock(&m);\n}\n";
+    fs::write(&source, text)?;
+    let unit = Unit { path: source, folder: folder.to_owned(), flags: vec![], others: vec![] };
+    let result = rewrite(&[unit], &Config::default(), &|_| true, &mut |_| ());
+    let result = result.map_err(anyhow::Error::msg)?;
+    assert!(result.places.is_empty() && result.changes.is_empty());
+    let [(_, why)] = result.unread.as_slice() else { anyhow::bail!("{:?}", result.unread) };
+    assert_eq!(why, "'f' has an #include in its body: not looked at");
     Ok(())
 }
 

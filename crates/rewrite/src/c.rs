@@ -41,6 +41,15 @@ pub fn tokens(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
+/// The number of the token that closes the parenthesis `open`.
+pub fn closing(all: &[(usize, &str)], open: usize) -> Option<usize> {
+    let mut depth = 0;
+    (open..all.len()).find(|&at| {
+        depth += i32::from(all[at].1 == "(") - i32::from(all[at].1 == ")");
+        depth == 0
+    })
+}
+
 /// C's declaration of something of this type.
 pub fn declared(type_text: &str, name: &str) -> String {
     for open in ["(*", "(^"] {

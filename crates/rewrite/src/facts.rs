@@ -1,6 +1,7 @@
 //! What functions do that a section must not, directly or through those that they call.
 
 use crate::tree::{Function, SourceFile, StatementKind};
+use crate::writes;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Calls that tie a section to its own thread, or stop the thread that runs it.
@@ -82,8 +83,9 @@ impl Calls {
         for (name, callees) in files.iter().flat_map(|file| &file.callees) {
             calls.entry(name.clone()).or_default().extend(callees.iter().cloned());
         }
-        let all = files.iter().flat_map(|file| &file.functions);
-        let waits = all.filter(|it| is_wait(it)).map(|it| it.name.clone()).collect();
+        let all = files.iter().flat_map(|file| file.functions.iter().map(move |it| (file, it)));
+        let waits = all.filter(|(file, it)| is_wait(file, it)).map(|(_, it)| it.name.clone());
+        let waits = waits.collect();
         Self { callees: calls, harmless, waits }
     }
 
@@ -124,13 +126,15 @@ impl Calls {
 }
 
 /// Is its whole body one wait?
-fn is_wait(function: &Function) -> bool {
+fn is_wait(file: &SourceFile, function: &Function) -> bool {
     let [only] = function.body.children.as_slice() else { return false };
     let all = only.all();
     let mut called = all.iter().flat_map(|it| &it.calls).map(|call| call.name.as_str());
     let is_plain = !all.iter().any(|it| it.kind == StatementKind::Loop);
     let mut names = called.clone();
+    let text = file.text.get(only.range.clone()).unwrap_or_default();
     is_plain
+        && !writes::may_assign(file, text)
         && names.any(|name| WAITS.contains(&name))
         && called.all(|name| WAITS.contains(&name) || ENDS.contains(&name))
 }

@@ -1,5 +1,6 @@
 //! The macros that a text uses.
 
+use crate::c::closing;
 use crate::tree::{Macro, SourceFile};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -36,13 +37,9 @@ pub fn dropping_calls(file: &SourceFile, all: &[(usize, &str)]) -> Vec<Range<usi
         own || file.droppers.contains(name)
     };
     let calls = (0..all.len()).filter(|&number| at(number + 1) == "(" && drops(at(number)));
-    let calls = calls.map(|number| {
-        let mut depth = 0;
-        let end = (number + 1..all.len()).find(|&inner| {
-            depth += i32::from(at(inner) == "(") - i32::from(at(inner) == ")");
-            depth == 0
-        });
-        all[number].0..end.map_or(usize::MAX, |end| all[end].0)
+    let places = calls.map(|number| {
+        let end = closing(all, number + 1).map_or(usize::MAX, |end| all[end].0);
+        all[number].0..end
     });
-    calls.collect()
+    places.collect()
 }

@@ -1,6 +1,6 @@
 //! Reads a file by libclang.
 
-use crate::c::{declared, tokens};
+use crate::c::{closing, declared, tokens};
 use crate::callees;
 use crate::config::GuardType;
 use crate::guards;
@@ -307,24 +307,21 @@ impl<'a> FunctionReader<'a> {
 
     /// The call of a macro that makes a whole statement of several: with its semicolon.
     fn macro_call(&self, entity: &Entity<'_>, range: &Range<usize>) -> Option<Range<usize>> {
-        let text = self.text.get(range.start..)?;
+        let text = self.text.get(range.clone())?;
         let own = match entity.get_kind() {
             EntityKind::DoStmt => "do",
             EntityKind::CompoundStmt => "{",
             EntityKind::IfStmt => "if",
             _ => return None,
         };
-        let mut all = tokens(text).into_iter();
-        let is_name = |token: &str| token.starts_with(|it: char| it.is_alphabetic() || it == '_');
-        let name = all.next()?.1;
-        let is_macro = name != own && is_name(name) && all.next()?.1 == "(";
-        let mut depth = 1;
-        let (at, _) = all.find(|(_, token)| {
-            depth += i32::from(*token == "(") - i32::from(*token == ")");
-            depth == 0
-        })?;
-        let end = range.start + at + 1;
-        (is_macro && range.end <= end).then(|| range.start..self.semicolon(end))
+        let is_word = |it: char| it.is_alphanumeric() || it == '_';
+        let name = &text[..text.find(|it| !is_word(it)).unwrap_or(0)];
+        if name.is_empty() || name == own {
+            return None;
+        }
+        let all = tokens(text);
+        let is_call = all.get(1)?.1 == "(" && closing(&all, 1)? == all.len() - 1;
+        is_call.then(|| range.start..self.semicolon(range.end))
     }
 
     /// All that is in a statement, as its own.

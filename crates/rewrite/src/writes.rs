@@ -1,6 +1,6 @@
 //! What writes to a variable: operators, addresses that are taken, macros, and assembly.
 
-use crate::c::tokens;
+use crate::c::{closing, tokens};
 use crate::macros;
 use crate::tree::SourceFile;
 use std::ops::Range;
@@ -72,14 +72,8 @@ pub fn writing_calls(file: &SourceFile, all: &[(usize, &str)]) -> Vec<Range<usiz
         token_at(all, number + 1) == "(" && (is_macro || file.writers.contains(name))
     };
     let end = |number: usize| {
-        let open = (number..all.len()).find(|&it| token_at(all, it) == "(").unwrap_or(number);
-        let mut depth = 0;
-        let end = (open..all.len()).find(|&inner| {
-            depth += i32::from(token_at(all, inner) == "(");
-            depth -= i32::from(token_at(all, inner) == ")");
-            depth == 0
-        });
-        end.unwrap_or(all.len())
+        let open = (number..all.len()).find(|&it| token_at(all, it) == "(");
+        open.and_then(|open| closing(all, open)).unwrap_or(all.len())
     };
     let calls = (0..all.len()).filter(is_call).map(|number| number..end(number));
     let calls = calls.filter(|call| {

@@ -19,7 +19,8 @@ const PLACES: usize = 3;
 
 /// What a report that names no lock can't exclude.
 pub(super) const UNWATCHED: &str = "not counted: readers-writer locks, condition variables, spin locks, failed \
-    trylocks, and locks of glibc's or the program's own; where threads sleep for them: lockwright profile -p PID --sample";
+    trylocks, glibc's inner locks, and locks that the program makes itself; where threads sleep for them: lockwright \
+    profile -p PID --sample";
 
 /// The reports on all processes in which threads waited.
 pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
