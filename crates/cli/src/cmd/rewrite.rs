@@ -288,4 +288,21 @@ mod tests {
         fs::write(&path, "{}").unwrap();
         assert!(busiest(&path).unwrap_err().message().contains("is no profile"));
     }
+
+    #[test]
+    fn a_patch_is_for_the_folder_that_has_all_files() {
+        let of = |files: &[&str]| {
+            let changes = files.iter().map(|file| lockwright_rewrite::Change {
+                path: PathBuf::from(file),
+                old: String::new(),
+                new: String::new(),
+            });
+            let rewritten = Rewritten { changes: changes.collect(), ..Rewritten::default() };
+            root(&rewritten, Path::new("/p/build"))
+        };
+        assert_eq!(of(&[]), Path::new("/p/build"));
+        assert_eq!(of(&["/p/build/made.c", "/p/build/x/y.c"]), Path::new("/p/build"));
+        assert_eq!(of(&["/p/src/a.c"]), Path::new("/p/src"));
+        assert_eq!(of(&["/p/src/a.c", "/p/build/made.c", "/p/src/x/b.c"]), Path::new("/p"));
+    }
 }
