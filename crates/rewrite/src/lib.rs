@@ -126,10 +126,6 @@ pub fn rewrite(
                     file.functions.clear();
                     file.scopes.clear();
                 }
-                for name in file.left_out.iter().filter(|_| !file.is_cpp) {
-                    let why = format!("'{name}' has an #include in its body: not looked at");
-                    result.unread.push((unit.path.clone(), why));
-                }
                 files.push(file);
                 paths.push(&unit.path);
                 let others = unit.others.iter();
@@ -143,6 +139,16 @@ pub fn rewrite(
         }
     }
     names.find_wrappers(&files);
+    for (file, path) in files.iter().zip(&paths) {
+        let calls_lock = |name: &&String| {
+            let mut calls = file.callees.iter().filter(|(caller, _)| caller == *name);
+            calls.any(|(_, called)| called.iter().any(|it| names.0.contains_key(it)))
+        };
+        for name in file.left_out.iter().filter(calls_lock) {
+            let why = format!("'{name}' has an #include in its body: not looked at");
+            result.unread.push(((*path).clone(), why));
+        }
+    }
     let calls = Calls::of(&files, config.harmless.iter().cloned().collect());
     let in_others: Vec<Vec<OtherBuild>> = builds
         .iter()
