@@ -37,6 +37,7 @@ mod shards;
 mod signals;
 mod sim;
 mod stack;
+mod standing;
 mod supervise;
 mod table;
 mod top;

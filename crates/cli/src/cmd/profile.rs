@@ -16,10 +16,12 @@ use crate::profile::outcome::{Folded, outcome};
 use crate::profile::sample::{End, sample};
 use crate::profile::target::Target;
 use crate::profile::{flame, report};
+use crate::standing::{self, Standing};
 use crate::{catalog, launch, output, signals};
 use lockwright_bench::{interrupted, progress};
 use lockwright_numbers::units;
 use lockwright_observe::control::Level;
+use serde_json::json;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -156,7 +158,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.read {
         check(&args)?;
         let title = format!("Locks in {}", file.display());
-        report_on(&args, &title, &[run::copy(file)?], None, None)?;
+        report_on(&args, &title, &[run::copy(file)?], None, None, None)?;
         return Ok(ExitCode::SUCCESS);
     }
     match args.pid {
@@ -175,9 +177,20 @@ fn check(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Who waits now, if anybody does for long. In a report for people that comes first, and at once: perhaps the program hangs.
+fn waiting_now(args: &Args, pid: libc::pid_t) -> Result<Option<Standing>, Failure> {
+    // Whoever may not look gets to know by what follows.
+    let standing = Standing::of(pid).ok().filter(|standing| !standing.is_empty());
+    if let (Some(standing), Format::Text, None) = (&standing, args.format, &args.output) {
+        output::print(&format!("{}\n", standing::text(standing)))?;
+    }
+    Ok(standing)
+}
+
 fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Failure> {
     let mut target = Target::open(pid)?;
     check(args)?;
+    let standing = waiting_now(args, target.pid)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
     bar.set_message(format!("sampling {pid}"));
     let sampled = sample(&mut target, time, args.rate.unwrap_or(99).into(), &bar);
@@ -186,7 +199,11 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     bar.finish_and_clear();
     let text = match args.format {
         Format::Text => report::text(&outcome),
-        Format::Json => output::json(&serde_json::to_value(&outcome).map_err(Failure::new)?),
+        Format::Json => {
+            let mut report = serde_json::to_value(&outcome).map_err(Failure::new)?;
+            report["waiting_now"] = standing.as_ref().map_or(json!(null), standing::json);
+            output::json(&report)
+        }
     };
     let title = format!("Locks of {} ({})", target.name, target.pid);
     deliver(args, &title, &text, "samples", &folded)?;
@@ -198,12 +215,13 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
 
 fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Failure> {
     check(args)?;
+    let standing = waiting_now(args, pid)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
     bar.set_message(format!("watching {pid}"));
     let seen = run::process(pid, args.level.into(), time, args.event, &bar);
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
-    report_on(args, &title, &[seen?], None, None)?;
+    report_on(args, &title, &[seen?], standing.as_ref(), None, None)?;
     if let Some(delegated) = delegate::of_process(pid) {
         say(&delegated);
     }
@@ -232,7 +250,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
     let here = MachineFile::here().and_then(|machine| machine.delegation);
     let sections = ran.sections.map(|recorded| Sections::of(recorded, here.as_ref()));
     let title = format!("Locks of {}", args.command[0].to_string_lossy());
-    report_on(args, &title, &ran.outcomes, ran.orders.as_deref(), sections.as_ref())?;
+    report_on(args, &title, &ran.outcomes, None, ran.orders.as_deref(), sections.as_ref())?;
     if let Some(delegation) = delegation {
         say(&delegation.report());
     }
@@ -247,6 +265,7 @@ fn report_on(
     args: &Args,
     title: &str,
     outcomes: &[Observed],
+    standing: Option<&Standing>,
     orders: Option<&[order::Orders]>,
     sections: Option<&Sections>,
 ) -> Result<(), Failure> {
@@ -262,7 +281,10 @@ fn report_on(
             text
         }
         Format::Json => {
-            let mut report = serde_json::json!({ "processes": outcomes });
+            let mut report = json!({ "processes": outcomes });
+            if let Some(standing) = standing {
+                report["waiting_now"] = standing::json(standing);
+            }
             if let Some(orders) = orders {
                 report["order"] = serde_json::to_value(orders).map_err(Failure::new)?;
             }

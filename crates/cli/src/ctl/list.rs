@@ -9,8 +9,9 @@ use crate::observed::live::Live;
 use crate::observed::outcome::{Observed, Ranked};
 use crate::observed::snapshot::{Lock, LockKind};
 use crate::observed::watched::{Watched, lease};
-use crate::output::{plain, shown, table};
+use crate::output::{self, plain, shown, table};
 use crate::process::Process;
+use crate::standing::{self, Standing};
 use crate::table::Table;
 use lockwright_bench::progress;
 use lockwright_numbers::format::{si, time};
@@ -51,16 +52,18 @@ pub(crate) struct List {
     /// Executions and misses are those of that period.
     epochs: Vec<Epoch>,
     delegated: Delegated,
+    standing: Standing,
     elapsed: Duration,
 }
 
 impl List {
-    /// Observes the process for that long.
+    /// Observes the process for that long. `has_text`: prints who waits now at once.
     pub(crate) fn look(
         pid: libc::pid_t,
         duration: Duration,
         most: usize,
         quiet: bool,
+        has_text: bool,
     ) -> Result<Self, Failure> {
         let (level, mut followed) = {
             let process = Process::open(pid)?;
@@ -68,6 +71,11 @@ impl List {
             let level = Live::find(&process)?.level(&process)?;
             (level, Followed::begin(&process)?)
         };
+        // Before the time that we watch: perhaps the program hangs. Whoever may not look gets to know by what follows.
+        let standing = Standing::of(pid).unwrap_or_default();
+        if has_text && !standing.is_empty() {
+            output::print(&format!("{}\n", standing::text(&standing)))?;
+        }
         let mut watched = Watched::open(pid, Level::Counters, lease(duration))?;
         let bar = progress(duration.as_millis() as u64, quiet);
         bar.set_message(format!("watching {pid}"));
@@ -90,6 +98,7 @@ impl List {
             outcome,
             epochs,
             delegated: Delegated::read(&process)?,
+            standing,
             elapsed: look.elapsed,
         })
     }
@@ -157,6 +166,7 @@ impl List {
             "locks": ruled(locks, &self.table)?,
             "epochs": epochs::json(&self.epochs, seconds)?,
             "delegated": self.delegated.data,
+            "waiting_now": standing::json(&self.standing),
         }))
     }
 }

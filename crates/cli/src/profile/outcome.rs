@@ -299,12 +299,12 @@ impl Namer<'_> {
 }
 
 /// The index of the innermost frame that belongs to the program, or else of the outermost frame.
-fn own(frames: &[Frame]) -> usize {
+pub(crate) fn own(frames: &[Frame]) -> usize {
     frames.iter().position(|frame| !is_plumbing(frame)).unwrap_or(frames.len().saturating_sub(1))
 }
 
 /// Does the frame belong to the C library, to a language's runtime library, or to us? The user can't change that code.
-fn is_plumbing(frame: &Frame) -> bool {
+pub(crate) fn is_plumbing(frame: &Frame) -> bool {
     const MODULES: [&str; 8] = [
         "libc.so",
         "libc-2.",

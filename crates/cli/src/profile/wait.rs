@@ -42,7 +42,7 @@ pub(crate) enum Mutex {
 
 impl Mutex {
     /// By glibc's `__kind`; `None`: no mutex has this value.
-    fn of(kind: u32) -> Option<Self> {
+    pub(crate) fn of(kind: u32) -> Option<Self> {
         const ROBUST: u32 = 0x10;
         const INHERITING: u32 = 0x20;
         const PROTECTED: u32 = 0x40;
