@@ -160,8 +160,8 @@ impl Unwinder {
     }
 
     /// Without a frame pointer, the stack is walked as if no function needed it. If a function does, we try words of
-    /// the stack that may be its frame: each points up the stack, and above it is an address to which the function may
-    /// return. Old frames are there, too, so an address after a call of this very function is preferred.
+    /// the stack that may be its frame: above each is an address to which the function may return, and it points up the
+    /// stack, or that address is right behind a call of the function. Old frames are there, too, so an address after a call of this very function is preferred.
     fn search(
         &mut self,
         space: &AddressSpace,
@@ -176,9 +176,14 @@ impl Unwinder {
         let mut places: Vec<_> = Vec::new();
         for at in (0..LOOKED_AT).map(|words| registers.stack + words * 8) {
             let (Ok(next), Ok(back)) = (read(at), read(at + 8)) else { break };
+            if !space.mapping(back.wrapping_sub(1)).is_some_and(|map| map.is_code) {
+                continue;
+            }
             let points_up = next == 0 || (next > at && next - at < 1 << 20);
-            if points_up && space.mapping(back.wrapping_sub(1)).is_some_and(|map| map.is_code) {
-                places.push((self.doubt(back, function, read), at));
+            let doubt = self.doubt(back, function, read);
+            // The caller may use the register for anything. (Rust's std keeps frame pointers, and calls programs that don't.)
+            if points_up || doubt == Doubt::None {
+                places.push((doubt, at));
             }
         }
         places.sort_unstable();

@@ -195,7 +195,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn list(pid: libc::pid_t, args: &ListArgs) -> Result<ExitCode, Failure> {
-    let list = List::look(pid, args.time, args.top, args.quiet)?;
+    let list = List::look(pid, args.time, args.top, args.quiet, args.format == Format::Text)?;
     output::print(&match args.format {
         Format::Text => list.text(),
         Format::Json => output::json(&list.json()?),

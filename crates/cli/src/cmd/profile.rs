@@ -178,11 +178,12 @@ fn check(args: &Args) -> Result<(), Failure> {
 }
 
 /// Who waits now, if anybody does for long. In a report for people that comes first, and at once: perhaps the program hangs.
-fn waiting_now(args: &Args, pid: libc::pid_t) -> Result<Option<Standing>, Failure> {
+fn waiting_now(args: &Args, pid: libc::pid_t) -> Result<Standing, Failure> {
     // Whoever may not look gets to know by what follows.
-    let standing = Standing::of(pid).ok().filter(|standing| !standing.is_empty());
-    if let (Some(standing), Format::Text, None) = (&standing, args.format, &args.output) {
-        output::print(&format!("{}\n", standing::text(standing)))?;
+    let standing = Standing::of(pid).unwrap_or_default();
+    let is_for_people = args.format == Format::Text && args.output.is_none();
+    if is_for_people && !standing.is_empty() {
+        output::print(&format!("{}\n", standing::text(&standing)))?;
     }
     Ok(standing)
 }
@@ -201,7 +202,7 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
         Format::Text => report::text(&outcome),
         Format::Json => {
             let mut report = serde_json::to_value(&outcome).map_err(Failure::new)?;
-            report["waiting_now"] = standing.as_ref().map_or(json!(null), standing::json);
+            report["waiting_now"] = standing::json(&standing);
             output::json(&report)
         }
     };
@@ -221,7 +222,7 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     let seen = run::process(pid, args.level.into(), time, args.event, &bar);
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
-    report_on(args, &title, &[seen?], standing.as_ref(), None, None)?;
+    report_on(args, &title, &[seen?], Some(&standing), None, None)?;
     if let Some(delegated) = delegate::of_process(pid) {
         say(&delegated);
     }
