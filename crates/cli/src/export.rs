@@ -11,7 +11,7 @@ use crate::output::say;
 use crate::signals::Watch;
 use crate::top::batch::wait;
 use crate::top::lease;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use metrics::Told;
 use serve::Server;
 use std::collections::{BTreeMap, BTreeSet};

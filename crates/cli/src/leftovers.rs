@@ -2,7 +2,7 @@
 //! and the files in which observed programs count (`runtime/observe.rs`).
 
 use crate::epochs;
-use lockwright_observe::layout::{ENDING, FOLDERS, Header, MAGIC};
+use lockwright_contract::counters::layout::{ENDING, FOLDERS, Header, MAGIC};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::mem::offset_of;

@@ -1,4 +1,4 @@
-//! What locks do, as counted by processes (the crate `observe`): reads, names and ranks the counts.
+//! What locks do, as counted by processes (`contract`'s `counters`): reads, names and ranks the counts.
 
 pub(crate) mod advice;
 pub(crate) mod counter;

@@ -1,4 +1,4 @@
-//! The order in which a program's threads take locks (the crate `record`): reads it, searches it for cycles, and
+//! The order in which a program's threads take locks (`contract`'s `order`): reads it, searches it for cycles, and
 //! reports them with names.
 
 mod circles;

@@ -8,7 +8,7 @@ use crate::hints::{Failure, cause, nearest, warn};
 use crate::machine::MachineFile;
 use crate::policy::slots::Slots;
 use crate::written::is_called;
-use lockwright_record::mailbox::KINDS;
+use lockwright_contract::mailbox::KINDS;
 use serde::Deserialize;
 use std::fmt::Write;
 use std::path::Path;

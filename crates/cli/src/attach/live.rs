@@ -11,7 +11,7 @@ use crate::hints::Failure;
 use crate::mailbox::Remote;
 use crate::process::{Mapping, Process, mappings};
 use image::{Image, images, is_linker};
-use lockwright_record::attached::{ATTACHED, DETACHED, PRELOADED};
+use lockwright_contract::attached::{ATTACHED, DETACHED, PRELOADED};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

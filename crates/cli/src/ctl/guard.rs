@@ -18,7 +18,7 @@ use crate::observed::watched::{Watched, lease};
 use crate::process::Process;
 use crate::table::{self, Table};
 use lockwright_bench::{Finding, interrupted, progress};
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use serde::Serialize;
 use std::process::{Command, Stdio};
 use std::thread::sleep;

@@ -4,7 +4,7 @@ use super::outcome::Observed;
 use super::reader::Reader;
 use super::run::open_file;
 use super::snapshot::Of;
-use lockwright_observe::layout::ENDING;
+use lockwright_contract::counters::layout::ENDING;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

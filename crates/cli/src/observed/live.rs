@@ -5,10 +5,10 @@ use super::snapshot::Snapshot;
 use crate::hints::{Failure, cause};
 use crate::mailbox;
 use crate::process::Process;
-use lockwright_native::futex::Clock;
-use lockwright_observe::control::{
+use lockwright_contract::counters::control::{
     BUSY, Control, FAILED, LEASED, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
 };
+use lockwright_native::futex::Clock;
 use lockwright_symbols::mappings;
 use std::fmt::Display;
 use std::fs::{self, File, Metadata};

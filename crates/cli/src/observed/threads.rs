@@ -3,8 +3,8 @@
 use super::outcome::{Observed, Ranked};
 use super::snapshot::Part;
 use crate::output::{plain, shown, table};
+use lockwright_contract::counters::layout::OTHER_THREADS;
 use lockwright_numbers::format::time;
-use lockwright_observe::layout::OTHER_THREADS;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use crate::hints::{Failure, cause};
 use crate::mailbox::Remote;
 use crate::process::Process;
 use crate::table;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_symbols::{Symboliser, threads};
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use super::reader::{Edge, End, LockKind, Lost, Noted, read};
 use crate::hints::Failure;
 use crate::observed::outcome::{is_of_a_lock, lock_name};
 use crate::observed::run::files;
-use lockwright_record::order::ENDING;
+use lockwright_contract::order::ENDING;
 use lockwright_symbols::{Frame, Symboliser, Unwinder};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

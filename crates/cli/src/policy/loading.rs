@@ -12,12 +12,12 @@ use crate::hints::Failure;
 use crate::mailbox::{self, MailboxPlace, PATIENCE};
 use crate::process::Process;
 use crate::table::{self, Table};
+use lockwright_contract::programs::mailbox::SLOTS;
 use lockwright_platform::hooks::Hook;
 use lockwright_policy::control::Prepared;
 use lockwright_policy::image;
 use lockwright_policy::only::only_for;
 use lockwright_policy::verify::{Verified, verify};
-use lockwright_programs::mailbox::SLOTS;
 use std::fmt::Display;
 use std::time::Duration;
 

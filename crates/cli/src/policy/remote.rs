@@ -4,8 +4,8 @@ use super::named;
 use crate::hints::Failure;
 use crate::mailbox::{settled, symbol_in};
 use crate::process::Process;
+use lockwright_contract::programs::mailbox::SYMBOL;
 use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending, Prepared};
-use lockwright_programs::mailbox::SYMBOL;
 use std::time::Duration;
 
 impl Memory for Process {

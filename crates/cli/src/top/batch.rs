@@ -12,7 +12,7 @@ use crate::observed::watched::Watched;
 use crate::output;
 use crate::process::Process;
 use crate::signals::{Event, Watch};
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -2,7 +2,7 @@
 
 use crate::observed::processes::Finder;
 use crate::observed::watched::Watched;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;

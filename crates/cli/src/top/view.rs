@@ -12,7 +12,7 @@ use crate::observed::snapshot::{Lock, Of};
 use crate::observed::watched::Watched;
 use crate::process::Process;
 use crate::table::Table;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
