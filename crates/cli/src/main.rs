@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => cmd::merge::read(&args).and_then(merge),
         command => run(command, None),
     });
-    result.unwrap_or_else(Failure::report)
+    result.unwrap_or_else(|failure| hints::report(&failure))
 }
 
 /// Makes the report of shards, using the command that made them.
