@@ -46,15 +46,22 @@ pub struct Program {
 /// Why a preloaded library can't reach a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
+    /// It is neither a program nor a script.
     NotElf,
+    /// It is built for these processors.
     OtherArchitecture(&'static str),
+    /// No dynamic linker loads it.
     Static,
+    /// musl's dynamic linker loads it.
     Musl,
+    /// This dynamic linker loads it.
     OtherLinker(String),
+    /// It runs with more rights than its user: why.
     RaisedRights(&'static str),
 }
 
 impl Obstacle {
+    /// In words: `it is ...`.
     pub fn reason(&self) -> String {
         match self {
             Self::NotElf => "it is neither a program nor a script".to_owned(),
@@ -70,6 +77,7 @@ impl Obstacle {
         }
     }
 
+    /// What to do about it. `path` is the program.
     pub fn hint(&self, path: &Path) -> String {
         let shown = path.display();
         match self {
@@ -94,6 +102,7 @@ impl Obstacle {
 }
 
 impl Program {
+    /// Why a preloaded library can't reach it, if so.
     pub fn obstacle(&self) -> Option<&Obstacle> {
         self.obstacle.as_ref()
     }
@@ -367,6 +376,7 @@ fn file_name(path: &Path) -> String {
 pub struct ObjectFile {
     /// The name by which rules refer to it.
     pub name: String,
+    /// Its file.
     pub path: PathBuf,
     /// Symbols that it imports.
     pub imports: BTreeSet<String>,
@@ -386,13 +396,16 @@ pub struct ObjectFile {
 pub struct Symbol {
     /// The mangled name, as in the object.
     pub name: String,
+    /// Else it is a variable.
     pub is_function: bool,
     /// Offset from the object's load base.
     pub offset: u64,
+    /// Bytes; 0: not known.
     pub size: u64,
 }
 
 impl ObjectFile {
+    /// Reads a file. `name` is the name by which rules refer to it.
     pub fn read(path: &Path, name: String) -> Result<Self, Failure> {
         let data = fs::read(path).map_err(|error| unreadable(path, &error))?;
         let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|error| invalid(path, error))?;

@@ -19,8 +19,11 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The process's response to a posted table.
 pub enum Said {
+    /// It is in force.
     Done,
+    /// The process keeps what it has: why.
     Refused(String),
+    /// No thread has taken it up yet.
     Nothing,
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 /// A process, whose memory can be read and written.
 pub struct Process {
+    /// Its id.
     pub pid: libc::pid_t,
     memory: File,
     /// The process's folder. It is locked, so that only one command at a time works on the process.
@@ -67,10 +68,12 @@ impl Process {
         fs::read_link(&exe).unwrap_or(exe)
     }
 
+    /// Reads its memory.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Failure> {
         self.memory.read_exact_at(bytes, at).map_err(|error| self.gone(&error))
     }
 
+    /// Writes to its memory.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.memory.write_all_at(bytes, at).map_err(|error| self.gone(&error))
     }

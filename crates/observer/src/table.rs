@@ -18,6 +18,7 @@ pub struct Rule {
     /// The mutexes: `lib:FILE`, `mutex:FILE+0xLOW-0xHIGH`, `mutex:+0xLOW-0xHIGH`, `call:FILE+0xLOW-0xHIGH`,
     /// `kind:KIND+0xLOW-0xHIGH`.
     pub target: String,
+    /// Their lock.
     pub lock: String,
     /// The number that the process stores in mutexes to which this rule applies; `None`: not known.
     #[serde(skip)]

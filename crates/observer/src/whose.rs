@@ -14,21 +14,37 @@ use std::path::Path;
 /// The implementation that a lock belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
+    /// The locks of Rust's standard library.
     RustStd,
+    /// The crate `parking_lot`.
     ParkingLot,
+    /// Rust's standard library or a crate: stripped files don't tell.
     Rust,
+    /// Go's runtime.
     Go,
+    /// Google's abseil.
     Abseil,
+    /// Facebook's folly.
     Folly,
+    /// GNOME's GLib.
     GLib,
+    /// Qt.
     Qt,
+    /// An OpenMP runtime.
     OpenMp,
+    /// The waits of C++'s `std::atomic` and `std::future`.
     CppAtomic,
+    /// The allocator jemalloc.
     Jemalloc,
+    /// The allocator tcmalloc.
     Tcmalloc,
+    /// A sanitizer's runtime.
     Sanitizer,
+    /// musl, a C library.
     Musl,
+    /// The dynamic linker.
     Linker,
+    /// glibc.
     Glibc,
 }
 

@@ -34,6 +34,7 @@ pub struct Course {
 }
 
 impl Course {
+    /// Begins now.
     pub fn begin() -> Self {
         let now = Instant::now();
         Self {

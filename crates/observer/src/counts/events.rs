@@ -34,6 +34,7 @@ pub struct Events {
 }
 
 impl Events {
+    /// Begins now.
     pub fn begin(event: Event) -> Self {
         // Try it on this process first, to see whether the event exists.
         let refused = open(event, 0).err().map(|error| why(&error));

@@ -20,6 +20,7 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
+    /// Begins now.
     pub fn begin() -> Self {
         let now = Instant::now();
         Self { begun: now, looked: now, alive: BTreeSet::new(), total: BTreeMap::new() }

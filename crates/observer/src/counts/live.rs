@@ -21,6 +21,7 @@ use std::time::Duration;
 /// The address of a process's [`Control`].
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
+    /// Its id.
     pub pid: libc::pid_t,
     at: u64,
 }
@@ -30,6 +31,7 @@ fn place_of(level: Level) -> Option<usize> {
     (level as usize).checked_sub(1)
 }
 
+/// The time by the monotonic clock, ns.
 pub fn now_ns() -> u64 {
     lockwright_native::futex::now(Clock::Monotonic)
 }
@@ -39,6 +41,7 @@ pub fn now_ns() -> u64 {
 pub enum State {
     /// There is none yet: no thread has had to wait.
     None,
+    /// It is there.
     Open,
     /// It couldn't be created: the system's error number.
     Failed(i32),
@@ -77,6 +80,7 @@ impl Live {
         Ok(u32::from_le_bytes(bytes))
     }
 
+    /// The level in force.
     pub fn level(&self, process: &Process) -> Result<Level, Failure> {
         let number = self.word(process, offset_of!(Control, level))?;
         Ok(Level::from_number(number).unwrap_or(Level::Off))
@@ -138,6 +142,7 @@ impl Live {
         Ok(until_ns)
     }
 
+    /// The state of the segment.
     pub fn state(&self, process: &Process) -> Result<State, Failure> {
         Ok(match self.word(process, offset_of!(Control, state))? {
             NONE | BUSY => State::None,

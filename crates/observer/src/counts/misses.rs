@@ -59,9 +59,11 @@ impl InSections {
 
 /// Every critical section of a program, and the events that were sampled meanwhile.
 pub struct Recorded {
+    /// The sections.
     pub trace: Trace,
     /// When each thread held which lock.
     pub holds: Vec<ThreadHolds>,
+    /// The events.
     pub misses: Misses,
 }
 
@@ -75,6 +77,7 @@ pub struct Misses {
 }
 
 impl Misses {
+    /// Begins now.
     pub fn begin(event: Event) -> Self {
         // Try it on this process first, to see whether the event exists.
         let refused = open(event, 0).err().map(|error| why(&error));
@@ -82,6 +85,7 @@ impl Misses {
         Self { event, looked: None, samplers, watched, refused }
     }
 
+    /// The event.
     pub fn event(&self) -> Event {
         self.event
     }

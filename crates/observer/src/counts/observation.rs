@@ -8,7 +8,9 @@ use serde::Serialize;
 /// What one process's locks did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Observed {
+    /// Its id.
     pub pid: u32,
+    /// Its command line.
     pub command: String,
     /// The lock algorithm in use.
     pub lock: String,
@@ -33,6 +35,7 @@ pub struct Observed {
     /// Why a Python program's functions have no names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_unread: Option<String>,
+    /// What was not counted, or not attributed.
     pub lost: Lost,
 }
 
@@ -45,6 +48,7 @@ pub struct Lost {
     pub evicted: u64,
     /// Locks that were destroyed.
     pub retired: u64,
+    /// Stacks for which there was no room.
     pub stacks: u64,
     /// Operations for which there was no memory.
     pub memory: u64,
@@ -53,6 +57,7 @@ pub struct Lost {
 /// A lock with its names.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ranked {
+    /// The record that it was read from.
     #[serde(skip)]
     pub of: Of,
     /// Which of the locks that used this record it is.
@@ -61,6 +66,7 @@ pub struct Ranked {
     /// Its place in the process's table of locks.
     #[serde(skip)]
     pub place: u32,
+    /// Mutex or semaphore.
     pub kind: LockKind,
     /// The variable, or the location.
     pub name: String,
@@ -80,6 +86,7 @@ pub struct Ranked {
     pub wait_ns: u64,
     /// Total time of the timed holds, ns.
     pub hold_ns: u64,
+    /// How long threads waited.
     pub wait: Percentiles,
     /// By class of core, the fastest first; classes without waits are left out.
     pub wait_by_class: Vec<(usize, Percentiles)>,
@@ -91,6 +98,7 @@ pub struct Ranked {
     pub core_changes: Option<f64>,
     /// The place of the longest wait.
     pub longest_wait_at: String,
+    /// The place of the longest hold.
     pub longest_hold_at: String,
     /// Places that wait, sorted by time.
     pub waiters: Vec<Site>,
@@ -113,10 +121,15 @@ pub struct Ranked {
 /// Times, ns.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Percentiles {
+    /// The number of times.
     pub count: u64,
+    /// The median.
     pub p50_ns: u64,
+    /// 99 % are at most that long.
     pub p99_ns: u64,
+    /// 99.9 % are at most that long.
     pub p999_ns: u64,
+    /// The longest.
     pub max_ns: u64,
 }
 
@@ -130,14 +143,19 @@ impl Percentiles {
 /// A place in the program.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Site {
+    /// The function.
     pub function: String,
     /// File and line, or the module.
     pub place: String,
     /// Return address; 0: not known.
     pub address: u64,
+    /// How often threads waited here, or others waited for a thread here.
     pub count: u64,
+    /// How long, all waits together, ns.
     pub ns: u64,
+    /// The longest wait, ns.
     pub max_ns: u64,
+    /// The thread of the longest wait.
     pub max_tid: u32,
     /// The share of the lock's time.
     pub share: f64,
@@ -166,6 +184,7 @@ pub enum Rule {
 /// A piece of advice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
+    /// The rule that led to it.
     pub rule: Rule,
     /// The share of the threads' time that they waited for this lock.
     pub lost: f64,
@@ -186,6 +205,7 @@ pub struct Advice {
 /// What was counted in a process.
 #[derive(Clone, Debug, Serialize)]
 pub struct Total {
+    /// The event.
     pub event: Event,
     /// Estimated number of events in the sampled threads.
     pub count: u64,

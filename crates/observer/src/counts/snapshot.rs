@@ -24,6 +24,7 @@ pub enum Of {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LockKind {
+    /// Any lock of ours.
     #[default]
     Mutex,
     /// glibc's own semaphore; the thread that takes it also releases it.
@@ -34,7 +35,9 @@ pub enum LockKind {
 /// blamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Signals {
+    /// How many there are.
     pub semaphores: u64,
+    /// How often threads waited for them.
     pub waits: u64,
     /// Total waiting time of all threads, ns.
     pub wait_ns: u64,
@@ -43,13 +46,16 @@ pub struct Signals {
 /// A place in the program, by a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum At {
+    /// The call returns to this address.
     Address(u64),
+    /// No address is known.
     Unknown,
     /// All places without a slot of their own.
     Others,
 }
 
 impl At {
+    /// As a segment says it.
     pub fn new(address: u64) -> Self {
         match address {
             0 | UNKNOWN => Self::Unknown,
@@ -62,10 +68,15 @@ impl At {
 /// What happened at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
+    /// The place.
     pub at: At,
+    /// The number of waits.
     pub count: u64,
+    /// Their total, ns.
     pub ns: u64,
+    /// The longest, ns.
     pub max_ns: u64,
+    /// The thread of the longest.
     pub max_tid: u32,
     /// One of its stacks, the innermost call first; empty: none was taken, or it has yet to be unwound.
     pub stack: Vec<u64>,
@@ -78,7 +89,9 @@ pub struct Seen {
 pub struct Part {
     /// [`OTHER_THREADS`]: all threads without a slot of their own.
     pub tid: u32,
+    /// How often it waited.
     pub waits: u64,
+    /// How long it waited, ns.
     pub wait_ns: u64,
     /// How long others waited for it.
     pub blamed_ns: u64,
@@ -87,45 +100,68 @@ pub struct Part {
 /// Waits on cores of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
+    /// Waits without sleep.
     pub awake: u64,
+    /// Waits that included a sleep.
     pub asleep: u64,
+    /// Their total, ns.
     pub ns: u64,
+    /// The longest, ns.
     pub max_ns: u64,
+    /// Their distribution, ns.
     pub times: Times,
 }
 
 /// A lock.
 #[derive(Clone, Debug)]
 pub struct Lock {
+    /// What its record belongs to.
     pub of: Of,
+    /// Mutex or semaphore.
     pub kind: LockKind,
     /// Is it a semaphore that isn't used as a lock, as far as we saw?
     pub is_signal: bool,
+    /// Which of the locks that used this record it is.
     pub tenants: u64,
+    /// Number of waits.
     pub arrived: u64,
     /// Was it destroyed?
     pub is_gone: bool,
+    /// How many of the waits were given up.
     pub gave_up: u64,
+    /// Number of timed holds.
     pub holds: u64,
+    /// Their total, ns.
     pub hold_ns: u64,
+    /// The longest, ns.
     pub hold_max_ns: u64,
+    /// Where that was.
     pub hold_max_at: At,
     /// Time during which at least one thread waited, ns.
     pub blocked_ns: u64,
+    /// The longest wait, ns.
     pub wait_max_ns: u64,
+    /// Where that was.
     pub wait_max_at: At,
+    /// Acquisitions after a wait for which `owners` and `cores` are known.
     pub followed: u64,
+    /// How many of them changed the owner.
     pub owners: u64,
+    /// How many of them moved the lock to another CPU.
     pub cores: u64,
     /// Its place in the process's table of locks.
     pub place: u32,
     /// The number of locks that it stands for.
     pub locks: u32,
+    /// Its waits by class of core, the fastest first.
     pub classes: [Waits; CLASSES],
+    /// Places that wait, sorted by time.
     pub waiters: Vec<Seen>,
+    /// Places for which others wait, sorted by time.
     pub holders: Vec<Seen>,
     /// By thread; empty unless the level was `full`.
     pub threads: Vec<Part>,
+    /// How long threads that had to wait held it, ns.
     pub hold: Times,
 }
 
@@ -141,6 +177,7 @@ impl Lock {
         (self.wait_ns(), self.blocked_ns)
     }
 
+    /// Waits that included a sleep.
     pub fn asleep(&self) -> u64 {
         self.classes.iter().map(|class| class.asleep).sum()
     }
@@ -285,21 +322,31 @@ impl Lock {
 /// A segment's contents at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// The process's id, as it sees it itself.
     pub pid: u32,
     /// The value of LOCKWRIGHT_LOCK.
     pub lock: String,
+    /// Its command line.
     pub command: String,
     /// Both are ns of `CLOCK_MONOTONIC`.
     pub start_ns: u64,
+    /// When it last counted.
     pub last_ns: u64,
+    /// Waits for locks without a record.
     pub unplaced: u64,
+    /// Locks whose records were reused for others.
     pub evicted: u64,
+    /// Locks that were destroyed.
     pub retired: u64,
+    /// Stacks for which there was no room.
     pub stacks_lost: u64,
+    /// Operations for which there was no memory.
     pub lost: u64,
+    /// What it had mapped.
     pub mappings: Vec<Mapping>,
     /// The locks that threads waited for.
     pub locks: Vec<Rc<Lock>>,
+    /// Semaphores that are not used as locks.
     pub signals: Signals,
 }
 

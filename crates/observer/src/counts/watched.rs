@@ -20,6 +20,7 @@ const REFRESH: Duration = Duration::from_secs(10);
 
 /// The process.
 pub struct Watched {
+    /// Its id.
     pub pid: libc::pid_t,
     live: Live,
     symbols: Symboliser,
@@ -45,7 +46,9 @@ pub struct Look {
     pub total: Option<Snapshot>,
     /// The counts since the last sample.
     pub since: Option<Snapshot>,
+    /// The time since the last sample.
     pub elapsed: Duration,
+    /// Number of threads.
     pub threads: usize,
 }
 

@@ -14,7 +14,9 @@ use std::path::Path;
 /// The orders in which one process's threads took their locks.
 #[derive(Debug, Serialize)]
 pub struct Orders {
+    /// Its id.
     pub pid: u32,
+    /// Its command line.
     pub command: String,
     /// The lock algorithm in use.
     pub lock: String,
@@ -28,6 +30,7 @@ pub struct Orders {
     pub is_cut: bool,
     /// Threads that were waiting for each other when the process was last seen.
     pub stuck: Vec<Stuck>,
+    /// What was not recorded.
     pub lost: Lost,
 }
 
@@ -46,11 +49,13 @@ pub enum Risk {
 /// A cycle.
 #[derive(Debug, Serialize)]
 pub struct Named {
+    /// What it can cause.
     pub risk: Risk,
     /// In the order of its edges.
     pub locks: Vec<NamedLock>,
     /// The locks that prevent the deadlock.
     pub guards: Vec<String>,
+    /// Its edges.
     pub steps: Vec<Nesting>,
     /// Number of cycles of other locks at the same places.
     pub more: usize,
@@ -61,7 +66,9 @@ pub struct Named {
 pub struct NamedLock {
     /// Its name, as in `profile`.
     pub name: String,
+    /// Its address.
     pub address: u64,
+    /// Mutex, readers-writer lock or spin lock.
     pub kind: LockKind,
     /// Has it been destroyed since?
     pub is_gone: bool,
@@ -74,15 +81,20 @@ pub struct Nesting {
     pub thread: u32,
     /// Did other threads do so, too?
     pub has_more_threads: bool,
+    /// How often.
     pub count: u64,
+    /// Where it took the lock that it held.
     pub held: Place,
+    /// Where it then took the other.
     pub asked: Place,
 }
 
 /// The first place where a thread was seen to take a lock.
 #[derive(Debug, Serialize)]
 pub struct Place {
+    /// The lock's name.
     pub lock: String,
+    /// Was it taken to read?
     pub reads: bool,
     /// The lock was retaken after a wait for a condition variable, which releases it. The place is where it was taken
     /// first.
@@ -96,9 +108,13 @@ pub struct Place {
 /// A thread in a cycle of waits: it waits for a thread that waits, and so on, for the first one.
 #[derive(Debug, Serialize)]
 pub struct Stuck {
+    /// Its id.
     pub thread: u32,
+    /// The lock's name.
     pub waits_for: String,
+    /// Where it waits: function, file and line.
     pub at: String,
+    /// The thread that has the lock.
     pub held_by: u32,
 }
 

@@ -12,18 +12,24 @@ use std::collections::HashMap;
 /// The result of `profile --sample`.
 #[derive(Debug, Serialize)]
 pub struct SampledProfile {
+    /// The process's id.
     pub pid: libc::pid_t,
+    /// Its name.
     pub program: String,
     /// Maximum number of threads at one time.
     pub threads: usize,
+    /// Number of samples.
     pub samples: u64,
+    /// How long they took.
     pub seconds: f64,
+    /// How the sampling ended.
     #[serde(skip)]
     pub end: Option<End>,
     /// The locks with the most waiting first.
     pub locks: Vec<LockSeen>,
     /// Futex waits that were not for a lock: the average number of waiting threads, and their places.
     pub other_waiting: f64,
+    /// The places of these waits.
     pub others: Vec<WaitSite>,
     /// Do its mutexes belong to lockwright?
     pub under_lockwright: bool,
@@ -36,10 +42,12 @@ pub struct SampledProfile {
 pub struct LockSeen {
     /// The variable, or the location.
     pub name: String,
+    /// Its address, in hexadecimal digits.
     pub address: String,
     /// The file that contains the variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
+    /// What it is: `mutex`, `readers-writer lock`, ...
     pub kind: &'static str,
     /// The share of samples in which a thread waited.
     pub share: f64,
@@ -60,7 +68,9 @@ pub struct LockSeen {
 /// What a thread was doing.
 #[derive(Debug, Serialize)]
 pub struct WaitSite {
+    /// The share (0 to 1) of the samples.
     pub share: f64,
+    /// Number of samples.
     pub samples: u64,
     /// For a holder: `running`, `sleeping`, ...
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,8 +78,10 @@ pub struct WaitSite {
     /// The innermost function that belongs to the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
+    /// Its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// The line in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// All functions of its most frequent stack, the innermost first: `function (file:line)`.

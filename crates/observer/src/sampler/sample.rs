@@ -13,15 +13,20 @@ use std::time::{Duration, Instant};
 /// How the sampling ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
+    /// The time was over.
     TimeIsUp,
+    /// The process was.
     ProcessEnded,
+    /// The caller ended it.
     Interrupted,
 }
 
 /// What was seen, and for how long.
 pub struct Sampled {
-    pub seen: Seen,
+    pub(crate) seen: Seen,
+    /// How long that took.
     pub took: Duration,
+    /// How it ended.
     pub end: End,
     /// Why running threads have no stacks.
     pub refused: Option<io::Error>,

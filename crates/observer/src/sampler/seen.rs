@@ -5,17 +5,17 @@ use std::collections::HashMap;
 
 /// The number of a stack. Equal stacks have equal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StackId(usize);
+pub(crate) struct StackId(usize);
 
 /// Distinct stacks: code addresses, the innermost first.
 #[derive(Default)]
-pub struct Stacks {
+pub(crate) struct Stacks {
     ids: HashMap<Vec<u64>, StackId>,
     all: Vec<Vec<u64>>,
 }
 
 impl Stacks {
-    pub fn id(&mut self, stack: Vec<u64>) -> StackId {
+    pub(crate) fn id(&mut self, stack: Vec<u64>) -> StackId {
         let next = StackId(self.all.len());
         *self.ids.entry(stack).or_insert_with_key(|stack| {
             self.all.push(stack.clone());
@@ -23,14 +23,14 @@ impl Stacks {
         })
     }
 
-    pub fn get(&self, id: StackId) -> &[u64] {
+    pub(crate) fn get(&self, id: StackId) -> &[u64] {
         &self.all[id.0]
     }
 }
 
 /// What a holder was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Holder {
+pub(crate) enum Holder {
     /// It slept.
     Sleeping(StackId),
     /// It ran, and was sampled at about that time.
@@ -45,7 +45,7 @@ pub enum Holder {
 
 /// The kind of a lock, judged by its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockKind {
+pub(crate) enum LockKind {
     Mutex(Mutex),
     ReadWrite,
     Word,
@@ -53,7 +53,7 @@ pub enum LockKind {
 
 /// A lock that threads waited for.
 #[derive(Debug)]
-pub struct WaitedLock {
+pub(crate) struct WaitedLock {
     pub kind: LockKind,
     /// Threads that waited, summed over the samples.
     pub waits: u64,
@@ -66,7 +66,7 @@ pub struct WaitedLock {
 
 impl WaitedLock {
     /// Samples in which a thread waited.
-    pub fn samples(&self) -> u64 {
+    pub(crate) fn samples(&self) -> u64 {
         self.batches.iter().sum()
     }
 }
@@ -77,7 +77,7 @@ pub(super) const BATCHES: usize = 20;
 
 /// Everything that was seen.
 #[derive(Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Samples by batch.
     pub batches: [u64; BATCHES],
     /// By the lock's address in the process.
@@ -91,12 +91,12 @@ pub struct Seen {
 
 impl Seen {
     /// Number of samples.
-    pub fn samples(&self) -> u64 {
+    pub(crate) fn samples(&self) -> u64 {
         self.batches.iter().sum()
     }
 
     /// Counts a waiter. A mutex that is changing hands looks like a plain word.
-    pub fn waiter(&mut self, lock: u64, kind: LockKind, stack: StackId) {
+    pub(crate) fn waiter(&mut self, lock: u64, kind: LockKind, stack: StackId) {
         let seen = self.locks.entry(lock).or_insert_with(|| WaitedLock {
             kind,
             waits: 0,
@@ -112,7 +112,7 @@ impl Seen {
     }
 
     /// Counts a lock's holder, once for each sample in which a thread waits for the lock.
-    pub fn holder(&mut self, lock: u64, holder: Holder, batch: usize) {
+    pub(crate) fn holder(&mut self, lock: u64, holder: Holder, batch: usize) {
         if let Some(seen) = self.locks.get_mut(&lock) {
             seen.batches[batch] += 1;
             *seen.holders.entry(holder).or_default() += 1;

@@ -10,10 +10,13 @@ use std::path::Path;
 
 /// A process that we are allowed to read.
 pub struct Target {
+    /// Its id.
     pub pid: libc::pid_t,
+    /// Its name.
     pub name: String,
     /// Does it have our library, so that its mutexes are ours?
     pub has_library: bool,
+    /// Names its addresses.
     pub symboliser: Symboliser,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum Wait {
 /// The kind of a mutex.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mutex {
+pub(crate) enum Mutex {
     #[default]
     Plain,
     Recursive,
@@ -64,7 +64,7 @@ impl Mutex {
     }
 
     /// The kind's usual name.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Plain => "mutex",
             Self::Recursive => "recursive mutex",
