@@ -129,7 +129,7 @@ impl Stress {
         Ok(Self { child, input, output, memory, at })
     }
 
-    fn control(&self) -> Result<Control<'_, Remote>> {
+    fn control(&self) -> Result<Control<&Remote>> {
         Control::open(&self.memory, self.at)?.context("another version")
     }
 

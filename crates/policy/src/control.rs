@@ -28,6 +28,18 @@ pub trait Memory {
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Self::Error>;
 }
 
+impl<M: Memory> Memory for &M {
+    type Error = M::Error;
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), M::Error> {
+        M::read(self, at, bytes)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), M::Error> {
+        M::write(self, at, bytes)
+    }
+}
+
 /// A hook that has been asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AskedHook {
@@ -75,19 +87,19 @@ pub struct Boosts {
 
 /// A process's policies.
 #[derive(Debug)]
-pub struct Control<'a, M> {
-    memory: &'a M,
+pub struct Control<M> {
+    memory: M,
     at: u64,
     tags: u64,
     room: u64,
 }
 
-impl<'a, M: Memory> Control<'a, M> {
+impl<M: Memory> Control<M> {
     /// The policies at the address of `lockwright_programs`. `None`: another version of lockwright runs there.
     ///
     /// # Errors
     /// The memory's.
-    pub fn open(memory: &'a M, at: u64) -> Result<Option<Self>, M::Error> {
+    pub fn open(memory: M, at: u64) -> Result<Option<Self>, M::Error> {
         let mut control = Self { memory, at, tags: 0, room: 0 };
         if control.word64(offset_of!(Programs, magic))? != MAGIC
             || control.word(offset_of!(Programs, size))? as usize != size_of::<Programs>()

@@ -97,7 +97,7 @@ fn pause(begun: Instant) {
     }
 }
 
-impl<M: Memory> Control<'_, M> {
+impl<M: Memory> Control<M> {
     fn state(&self) -> Result<u32, M::Error> {
         self.word(offset_of!(Programs, state))
     }
