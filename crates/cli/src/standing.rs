@@ -1,258 +1,161 @@
-//! Who waits now, and for whom: for a program that hangs, or that one lock holds up.
-//!
-//! ```text
-//!   look      each thread that sleeps on a futex: which lock is it, and whom does the lock name as its holder?
-//!   look      once more, a moment later: only waits that haven't ended in between are told
-//!   circles   waiter ─► holder ─► what that holder waits for ─► ...: a way back to the waiter is a deadlock
-//! ```
-//!
-//! No thread is stopped, and nothing needs to be loaded into the process: the locks' own words say who holds them, glibc's
-//! as well as ours. Locks that record no holder, and waits for events, are left out, unless a holder is in one.
+//! Who waits now, as text and as JSON.
 
-mod awaited;
-mod holder;
-mod text;
+use crate::output::{beside, shown};
+use lockwright_numbers::format::time;
+use lockwright_observer::standing::{Doing, HolderNow, Named, Standing, StandingWait};
+use lockwright_symbols::Frame;
+use serde_json::{Value, json as object};
+use std::time::Duration;
 
-pub(crate) use text::{json, text};
+/// Maximum number of waits in the text; JSON has all.
+const TOLD: usize = 8;
 
-use crate::hints::{Failure, cause};
-use crate::observed::outcome::lock_name;
-use awaited::Awaited;
-use holder::HolderNow;
-use lockwright_symbols::{
-    Blocked, Frame, Registers, Symboliser, Unwinder, blocked, proc_text, slept_for, task, threads,
-};
-use std::collections::HashMap;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// The time between the two looks.
-const APART: Duration = Duration::from_millis(120);
-/// Shorter waits are ordinary contention.
-const LONG: Duration = Duration::from_millis(500);
-
-/// The threads that wait in a process, and what holds them up.
-#[derive(Default)]
-pub(crate) struct Standing {
-    /// Those that have waited longest first.
-    pub(crate) waits: Vec<StandingWait>,
-    /// Circles: each thread waits for the next one, and the last one for the first; indices into `waits`.
-    pub(crate) deadlocks: Vec<Vec<usize>>,
-    /// The number of threads that stand in line behind others, for locks of ours.
-    pub(crate) in_line: usize,
-}
-
-/// A thread that waits.
-pub(crate) struct StandingWait {
-    pub(crate) thread: Named,
-    /// What for, by name.
-    pub(crate) lock: String,
-    /// `a mutex`, `the end of a thread`.
-    pub(crate) kind: &'static str,
-    /// How long it has slept; `None`: not known.
-    pub(crate) since: Option<Duration>,
-    /// The program's function that asks for it.
-    pub(crate) at: Frame,
-    pub(crate) holder: HolderNow,
-    awaited: Awaited,
-}
-
-/// A thread with its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
-    pub(crate) tid: libc::pid_t,
-    pub(crate) name: String,
-    /// Its policy or nice value, if unlike most threads'.
-    pub(crate) scheduling: Option<String>,
-}
-
-impl Named {
-    fn of(pid: libc::pid_t, tid: libc::pid_t) -> Self {
-        let task = task(pid, tid).ok();
-        let scheduling = task.as_ref().and_then(lockwright_symbols::Task::scheduling);
-        Self { tid, name: task.map_or_else(String::new, |task| task.name), scheduling }
-    }
-}
-
-impl Standing {
-    /// Does it name anybody?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waits.is_empty()
-    }
-
-    /// Looks at a process twice.
-    ///
-    /// # Errors
-    /// There is no such process, or this user may not look.
-    pub(crate) fn of(pid: libc::pid_t) -> Result<Self, Failure> {
-        let fail = |error: std::io::Error| {
-            Failure::new(format!("may not look into process {pid}: {}", cause(&error))).hint(
-                "run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope",
-            )
-        };
-        // Reading where a thread sleeps needs the same right as reading its memory.
-        blocked(pid, pid).map_err(fail)?;
-        let symbols = Symboliser::of_process(pid).map_err(fail)?;
-        let mut observer = Observer::new(pid, symbols);
-        let first = observer.look();
-        if first.is_empty() {
-            return Ok(Self::default());
-        }
-        let begun = Instant::now();
-        sleep(APART);
-        let waits = observer.look();
-        let watched = begun.elapsed();
-        let same = |now: &Sleeper| first.iter().find(|then| then.tid == now.tid) == Some(now);
-        let still: Vec<Sleeper> = waits.into_iter().filter(same).collect();
-        Ok(observer.told(&still, watched))
-    }
-}
-
-/// A thread that sleeps for something that another thread has to do.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sleeper {
-    tid: libc::pid_t,
-    blocked: Blocked,
-    awaited: Awaited,
-    /// Its stack, the innermost function first.
-    stack: Vec<u64>,
-}
-
-/// Looks into a process.
-pub(super) struct Observer {
-    pid: libc::pid_t,
-    symbols: Symboliser,
-    unwinder: Unwinder,
-    /// Threads' ids in our namespace, by their ids in the process's own: in a container they differ.
-    ids: HashMap<u32, libc::pid_t>,
-}
-
-impl Observer {
-    fn new(pid: libc::pid_t, mut symbols: Symboliser) -> Self {
-        let unwinder = Unwinder::new(&mut symbols);
-        Self { pid, symbols, unwinder, ids: HashMap::new() }
-    }
-
-    /// The threads that sleep for something that another thread has to do.
-    fn look(&mut self) -> Vec<Sleeper> {
-        self.ids = ids(self.pid);
-        let tids: Vec<libc::pid_t> = self.ids.values().copied().collect();
-        let mut all: Vec<Sleeper> = tids.into_iter().filter_map(|tid| self.sleeper(tid)).collect();
-        all.sort_by_key(|one| one.tid);
-        all
-    }
-
-    fn sleeper(&mut self, tid: libc::pid_t) -> Option<Sleeper> {
-        let state = blocked(self.pid, tid).ok()??;
-        if state.call != Some(libc::SYS_futex) {
-            return None;
-        }
-        let stack = self.stack(&state);
-        let awaited = awaited::of(self, &state, &stack)?;
-        // Did it go on in the meantime? Then these are of two moments.
-        let is_still = blocked(self.pid, tid).ok().flatten() == Some(state);
-        is_still.then_some(Sleeper { tid, blocked: state, awaited, stack })
-    }
-
-    /// The stack of a thread that sleeps.
-    fn stack(&mut self, state: &Blocked) -> Vec<u64> {
-        let registers = Registers {
-            instruction: state.instruction,
-            stack: state.stack_pointer,
-            ..Registers::default()
-        };
-        self.unwinder.sleeping(self.symbols.space(), registers)
-    }
-
-    fn frames(&mut self, stack: &[u64]) -> Vec<Frame> {
-        stack.iter().flat_map(|&address| self.symbols.code(address).to_vec()).collect()
-    }
-
-    /// Names everything that lasts.
-    fn told(&mut self, sleepers: &[Sleeper], watched: Duration) -> Standing {
-        let mut waits: Vec<StandingWait> = sleepers
-            .iter()
-            .map(|sleeper| {
-                let frames = self.frames(&sleeper.stack);
-                let at = crate::profile::outcome::own(&frames);
-                let since = slept_for(self.pid, sleeper.tid).map(|slept| slept.max(watched));
-                StandingWait {
-                    thread: Named::of(self.pid, sleeper.tid),
-                    lock: self.name(&sleeper.awaited),
-                    kind: sleeper.awaited.kind(),
-                    since,
-                    at: frames.get(at).cloned().unwrap_or_default(),
-                    holder: holder::of(self, sleeper, sleepers),
-                    awaited: sleeper.awaited.clone(),
-                }
-            })
-            .collect();
-        let deadlocks = circles(&waits);
-        let in_circle: Vec<libc::pid_t> =
-            deadlocks.iter().flatten().map(|&at| waits[at].thread.tid).collect();
-        let is_told = |wait: &StandingWait| {
-            let is_long = wait.since.is_none_or(|since| since >= LONG);
-            let is_hopeless = wait.holder.is_hopeless();
-            in_circle.contains(&wait.thread.tid)
-                || (wait.awaited.is_lock() && (is_long || is_hopeless))
-        };
-        let in_line = sleepers.iter().filter(|one| one.awaited == Awaited::Turn).count();
-        waits.retain(is_told);
-        waits.sort_by_key(|wait| {
-            (!in_circle.contains(&wait.thread.tid), std::cmp::Reverse(wait.since), wait.thread.tid)
-        });
-        let deadlocks = circles(&waits);
-        Standing { waits, deadlocks, in_line }
-    }
-
-    fn name(&mut self, awaited: &Awaited) -> String {
-        match awaited {
-            Awaited::Lock { address, .. } => lock_name(*address, None, &mut self.symbols),
-            Awaited::Turn => String::new(),
-            Awaited::End { thread } => {
-                let name = Named::of(self.pid, *thread).name;
-                format!("the end of thread {thread} ({name})")
-            }
+/// The lines with which a report begins; empty: no thread has waited long.
+pub(crate) fn text(standing: &Standing) -> String {
+    let mut text = String::new();
+    for circle in &standing.deadlocks {
+        let many = circle.len();
+        let head =
+            format!("deadlock: {many} threads wait for each other, and none will ever go on");
+        text += &beside("", &head);
+        for &at in circle {
+            text += &line(&standing.waits[at]);
         }
     }
+    let is_in_circle = |at: &usize| standing.deadlocks.iter().flatten().any(|one| one == at);
+    let others: Vec<&StandingWait> = (0..standing.waits.len())
+        .filter(|at| !is_in_circle(at))
+        .map(|at| &standing.waits[at])
+        .collect();
+    let (never, perhaps): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|wait| wait.holder.is_hopeless());
+    for (waits, head) in [(never, "waiting for ever"), (perhaps, "waiting now")] {
+        text += &group(head, &waits);
+    }
+    if standing.in_line > 0 && !standing.waits.is_empty() {
+        text += &beside("  ", &format!("and {} in line behind them", threads(standing.in_line)));
+    }
+    text
 }
 
-/// Threads' ids in our namespace, by their ids in the process's own.
-fn ids(pid: libc::pid_t) -> HashMap<u32, libc::pid_t> {
-    let inner = |tid: libc::pid_t| {
-        let status = proc_text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        ids.split_whitespace().next_back()?.parse().ok()
+/// Waits under one heading.
+fn group(head: &str, waits: &[&StandingWait]) -> String {
+    let mut text = match waits.len() {
+        0 => return String::new(),
+        1 => format!("{head}: 1 thread\n"),
+        many => format!("{head}: {many} threads\n"),
     };
-    let all = threads(pid).unwrap_or_default();
-    all.into_iter().map(|tid| (inner(tid).unwrap_or(tid.cast_unsigned()), tid)).collect()
-}
-
-/// The circles among the waits, each once, beginning with its lowest thread.
-fn circles(waits: &[StandingWait]) -> Vec<Vec<usize>> {
-    // A thread waits for one thing at a time. So each has one arrow at most, and no two circles meet.
-    let next = |at: usize| {
-        let holder = waits[at].holder.thread()?;
-        waits.iter().position(|wait| wait.thread.tid == holder)
-    };
-    let mut found: Vec<Vec<usize>> = Vec::new();
-    for start in 0..waits.len() {
-        let mut way = vec![start];
-        while let Some(at) = next(*way.last().expect("it has the start")) {
-            if let Some(from) = way.iter().position(|&seen| seen == at) {
-                let mut circle = way.split_off(from);
-                let lowest = (0..circle.len()).min_by_key(|&at| waits[circle[at]].thread.tid);
-                circle.rotate_left(lowest.unwrap_or(0));
-                if !found.contains(&circle) {
-                    found.push(circle);
-                }
-                break;
-            }
-            way.push(at);
+    // Threads that wait alike are told together.
+    let mut told: Vec<(&StandingWait, usize)> = Vec::new();
+    for wait in waits {
+        let is_alike = |(one, _): &&mut (&StandingWait, usize)| {
+            (&one.lock, &one.at, &one.holder) == (&wait.lock, &wait.at, &wait.holder)
+        };
+        match told.iter_mut().find(is_alike) {
+            Some((_, more)) => *more += 1,
+            None => told.push((wait, 0)),
         }
     }
-    found
+    for (wait, more) in told.iter().take(TOLD) {
+        text += &line(wait);
+        if *more > 0 {
+            text += &beside("  ", &format!("and {} there for the same lock", threads(*more)));
+        }
+    }
+    if told.len() > TOLD {
+        text += &format!("  and others, in {} more ways: --format json\n", told.len() - TOLD);
+    }
+    text
 }
 
-#[cfg(test)]
-mod tests;
+fn threads(more: usize) -> String {
+    if more == 1 { "1 more thread".to_owned() } else { format!("{more} more threads") }
+}
+
+fn line(wait: &StandingWait) -> String {
+    let since = wait.since.map_or_else(String::new, |since| format!(" since {}", told(since)));
+    let what = match wait.kind {
+        "join" => wait.lock.clone(),
+        kind => format!("{} ({kind})", wait.lock),
+    };
+    let line = format!(
+        "thread {} waits for {what}{since}, in {}: {}",
+        thread(&wait.thread),
+        wait.at,
+        held(&wait.holder, wait.kind)
+    );
+    beside("  ", &shown(&line))
+}
+
+fn told(since: Duration) -> String {
+    time(since.as_nanos() as f64)
+}
+
+fn thread(thread: &Named) -> String {
+    match &thread.scheduling {
+        Some(scheduling) => format!("{} ({}, {scheduling})", thread.tid, thread.name),
+        None => format!("{} ({})", thread.tid, thread.name),
+    }
+}
+
+fn held(holder: &HolderNow, kind: &str) -> String {
+    match holder {
+        HolderNow::Thread(_, Doing::Waits) if kind == "join" => "it waits, too".to_owned(),
+        HolderNow::Thread(_, what) if kind == "join" => doing(what).to_owned(),
+        HolderNow::Thread(one, what) => format!("held by {}, {}", thread(one), doing(what)),
+        HolderNow::Itself => "it holds that lock itself".to_owned(),
+        HolderNow::Ended(tid) => {
+            format!("held by thread {tid}, which has ended without releasing it")
+        }
+        HolderNow::NotCopied { thread: one, parent } => format!(
+            "held by thread {} of the parent process {parent}, which the fork didn't copy",
+            thread(one)
+        ),
+        HolderNow::Readers(1) => {
+            "held by a reader, which the lock doesn't name: perhaps this thread itself".to_owned()
+        }
+        HolderNow::Readers(many) => format!("held by {many} readers, which the lock doesn't name"),
+        HolderNow::Unknown => "its holder isn't recorded".to_owned(),
+    }
+}
+
+fn doing(doing: &Doing) -> String {
+    match doing {
+        Doing::Runs => "which runs, or waits for a CPU".to_owned(),
+        Doing::Sleeps { call, at } => format!("which sleeps in {call}, in {at}"),
+        Doing::Waits => "which waits, too".to_owned(),
+        Doing::AwaitsSignal { at } => format!("which waits for another thread's signal, in {at}"),
+        Doing::Faults { at } => format!("which waits for a page of memory, in {at}"),
+        Doing::Stopped => "which is stopped by a signal or a debugger".to_owned(),
+    }
+}
+
+/// The same for programs.
+pub(crate) fn json(standing: &Standing) -> Value {
+    let place = |frame: &Frame| frame.to_string();
+    let named =
+        |one: &Named| object!({ "tid": one.tid, "name": one.name, "scheduling": one.scheduling });
+    let wait = |wait: &StandingWait| {
+        let (who, holder, what) = match &wait.holder {
+            HolderNow::Thread(one, what) => ("thread", named(one), doing(what)),
+            HolderNow::Itself => ("itself", Value::Null, String::new()),
+            HolderNow::Ended(tid) => ("ended", object!({ "tid": tid }), String::new()),
+            HolderNow::NotCopied { thread, .. } => ("not-copied", named(thread), String::new()),
+            HolderNow::Readers(many) => ("readers", object!({ "readers": many }), String::new()),
+            HolderNow::Unknown => ("unknown", Value::Null, String::new()),
+        };
+        object!({
+            "thread": named(&wait.thread),
+            "lock": wait.lock,
+            "kind": wait.kind,
+            "since_ns": wait.since.map(|since| since.as_nanos() as u64),
+            "at": place(&wait.at),
+            "holder": { "who": who, "thread": holder, "doing": what },
+        })
+    };
+    object!({
+        "waits": standing.waits.iter().map(wait).collect::<Vec<_>>(),
+        "deadlocks": standing.deadlocks,
+        "in_line": standing.in_line,
+    })
+}

@@ -1,15 +1,15 @@
-//! The policies of a running process, as a command reads and changes them: the other side of `lockwright_programs::mailbox`.
+//! The policies of a running process, as a command reads and changes them: the other side of `lockwright_contract::programs::mailbox`.
 
 mod posting;
 
 pub use posting::{Answered, Pending, Prepared, TooLarge};
 
-use lockwright_platform::hooks::Hook;
-use lockwright_programs::image::NAME;
-use lockwright_programs::mailbox::{
+use lockwright_contract::programs::image::NAME;
+use lockwright_contract::programs::mailbox::{
     LOADED, MAGIC, POST, Programs, SLOTS, SlotState, TAGS, TOO_SLOW, Tag, tag_places,
 };
-use lockwright_programs::maps::{Reported, View};
+use lockwright_contract::programs::maps::{Reported, View};
+use lockwright_platform::hooks::Hook;
 use std::mem::offset_of;
 
 /// The memory of the process. What writes there keeps other commands out meanwhile.
@@ -26,6 +26,18 @@ pub trait Memory {
     /// # Errors
     /// As [`read`](Self::read).
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Self::Error>;
+}
+
+impl<M: Memory> Memory for &M {
+    type Error = M::Error;
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), M::Error> {
+        M::read(self, at, bytes)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), M::Error> {
+        M::write(self, at, bytes)
+    }
 }
 
 /// A hook that has been asked.
@@ -75,19 +87,19 @@ pub struct Boosts {
 
 /// A process's policies.
 #[derive(Debug)]
-pub struct Control<'a, M> {
-    memory: &'a M,
+pub struct Control<M> {
+    memory: M,
     at: u64,
     tags: u64,
     room: u64,
 }
 
-impl<'a, M: Memory> Control<'a, M> {
+impl<M: Memory> Control<M> {
     /// The policies at the address of `lockwright_programs`. `None`: another version of lockwright runs there.
     ///
     /// # Errors
     /// The memory's.
-    pub fn open(memory: &'a M, at: u64) -> Result<Option<Self>, M::Error> {
+    pub fn open(memory: M, at: u64) -> Result<Option<Self>, M::Error> {
         let mut control = Self { memory, at, tags: 0, room: 0 };
         if control.word64(offset_of!(Programs, magic))? != MAGIC
             || control.word(offset_of!(Programs, size))? as usize != size_of::<Programs>()
@@ -212,7 +224,7 @@ impl<'a, M: Memory> Control<'a, M> {
     /// The memory's: the policy may just have been unloaded.
     pub fn data(&self, policy: &InSlot) -> Result<Vec<u8>, M::Error> {
         let (at, len) = if policy.too_slow.is_none() { policy.data } else { (0, 0) };
-        let mut data = vec![0; len.min(lockwright_programs::image::LARGEST_DATA)];
+        let mut data = vec![0; len.min(lockwright_contract::programs::image::LARGEST_DATA)];
         if !data.is_empty() {
             self.memory.read(at, &mut data)?;
         }

@@ -2,9 +2,9 @@
 
 use super::{clang, store};
 use crate::hints::{Failure, cause, nearest};
+use lockwright_contract::programs::image::NAME;
 use lockwright_policy::object::{LARGEST_FILE, Object};
 use lockwright_policy::shipped::{Shipped, shipped};
-use lockwright_programs::image::NAME;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,8 @@ use super::loading::Compiled;
 use super::over;
 use super::settings::Setting;
 use crate::hints::{Failure, nearest};
+use lockwright_contract::programs::mailbox::{BUDGET_NS, SLOTS};
 use lockwright_locks::catalog::{find, find_read_write};
-use lockwright_programs::mailbox::{BUDGET_NS, SLOTS};
 
 /// How a lock that asks a policy is written.
 const PREFIX: &str = "policy:";

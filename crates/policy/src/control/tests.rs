@@ -3,8 +3,8 @@
 use super::posting::pieces;
 use super::*;
 use crate::image::Image;
-use lockwright_programs::image::{ImageHeader, LARGEST};
-use lockwright_programs::mailbox::{
+use lockwright_contract::programs::image::{ImageHeader, LARGEST};
+use lockwright_contract::programs::mailbox::{
     DONE, FREE, LOAD, POSTED, PostRoom, REFUSED, ROOM, Request, STATE, TAKEN, Tags, UNLOAD, VOID,
 };
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -38,12 +38,12 @@ impl Memory for Own {
 }
 
 /// A mailbox of its own, forever.
-fn mailbox() -> (&'static Programs, Control<'static, Own>) {
+fn mailbox() -> (&'static Programs, Control<Own>) {
     let tags = Box::leak(Box::new(Tags::new()));
     let room = Box::leak(Box::new(PostRoom::new()));
     let programs = Box::leak(Box::new(Programs::new(tags, room)));
     let at = (&raw const *programs).expose_provenance() as u64;
-    (programs, Control::open(&Own, at).unwrap().unwrap())
+    (programs, Control::open(Own, at).unwrap().unwrap())
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn another_version_is_noticed() {
     let at = control.at;
     // SAFETY: nobody else uses it.
     unsafe { (&raw const programs.magic).cast_mut().write(MAGIC + 1) };
-    assert!(Control::open(&Own, at).unwrap().is_none());
+    assert!(Control::open(Own, at).unwrap().is_none());
 }
 
 /// A policy of this name, with so much code behind its header.

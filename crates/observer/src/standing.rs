@@ -1,0 +1,296 @@
+//! Who waits now, and for whom: for a program that hangs, or that one lock holds up.
+//!
+//! ```text
+//!   look      each thread that sleeps on a futex: which lock is it, and whom does the lock name as its holder?
+//!   look      once more, a moment later: only waits that haven't ended in between are told
+//!   circles   waiter ─► holder ─► what that holder waits for ─► ...: a way back to the waiter is a deadlock
+//! ```
+//!
+//! No thread is stopped, and nothing needs to be loaded into the process: the locks' own words say who holds them, glibc's
+//! as well as ours. Locks that record no holder, and waits for events, are left out, unless a holder is in one.
+
+mod awaited;
+mod holder;
+
+pub use holder::{Doing, HolderNow};
+
+use crate::counts::outcome::lock_name;
+use awaited::Awaited;
+use lockwright_symbols::{
+    Blocked, Frame, Registers, Symboliser, Unwinder, blocked, proc_text, slept_for, task, threads,
+};
+use lockwright_text::{Failure, cause};
+use std::collections::HashMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The time between the two looks.
+const APART: Duration = Duration::from_millis(120);
+/// Shorter waits are ordinary contention.
+const LONG: Duration = Duration::from_millis(500);
+
+/// The threads that wait in a process, and what holds them up.
+#[derive(Default)]
+pub struct Standing {
+    /// Those that have waited longest first.
+    pub waits: Vec<StandingWait>,
+    /// Circles: each thread waits for the next one, and the last one for the first; indices into `waits`.
+    pub deadlocks: Vec<Vec<usize>>,
+    /// The number of threads that stand in line behind others, for locks of ours.
+    pub in_line: usize,
+}
+
+/// A thread that waits.
+pub struct StandingWait {
+    /// The thread.
+    pub thread: Named,
+    /// What for, by name.
+    pub lock: String,
+    /// `a mutex`, `the end of a thread`.
+    pub kind: &'static str,
+    /// How long it has slept; `None`: not known.
+    pub since: Option<Duration>,
+    /// The program's function that asks for it.
+    pub at: Frame,
+    /// Who holds it, and what that thread does.
+    pub holder: HolderNow,
+    awaited: Awaited,
+}
+
+/// A thread with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its id, as this machine's tools show it.
+    pub tid: libc::pid_t,
+    /// Its name; empty: it has ended.
+    pub name: String,
+    /// Its policy or nice value, if unlike most threads'.
+    pub scheduling: Option<String>,
+}
+
+impl Named {
+    fn of(pid: libc::pid_t, tid: libc::pid_t) -> Self {
+        let task = task(pid, tid).ok();
+        let scheduling = task.as_ref().and_then(lockwright_symbols::Task::scheduling);
+        Self { tid, name: task.map_or_else(String::new, |task| task.name), scheduling }
+    }
+}
+
+impl Standing {
+    /// Does it name anybody?
+    pub fn is_empty(&self) -> bool {
+        self.waits.is_empty()
+    }
+
+    /// Looks at a process twice.
+    ///
+    /// # Errors
+    /// There is no such process, or this user may not look.
+    pub fn of(pid: libc::pid_t) -> Result<Self, Failure> {
+        let fail = |error: std::io::Error| {
+            Failure::new(format!("may not look into process {pid}: {}", cause(&error))).hint(
+                "run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope",
+            )
+        };
+        // Reading where a thread sleeps needs the same right as reading its memory.
+        blocked(pid, pid).map_err(fail)?;
+        let symbols = Symboliser::of_process(pid).map_err(fail)?;
+        let mut observer = Observer::new(pid, symbols);
+        let first = observer.look();
+        if first.is_empty() {
+            return Ok(Self::default());
+        }
+        let begun = Instant::now();
+        sleep(APART);
+        let waits = observer.look();
+        let watched = begun.elapsed();
+        let same = |now: &Sleeper| first.iter().find(|then| then.tid == now.tid) == Some(now);
+        let still: Vec<Sleeper> = waits.into_iter().filter(same).collect();
+        Ok(observer.told(&still, watched))
+    }
+}
+
+/// A thread that sleeps for something that another thread has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sleeper {
+    tid: libc::pid_t,
+    blocked: Blocked,
+    awaited: Awaited,
+    /// Its stack, the innermost function first.
+    stack: Vec<u64>,
+}
+
+/// Looks into a process.
+pub(super) struct Observer {
+    pid: libc::pid_t,
+    symbols: Symboliser,
+    unwinder: Unwinder,
+    /// Threads' ids in our namespace, by their ids in the process's own: in a container they differ.
+    ids: HashMap<u32, libc::pid_t>,
+}
+
+impl Observer {
+    fn new(pid: libc::pid_t, mut symbols: Symboliser) -> Self {
+        let unwinder = Unwinder::new(&mut symbols);
+        Self { pid, symbols, unwinder, ids: HashMap::new() }
+    }
+
+    /// The threads that sleep for something that another thread has to do.
+    fn look(&mut self) -> Vec<Sleeper> {
+        self.ids = ids(self.pid);
+        let tids: Vec<libc::pid_t> = self.ids.values().copied().collect();
+        let mut all: Vec<Sleeper> = tids.into_iter().filter_map(|tid| self.sleeper(tid)).collect();
+        all.sort_by_key(|one| one.tid);
+        all
+    }
+
+    fn sleeper(&mut self, tid: libc::pid_t) -> Option<Sleeper> {
+        let state = blocked(self.pid, tid).ok()??;
+        if state.call != Some(libc::SYS_futex) {
+            return None;
+        }
+        let stack = self.stack(&state);
+        let awaited = awaited::of(self, &state, &stack)?;
+        // Did it go on in the meantime? Then these are of two moments.
+        let is_still = blocked(self.pid, tid).ok().flatten() == Some(state);
+        is_still.then_some(Sleeper { tid, blocked: state, awaited, stack })
+    }
+
+    /// The stack of a thread that sleeps.
+    fn stack(&mut self, state: &Blocked) -> Vec<u64> {
+        let registers = Registers {
+            instruction: state.instruction,
+            stack: state.stack_pointer,
+            ..Registers::default()
+        };
+        self.unwinder.sleeping(self.symbols.space(), registers)
+    }
+
+    fn frames(&mut self, stack: &[u64]) -> Vec<Frame> {
+        stack.iter().flat_map(|&address| self.symbols.code(address).to_vec()).collect()
+    }
+
+    /// Names everything that lasts.
+    fn told(&mut self, sleepers: &[Sleeper], watched: Duration) -> Standing {
+        let mut waits: Vec<StandingWait> = sleepers
+            .iter()
+            .map(|sleeper| {
+                let frames = self.frames(&sleeper.stack);
+                let at = crate::sampler::outcome::own(&frames);
+                let since = slept_for(self.pid, sleeper.tid).map(|slept| slept.max(watched));
+                StandingWait {
+                    thread: Named::of(self.pid, sleeper.tid),
+                    lock: self.name(&sleeper.awaited),
+                    kind: sleeper.awaited.kind(),
+                    since,
+                    at: frames.get(at).cloned().unwrap_or_default(),
+                    holder: holder::of(self, sleeper, sleepers),
+                    awaited: sleeper.awaited.clone(),
+                }
+            })
+            .collect();
+        let deadlocks = circles(&waits);
+        let in_circle: Vec<libc::pid_t> =
+            deadlocks.iter().flatten().map(|&at| waits[at].thread.tid).collect();
+        let is_told = |wait: &StandingWait| {
+            let is_long = wait.since.is_none_or(|since| since >= LONG);
+            let is_hopeless = wait.holder.is_hopeless();
+            in_circle.contains(&wait.thread.tid)
+                || (wait.awaited.is_lock() && (is_long || is_hopeless))
+        };
+        let in_line = sleepers.iter().filter(|one| one.awaited == Awaited::Turn).count();
+        waits.retain(is_told);
+        waits.sort_by_key(|wait| {
+            (!in_circle.contains(&wait.thread.tid), std::cmp::Reverse(wait.since), wait.thread.tid)
+        });
+        let deadlocks = circles(&waits);
+        Standing { waits, deadlocks, in_line }
+    }
+
+    fn name(&mut self, awaited: &Awaited) -> String {
+        match awaited {
+            Awaited::Lock { address, .. } => lock_name(*address, None, &mut self.symbols),
+            Awaited::Turn => String::new(),
+            Awaited::End { thread } => {
+                let name = Named::of(self.pid, *thread).name;
+                format!("the end of thread {thread} ({name})")
+            }
+        }
+    }
+}
+
+/// Threads' ids in our namespace, by their ids in the process's own.
+fn ids(pid: libc::pid_t) -> HashMap<u32, libc::pid_t> {
+    let inner = |tid: libc::pid_t| {
+        let status = proc_text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        ids.split_whitespace().next_back()?.parse().ok()
+    };
+    let all = threads(pid).unwrap_or_default();
+    all.into_iter().map(|tid| (inner(tid).unwrap_or(tid.cast_unsigned()), tid)).collect()
+}
+
+/// The circles among the waits, each once, beginning with its lowest thread.
+fn circles(waits: &[StandingWait]) -> Vec<Vec<usize>> {
+    // A thread waits for one thing at a time. So each has one arrow at most, and no two circles meet.
+    let next = |at: usize| {
+        let holder = waits[at].holder.thread()?;
+        waits.iter().position(|wait| wait.thread.tid == holder)
+    };
+    let mut found: Vec<Vec<usize>> = Vec::new();
+    for start in 0..waits.len() {
+        let mut way = vec![start];
+        while let Some(at) = next(*way.last().expect("it has the start")) {
+            if let Some(from) = way.iter().position(|&seen| seen == at) {
+                let mut circle = way.split_off(from);
+                let lowest = (0..circle.len()).min_by_key(|&at| waits[circle[at]].thread.tid);
+                circle.rotate_left(lowest.unwrap_or(0));
+                if !found.contains(&circle) {
+                    found.push(circle);
+                }
+                break;
+            }
+            way.push(at);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thread `tid` waits for something that thread `holder` holds.
+    fn wait(tid: libc::pid_t, holder: libc::pid_t) -> StandingWait {
+        let named = |tid| Named { tid, name: "t".into(), scheduling: None };
+        StandingWait {
+            thread: named(tid),
+            lock: "m".into(),
+            kind: "mutex",
+            since: None,
+            at: Frame::default(),
+            holder: HolderNow::Thread(named(holder), Doing::Waits),
+            awaited: Awaited::Turn,
+        }
+    }
+
+    #[test]
+    fn a_circle_is_found_once_and_those_who_only_lead_to_it_are_not_in_it() {
+        let waits = [wait(9, 5), wait(5, 7), wait(7, 3), wait(3, 5), wait(8, 4)];
+        assert_eq!(circles(&waits), [vec![3, 1, 2]]);
+        assert!(circles(&waits[..3]).is_empty());
+        let two = [wait(1, 2), wait(2, 1), wait(3, 4), wait(4, 3)];
+        assert_eq!(circles(&two), [vec![0, 1], vec![2, 3]]);
+    }
+
+    #[test]
+    fn a_process_that_nobody_holds_up_has_no_waits() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let standing = Standing::of(pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(standing.unwrap().is_empty());
+        assert!(Standing::of(pid).is_err());
+    }
+}

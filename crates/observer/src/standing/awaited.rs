@@ -1,0 +1,148 @@
+//! What a thread sleeps for: the lock's words say, or else the functions on its stack.
+
+use super::Observer;
+use crate::sampler::outcome::is_plumbing;
+use crate::sampler::wait::{self, Mutex, Wait};
+use lockwright_symbols::{Blocked, Frame, read_memory};
+
+/// What a thread sleeps for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Awaited {
+    Lock {
+        address: u64,
+        kind: Kind,
+        /// The holder's id in the process's own namespace; 0: none is recorded.
+        owner: u32,
+        /// The number of readers that hold a readers-writer lock.
+        readers: u32,
+    },
+    /// The end of a thread of the process.
+    End { thread: libc::pid_t },
+    /// Its turn in the line of one of our mutexes, behind other threads that wait.
+    Turn,
+}
+
+/// The kind of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mutex(Mutex),
+    /// Wanted for reading, or for writing.
+    Reading,
+    Writing,
+}
+
+impl Awaited {
+    /// In words, with an article.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Lock { kind: Kind::Mutex(kind), .. } => kind.word(),
+            Self::Lock { kind: Kind::Reading, .. } => "readers-writer lock, for reading",
+            Self::Lock { kind: Kind::Writing, .. } => "readers-writer lock, for writing",
+            Self::End { .. } => "join",
+            Self::Turn => "line",
+        }
+    }
+
+    pub(super) fn is_lock(&self) -> bool {
+        matches!(self, Self::Lock { .. })
+    }
+}
+
+/// Words of our own readers-writer lock (`crates/runtime/src/rwlock.rs`): where readers sleep, where writers sleep, who writes.
+const OUR_WRITERS: u64 = 4;
+const OUR_OWNER: u64 = 24;
+/// In the first word: readers, from this bit on, and above them a mark.
+const OUR_READERS: u32 = 3;
+const OUR_MARK: u32 = 1 << 31;
+/// In the first word: a writer holds it.
+const OUR_WRITE: u32 = 3;
+
+/// What this thread sleeps for; `None`: for nothing that another thread holds.
+pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Option<Awaited> {
+    let pid = observer.pid;
+    let lock = |address, kind, owner, readers| Awaited::Lock { address, kind, owner, readers };
+    let by_words = {
+        let ids = &observer.ids;
+        wait::of(pid, state, |id| ids.contains_key(&id))?
+    };
+    let below = Below::of(&observer.frames(stack));
+    let at = state.arguments[0];
+    if below.calls("rwlock") {
+        let kind = if below.calls("wrlock") { Kind::Writing } else { Kind::Reading };
+        return match by_words {
+            _ if below.is_ours => ours(pid, at, kind),
+            Wait::ReadWrite { lock: address, writer, readers, .. } => {
+                Some(lock(address, kind, writer, if writer == 0 { readers } else { 0 }))
+            }
+            _ => None,
+        };
+    }
+    match by_words {
+        Wait::Mutex { lock: address, kind, owner } => {
+            Some(lock(address, Kind::Mutex(kind), owner, 0))
+        }
+        _ if below.calls("cond") => None,
+        // The holder may have ended, or be a thread of the parent.
+        Wait::Word { .. } if below.is_ours || below.calls("mutex") => {
+            let (kind, owner) = orphan(pid, at)?;
+            Some(lock(at, Kind::Mutex(kind), owner, 0))
+        }
+        _ if below.is_ours && below.calls("front") => Some(Awaited::Turn),
+        _ if below.calls("join") => {
+            let thread = *observer.ids.get(&(state.arguments[2] as u32))?;
+            Some(Awaited::End { thread })
+        }
+        _ => None,
+    }
+}
+
+/// The functions of libraries below the program's own.
+struct Below {
+    /// Each with its file, if the debug information says.
+    names: Vec<String>,
+    /// Are they functions of our library?
+    is_ours: bool,
+}
+
+impl Below {
+    fn of(frames: &[Frame]) -> Self {
+        let inner = || frames.iter().take_while(|frame| is_plumbing(frame));
+        let name = |frame: &Frame| {
+            let [function, file] =
+                [&frame.function, &frame.file].map(|part| part.as_deref().unwrap_or_default());
+            // The path within the crate: other parts of it may say anything.
+            let file = file.rsplit_once("/src/").map_or(file, |(_, file)| file);
+            format!("{file} {function}")
+        };
+        Self {
+            names: inner().map(name).collect(),
+            is_ours: inner().any(|frame| frame.module.contains("lockwright")),
+        }
+    }
+
+    fn calls(&self, part: &str) -> bool {
+        self.names.iter().any(|name| name.contains(part))
+    }
+}
+
+/// A mutex whose holder is no thread of the process.
+fn orphan(pid: libc::pid_t, at: u64) -> Option<(Mutex, u32)> {
+    let kind = Mutex::of(word(pid, at + 16)?)?;
+    let owner = wait::owner(pid, at, kind);
+    // Linux has no ids above 4 million.
+    (word(pid, at)? != 0 && (1..1 << 22).contains(&owner)).then_some((kind, owner))
+}
+
+/// One of our own readers-writer locks.
+fn ours(pid: libc::pid_t, at: u64, kind: Kind) -> Option<Awaited> {
+    let address = if kind == Kind::Writing { at.checked_sub(OUR_WRITERS)? } else { at };
+    let (state, owner) = (word(pid, address)?, word(pid, address + OUR_OWNER)?);
+    let readers = if state & OUR_WRITE == 0 { (state & !OUR_MARK) >> OUR_READERS } else { 0 };
+    Some(Awaited::Lock { address, kind, owner, readers })
+}
+
+fn word(pid: libc::pid_t, at: u64) -> Option<u32> {
+    let mut bytes = [0; 4];
+    let length = read_memory(pid, at, &mut bytes).ok()?;
+    (length == bytes.len()).then_some(u32::from_ne_bytes(bytes))
+}

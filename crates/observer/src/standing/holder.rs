@@ -1,0 +1,140 @@
+//! Who has to do something before a sleeper goes on, and what that thread does meanwhile.
+
+use super::awaited::{Awaited, Kind};
+use super::{Named, Observer, Sleeper, ids};
+use crate::sampler::outcome::own;
+use lockwright_symbols::{Blocked, Frame, TaskState, blocked, proc_text, task};
+
+/// Who holds what a thread waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HolderNow {
+    /// Another thread of the process, and what it does.
+    Thread(Named, Doing),
+    /// The waiting thread itself.
+    Itself,
+    /// A thread that has ended, by its id in the process's own namespace.
+    Ended(u32),
+    /// A thread of the parent process, which a fork didn't copy.
+    NotCopied {
+        /// The thread.
+        thread: Named,
+        /// The parent process.
+        parent: libc::pid_t,
+    },
+    /// That many readers: the lock only counts them.
+    Readers(u32),
+    /// Nobody that the lock records.
+    Unknown,
+}
+
+impl HolderNow {
+    /// The thread.
+    pub(super) fn thread(&self) -> Option<libc::pid_t> {
+        match self {
+            Self::Thread(thread, _) => Some(thread.tid),
+            _ => None,
+        }
+    }
+
+    /// Will nobody ever release it?
+    pub fn is_hopeless(&self) -> bool {
+        matches!(self, Self::Itself | Self::Ended(_) | Self::NotCopied { .. })
+    }
+}
+
+/// What a holder does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Doing {
+    /// It runs, or could if it had a CPU.
+    Runs,
+    /// It sleeps in this system call, in this function of the program.
+    Sleeps {
+        /// The call.
+        call: String,
+        /// The function.
+        at: Frame,
+    },
+    /// It waits for the lock, or for the thread's end, that another of the waits is for.
+    Waits,
+    /// It waits for a condition variable, or for something else that a thread has to signal.
+    AwaitsSignal {
+        /// In this function of the program.
+        at: Frame,
+    },
+    /// It waits for a page of memory.
+    Faults {
+        /// In this function of the program.
+        at: Frame,
+    },
+    /// A signal or a debugger has stopped it.
+    Stopped,
+}
+
+/// Holders of this kind are threads that pass a lock on to each other (`front/word.rs`).
+const GRANTING: u32 = 1 << 30;
+
+/// Who holds up this sleeper.
+pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) -> HolderNow {
+    let tid = match sleeper.awaited {
+        Awaited::End { thread } => thread,
+        Awaited::Lock { owner: 0, readers: 1.., .. } if !is_mutex(&sleeper.awaited) => {
+            let Awaited::Lock { readers, .. } = sleeper.awaited else { return HolderNow::Unknown };
+            return HolderNow::Readers(readers);
+        }
+        Awaited::Turn | Awaited::Lock { owner: 0 | GRANTING, .. } => return HolderNow::Unknown,
+        Awaited::Lock { owner, .. } => match observer.ids.get(&owner) {
+            Some(&tid) => tid,
+            None => return gone(observer.pid, owner),
+        },
+    };
+    if tid == sleeper.tid {
+        return HolderNow::Itself;
+    }
+    let doing =
+        if all.iter().any(|one| one.tid == tid) { Doing::Waits } else { doing(observer, tid) };
+    HolderNow::Thread(Named::of(observer.pid, tid), doing)
+}
+
+fn is_mutex(awaited: &Awaited) -> bool {
+    matches!(awaited, Awaited::Lock { kind: Kind::Mutex(_), .. })
+}
+
+/// A holder that is no thread of the process.
+fn gone(pid: libc::pid_t, owner: u32) -> HolderNow {
+    let status = proc_text(format!("/proc/{pid}/status")).unwrap_or_default();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+    let is_fork = |parent: &libc::pid_t| {
+        // The same program: a process that has started another one has no locks from before.
+        let program = |pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        program(*parent).is_some() && program(*parent) == program(pid)
+    };
+    if let Some(parent) = parent.filter(is_fork)
+        && let Some(&tid) = ids(parent).get(&owner)
+    {
+        return HolderNow::NotCopied { thread: Named::of(parent, tid), parent };
+    }
+    HolderNow::Ended(owner)
+}
+
+/// What a thread that isn't among the sleepers does.
+fn doing(observer: &mut Observer, tid: libc::pid_t) -> Doing {
+    let pid = observer.pid;
+    if task(pid, tid).is_ok_and(|task| task.state == TaskState::Stopped) {
+        return Doing::Stopped;
+    }
+    let Ok(Some(state)) = blocked(pid, tid) else { return Doing::Runs };
+    let stack = observer.stack(&state);
+    let frames = observer.frames(&stack);
+    let at = frames.get(own(&frames)).cloned().unwrap_or_default();
+    match state {
+        Blocked { call: None, .. } => Doing::Faults { at },
+        Blocked { call: Some(libc::SYS_futex), .. } => Doing::AwaitsSignal { at },
+        Blocked { call: Some(number), .. } => Doing::Sleeps { call: call_name(number), at },
+    }
+}
+
+/// A system call's name; its number, if it is newer than we know.
+pub(crate) fn call_name(number: i64) -> String {
+    let known = usize::try_from(number).ok().and_then(syscalls::Sysno::new);
+    known.map_or_else(|| format!("system call {number}"), |call| call.name().to_owned())
+}
