@@ -7,9 +7,15 @@
 //!                                                     outcome: names, shares
 //! ```
 
+pub(crate) mod call;
+pub mod family;
+pub mod hold;
+pub mod origin;
 pub mod outcome;
 mod running;
 pub mod sample;
 mod seen;
 pub mod target;
 pub(crate) mod wait;
+
+pub use seen::BATCHES;

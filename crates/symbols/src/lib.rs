@@ -27,6 +27,6 @@ pub use place::Place;
 pub use python::{Python, PythonFrame};
 pub use space::{AddressSpace, Mapping, ThreadPointers, mappings, mappings_in, proc_text};
 pub use symboliser::Symboliser;
-pub use task::{CpuTime, Task, TaskState, cpu_time, slept_for, task};
+pub use task::{CpuTime, Task, TaskState, Throttled, cpu_time, slept_for, task, throttled_ns};
 pub use thread::{Blocked, blocked, read_memory, threads};
 pub use unwind::{Registers, Unwinder};

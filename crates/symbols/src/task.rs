@@ -5,6 +5,7 @@
 use crate::proc_text;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a thread was doing when the kernel was asked.
@@ -132,6 +133,49 @@ pub fn cpu_time(pid: libc::pid_t, tid: libc::pid_t) -> Option<CpuTime> {
     let text = proc_text(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
     Some(CpuTime { ran_ns: words.next()??, delayed_ns: words.next()?? })
+}
+
+/// The files in which a process's cgroup, and those above it, count for how long they were without quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Throttled {
+    files: Vec<PathBuf>,
+    /// The name of the count, and the length of its unit, ns.
+    count: (&'static str, u64),
+}
+
+impl Throttled {
+    /// For the cgroups of a process. `None`: none of them limits CPU time, or we can't see that.
+    pub fn of(pid: libc::pid_t) -> Option<Self> {
+        let groups = proc_text(format!("/proc/{pid}/cgroup")).ok()?;
+        groups.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let is_cpu = controllers.split(',').any(|one| one == "cpu");
+            // The unit of version 2 is microseconds, that of version 1 nanoseconds.
+            let (folders, count) = match controllers {
+                "" => (["", "unified"], ("throttled_usec", 1000)),
+                _ if is_cpu => (["cpu", "cpu,cpuacct"], ("throttled_time", 1)),
+                _ => return None,
+            };
+            folders.iter().find_map(|folder| {
+                let root = Path::new("/sys/fs/cgroup").join(folder);
+                let path = Path::new(path.trim_start_matches('/'));
+                let files = path.ancestors().map(|group| root.join(group).join("cpu.stat"));
+                let files: Vec<_> = files.filter(|file| total(file, count).is_some()).collect();
+                (!files.is_empty()).then_some(Self { files, count })
+            })
+        })
+    }
+}
+
+fn total(file: &Path, (name, unit_ns): (&str, u64)) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let count = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    Some(count? * unit_ns)
+}
+
+/// For how long the groups have been without quota so far, ns.
+pub fn throttled_ns(groups: &Throttled) -> u64 {
+    groups.files.iter().filter_map(|file| total(file, groups.count)).sum()
 }
 
 /// How long ago a thread that sleeps last ran. `None`: the kernel doesn't say, or not for that CPU.

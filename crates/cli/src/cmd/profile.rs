@@ -212,7 +212,7 @@ fn waiting_now(args: &Args, pid: libc::pid_t) -> Result<Standing, Failure> {
 }
 
 fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Failure> {
-    let mut target = Target::open(pid)?;
+    let target = Target::open(pid)?;
     check(args)?;
     let standing = waiting_now(args, target.pid)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
@@ -222,9 +222,10 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
         bar.set_position(elapsed.as_millis() as u64);
         !interrupted()
     };
-    let sampled = sample(&mut target, time, args.rate.unwrap_or(99).into(), goes_on);
+    let title = format!("Locks of {} ({})", target.name, target.pid);
+    let mut sampled = sample(target, time, args.rate.unwrap_or(99).into(), goes_on);
     bar.set_message("naming");
-    let (outcome, folded) = outcome(&mut target, &sampled);
+    let (outcome, folded) = outcome(&mut sampled);
     bar.finish_and_clear();
     let text = match args.format {
         Format::Text => report::text(&outcome),
@@ -234,7 +235,6 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
             output::json(&report)
         }
     };
-    let title = format!("Locks of {} ({})", target.name, target.pid);
     deliver(args, &title, &text, "samples", &folded)?;
     Ok(match sampled.end {
         End::Interrupted => INTERRUPTED.into(),

@@ -24,6 +24,7 @@ use lockwright_observer::files::files;
 use lockwright_observer::mailbox::{Remote, refuse_detached};
 use lockwright_observer::order::outcome as order;
 use lockwright_observer::process::Process;
+use lockwright_observer::sampler::family::Family;
 use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
 use lockwright_symbols::Symboliser;
@@ -113,7 +114,9 @@ pub(crate) fn program(
     let mut events = counts.event.map(Events::begin);
     let mut misses =
         counts.sections.then(|| Misses::begin(counts.event.unwrap_or(Event::CacheMisses)));
+    let mut family = Family::begin(None);
     let look = || {
+        family.look();
         course.look_into(folder.path());
         samplers.look_into(folder.path());
         lifetimes.look(course.processes());
@@ -152,6 +155,7 @@ pub(crate) fn program(
     // A process that used semaphores has a segment even if no thread waited.
     outcomes.retain(|outcome| !outcome.locks.is_empty() || outcome.signals.waits > 0);
     samplers.tell(&mut outcomes);
+    family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
@@ -255,10 +259,12 @@ pub(crate) fn process(
     let (mut course, mut samplers) = (Course::begin(), Samplers::default());
     let mut lifetimes = Lifetimes::begin();
     let mut events = event.map(Events::begin);
+    let mut family = Family::begin(Some(live.pid));
     while begun.elapsed() < limit && !interrupted() {
         std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
         bar.set_position(begun.elapsed().as_millis() as u64);
         computes = computes.max(cpu_ns(live.pid));
+        family.look();
         lifetimes.look([live.pid as u32]);
         threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
         // The process may end at any moment. Its files then disappear, but its segment stays.
@@ -294,19 +300,17 @@ pub(crate) fn process(
         Some((file, path)) => reader::read(file, path)?,
         None => {
             say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
-            return Ok(Observed {
-                pid: live.pid as u32,
-                elapsed_ns,
-                threads,
-                ..Observed::default()
-            });
+            let pid = live.pid as u32;
+            let mut outcomes = vec![Observed { pid, elapsed_ns, threads, ..Observed::default() }];
+            family.tell(&mut outcomes, elapsed_ns);
+            return Ok(outcomes.swap_remove(0));
         }
     };
     let seen = match &before {
         Some(before) => now.since(before),
         None => now,
     };
-    let mut outcomes = [outcome(&seen, &mut symbols, elapsed_ns, threads)];
+    let mut outcomes = vec![outcome(&seen, &mut symbols, elapsed_ns, threads)];
     course.tell(&mut outcomes);
     // In a container it counts under another id, by which the course knows it.
     outcomes[0].pid = live.pid as u32;
@@ -319,6 +323,7 @@ pub(crate) fn process(
         events.tell(&mut outcomes[0], &mut symbols);
     }
     samplers.tell(&mut outcomes);
+    family.tell(&mut outcomes, elapsed_ns);
     let here = MachineFile::here().and_then(|machine| machine.delegation);
     let known = Circumstances {
         cpu_ns: computes - computed,
@@ -328,6 +333,5 @@ pub(crate) fn process(
         target: &Target::Process(pid),
     };
     advise(&mut outcomes, known);
-    let [outcome] = outcomes;
-    Ok(outcome)
+    Ok(outcomes.swap_remove(0))
 }

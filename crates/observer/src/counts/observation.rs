@@ -2,6 +2,8 @@
 
 use super::counter::Event;
 use super::snapshot::{LockKind, Of, Signals};
+use crate::sampler::hold::Holding;
+use crate::sampler::outcome::OwnLock;
 use lockwright_numbers::Times;
 use serde::Serialize;
 
@@ -32,11 +34,22 @@ pub struct Observed {
     pub events: Option<Total>,
     /// Semaphores that are not used as locks.
     pub signals: Signals,
+    /// Locks that aren't pthread's, for which threads were seen to wait.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_locks: Vec<OwnLock>,
+    /// How often its threads were looked at for such waits; 0: never.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub samples: u64,
     /// Why a Python program's functions have no names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_unread: Option<String>,
     /// What was not counted, or not attributed.
     pub lost: Lost,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What was not counted, or not attributed.
@@ -96,6 +109,9 @@ pub struct Ranked {
     pub owner_changes: Option<f64>,
     /// The share in which the lock moved to another CPU.
     pub core_changes: Option<f64>,
+    /// What its holders did while others waited, as far as that was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holding: Option<Holding>,
     /// The place of the longest wait.
     pub longest_wait_at: String,
     /// The place of the longest hold.

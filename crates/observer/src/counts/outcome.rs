@@ -60,6 +60,8 @@ pub fn busiest<K: Ord>(
         events: None,
         locks,
         signals: snapshot.signals,
+        own_locks: Vec::new(),
+        samples: 0,
         python_unread: None,
         lost: Lost {
             unplaced: snapshot.unplaced,
@@ -162,6 +164,7 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         hold: Percentiles::of(&lock.hold, lock.hold_max_ns),
         owner_changes: part(lock.owners),
         core_changes: part(lock.cores),
+        holding: None,
         longest_wait_at: spot(lock.wait_max_at, &lock.waiters, symbols),
         longest_hold_at: spot(lock.hold_max_at, &lock.holders, symbols),
         waiters: sites(&lock.waiters, symbols),

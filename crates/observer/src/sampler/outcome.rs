@@ -1,13 +1,15 @@
 //! The samples with names: which locks were waited for, who waited, who held them.
 
+use super::hold::Holding;
+use super::origin::Origin;
 use super::sample::{End, Sampled};
-use super::seen::{BATCHES, Holder, LockKind, StackId, Stacks, WaitedLock};
-use super::target::Target;
+use super::seen::{BATCHES, Holder, LockKind, Seen, StackId, Stacks, WaitedLock};
+use super::target::{Target, variable};
 use crate::counts::outcome::is_of_a_lock;
 use lockwright_symbols::{Frame, Symboliser};
 use lockwright_text::cause;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The result of `profile --sample`.
 #[derive(Debug, Serialize)]
@@ -27,6 +29,8 @@ pub struct SampledProfile {
     pub end: Option<End>,
     /// The locks with the most waiting first.
     pub locks: Vec<LockSeen>,
+    /// Locks that aren't pthread's: a language's, a library's, or glibc's inner ones; those with the most waiting first.
+    pub own_locks: Vec<OwnLock>,
     /// Futex waits that were not for a lock: the average number of waiting threads, and their places.
     pub other_waiting: f64,
     /// The places of these waits.
@@ -63,10 +67,30 @@ pub struct LockSeen {
     pub holders: Vec<WaitSite>,
     /// Shares of all waits.
     pub waiters: Vec<WaitSite>,
+    /// What its holders did meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holding: Option<Holding>,
+}
+
+/// Locks of one origin that aren't pthread's, and for which threads waited.
+#[derive(Clone, Debug, Serialize)]
+pub struct OwnLock {
+    /// Whose they are.
+    pub origin: Origin,
+    /// In words, with the function of glibc that was called: `malloc's arena lock: free`.
+    pub name: String,
+    /// Average number of waiting threads over all samples.
+    pub waiting: f64,
+    /// The sum of waiting threads over all samples.
+    pub waits: u64,
+    /// Shares of all waits.
+    pub waiters: Vec<WaitSite>,
+    /// What can be done.
+    pub advice: String,
 }
 
 /// What a thread was doing.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct WaitSite {
     /// The share (0 to 1) of the samples.
     pub share: f64,
@@ -94,14 +118,30 @@ pub struct WaitSite {
 /// Samples of a stack, outermost function first, for a flame graph.
 pub type Folded = Vec<(Vec<String>, u64)>;
 
+/// Names only the locks that aren't pthread's. Also returns the number of samples.
+pub fn own_locks(sampled: &mut Sampled) -> (Vec<OwnLock>, u64) {
+    let Sampled { target, seen, .. } = sampled;
+    let Target { symboliser, environment, .. } = target;
+    let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
+    let by_origin = namer.by_origin(seen);
+    let samples = seen.samples();
+    (namer.own_locks(&by_origin, samples, |name| variable(environment, name)), samples)
+}
+
 /// Names everything that was seen. Also returns the stacks for a flame graph.
-pub fn outcome(target: &mut Target, sampled: &Sampled) -> (SampledProfile, Folded) {
-    let seen = &sampled.seen;
-    let mut namer =
-        Namer { symboliser: &mut target.symboliser, stacks: &seen.stacks, known: HashMap::new() };
+pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
+    let Sampled { target, seen, holdings, took, end, refused } = sampled;
+    let Target { pid, name, has_library, symboliser, environment } = target;
+    let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
     let mut others = seen.others.clone();
     let (mut locks, mut folded) = (Vec::new(), Vec::new());
+    let by_origin = namer.by_origin(seen);
+    others.retain(|stack, _| !by_origin.iter().any(|(_, stacks)| stacks.contains_key(stack)));
     for (&address, lock) in &seen.locks {
+        if let Some(origin) = namer.origin(lock) {
+            namer.fold(origin.name(), lock, &mut folded);
+            continue;
+        }
         if !namer.is_lock(lock) {
             // Waits on words that looked like a lock's but were not.
             for (stack, count) in &lock.waiters {
@@ -109,7 +149,8 @@ pub fn outcome(target: &mut Target, sampled: &Sampled) -> (SampledProfile, Folde
             }
             continue;
         }
-        let found = namer.lock(address, lock, &seen.batches);
+        let mut found = namer.lock(address, lock, &seen.batches);
+        found.holding = holdings.get(&address).cloned();
         namer.fold(&found.name, lock, &mut folded);
         locks.push(found);
     }
@@ -122,18 +163,20 @@ pub fn outcome(target: &mut Target, sampled: &Sampled) -> (SampledProfile, Folde
         other_waits,
         false,
     );
+    let own_locks = namer.own_locks(&by_origin, samples, |name| variable(environment, name));
     let outcome = SampledProfile {
-        pid: target.pid,
-        program: target.name.clone(),
+        pid: *pid,
+        program: name.clone(),
         threads: seen.threads,
         samples,
-        seconds: sampled.took.as_secs_f64(),
-        end: Some(sampled.end),
+        seconds: took.as_secs_f64(),
+        end: Some(*end),
         locks,
+        own_locks,
         other_waiting: ratio(other_waits, samples),
         others,
-        under_lockwright: target.has_library,
-        running_unseen: sampled.refused.as_ref().map(|error| cause(error).to_string()),
+        under_lockwright: *has_library,
+        running_unseen: refused.as_ref().map(|error| cause(error).to_string()),
     };
     (outcome, folded)
 }
@@ -197,6 +240,89 @@ impl Namer<'_> {
         })
     }
 
+    /// Its functions by symbol tables alone: enough to know runtimes by, without reading all debug information.
+    fn functions(&mut self, stack: StackId) -> Vec<Frame> {
+        let function = |&address: &u64| {
+            let space = self.symboliser.space();
+            let module = space.mapping(address).map(|mapping| {
+                mapping.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+            });
+            Frame {
+                function: self.symboliser.function(address),
+                module: module.unwrap_or_default(),
+                ..Frame::default()
+            }
+        };
+        self.stacks.get(stack).iter().map(function).collect()
+    }
+
+    /// The waits for locks that aren't pthread's: by origin, and by stack.
+    fn by_origin(&mut self, seen: &Seen) -> BTreeMap<Origin, HashMap<StackId, u64>> {
+        let mut by_origin: BTreeMap<Origin, HashMap<StackId, u64>> = BTreeMap::new();
+        for (&stack, &count) in &seen.others {
+            if let Some(origin) = Origin::of(&self.functions(stack)) {
+                *by_origin.entry(origin).or_default().entry(stack).or_default() += count;
+            }
+        }
+        for lock in seen.locks.values() {
+            let Some(origin) = self.origin(lock) else { continue };
+            for (&stack, &count) in &lock.waiters {
+                *by_origin.entry(origin).or_default().entry(stack).or_default() += count;
+            }
+        }
+        by_origin
+    }
+
+    fn own_locks(
+        &mut self,
+        by_origin: &BTreeMap<Origin, HashMap<StackId, u64>>,
+        samples: u64,
+        setting: impl Fn(&str) -> Option<String>,
+    ) -> Vec<OwnLock> {
+        let all = by_origin.iter();
+        let mut all: Vec<OwnLock> =
+            all.map(|(&origin, stacks)| self.own_lock(origin, stacks, samples, &setting)).collect();
+        all.sort_by(|a, b| b.waiting.total_cmp(&a.waiting));
+        all
+    }
+
+    /// Whose lock it is, if it is none of pthread's: what most of its waiters say.
+    fn origin(&mut self, lock: &WaitedLock) -> Option<Origin> {
+        if lock.kind != LockKind::Word {
+            return None;
+        }
+        let (&most, _) = lock.waiters.iter().max_by_key(|(stack, count)| (**count, **stack))?;
+        Origin::of(&self.functions(most))
+    }
+
+    fn own_lock(
+        &mut self,
+        origin: Origin,
+        stacks: &HashMap<StackId, u64>,
+        samples: u64,
+        setting: &impl Fn(&str) -> Option<String>,
+    ) -> OwnLock {
+        let waits = stacks.values().sum();
+        let most = stacks.iter().max_by_key(|(stack, count)| (**count, **stack));
+        let called = most.and_then(|(&stack, _)| {
+            let frames = self.frames(stack);
+            Origin::called(frames, own(frames))
+        });
+        let name = match called.filter(|_| origin.is_glibcs()) {
+            Some(called) => format!("{}: {called}", origin.name()),
+            None => origin.name().to_owned(),
+        };
+        let waiters = stacks.iter().map(|(stack, count)| ((None, Some(*stack)), *count));
+        OwnLock {
+            origin,
+            name,
+            waiting: ratio(waits, samples),
+            waits,
+            waiters: self.sites(waiters, waits, true),
+            advice: origin.advice(setting),
+        }
+    }
+
     fn lock(&mut self, address: u64, lock: &WaitedLock, batches: &[u64; BATCHES]) -> LockSeen {
         use lockwright_symbols::Place;
         let place = self.symboliser.data(address);
@@ -237,6 +363,7 @@ impl Namer<'_> {
                 lock.waits,
                 true,
             ),
+            holding: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Samples all threads of a process repeatedly, without stopping any.
 
+use super::hold::{Holding, Holds};
 use super::running::Running;
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
 use super::target::{Target, field};
@@ -23,7 +24,11 @@ pub enum End {
 
 /// What was seen, and for how long.
 pub struct Sampled {
+    /// The process.
+    pub target: Target,
     pub(crate) seen: Seen,
+    /// What the holders of each lock did while others waited for it, by the lock's address.
+    pub holdings: HashMap<u64, Holding>,
     /// How long that took.
     pub took: Duration,
     /// How it ended.
@@ -40,25 +45,15 @@ const REFRESH: Duration = Duration::from_millis(500);
 
 /// Samples `rate` times a second for `time`, or until `goes_on`, which is told how long that has been, denies it.
 pub fn sample(
-    target: &mut Target,
+    target: Target,
     time: Duration,
     rate: f64,
     goes_on: impl Fn(Duration) -> bool,
 ) -> Sampled {
     let period = Duration::from_secs_f64(1.0 / rate);
-    let nanoseconds = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
-    let unwinder = Unwinder::new(&mut target.symboliser);
-    let mut sampler = Sampler {
-        target,
-        unwinder,
-        seen: Seen::default(),
-        running: Running::new((nanoseconds / LOOKS).max(100_000)),
-        outer: HashMap::new(),
-        period: nanoseconds,
-        read_write: HashMap::new(),
-    };
+    let mut sampler = Sampler::begin(target, period, true);
     let start = Instant::now();
-    let (mut next, mut refreshed) = (start, start);
+    let mut next = start;
     let end = loop {
         let elapsed = start.elapsed();
         if elapsed >= time {
@@ -66,10 +61,6 @@ pub fn sample(
         }
         if !goes_on(elapsed) {
             break End::Interrupted;
-        }
-        if refreshed.elapsed() >= REFRESH {
-            refreshed = Instant::now();
-            sampler.refresh();
         }
         let part = elapsed.as_secs_f64() / time.as_secs_f64() * BATCHES as f64;
         if sampler.tick((part as usize).min(BATCHES - 1)).is_err() {
@@ -82,36 +73,76 @@ pub fn sample(
                 .min(time.saturating_sub(start.elapsed())),
         );
     };
-    let took = start.elapsed();
-    sampler.target.symboliser.space_mut().learn_threads();
-    Sampled { seen: sampler.seen, took, end, refused: sampler.running.refused }
+    sampler.end(end)
 }
 
-struct Sampler<'a> {
-    target: &'a mut Target,
+/// Samples a process.
+pub struct Sampler {
+    target: Target,
     unwinder: Unwinder,
     seen: Seen,
-    running: Running,
+    /// Where running threads run; `None`: nobody asks.
+    running: Option<Running>,
+    holds: Holds,
+    begun: Instant,
+    refreshed: Instant,
     /// A thread's id in our namespace, by its id in the process's namespace: in a container they differ.
     outer: HashMap<u32, libc::pid_t>,
     period: u64,
     /// Whether each stack waits for a readers-writer lock.
     read_write: HashMap<StackId, bool>,
+    /// Where threads slept in the last sample. Most of them still do, so their stacks are known.
+    slept: HashMap<libc::pid_t, (Blocked, StackId)>,
 }
 
-impl Sampler<'_> {
-    fn refresh(&mut self) {
-        if self.target.symboliser.refresh() {
-            self.unwinder.refresh(&mut self.target.symboliser);
+impl Sampler {
+    /// Begins to sample a process, about once in `period`. `running`: also learns where running threads run.
+    pub fn begin(mut target: Target, period: Duration, running: bool) -> Self {
+        let nanoseconds = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let now = Instant::now();
+        Self {
+            unwinder: Unwinder::new(&mut target.symboliser),
+            seen: Seen::default(),
+            running: running.then(|| Running::new((nanoseconds / LOOKS).max(100_000))),
+            holds: Holds::begin(target.pid),
+            begun: now,
+            refreshed: now,
+            outer: HashMap::new(),
+            period: nanoseconds,
+            read_write: HashMap::new(),
+            slept: HashMap::new(),
+            target,
         }
     }
 
-    /// Takes one sample of all threads.
+    /// What was seen.
+    pub fn end(self, end: End) -> Sampled {
+        let Self { mut target, seen, running, holds, begun, .. } = self;
+        let took = begun.elapsed();
+        target.symboliser.space_mut().learn_threads();
+        let period = took.as_nanos() as u64 / seen.samples().max(1);
+        let refused = running.and_then(|running| running.refused);
+        Sampled { target, seen, holdings: holds.end(period), took, end, refused }
+    }
+
+    fn refresh(&mut self) {
+        if self.target.symboliser.refresh() {
+            self.unwinder.refresh(&mut self.target.symboliser);
+            self.slept.clear();
+        }
+    }
+
+    /// Takes one sample of all threads, in one of [`BATCHES`] batches.
     ///
     /// # Errors
     ///
     /// The process has ended.
-    fn tick(&mut self, batch: usize) -> io::Result<()> {
+    pub fn tick(&mut self, batch: usize) -> io::Result<()> {
+        if self.refreshed.elapsed() >= REFRESH {
+            self.refreshed = Instant::now();
+            self.refresh();
+        }
+        self.holds.settle();
         let pid = self.target.pid;
         let now = monotonic();
         let all = threads(pid)?;
@@ -129,21 +160,19 @@ impl Sampler<'_> {
             return Err(ErrorKind::NotFound.into());
         }
         self.meet(&states);
-        self.running.fetch();
+        if let Some(running) = &mut self.running {
+            running.fetch();
+        }
         self.seen.threads = self.seen.threads.max(states.len());
         self.seen.batches[batch] += 1;
         let mut owners: HashMap<u64, (LockKind, Owner)> = HashMap::new();
+        let mut waiters: HashMap<u64, Vec<libc::pid_t>> = HashMap::new();
         for (&tid, state) in &states {
             let Some(state) = state else { continue };
             let Some(wait) = wait::of(pid, state, |id| self.outer.contains_key(&id)) else {
                 continue;
             };
-            // Did the thread continue in the meantime? Then our reads may be from two moments.
-            let stack = self.stack(state);
-            if blocked(pid, tid).ok().flatten() != Some(*state) {
-                continue;
-            }
-            let stack = self.seen.stacks.id(stack);
+            let Some(stack) = self.slept_at(tid, state) else { continue };
             let wait = match wait {
                 Wait::ReadWrite { at, .. } if !self.is_read_write(stack) => Wait::Word { lock: at },
                 wait => wait,
@@ -165,6 +194,7 @@ impl Sampler<'_> {
                 }
             };
             self.seen.waiter(lock, kind, stack);
+            waiters.entry(lock).or_default().push(tid);
             // If several waiters saw the lock, use the view that shows the holder.
             let known = owners.entry(lock).or_insert((kind, owner));
             if known.1 == Owner::Thread(0) {
@@ -172,9 +202,14 @@ impl Sampler<'_> {
             }
         }
         for (lock, (kind, owner)) in owners {
-            let holder = self.holder(lock, kind, owner, now);
+            let (holder, thread) = self.holder(lock, kind, owner, now);
             self.seen.holder(lock, holder, batch);
+            if let Some((tid, state)) = thread {
+                let waits = waiters.values().flatten().any(|&one| one == tid);
+                self.holds.see(lock, tid, state, waits, &waiters[&lock]);
+            }
         }
+        self.slept.retain(|tid, _| states.contains_key(tid));
         Ok(())
     }
 
@@ -193,9 +228,26 @@ impl Sampler<'_> {
                 self.target.symboliser.space_mut().learn_thread(tid, state.stack_pointer);
             }
         }
-        if ids != known {
-            self.running.follow(&ids);
+        if let Some(running) = self.running.as_mut().filter(|_| ids != known) {
+            running.follow(&ids);
         }
+    }
+
+    /// The stack of a thread that sleeps. `None`: it has gone on in the meantime.
+    fn slept_at(&mut self, tid: libc::pid_t, state: &Blocked) -> Option<StackId> {
+        if let Some((then, stack)) = self.slept.get(&tid)
+            && then == state
+        {
+            return Some(*stack);
+        }
+        // If it has gone on, our reads may be from two moments.
+        let stack = self.stack(state);
+        if blocked(self.target.pid, tid).ok().flatten() != Some(*state) {
+            return None;
+        }
+        let stack = self.seen.stacks.id(stack);
+        self.slept.insert(tid, (*state, stack));
+        Some(stack)
     }
 
     fn stack(&mut self, state: &Blocked) -> Vec<u64> {
@@ -220,16 +272,23 @@ impl Sampler<'_> {
         })
     }
 
-    /// What the holder is doing. We read the holder before and after, because it may change in between.
-    fn holder(&mut self, lock: u64, kind: LockKind, owner: Owner, now: u64) -> Holder {
+    /// What the holder is doing; and who that is, and where it sleeps, if the lock says. We read the holder before and after,
+    /// because it may change in between.
+    fn holder(
+        &mut self,
+        lock: u64,
+        kind: LockKind,
+        owner: Owner,
+        now: u64,
+    ) -> (Holder, Option<(libc::pid_t, Option<Blocked>)>) {
         let pid = self.target.pid;
         let mut id = match owner {
-            Owner::Readers => return Holder::Readers,
+            Owner::Readers => return (Holder::Readers, None),
             Owner::Thread(id) => id,
         };
         for _ in 0..2 {
-            let Some(tid) = self.outer.get(&id).copied() else { return Holder::Unknown };
-            let Ok(state) = blocked(pid, tid) else { return Holder::Unknown };
+            let Some(tid) = self.outer.get(&id).copied() else { break };
+            let Ok(state) = blocked(pid, tid) else { break };
             let stack = state.map(|state| self.stack(&state));
             let after = match kind {
                 LockKind::Mutex(kind) => wait::owner(pid, lock, kind),
@@ -239,7 +298,9 @@ impl Sampler<'_> {
                 id = after;
                 continue;
             }
-            return match (stack, self.running.at(tid, now.saturating_sub(self.period))) {
+            let since = now.saturating_sub(self.period);
+            let moment = self.running.as_ref().and_then(|running| running.at(tid, since));
+            let holder = match (stack, moment) {
                 (Some(stack), _) => Holder::Sleeping(self.seen.stacks.id(stack)),
                 (None, None) => Holder::Unseen,
                 (None, Some(moment)) => {
@@ -248,8 +309,9 @@ impl Sampler<'_> {
                     Holder::Running(self.seen.stacks.id(stack))
                 }
             };
+            return (holder, Some((tid, state)));
         }
-        Holder::Unknown
+        (Holder::Unknown, None)
     }
 }
 

@@ -73,7 +73,7 @@ impl WaitedLock {
 
 /// The time is divided into this number of equal batches. The variance between batches gives the error of the
 /// estimates, even if one wait spans many samples.
-pub(super) const BATCHES: usize = 20;
+pub const BATCHES: usize = 20;
 
 /// Everything that was seen.
 #[derive(Default)]

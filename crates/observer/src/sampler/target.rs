@@ -18,6 +18,8 @@ pub struct Target {
     pub has_library: bool,
     /// Names its addresses.
     pub symboliser: Symboliser,
+    /// Its environment when it was started.
+    pub(super) environment: Vec<u8>,
 }
 
 impl Target {
@@ -48,8 +50,16 @@ impl Target {
         };
         let has_library = all.iter().any(|mapping| is_ours(&mapping.path)) && !is_detached(pid);
         let symboliser = Symboliser::of_process(pid).map_err(fail)?;
-        Ok(Self { pid, name, has_library, symboliser })
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        Ok(Self { pid, name, has_library, symboliser, environment })
     }
+}
+
+/// The value of a variable in an environment.
+pub(super) fn variable(environment: &[u8], name: &str) -> Option<String> {
+    let mut all = environment.split(|&byte| byte == 0);
+    let value = all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Did `lockwright detach` give the process glibc's locks back? The library stays loaded.

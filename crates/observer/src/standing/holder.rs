@@ -2,6 +2,7 @@
 
 use super::awaited::{Awaited, Kind};
 use super::{Named, Observer, Sleeper, ids};
+use crate::sampler::call::call_name;
 use crate::sampler::outcome::own;
 use lockwright_symbols::{Blocked, Frame, TaskState, blocked, proc_text, task};
 
@@ -131,10 +132,4 @@ fn doing(observer: &mut Observer, tid: libc::pid_t) -> Doing {
         Blocked { call: Some(libc::SYS_futex), .. } => Doing::AwaitsSignal { at },
         Blocked { call: Some(number), .. } => Doing::Sleeps { call: call_name(number), at },
     }
-}
-
-/// A system call's name; its number, if it is newer than we know.
-pub(crate) fn call_name(number: i64) -> String {
-    let known = usize::try_from(number).ok().and_then(syscalls::Sysno::new);
-    known.map_or_else(|| format!("system call {number}"), |call| call.name().to_owned())
 }

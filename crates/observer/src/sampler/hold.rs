@@ -1,0 +1,292 @@
+//! Why holders were slow: what each did while others waited for its lock.
+//!
+//! ```text
+//!   see      a thread holds a lock that others wait for, at this moment: it sleeps in a call, or is in state R
+//!   settle   a moment later: of a thread in state R, the scheduler's counts say for how much of the time it ran,
+//!            and for how much it was left without a CPU; its cgroup's counts say whether by its own quota
+//! ```
+//!
+//! A sample falls into a long wait more often than into a short one. So the shares are shares of the time that others waited.
+
+use super::call::call_name;
+use lockwright_native::place;
+use lockwright_symbols::{
+    Blocked, CpuTime, Task, TaskState, Throttled, cpu_time, task, throttled_ns,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+/// What a holder was doing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "what", content = "call")]
+pub enum Cause {
+    /// It ran.
+    Running,
+    /// It ran, mostly to get pages of memory.
+    PageFaults,
+    /// It slept until a page of memory had been read.
+    Paging,
+    /// It could have run, but other threads had the CPUs.
+    Preempted,
+    /// It could have run, but its cgroup had used up its quota of CPU time.
+    Throttled,
+    /// It slept in this system call.
+    Asleep(String),
+    /// It waited for another lock.
+    Lock,
+    /// It waited for a condition variable or the like.
+    Signal,
+    /// A signal or a debugger had stopped it.
+    Stopped,
+}
+
+/// What one lock's holders did while others waited for it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Holding {
+    /// The number of samples.
+    pub samples: u64,
+    /// The share (0 to 1) of them in which holders did what.
+    pub causes: Vec<(Cause, f64)>,
+    /// The share by class of core, the fastest first; empty: all cores are of one class.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<f64>,
+    /// A thread that waited for one with a far lower priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inversion: Option<Inversion>,
+}
+
+impl Holding {
+    /// What holders did most.
+    pub fn main(&self) -> Option<&(Cause, f64)> {
+        self.causes.first()
+    }
+
+    /// The share of one cause.
+    pub fn share(&self, cause: &Cause) -> f64 {
+        self.causes.iter().find(|(one, _)| one == cause).map_or(0.0, |(_, share)| *share)
+    }
+}
+
+/// A thread with a high priority that waited for one with a low priority.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Inversion {
+    /// The waiter: its name, and its policy or nice value.
+    pub waiter: (String, String),
+    /// The holder, likewise.
+    pub holder: (String, String),
+    /// The share of the lock's samples in which this was so.
+    pub share: f64,
+    /// How long that was in all, ns, as far as samples tell.
+    pub ns: u64,
+}
+
+/// If a holder has a fault this often, ns of its running time, then faults are what it does.
+const FAULT_NS: u64 = 8_000;
+/// If a cgroup was without quota for this share of the time in which a holder had no CPU, then that is why.
+const BY_QUOTA: f64 = 0.25;
+/// The scheduler brings its counts up to date once a tick, so a shorter time says little, ns.
+const TICK_NS: u64 = 4_000_000;
+
+/// A holder that was in state R.
+struct Pending {
+    lock: u64,
+    tid: libc::pid_t,
+    at: Instant,
+    time: CpuTime,
+    faults: u64,
+    throttled_ns: u64,
+}
+
+/// Sums for one lock.
+#[derive(Default)]
+struct Sums {
+    samples: u64,
+    causes: BTreeMap<Cause, f64>,
+    classes: BTreeMap<u8, f64>,
+    /// By the two threads' names and priorities: samples.
+    inversions: HashMap<[(String, String); 2], u64>,
+}
+
+/// Watches the holders of a process's locks.
+pub(super) struct Holds {
+    pid: libc::pid_t,
+    quota: Option<Throttled>,
+    pending: Vec<Pending>,
+    locks: HashMap<u64, Sums>,
+}
+
+impl Holds {
+    pub(super) fn begin(pid: libc::pid_t) -> Self {
+        Self { pid, quota: Throttled::of(pid), pending: Vec::new(), locks: HashMap::new() }
+    }
+
+    /// A thread holds a lock; `waiters` wait for it. `waits`: the holder waits for another lock itself.
+    pub(super) fn see(
+        &mut self,
+        lock: u64,
+        tid: libc::pid_t,
+        state: Option<Blocked>,
+        waits: bool,
+        waiters: &[libc::pid_t],
+    ) {
+        let Ok(holder) = task(self.pid, tid) else { return };
+        let sums = self.locks.entry(lock).or_default();
+        sums.samples += 1;
+        *sums.classes.entry(place::class_of(holder.cpu).0).or_default() += 1.0;
+        sums.compare(self.pid, &holder, waiters);
+        let cause = match (holder.state, state) {
+            (TaskState::Stopped, _) => Cause::Stopped,
+            (_, Some(_)) if waits => Cause::Lock,
+            (_, Some(Blocked { call: Some(libc::SYS_futex), .. })) => Cause::Signal,
+            (_, Some(Blocked { call: Some(call), .. })) => Cause::Asleep(call_name(call)),
+            (_, Some(Blocked { call: None, .. })) | (TaskState::Disk, None) => Cause::Paging,
+            (_, None) => {
+                let Some(time) = cpu_time(self.pid, tid) else {
+                    return sums.add(Cause::Running, 1.0); // this kernel doesn't tell
+                };
+                let throttled_ns = self.quota.as_ref().map_or(0, throttled_ns);
+                let (at, faults) = (Instant::now(), holder.faults);
+                return self.pending.push(Pending { lock, tid, at, time, faults, throttled_ns });
+            }
+        };
+        sums.add(cause, 1.0);
+    }
+
+    /// Looks again at the holders that were in state R.
+    pub(super) fn settle(&mut self) {
+        let is_early = |one: &Pending| one.at.elapsed().as_nanos() < TICK_NS.into();
+        let (early, due) = std::mem::take(&mut self.pending).into_iter().partition(is_early);
+        self.pending = early;
+        let due: Vec<Pending> = due;
+        for one in due {
+            let sums = self.locks.entry(one.lock).or_default();
+            let (Some(time), Ok(now)) = (cpu_time(self.pid, one.tid), task(self.pid, one.tid))
+            else {
+                sums.add(Cause::Running, 1.0); // it ended, so it ran
+                continue;
+            };
+            let elapsed_ns = one.at.elapsed().as_nanos() as u64;
+            let throttled_ns = self.quota.as_ref().map_or(0, throttled_ns) - one.throttled_ns;
+            let is_runnable = now.state == TaskState::Running;
+            let (ran_ns, delayed_ns) = split(one.time, time, elapsed_ns, is_runnable);
+            let delayed = delayed_ns as f64 / (ran_ns + delayed_ns).max(1) as f64;
+            let cause = match throttled_ns as f64 >= BY_QUOTA * delayed_ns.max(1) as f64 {
+                true => Cause::Throttled,
+                false => Cause::Preempted,
+            };
+            sums.add(cause, delayed);
+            let faults = now.faults.saturating_sub(one.faults);
+            let cause = match faults > 0 && ran_ns / faults < FAULT_NS {
+                true => Cause::PageFaults,
+                false => Cause::Running,
+            };
+            sums.add(cause, 1.0 - delayed);
+        }
+    }
+
+    /// What was seen, by lock. `period_ns`: the time between two samples.
+    pub(super) fn end(mut self, period_ns: u64) -> HashMap<u64, Holding> {
+        for one in std::mem::take(&mut self.pending) {
+            self.locks.entry(one.lock).or_default().add(Cause::Running, 1.0);
+        }
+        let all = self.locks.into_iter();
+        all.map(|(lock, sums)| (lock, sums.holding(period_ns))).collect()
+    }
+}
+
+/// For how long a thread ran, and for how long it had no CPU, ns, after a moment in which it was in state R.
+fn split(then: CpuTime, now: CpuTime, elapsed_ns: u64, is_runnable: bool) -> (u64, u64) {
+    let ran_ns = now.ran_ns.saturating_sub(then.ran_ns);
+    let counted_ns = now.delayed_ns.saturating_sub(then.delayed_ns);
+    // A delay is counted when it ends. Until then it is the time in which the thread didn't run; but then the scheduler's count of
+    // that may be a tick behind.
+    let left_ns = elapsed_ns.saturating_sub(ran_ns + counted_ns);
+    let lasting_ns = if is_runnable && left_ns > TICK_NS + TICK_NS / 4 { left_ns } else { 0 };
+    (ran_ns, counted_ns + lasting_ns)
+}
+
+impl Sums {
+    fn add(&mut self, cause: Cause, part: f64) {
+        if part > 0.0 {
+            *self.causes.entry(cause).or_default() += part;
+        }
+    }
+
+    /// Notes a waiter whose priority is far above the holder's.
+    fn compare(&mut self, pid: libc::pid_t, holder: &Task, waiters: &[libc::pid_t]) {
+        let plain = |task: &Task| task.scheduling().unwrap_or_else(|| "nice 0".to_owned());
+        let waiters = waiters.iter().filter_map(|&tid| task(pid, tid).ok());
+        if let Some(waiter) = waiters.into_iter().find(|waiter| waiter.is_far_above(holder)) {
+            let names = [&waiter, holder].map(|task| (task.name.clone(), plain(task)));
+            *self.inversions.entry(names).or_default() += 1;
+        }
+    }
+
+    fn holding(self, period_ns: u64) -> Holding {
+        let samples = self.samples;
+        let whole = self.causes.values().sum::<f64>().max(1e-9);
+        let mut causes: Vec<(Cause, f64)> =
+            self.causes.into_iter().map(|(cause, part)| (cause, part / whole)).collect();
+        causes.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let slowest = self.classes.keys().copied().max().unwrap_or(0);
+        let class = |at: u8| self.classes.get(&at).copied().unwrap_or(0.0) / samples.max(1) as f64;
+        let classes = if slowest == 0 { Vec::new() } else { (0..=slowest).map(class).collect() };
+        let most = self.inversions.into_iter().max_by_key(|(_, count)| *count);
+        let inversion = most.map(|([waiter, holder], count)| Inversion {
+            waiter,
+            holder,
+            share: count as f64 / samples.max(1) as f64,
+            ns: count * period_ns,
+        });
+        Holding { samples, causes, classes, inversion }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn time(ran_ms: u64, delayed_ms: u64) -> CpuTime {
+        CpuTime { ran_ns: ran_ms * MS, delayed_ns: delayed_ms * MS }
+    }
+
+    #[test]
+    fn a_thread_in_state_r_ran_or_had_no_cpu() {
+        let (then, parts) =
+            (time(100, 50), |now, runnable| split(then_is(), now, 20 * MS, runnable));
+        fn then_is() -> CpuTime {
+            time(100, 50)
+        }
+        assert_eq!(then, then_is());
+        // It ran all the time; the scheduler's count is a little behind.
+        assert_eq!(parts(time(117, 50), true), (17 * MS, 0));
+        // It still has no CPU.
+        assert_eq!(parts(time(100, 50), true), (0, 20 * MS));
+        // It had none for a while, and then slept.
+        assert_eq!(parts(time(101, 62), false), (MS, 12 * MS));
+        // It ran for a moment, and then slept.
+        assert_eq!(parts(time(101, 50), false), (MS, 0));
+    }
+
+    #[test]
+    fn shares_are_of_all_samples_and_the_greatest_comes_first() {
+        let mut sums = Sums { samples: 4, ..Sums::default() };
+        sums.add(Cause::Running, 1.0);
+        sums.add(Cause::Asleep("fsync".into()), 2.0);
+        sums.add(Cause::Preempted, 0.75);
+        sums.add(Cause::Running, 0.25);
+        sums.classes = BTreeMap::from([(0, 1.0), (1, 3.0)]);
+        let names = |name: &str, how: &str| (name.to_owned(), how.to_owned());
+        let inverted = [names("rt", "SCHED_FIFO 20"), names("batch", "nice 10")];
+        sums.inversions.insert(inverted, 2);
+        let holding = sums.holding(10 * MS);
+        assert_eq!(holding.main(), Some(&(Cause::Asleep("fsync".into()), 0.5)));
+        assert_eq!((holding.share(&Cause::Running), holding.share(&Cause::Lock)), (0.3125, 0.0));
+        assert_eq!(holding.classes, [0.25, 0.75]);
+        let inversion = holding.inversion.unwrap();
+        assert_eq!((inversion.share, inversion.ns), (0.5, 20 * MS));
+    }
+}
