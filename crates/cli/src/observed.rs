@@ -7,5 +7,6 @@ pub(crate) mod pprof;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sections;
+mod slow;
 pub(crate) mod threads;
 pub(crate) mod timeline;

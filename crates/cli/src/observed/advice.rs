@@ -1,6 +1,7 @@
 //! Advice about a lock: rules, their thresholds, and a command to run.
 
 use super::delegate::delegate;
+use super::slow;
 use lockwright_calibrate::Delegation;
 use lockwright_numbers::format::time;
 use lockwright_observer::counts::lifetimes::Lifetimes;
@@ -111,6 +112,8 @@ fn advice(
             LITTLE_SHOWN
         );
         (Rule::Little, text, String::new())
+    } else if let Some((rule, text)) = slow::advise(lock) {
+        (rule, text, target.draw())
     } else if let Some(site) = slow {
         let text = format!(
             "shorten {}: others wait {} for it at a time, longer than a wake-up takes ({} here), so another lock helps little",

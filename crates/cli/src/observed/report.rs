@@ -3,19 +3,25 @@
 use super::threads;
 use super::timeline::signs;
 use crate::output::{beside, plain, shown, table};
+use crate::profile::report::words;
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::observation::Advice;
 use lockwright_observer::counts::observation::Total;
 use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
 use lockwright_observer::counts::snapshot::{LockKind, Signals};
+use lockwright_observer::sampler::hold::{Cause, Holding};
 use lockwright_observer::sampler::outcome::Folded;
+use lockwright_observer::sampler::outcome::OwnLock;
 use lockwright_text::wrapped;
 
 /// Number of locks with details.
 const TOLD: usize = 5;
 /// Number of places shown for each.
 const PLACES: usize = 3;
+
+/// Fewer threads than this, on average, are noise.
+const NOISE: f64 = 0.01;
 
 /// What a report that names no lock can't exclude.
 pub(super) const UNWATCHED: &str = "not counted: readers-writer locks, condition variables, spin locks, failed \
@@ -24,7 +30,7 @@ pub(super) const UNWATCHED: &str = "not counted: readers-writer locks, condition
 
 /// The reports on all processes in which threads waited.
 pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
-    let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
+    let busy: Vec<_> = outcomes.iter().filter(|outcome| has_waits(outcome)).collect();
     if busy.is_empty() {
         return wrapped(
             "no thread had to wait for a mutex or a semaphore, as far as its processes could count; a process that \
@@ -43,6 +49,16 @@ pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
          short); waiting: threads that waited, on average; P50 to max: waits; hold: hold times of threads that had waited.",
     ));
     text + "\n"
+}
+
+/// Did threads of this process wait for any lock?
+pub(super) fn has_waits(outcome: &Observed) -> bool {
+    !outcome.locks.is_empty() || own_locks(outcome).next().is_some()
+}
+
+/// Its locks that aren't pthread's, without those that hardly anybody waits for.
+pub(super) fn own_locks(outcome: &Observed) -> impl Iterator<Item = &OwnLock> {
+    outcome.own_locks.iter().filter(|lock| lock.waiting >= NOISE)
 }
 
 /// Stacks with the time lost in them, us: outermost function first, below the lock, below `holders` or `waiters`.
@@ -84,6 +100,10 @@ fn text(outcome: &Observed, most: usize) -> String {
     );
     text.push_str(&(wrapped(&about) + "\n"));
     text.push('\n');
+    if outcome.locks.is_empty() {
+        text.push_str(&own(outcome));
+        return text;
+    }
     let mut drawn = table(&[
         "", "blocked", "waiting", "waits", "slept", "P50", "P99", "P99.9", "max", "hold P50",
     ])
@@ -139,6 +159,7 @@ fn text(outcome: &Observed, most: usize) -> String {
         };
         text.push_str(&format!("\n{more}: --top {}\n", outcome.locks.len()));
     }
+    text.push_str(&own(outcome));
     text.push_str(&threads::text(outcome, most));
     for suspects in outcome.false_sharing.iter().take(TOLD) {
         let line = format!(
@@ -153,6 +174,61 @@ fn text(outcome: &Observed, most: usize) -> String {
     }
     text.push_str(&lost(outcome));
     text
+}
+
+/// Locks that aren't pthread's.
+fn own(outcome: &Observed) -> String {
+    let mut text = String::new();
+    for lock in own_locks(outcome).take(TOLD) {
+        let line = format!(
+            "{}: {:.1} threads waited on average, by {} samples",
+            lock.name,
+            lock.waiting,
+            count(outcome.samples)
+        );
+        text.push('\n');
+        text.push_str(&beside("not ours: ", &shown(&line)));
+        for site in lock.waiters.iter().take(PLACES) {
+            let line = format!("{:.0} % {}", 100.0 * site.share, words(site));
+            text.push_str(&beside("   waited in ", &shown(&line)));
+        }
+        text.push_str(&beside("   advice    ", &shown(&lock.advice)));
+    }
+    text
+}
+
+/// What a lock's holders did while others waited: `slept in fsync 83 %, ran 12 %`.
+pub(crate) fn meanwhile(holding: &Holding) -> String {
+    let part = |(cause, share): &(Cause, f64)| {
+        (*share >= LEAST).then(|| format!("{} {:.0} %", did(cause), 100.0 * share))
+    };
+    let mut parts: Vec<String> = holding.causes.iter().filter_map(part).collect();
+    if let [classes @ .., slowest] = &holding.classes[..]
+        && *slowest >= LEAST
+    {
+        parts.push(format!("on cores of class {} {:.0} %", classes.len(), 100.0 * slowest));
+    }
+    parts.join(", ")
+}
+
+/// Fewer samples of holders say nothing.
+pub(crate) const FEW: u64 = 5;
+/// Smaller shares of what holders did are left out.
+const LEAST: f64 = 0.03;
+
+/// In the past tense.
+fn did(cause: &Cause) -> String {
+    match cause {
+        Cause::Running => "ran".into(),
+        Cause::PageFaults => "got memory by page faults".into(),
+        Cause::Paging => "waited for memory from a disk".into(),
+        Cause::Preempted => "had no CPU".into(),
+        Cause::Throttled => "had no CPU, as the quota was used up,".into(),
+        Cause::Asleep(call) => format!("slept in {call}"),
+        Cause::Lock => "waited for another lock".into(),
+        Cause::Signal => "waited for a signal".into(),
+        Cause::Stopped => "was stopped".into(),
+    }
 }
 
 /// The share of time in a lock's critical sections.
@@ -212,6 +288,10 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     };
     places("   held by   ", &lock.holders);
     places("   waited in ", &lock.waiters);
+    if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
+        let line = format!("{}, by {} samples", meanwhile(holding), count(holding.samples));
+        text.push_str(&beside("   holders   ", &shown(&line)));
+    }
     for (class, wait) in lock.wait_by_class.iter().filter(|_| lock.wait_by_class.len() > 1) {
         text.push_str(&beside(&format!("   class {class}   "), &percentiles(wait)));
     }

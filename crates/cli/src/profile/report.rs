@@ -118,7 +118,7 @@ fn sites(all: &[WaitSite]) -> String {
 }
 
 /// `update (server.c:42), running, called by work < main`
-fn words(site: &WaitSite) -> String {
+pub(crate) fn words(site: &WaitSite) -> String {
     let Some(function) = &site.function else {
         return site.state.unwrap_or("unknown").to_owned();
     };

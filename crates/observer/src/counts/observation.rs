@@ -195,6 +195,20 @@ pub enum Rule {
     Starved,
     /// Its critical sections are short, and threads lose time.
     ShortSections,
+    /// A thread waits for a holder of far lower priority that has no CPU.
+    Inverted,
+    /// Its holder sleeps in a system call.
+    HolderSleeps,
+    /// Its holder has no CPU.
+    HolderPreempted,
+    /// Its holder has no CPU because the quota of its cgroup is used up.
+    HolderThrottled,
+    /// Its holder waits for memory.
+    HolderFaults,
+    /// Its holder waits for another lock or thread.
+    HolderWaits,
+    /// Its holder runs on a slow core.
+    HolderOnSlowCore,
 }
 
 /// A piece of advice.

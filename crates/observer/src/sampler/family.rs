@@ -1,7 +1,7 @@
 //! Samples several processes: a program, and what it starts; without knowing beforehand which those are.
 
 use super::hold::Holding;
-use super::outcome::{OwnLock, own_locks};
+use super::outcome::{OwnLock, name_sleeps, own_locks};
 use super::sample::{End, Sampled, Sampler};
 use super::target::Target;
 use crate::counts::observation::Observed;
@@ -61,7 +61,7 @@ impl Family {
 
     /// Takes a sample, if it is time to.
     pub fn look(&mut self) {
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), thread_time());
         if begun < self.next {
             return;
         }
@@ -79,7 +79,9 @@ impl Family {
                 self.ended.push((command, sampler.end(End::ProcessEnded)));
             }
         }
-        self.next = (begun + PERIOD).max(Instant::now() + begun.elapsed() * PARTS);
+        // By the time of this thread: on a busy machine, a sample may take long without costing much.
+        let took = thread_time().saturating_sub(before);
+        self.next = begun + PERIOD.max(took * PARTS);
     }
 
     /// Begins to sample new processes.
@@ -142,11 +144,20 @@ impl Family {
         let still = still.map(|(command, sampler)| (command, sampler.end(End::TimeIsUp)));
         let all = self.ended.into_iter().chain(still).map(|(command, mut sampled)| {
             let (own_locks, samples) = own_locks(&mut sampled);
+            name_sleeps(&mut sampled);
             let (pid, holdings) = (sampled.target.pid, sampled.holdings);
             SeenIn { pid, command, own_locks, holdings, samples }
         });
         all.filter(|seen| seen.samples > 0).collect()
     }
+}
+
+/// The calling thread's CPU time so far.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a writable timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 fn is_lock_of(outcome: &Observed, address: u64) -> bool {

@@ -9,6 +9,7 @@
 //! A sample falls into a long wait more often than into a short one. So the shares are shares of the time that others waited.
 
 use super::call::call_name;
+use super::seen::StackId;
 use lockwright_native::place;
 use lockwright_symbols::{
     Blocked, CpuTime, Task, TaskState, Throttled, cpu_time, task, throttled_ns,
@@ -51,9 +52,15 @@ pub struct Holding {
     /// The share by class of core, the fastest first; empty: all cores are of one class.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<f64>,
+    /// The function of the program in which it slept most often, and its place: `flush (log.c:12)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asleep_in: Option<String>,
     /// A thread that waited for one with a far lower priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inversion: Option<Inversion>,
+    /// The stack in which it slept most often.
+    #[serde(skip)]
+    pub(super) asleep_at: Option<StackId>,
 }
 
 impl Holding {
@@ -104,6 +111,8 @@ struct Sums {
     samples: u64,
     causes: BTreeMap<Cause, f64>,
     classes: BTreeMap<u8, f64>,
+    /// Where holders slept in system calls: samples.
+    sleeps: HashMap<StackId, u64>,
     /// By the two threads' names and priorities: samples.
     inversions: HashMap<[(String, String); 2], u64>,
 }
@@ -126,7 +135,7 @@ impl Holds {
         &mut self,
         lock: u64,
         tid: libc::pid_t,
-        state: Option<Blocked>,
+        state: Option<(Blocked, StackId)>,
         waits: bool,
         waiters: &[libc::pid_t],
     ) {
@@ -138,9 +147,12 @@ impl Holds {
         let cause = match (holder.state, state) {
             (TaskState::Stopped, _) => Cause::Stopped,
             (_, Some(_)) if waits => Cause::Lock,
-            (_, Some(Blocked { call: Some(libc::SYS_futex), .. })) => Cause::Signal,
-            (_, Some(Blocked { call: Some(call), .. })) => Cause::Asleep(call_name(call)),
-            (_, Some(Blocked { call: None, .. })) | (TaskState::Disk, None) => Cause::Paging,
+            (_, Some((Blocked { call: Some(libc::SYS_futex), .. }, _))) => Cause::Signal,
+            (_, Some((Blocked { call: Some(call), .. }, stack))) => {
+                *sums.sleeps.entry(stack).or_default() += 1;
+                Cause::Asleep(call_name(call))
+            }
+            (_, Some((Blocked { call: None, .. }, _))) | (TaskState::Disk, None) => Cause::Paging,
             (_, None) => {
                 let Some(time) = cpu_time(self.pid, tid) else {
                     return sums.add(Cause::Running, 1.0); // this kernel doesn't tell
@@ -239,7 +251,9 @@ impl Sums {
             share: count as f64 / samples.max(1) as f64,
             ns: count * period_ns,
         });
-        Holding { samples, causes, classes, inversion }
+        let most = self.sleeps.into_iter().max_by_key(|(stack, count)| (*count, *stack));
+        let asleep_at = most.map(|(stack, _)| stack);
+        Holding { samples, causes, classes, asleep_in: None, inversion, asleep_at }
     }
 }
 

@@ -128,8 +128,22 @@ pub fn own_locks(sampled: &mut Sampled) -> (Vec<OwnLock>, u64) {
     (namer.own_locks(&by_origin, samples, |name| variable(environment, name)), samples)
 }
 
+/// Names the places where holders slept.
+pub(super) fn name_sleeps(sampled: &mut Sampled) {
+    let Sampled { target, seen, holdings, .. } = sampled;
+    let symboliser = &mut target.symboliser;
+    let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
+    for holding in holdings.values_mut() {
+        holding.asleep_in = holding.asleep_at.map(|stack| {
+            let frames = namer.frames(stack);
+            frames.get(own(frames)).map_or_else(String::new, Frame::to_string)
+        });
+    }
+}
+
 /// Names everything that was seen. Also returns the stacks for a flame graph.
 pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
+    name_sleeps(sampled);
     let Sampled { target, seen, holdings, took, end, refused } = sampled;
     let Target { pid, name, has_library, symboliser, environment } = target;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };

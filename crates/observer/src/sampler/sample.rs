@@ -280,7 +280,7 @@ impl Sampler {
         kind: LockKind,
         owner: Owner,
         now: u64,
-    ) -> (Holder, Option<(libc::pid_t, Option<Blocked>)>) {
+    ) -> (Holder, Option<(libc::pid_t, Option<(Blocked, StackId)>)>) {
         let pid = self.target.pid;
         let mut id = match owner {
             Owner::Readers => return (Holder::Readers, None),
@@ -289,7 +289,10 @@ impl Sampler {
         for _ in 0..2 {
             let Some(tid) = self.outer.get(&id).copied() else { break };
             let Ok(state) = blocked(pid, tid) else { break };
-            let stack = state.map(|state| self.stack(&state));
+            let asleep = state.map(|state| {
+                let stack = self.stack(&state);
+                (state, self.seen.stacks.id(stack))
+            });
             let after = match kind {
                 LockKind::Mutex(kind) => wait::owner(pid, lock, kind),
                 LockKind::ReadWrite | LockKind::Word => id,
@@ -300,8 +303,8 @@ impl Sampler {
             }
             let since = now.saturating_sub(self.period);
             let moment = self.running.as_ref().and_then(|running| running.at(tid, since));
-            let holder = match (stack, moment) {
-                (Some(stack), _) => Holder::Sleeping(self.seen.stacks.id(stack)),
+            let holder = match (asleep, moment) {
+                (Some((_, stack)), _) => Holder::Sleeping(stack),
                 (None, None) => Holder::Unseen,
                 (None, Some(moment)) => {
                     let space = self.target.symboliser.space();
@@ -309,7 +312,7 @@ impl Sampler {
                     Holder::Running(self.seen.stacks.id(stack))
                 }
             };
-            return (holder, Some((tid, state)));
+            return (holder, Some((tid, asleep)));
         }
         (Holder::Unknown, None)
     }

@@ -1,0 +1,165 @@
+//! Advice by why a lock's holders were slow: the answer isn't always shorter code.
+
+use super::report::FEW;
+use lockwright_numbers::format::time;
+use lockwright_observer::counts::observation::{Ranked, Rule};
+use lockwright_observer::sampler::hold::{Cause, Holding};
+
+/// A cause with at least this share is what made others wait.
+const MAIN: f64 = 0.4;
+
+/// The rule and the advice; `None`: the holders mostly ran, or too little was seen of them.
+pub(super) fn advise(lock: &Ranked) -> Option<(Rule, String)> {
+    let holding = lock.holding.as_ref().filter(|holding| holding.samples >= FEW)?;
+    if let Some(said) = inverted(holding) {
+        return Some((Rule::Inverted, said));
+    }
+    let (cause, share) = main(holding)?;
+    let share = format!("{:.0} %", 100.0 * share);
+    let holder = lock.holders.first().map_or("its section", |site| site.function.as_str());
+    let while_waited = "of the time that others waited";
+    let said = match cause {
+        Cause::Asleep(call) => (
+            Rule::HolderSleeps,
+            format!(
+                "take {call} out of {holder}'s section: its holder slept in {call} for {share} {while_waited}"
+            ),
+        ),
+        Cause::Preempted => (
+            Rule::HolderPreempted,
+            format!(
+                "give it more CPUs, or run fewer threads: its holder had no CPU for {share} {while_waited}"
+            ),
+        ),
+        Cause::Throttled => (
+            Rule::HolderThrottled,
+            format!(
+                "raise its cgroup's CPU quota: that was used up, and its holder had no CPU, for {share} {while_waited}"
+            ),
+        ),
+        Cause::PageFaults => (
+            Rule::HolderFaults,
+            format!(
+                "get memory outside {holder}'s section, and use it again: page faults took {share} {while_waited}"
+            ),
+        ),
+        Cause::Paging => (
+            Rule::HolderFaults,
+            format!(
+                "its memory had to be read from a disk for {share} {while_waited}: add memory, or mlock it"
+            ),
+        ),
+        Cause::Lock => (
+            Rule::HolderWaits,
+            format!(
+                "look at the other locks first: its holder waited for another lock for {share} {while_waited}"
+            ),
+        ),
+        Cause::Signal => (
+            Rule::HolderWaits,
+            format!(
+                "don't wait for other threads in {holder}'s section: its holder did for {share} {while_waited}"
+            ),
+        ),
+        Cause::Stopped => (
+            Rule::HolderWaits,
+            format!("a signal or a debugger had stopped its holder for {share} {while_waited}"),
+        ),
+        Cause::Running => {
+            // Only told where it is the slow cores.
+            (
+                Rule::HolderOnSlowCore,
+                format!(
+                    "keep {holder} off slow cores, or try a lock for unequal cores (asl): its holder ran on a core of the \
+                     slowest class for {:.0} % {while_waited}",
+                    100.0 * holding.classes.last()?
+                ),
+            )
+        }
+    };
+    Some(said)
+}
+
+/// The cause that took most of the time, if it took much. Running isn't one, unless on the slowest cores.
+fn main(holding: &Holding) -> Option<(&Cause, f64)> {
+    let all = || holding.causes.iter().map(|(cause, share)| (cause, *share));
+    let mut slow = all().filter(|(cause, share)| **cause != Cause::Running && *share >= MAIN);
+    let on_slowest = || holding.classes.last().is_some_and(|share| *share >= 2.0 * MAIN);
+    slow.next().or_else(|| all().find(|(cause, _)| **cause == Cause::Running && on_slowest()))
+}
+
+/// A thread waited for one with a far lower priority, which had no CPU.
+fn inverted(holding: &Holding) -> Option<String> {
+    let inversion = holding.inversion.as_ref()?;
+    let preempted = holding.share(&Cause::Preempted);
+    if inversion.share < MAIN / 2.0 || preempted < MAIN / 2.0 {
+        return None;
+    }
+    let ((waiter, above), (holder, below)) = (&inversion.waiter, &inversion.holder);
+    Some(format!(
+        "let the mutex inherit priorities (PTHREAD_PRIO_INHERIT), or give both threads the same: a {above} thread ({waiter}) \
+         waited about {} for a holder of {below} ({holder}) that had no CPU",
+        time(inversion.ns as f64)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::advice::tests::lock;
+    use lockwright_observer::sampler::hold::Inversion;
+
+    fn advice(causes: &[(Cause, f64)], holding: Holding) -> Option<(Rule, String)> {
+        let mut lock = lock(1_000_000_000, (10, 1_000_000_000, 100_000_000));
+        lock.holding = Some(Holding { samples: 100, causes: causes.to_vec(), ..holding });
+        advise(&lock)
+    }
+
+    #[test]
+    fn each_cause_has_advice_of_its_own() {
+        let sleeps = [(Cause::Asleep("fsync".into()), 0.8), (Cause::Running, 0.2)];
+        let (rule, text) = advice(&sleeps, Holding::default()).unwrap();
+        assert_eq!(rule, Rule::HolderSleeps);
+        assert!(text.starts_with("take fsync out of update's section") && text.contains("80 %"));
+        for (cause, rule) in [
+            (Cause::Preempted, Rule::HolderPreempted),
+            (Cause::Throttled, Rule::HolderThrottled),
+            (Cause::PageFaults, Rule::HolderFaults),
+            (Cause::Lock, Rule::HolderWaits),
+        ] {
+            let causes = [(cause, 0.5), (Cause::Running, 0.5)];
+            assert_eq!(advice(&causes, Holding::default()).unwrap().0, rule);
+        }
+        assert_eq!(advice(&[(Cause::Running, 1.0)], Holding::default()), None);
+        let slow = Holding { classes: vec![0.1, 0.9], ..Holding::default() };
+        let (rule, text) = advice(&[(Cause::Running, 1.0)], slow).unwrap();
+        assert!(rule == Rule::HolderOnSlowCore && text.contains("90 %"));
+    }
+
+    #[test]
+    fn an_inversion_needs_a_holder_without_a_cpu() {
+        let names = |name: &str, how: &str| (name.to_owned(), how.to_owned());
+        let inversion = Some(Inversion {
+            waiter: names("control", "SCHED_FIFO 20"),
+            holder: names("logger", "nice 10"),
+            share: 0.9,
+            ns: 300_000_000,
+        });
+        let of = |share| {
+            let causes = [(Cause::Preempted, share), (Cause::Running, 1.0 - share)];
+            advice(&causes, Holding { inversion: inversion.clone(), ..Holding::default() })
+        };
+        let (rule, text) = of(0.9).unwrap();
+        assert_eq!(rule, Rule::Inverted);
+        assert!(text.contains("a SCHED_FIFO 20 thread (control) waited about 300 ms"), "{text}");
+        assert_eq!(of(0.1), None);
+    }
+
+    #[test]
+    fn few_samples_say_nothing() {
+        let mut lock = lock(1_000_000_000, (10, 1_000_000_000, 100_000_000));
+        let causes = vec![(Cause::Preempted, 1.0)];
+        lock.holding = Some(Holding { samples: FEW - 1, causes, ..Holding::default() });
+        assert_eq!(advise(&lock), None);
+    }
+}
