@@ -45,7 +45,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/cli", &["policy/named.rs", "policy/store.rs"]),
-    ("crates/cli", &["reproduce.rs", "reproduce/page.rs"]),
     ("crates/demo", &["lmdb.rs", "main.rs", "place.rs", "sqlite.rs"]),
     ("crates/energy", &["battery.rs", "gauge.rs", "hwmon.rs", "lib.rs", "perf.rs", "rapl.rs"]),
     (
