@@ -44,7 +44,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
             "table.rs",
         ],
     ),
-    ("crates/cli", &["policy/named.rs", "policy/store.rs"]),
     ("crates/demo", &["lmdb.rs", "main.rs", "place.rs", "sqlite.rs"]),
     ("crates/energy", &["battery.rs", "gauge.rs", "hwmon.rs", "lib.rs", "perf.rs", "rapl.rs"]),
     (
