@@ -2,6 +2,7 @@
 
 use super::chosen::Chosen;
 use super::remote::{KnownPolicy, Remote, RemotePlace};
+use super::slots::{Asked, Slots};
 use super::{over, readers, stats};
 use crate::catalog;
 use crate::ctl::epochs;
@@ -17,7 +18,7 @@ use lockwright_policy::control::Prepared;
 use lockwright_policy::image;
 use lockwright_policy::only::only_for;
 use lockwright_policy::verify::{Verified, verify};
-use lockwright_programs::mailbox::SLOTS;
+use lockwright_programs::mailbox::{BUDGET_NS, SLOTS};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -57,6 +58,15 @@ impl Compiled {
             .map_err(|why| cannot(&why, &chosen.title(), &chosen.word()))?;
         let (title, word) = (chosen.title(), chosen.word());
         Ok(Self { title, word, name, version, budget_ns, verified, prepared })
+    }
+
+    /// Verifies and compiles the policies of a program, by their slots.
+    pub(crate) fn all(slots: &Slots) -> Result<Vec<(u32, Self)>, Failure> {
+        let one = |(slot, asked, place): (u32, &Asked, &str)| {
+            let compiled = asked.chosen().and_then(|chosen| Self::new(&chosen, BUDGET_NS));
+            Ok((slot, compiled.map_err(|failure| failure.within(place))?))
+        };
+        slots.each().map(one).collect()
     }
 
     /// As the slot needs it by this table: one for some locks is for some readers-writer locks, too. `None`: as it is.
