@@ -1,8 +1,8 @@
 //! Locks on the command line, `NAME[:key=value,...]`, and messages about wrong ones.
 
 use crate::hints::{Failure, warn};
-use crate::policy::named::of_ours;
 use crate::policy::slots;
+use crate::policy::unchecked::of_ours;
 pub(crate) use lockwright_bench::split;
 use lockwright_bench::{Names, advice};
 use lockwright_locks::catalog::{self, CATALOG, find, find_any};

@@ -7,6 +7,7 @@
 //!                 └ run: the program, or a server and its load; figure: what is read from them
 //! ```
 
+mod desk;
 pub(crate) mod figure;
 pub(crate) mod futexes;
 pub(crate) mod measure;

@@ -7,19 +7,18 @@ use crate::hints::{Failure, cause};
 use crate::output::say;
 use crate::signals::Watch;
 use crate::top::batch::wait;
-use crate::top::lease;
+use crate::top::list::lease;
 use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::processes::Finder;
 use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;
 use metrics::Told;
-use serve::Server;
+use serve::{Page, Server};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
@@ -30,20 +29,6 @@ pub(crate) const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHO
 pub(crate) enum Sink {
     Http(SocketAddr),
     File(PathBuf),
-}
-
-/// The text to serve.
-#[derive(Clone, Default)]
-pub(crate) struct Page(Arc<Mutex<String>>);
-
-impl Page {
-    pub(crate) fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, text: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
-    }
 }
 
 /// Takes samples until a signal or `count` ends it.

@@ -26,4 +26,5 @@ pub(crate) mod started;
 pub(crate) mod stats;
 pub(crate) mod store;
 pub(crate) mod tags;
+pub(crate) mod unchecked;
 pub(crate) mod verdict;

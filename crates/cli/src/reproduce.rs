@@ -1,17 +1,16 @@
 //! The papers' figures next to our results: text, JSON, plots, a page.
 
+pub(crate) mod folder;
 mod page;
 mod plot;
 pub(crate) mod runs;
 
-use crate::hints::{Failure, cause};
+use crate::hints::Failure;
 use crate::output;
 use lockwright_figures::{Count, FigureReport, Measured, ReportRow, Tally, experiments, median};
 use lockwright_sim::targets::{self, Figure, Kind, LeftOut};
 use serde_json::{Value, json as value};
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 /// A measured figure.
 pub(crate) struct Done {
@@ -276,30 +275,6 @@ pub(crate) fn list(as_json: bool) -> Result<(), Failure> {
     }
     output::print("\n")?;
     output::print_table(&table)
-}
-
-/// Writes report, data and plots. Returns the number of plots.
-pub(crate) fn write(all: &[Done], command: &str, dir: &Path) -> Result<usize, Failure> {
-    let mut plots = Vec::new();
-    for done in all {
-        for drawn in &done.measured.plots {
-            let svg = plot::draw(drawn, &done.source());
-            plots.push((done.figure.figure.as_str(), drawn.name.as_str(), svg));
-        }
-    }
-    let mut files = vec![
-        ("report.html".to_owned(), page::page(all, command, &plots)),
-        ("figures.json".to_owned(), format!("{:#}\n", json(all, false)?)),
-    ];
-    files.extend(plots.iter().map(|(_, name, svg)| (format!("{name}.svg"), svg.clone())));
-    for (name, text) in files {
-        let path = dir.join(name);
-        fs::write(&path, text).map_err(|error| {
-            Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
-                .hint("lockwright reproduce --output DIR ...")
-        })?;
-    }
-    Ok(plots.len())
 }
 
 #[cfg(test)]

@@ -39,6 +39,23 @@ fn class<'o>(outcome: &'o Outcome, name: &str) -> Option<&'o ClassOutcome> {
     outcome.classes.iter().find(|class| class.class == name)
 }
 
+/// The names of the classes of cores of all machines, the fastest first.
+fn classes(plan: &Plan) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for class in plan.machines.iter().flat_map(|machine| &machine.class) {
+        if !all.contains(&class.name.as_str()) {
+            all.push(&class.name);
+        }
+    }
+    all
+}
+
+/// The share of operations that took longer than their SLO.
+fn late(outcome: &Outcome) -> f64 {
+    let late: u64 = outcome.classes.iter().map(|class| class.violations).sum();
+    late as f64 / (outcome.operations as f64).max(1.0)
+}
+
 impl<'a> SeedRuns<'a> {
     /// All rows, made from the outcomes of all points.
     pub(crate) fn all(plan: &'a Plan, outcomes: &'a [Outcome]) -> Vec<SeedRuns<'a>> {

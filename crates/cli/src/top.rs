@@ -2,7 +2,7 @@
 
 pub(crate) mod batch;
 mod keys;
-mod list;
+pub(crate) mod list;
 mod rule;
 mod screen;
 #[cfg(test)]
@@ -10,7 +10,6 @@ mod screen_tests;
 mod view;
 
 use crate::hints::{Failure, cause};
-use crate::output;
 use crate::signals::{Event, Watch};
 use keys::After;
 use ratatui::DefaultTerminal;
@@ -23,11 +22,6 @@ use view::View;
 
 /// How often we check for signals.
 const SIGNALS: Duration = Duration::from_millis(250);
-
-/// How long a process keeps counting for this command unless the request is renewed.
-pub(crate) fn lease(interval: Duration) -> Duration {
-    2 * interval + Duration::from_secs(3)
-}
 
 /// Runs the interactive screen.
 pub(crate) fn run(pid: Option<libc::pid_t>, interval: Duration) -> Result<ExitCode, Failure> {
@@ -121,14 +115,4 @@ fn is_gone() -> bool {
 fn has_input(wait: Duration) -> bool {
     // At least a millisecond, because a shorter wait would be rounded to zero.
     input(wait.max(Duration::from_millis(1))) != 0
-}
-
-/// Writes the data behind the screen to a file, and returns its name.
-fn save(view: &View) -> Result<String, Failure> {
-    let Some(process) = &view.process else { return Err(Failure::new("open a process first")) };
-    let name = format!("lockwright-top-{}.json", process.pid());
-    let text = output::json(&serde_json::to_value(&process.outcome).map_err(Failure::new)?);
-    std::fs::write(&name, text)
-        .map_err(|error| Failure::new(format!("cannot write '{name}': {}", cause(&error))))?;
-    Ok(name)
 }

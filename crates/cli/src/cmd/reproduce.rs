@@ -3,7 +3,7 @@
 use crate::format::FormatFlags;
 use crate::hints::{Failure, cause, nearest};
 use crate::reproduce::runs::SessionRuns;
-use crate::reproduce::{Done, count, json, list, text, write};
+use crate::reproduce::{Done, count, folder, json, list, text};
 use crate::sim::words::machine;
 use crate::{interrupt, launch, output, shards};
 use indicatif::ProgressBar;
@@ -149,7 +149,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
     }
     if let Some(dir) = &args.output {
         fs::create_dir_all(dir).map_err(|error| unmakable(dir, &error))?;
-        let files = write(&all, &shards::command(&session), dir)?;
+        let files = folder::write(&all, &shards::command(&session), dir)?;
         if !args.format.is_json() {
             output::print(&format!(
                 "\nwritten: {} and {}\n",

@@ -6,6 +6,7 @@ use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
 use crate::launch::Launched;
 use crate::output::say;
+use crate::policy::loading::Compiled;
 use crate::policy::slots::Slots;
 use crate::policy::started::{self, Start};
 use crate::{catalog, epoch, launch, library, machine, pause, rules, signals};
@@ -128,7 +129,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         let between = if words.is_empty() { "" } else { ";" };
         words += &format!("{between}{}={lock}", targets::ALL);
     }
-    let starts = policies.compiled()?;
+    let starts = Compiled::all(&policies)?;
     let starts: Vec<_> = starts.into_iter().map(|(slot, one)| Start::Slot(slot, one)).collect();
     let library = library::find(args.program.library.as_deref())?;
     let mut command = Command::new(&path);

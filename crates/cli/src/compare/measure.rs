@@ -2,12 +2,12 @@
 //! clear.
 
 use super::Setting;
+use super::desk::Desk;
 use super::outcome::Comparison;
-use super::run::{Desk, Figures, Trial, once};
+use super::run::{Figures, Run, Trial, once};
 use crate::hints::Failure;
 use crate::signals::Watch;
 use lockwright_bench::is_look;
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// Maximum number of rounds of long programs.
@@ -28,15 +28,6 @@ pub(crate) struct Extent {
     /// Smaller differences don't count: 0.05 is five per cent.
     pub(crate) margin: f64,
     pub(crate) quiet: bool,
-}
-
-/// A run that was completed.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Run {
-    pub(crate) setting: usize,
-    /// 1, 2, ...
-    pub(crate) round: usize,
-    pub(crate) figures: Figures,
 }
 
 /// The result.

@@ -2,7 +2,7 @@
 
 use super::Setting;
 use super::figure::Figure;
-use super::measure::Run;
+use super::run::Run;
 use lockwright_bench::{Finding, Interval};
 use lockwright_numbers::Spread;
 use serde::Serialize;

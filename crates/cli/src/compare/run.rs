@@ -1,17 +1,18 @@
 //! One run and its figures: either the program runs to its end, or a server runs while it is under load.
 
 use super::Setting;
+use super::desk::Desk;
 use super::figure::{Figure, Pattern};
 use super::futexes::Futexes;
 use super::server::{PATIENCE, Server, shell};
 use crate::epochs::{self, Record, percentile, tail};
 use crate::hints::{Failure, cause, warn};
 use crate::launch;
-use crate::signals::{Watch, end_strays};
+use crate::signals::end_strays;
 use crate::supervise::{End, Ended, Running, how, is_interrupt};
-use indicatif::ProgressBar;
 use lockwright_observer::mailbox::Remote;
 use lockwright_observer::process::{Process, mappings};
+use serde::Serialize;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -43,10 +44,13 @@ pub(crate) type Figures = Vec<(Figure, f64)>;
 /// Only this much of the end of a run's output is searched.
 const OUTPUT: u64 = 16 << 20;
 
-/// The terminal's side of a run: it handles signals and shows progress.
-pub(crate) struct Desk<'a> {
-    pub(crate) watch: &'a Watch,
-    pub(crate) bar: &'a ProgressBar,
+/// A run that was completed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Run {
+    pub(crate) setting: usize,
+    /// 1, 2, ...
+    pub(crate) round: usize,
+    pub(crate) figures: Figures,
 }
 
 /// Does one run; `None`: interrupted. In the first run of a setting, also asks the library which lock it serves, and

@@ -1,6 +1,6 @@
 //! Servers: each run starts the server, and another command puts load on it, which is measured.
 
-use super::run::Desk;
+use super::desk::Desk;
 use crate::hints::Failure;
 use crate::supervise::{End, supervise};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};

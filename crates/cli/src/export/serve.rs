@@ -1,15 +1,29 @@
 //! An HTTP server for one page.
 
-use super::Page;
 use crate::hints::{Failure, cause};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time limit for a client.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum size of a request, in bytes.
 const REQUEST: u64 = 8192;
+
+/// The text to serve.
+#[derive(Clone, Default)]
+pub(crate) struct Page(Arc<Mutex<String>>);
+
+impl Page {
+    pub(crate) fn get(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
 
 /// A listening server.
 pub(crate) struct Server {

@@ -1,7 +1,8 @@
 //! The policy that a command is about: one, or several as one (`numa+big-first`), and what the verifier says of it.
 
-use super::named::{self, From, Named};
+use super::named;
 use super::settings::{self, Setting};
+use super::unchecked::{From, Named, title};
 use crate::hints::Failure;
 use lockwright_contract::programs::image::NAME;
 use lockwright_policy::compose::compose;
@@ -41,7 +42,7 @@ impl Chosen {
     pub(crate) fn with<W: AsRef<str>>(words: &[W], settings: &[Setting]) -> Result<Self, Failure> {
         let mut parts = Vec::new();
         for word in words.iter().flat_map(|word| single(word.as_ref())) {
-            let named = Named::find(word)?;
+            let named = named::find(word)?;
             let object = named.read()?;
             parts.push((named, object));
         }
@@ -70,7 +71,7 @@ impl Chosen {
 
     /// Its name, and its version if it has one.
     pub(crate) fn title(&self) -> String {
-        named::title(&self.name, self.version)
+        title(&self.name, self.version)
     }
 
     /// The words that name it again on a command line.

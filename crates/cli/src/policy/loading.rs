@@ -2,6 +2,7 @@
 
 use super::chosen::Chosen;
 use super::remote::{KnownPolicy, Remote, RemotePlace};
+use super::slots::{Asked, Slots};
 use super::{over, readers, stats};
 use crate::catalog;
 use crate::ctl::epochs;
@@ -9,7 +10,7 @@ use crate::ctl::guard::{End, Guard, Guarded};
 use crate::ctl::judge::Terms;
 use crate::ctl::target::{Target, contended};
 use crate::hints::Failure;
-use lockwright_contract::programs::mailbox::SLOTS;
+use lockwright_contract::programs::mailbox::{BUDGET_NS, SLOTS};
 use lockwright_observer::mailbox::{self, MailboxPlace, PATIENCE};
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
@@ -57,6 +58,15 @@ impl Compiled {
             .map_err(|why| cannot(&why, &chosen.title(), &chosen.word()))?;
         let (title, word) = (chosen.title(), chosen.word());
         Ok(Self { title, word, name, version, budget_ns, verified, prepared })
+    }
+
+    /// Verifies and compiles the policies of a program, by their slots.
+    pub(crate) fn all(slots: &Slots) -> Result<Vec<(u32, Self)>, Failure> {
+        let one = |(slot, asked, place): (u32, &Asked, &str)| {
+            let compiled = asked.chosen().and_then(|chosen| Self::new(&chosen, BUDGET_NS));
+            Ok((slot, compiled.map_err(|failure| failure.within(place))?))
+        };
+        slots.each().map(one).collect()
     }
 
     /// As the slot needs it by this table: one for some locks is for some readers-writer locks, too. `None`: as it is.

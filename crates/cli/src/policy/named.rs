@@ -1,121 +1,44 @@
 //! A policy, by the word that names it: a file, or the name of a policy that is shipped or stored.
 
+use super::unchecked::{From, Named, check, contents, of_ours};
 use super::{clang, store};
-use crate::hints::{Failure, cause, nearest};
-use lockwright_contract::programs::image::NAME;
-use lockwright_policy::object::{LARGEST_FILE, Object};
-use lockwright_policy::shipped::{Shipped, shipped};
-use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use crate::hints::{Failure, nearest};
+use lockwright_policy::shipped::shipped;
+use std::path::Path;
 
-/// Where a policy comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// A file: an object, or C that we have compiled.
-    File(PathBuf),
-    /// This command brings it along.
-    Shipped,
-    /// The user's store.
-    Stored,
-}
-
-/// A policy, before anybody has checked it.
-#[derive(Clone, Debug)]
-pub(crate) struct Named {
-    pub(crate) name: String,
-    /// Its version in the store; 0: it isn't from there.
-    pub(crate) version: u32,
-    pub(crate) from: From,
-    /// The object file.
-    pub(crate) object: Vec<u8>,
-    /// Its source, if that is known.
-    pub(crate) source: Option<String>,
-}
-
-impl Named {
-    /// Finds the policy that this word names: `dir/mine.bpf.o`, `mine.bpf.c`, `numa_grouping`, `mine`, `mine@2`.
-    pub(crate) fn find(word: &str) -> Result<Self, Failure> {
-        if word.contains(',') && !Path::new(word).is_file() {
-            return Err(Failure::new(format!("'{word}' is more than the name of a policy")).hint(
-                "constants are given by --set NAME=VALUE, options of the lock by --option KEY=VALUE",
-            ));
-        }
-        if is_file(word) {
-            return file(Path::new(word));
-        }
-        if let Some(shipped) = of_ours(word) {
-            return Ok(Self {
-                name: shipped.name.to_owned(),
-                version: 0,
-                from: From::Shipped,
-                object: shipped.object.to_vec(),
-                source: Some(shipped.source.to_owned()),
-            });
-        }
-        let (name, version) = match word.split_once('@') {
-            Some((name, version)) => (name, Some(version)),
-            None => (word, None),
-        };
-        match store::read(name, version)? {
-            Some(stored) => Ok(stored),
-            None => Err(unknown(word)),
-        }
+/// Finds the policy that this word names: `dir/mine.bpf.o`, `mine.bpf.c`, `numa_grouping`, `mine`, `mine@2`.
+pub(crate) fn find(word: &str) -> Result<Named, Failure> {
+    if word.contains(',') && !Path::new(word).is_file() {
+        return Err(Failure::new(format!("'{word}' is more than the name of a policy")).hint(
+            "constants are given by --set NAME=VALUE, options of the lock by --option KEY=VALUE",
+        ));
     }
-
-    /// Its name, with its version in the store.
-    pub(crate) fn title(&self) -> String {
-        title(&self.name, self.version)
+    if is_file(word) {
+        return file(Path::new(word));
     }
-
-    /// Reads the object file.
-    pub(crate) fn read(&self) -> Result<Object, Failure> {
-        Object::read(&self.object).map_err(|error| {
-            // A message is one line.
-            let said = error.to_string().replace("\n  at ", ", at ");
-            let (why, hint) = said
-                .split_once("\nhint: ")
-                .unwrap_or((&said, "to see how one is written: lockwright policy new NAME"));
-            Failure::no(format!("{} isn't a policy: {why}", self.shown())).hint(hint)
-        })
+    if let Some(shipped) = of_ours(word) {
+        return Ok(Named {
+            name: shipped.name.to_owned(),
+            version: 0,
+            from: From::Shipped,
+            object: shipped.object.to_vec(),
+            source: Some(shipped.source.to_owned()),
+        });
     }
-
-    /// Where it is from, for messages.
-    pub(crate) fn shown(&self) -> String {
-        match &self.from {
-            From::File(path) => format!("'{}'", path.display()),
-            From::Shipped | From::Stored => format!("'{}'", self.title()),
-        }
+    let (name, version) = match word.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (word, None),
+    };
+    match store::read(name, version)? {
+        Some(stored) => Ok(stored),
+        None => Err(unknown(word)),
     }
-}
-
-/// A policy's name, and its version in the store if it has one (not 0).
-pub(super) fn title(name: &str, version: u32) -> String {
-    match version {
-        0 => name.to_owned(),
-        version => format!("{name}@{version}"),
-    }
-}
-
-/// The policy of ours with this name.
-pub(crate) fn of_ours(name: &str) -> Option<&'static Shipped> {
-    shipped().iter().find(|shipped| shipped.name == name)
 }
 
 /// Does the word name a file?
 fn is_file(word: &str) -> bool {
     // Names have no dot.
     word.contains(['/', '.'])
-}
-
-/// Checks a policy's name: it becomes part of paths, of rules, and of the process's memory.
-pub(crate) fn check(name: &str) -> Result<(), Failure> {
-    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    if !name.is_empty() && name.len() < NAME && name.bytes().all(is_fine) {
-        return Ok(());
-    }
-    Err(Failure::new(format!("bad name '{name}' of a policy"))
-        .hint(format!("up to {} letters, digits, _ and -, as in big_first", NAME - 1)))
 }
 
 fn file(path: &Path) -> Result<Named, Failure> {
@@ -139,31 +62,6 @@ fn file(path: &Path) -> Result<Named, Failure> {
     Ok(Named { name: stem.to_owned(), version: 0, from, object, source })
 }
 
-/// A regular file of at most [`LARGEST_FILE`] bytes: a device or a pipe might never end.
-pub(super) fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
-    let shown = path.display();
-    let source = path.with_extension("c");
-    let fail = |why: &str| {
-        let failure = Failure::new(format!("cannot read '{shown}': {why}"));
-        match source != path && source.is_file() {
-            true => failure.hint(format!("commands take its source, too: '{}'", source.display())),
-            false => failure.hint("policies that are shipped or stored: lockwright policy list"),
-        }
-    };
-    let about = fs::metadata(path).map_err(|error| fail(&cause(&error)))?;
-    if !about.is_file() {
-        return Err(fail("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| fail(&cause(&error)))?;
-    let most = LARGEST_FILE as u64;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| fail(&cause(&error)))?;
-    if bytes.len() as u64 > most {
-        return Err(fail(&format!("more than {} MiB", most >> 20)));
-    }
-    Ok(bytes)
-}
-
 /// The error for a word that names no policy.
 pub(crate) fn unknown(word: &str) -> Failure {
     let stored = store::all().unwrap_or_default();
@@ -185,16 +83,6 @@ pub(crate) fn unknown(word: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_plain_words() {
-        for name in ["big_first", "numa-2", "X"] {
-            assert!(check(name).is_ok(), "{name}");
-        }
-        for name in ["", "a b", "../a", "a@1", "a.b", "é", &"x".repeat(NAME)] {
-            assert!(check(name).is_err(), "{name}");
-        }
-    }
 
     #[test]
     fn a_file_is_known_by_its_end() {

@@ -1,6 +1,6 @@
 //! The policies of a running process, by way of its memory.
 
-use super::named;
+use super::unchecked;
 use crate::hints::Failure;
 use lockwright_contract::programs::mailbox::SYMBOL;
 use lockwright_observer::mailbox::{settled, symbol_in};
@@ -115,11 +115,11 @@ pub(crate) struct KnownPolicy {
 
 impl KnownPolicy {
     fn new(slot: u32, name: String, version: u32) -> Self {
-        Self { slot, title: named::title(&name, version), name }
+        Self { slot, title: unchecked::title(&name, version), name }
     }
 }
 
 /// The name of a process's policy, with its version in the store.
 pub(super) fn title(policy: &InSlot) -> String {
-    named::title(&policy.name, policy.version)
+    unchecked::title(&policy.name, policy.version)
 }

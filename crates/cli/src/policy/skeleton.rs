@@ -2,6 +2,7 @@
 
 use super::clang::HEADER_FILE;
 use super::named;
+use super::unchecked::check;
 use crate::hints::{Failure, cause};
 use lockwright_policy::HEADER;
 use std::fs::{self, File};
@@ -19,11 +20,11 @@ pub(crate) struct Written {
 
 /// Writes a policy called `name` to the current folder: the skeleton, or a copy of a shipped or stored policy's source. Never overwrites.
 pub(crate) fn write(name: &str, from: Option<&str>) -> Result<Written, Failure> {
-    named::check(name)?;
+    check(name)?;
     let text = match from {
         None => SKELETON.replace("NAME", name),
         Some(from) => {
-            let policy = named::Named::find(from)?;
+            let policy = named::find(from)?;
             policy.source.ok_or_else(|| {
                 Failure::new(format!("the source of '{from}' is not known")).hint(
                     "it was stored as an object file; each policy that is shipped has one: lockwright policy list",

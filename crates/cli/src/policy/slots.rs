@@ -1,11 +1,10 @@
 //! Policies where a lock is named: `policy:NAME[,key=value,...]`. Keys are the lock's options, and `set.CONSTANT`.
 
 use super::chosen::Chosen;
-use super::loading::Compiled;
 use super::over;
 use super::settings::Setting;
 use crate::hints::{Failure, nearest};
-use lockwright_contract::programs::mailbox::{BUDGET_NS, SLOTS};
+use lockwright_contract::programs::mailbox::SLOTS;
 use lockwright_locks::catalog::{find, find_read_write};
 
 /// How a lock that asks a policy is written.
@@ -116,13 +115,9 @@ impl Slots {
         }
     }
 
-    /// Verifies and compiles them, by their slots.
-    pub(crate) fn compiled(&self) -> Result<Vec<(u32, Compiled)>, Failure> {
-        let one = |(number, (asked, place)): (u32, &(Asked, String))| {
-            let compiled = asked.chosen().and_then(|chosen| Compiled::new(&chosen, BUDGET_NS));
-            Ok((number, compiled.map_err(|failure| failure.within(place))?))
-        };
-        (1..).zip(&self.0).map(one).collect()
+    /// The policies by their slots, each with where it is named.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (u32, &Asked, &str)> {
+        (1..).zip(&self.0).map(|(slot, (asked, place))| (slot, asked, place.as_str()))
     }
 }
 

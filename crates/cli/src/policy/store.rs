@@ -1,6 +1,6 @@
 //! The user's policies: `policies/NAME/VERSION.bpf.o` in the configuration, and `VERSION.bpf.c` if the source is known.
 
-use super::named::{self, From, Named};
+use super::unchecked::{From, Named, check, contents, of_ours};
 use crate::hints::{Failure, cause};
 use crate::machine;
 use std::fs;
@@ -56,7 +56,7 @@ pub(crate) fn all() -> Result<Vec<Versions>, Failure> {
         let entry = entry.map_err(|error| fail(&folder, "read", &error))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let versions = versions(&entry.path())?;
-        if named::check(&name).is_ok() && !versions.is_empty() {
+        if check(&name).is_ok() && !versions.is_empty() {
             all.push(Versions { name, versions });
         }
     }
@@ -66,7 +66,7 @@ pub(crate) fn all() -> Result<Vec<Versions>, Failure> {
 
 /// A stored policy; `None`: there is none of that name. Without a version, it is the newest.
 pub(crate) fn read(name: &str, version: Option<&str>) -> Result<Option<Named>, Failure> {
-    named::check(name)?;
+    check(name)?;
     let Ok(folder) = folder() else { return Ok(None) };
     let folder = folder.join(name);
     let known = versions(&folder)?;
@@ -81,7 +81,7 @@ pub(crate) fn read(name: &str, version: Option<&str>) -> Result<Option<Named>, F
             })?
         }
     };
-    let object = named::contents(&folder.join(format!("{version}.bpf.o")))?;
+    let object = contents(&folder.join(format!("{version}.bpf.o")))?;
     let source = fs::read_to_string(folder.join(format!("{version}.bpf.c"))).ok();
     Ok(Some(Named { name: name.to_owned(), version, from: From::Stored, object, source }))
 }
@@ -93,8 +93,8 @@ pub(crate) fn listed(versions: &[u32]) -> String {
 
 /// Stores a policy, which was verified, under this name. Returns its version.
 pub(crate) fn add(name: &str, policy: &Named) -> Result<u32, Failure> {
-    named::check(name)?;
-    if named::of_ours(name).is_some() {
+    check(name)?;
+    if of_ours(name).is_some() {
         return Err(Failure::new(format!("'{name}' is the name of a policy that is shipped"))
             .hint(format!("give it another name: --name my_{name}")));
     }
@@ -128,17 +128,17 @@ fn put(folder: &Path, version: u32, object: &[u8]) -> Result<bool, Failure> {
     }
 }
 
-/// Removes a policy with all its versions. Returns them.
-pub(crate) fn remove(name: &str) -> Result<Vec<u32>, Failure> {
-    named::check(name)?;
-    if named::of_ours(name).is_some() {
+/// Removes a policy with all its versions. Returns them; `None`: there is none of that name.
+pub(crate) fn remove(name: &str) -> Result<Option<Vec<u32>>, Failure> {
+    check(name)?;
+    if of_ours(name).is_some() {
         return Err(Failure::new(format!("'{name}' is shipped: it is not in your store"))
             .hint("what is stored: lockwright policy list"));
     }
     let folder = folder()?.join(name);
     let known = versions(&folder)?;
     if known.is_empty() {
-        return Err(named::unknown(name));
+        return Ok(None);
     }
     for version in &known {
         for end in ["o", "c"] {
@@ -152,5 +152,5 @@ pub(crate) fn remove(name: &str) -> Result<Vec<u32>, Failure> {
         }
     }
     let _ = fs::remove_dir(&folder); // a file of the user's own may be in it
-    Ok(known)
+    Ok(Some(known))
 }

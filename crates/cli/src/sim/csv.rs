@@ -1,8 +1,7 @@
 //! A study as CSV: one line per run.
 
 use super::plan::Plan;
-use super::report::{classes, late};
-use super::{SeedRuns, class, transfers, with_options};
+use super::{SeedRuns, class, classes, late, transfers, with_options};
 use crate::hints::Failure;
 use crate::output;
 use lockwright_sim::{ClassOutcome, Outcome, Quantiles};

@@ -1,8 +1,7 @@
 //! Notes that readers need to interpret a study's table: what was recorded, and which threads got nothing.
 
 use super::plan::Plan;
-use super::report::classes;
-use super::{SeedRuns, class};
+use super::{SeedRuns, class, classes};
 use lockwright_numbers::format::time;
 use lockwright_numbers::units;
 use lockwright_sim::{Outcome, Run};

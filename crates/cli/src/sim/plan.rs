@@ -2,7 +2,7 @@
 
 use super::replay::Recorded;
 use super::words::{
-    MANY_THREADS, locks, machines, placement, thread_counts, time, unknown, workloads,
+    Chosen, MANY_THREADS, locks, machines, placement, thread_counts, time, unknown, workloads,
 };
 use crate::hints::{Failure, warn};
 use lockwright_locks::catalog::CATALOG;
@@ -37,9 +37,6 @@ pub(crate) struct Asked<'a> {
     pub(crate) sweeps: &'a [String],
     pub(crate) transfers: bool,
 }
-
-/// A workload, with values for its options.
-pub(crate) type Chosen = (&'static Workload, BTreeMap<String, f64>);
 
 /// One sweep.
 pub(crate) struct Sweep {

@@ -4,7 +4,7 @@ use super::csv::csv;
 use super::notes::notes;
 use super::plan::{At, Plan};
 use super::transfers::Cells;
-use super::{SeedRuns, class, place, placement, replay, source, transfers};
+use super::{SeedRuns, class, classes, late, place, placement, replay, source, transfers};
 use crate::hints::{Failure, cause};
 use crate::output;
 use lockwright_numbers::Spread;
@@ -16,23 +16,6 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The names of the classes of cores of all machines, the fastest first.
-pub(super) fn classes(plan: &Plan) -> Vec<&str> {
-    let mut all: Vec<&str> = Vec::new();
-    for class in plan.machines.iter().flat_map(|machine| &machine.class) {
-        if !all.contains(&class.name.as_str()) {
-            all.push(&class.name);
-        }
-    }
-    all
-}
-
-/// The share of operations that took longer than their SLO.
-pub(super) fn late(outcome: &Outcome) -> f64 {
-    let late: u64 = outcome.classes.iter().map(|class| class.violations).sum();
-    late as f64 / (outcome.operations as f64).max(1.0)
-}
 
 /// A latency of one class or of all, as the median over the seeds; `none` if no operation completed, `-` if there was
 /// no thread.

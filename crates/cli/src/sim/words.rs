@@ -1,6 +1,5 @@
 //! Parses the values of a study's command line: locks, machines, workloads, threads, CPUs, times.
 
-use super::plan::Chosen;
 use crate::catalog;
 use crate::hints::{Failure, cause, nearest};
 use crate::policy::simulated;
@@ -20,6 +19,9 @@ use std::sync::Arc;
 
 /// Maximum number of threads in a run.
 pub(super) const MANY_THREADS: u32 = 1024;
+
+/// A workload, with values for its options.
+pub(crate) type Chosen = (&'static Workload, BTreeMap<String, f64>);
 
 /// The error for an unknown name, with the nearest known one as a hint. `all` is the command that lists them.
 pub(super) fn unknown<'a>(

@@ -1,7 +1,6 @@
 //! `lockwright top --batch`: prints a line of JSON for each sample.
 
-use super::lease;
-use super::list::List;
+use super::list::{List, lease};
 use crate::ctl::epochs::{self, Followed};
 use crate::ctl::list::ruled;
 use crate::delegate;

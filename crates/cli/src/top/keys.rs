@@ -1,7 +1,8 @@
 //! The keys and their effects.
 
-use super::save;
 use super::view::{Field, Mode, View};
+use crate::hints::{Failure, cause};
+use crate::output;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 /// Each key with its effect.
@@ -95,4 +96,14 @@ fn ask(view: &mut View, field: Field) {
         Some(process) if !process.has_ended => view.mode = Mode::Typing(field, String::new()),
         _ => view.act(|_| Ok(String::new())),
     }
+}
+
+/// Writes the data behind the screen to a file, and returns its name.
+fn save(view: &View) -> Result<String, Failure> {
+    let Some(process) = &view.process else { return Err(Failure::new("open a process first")) };
+    let name = format!("lockwright-top-{}.json", process.pid());
+    let text = output::json(&serde_json::to_value(&process.outcome).map_err(Failure::new)?);
+    std::fs::write(&name, text)
+        .map_err(|error| Failure::new(format!("cannot write '{name}': {}", cause(&error))))?;
+    Ok(name)
 }

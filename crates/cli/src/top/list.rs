@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+/// How long a process keeps counting for this command unless the request is renewed.
+pub(crate) fn lease(interval: Duration) -> Duration {
+    2 * interval + Duration::from_secs(3)
+}
+
 /// The list. Showing it doesn't make any process count.
 #[derive(Default)]
 pub(crate) struct List {

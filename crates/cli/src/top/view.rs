@@ -1,7 +1,6 @@
 //! The state behind the screen.
 
-use super::lease;
-use super::list::List;
+use super::list::{List, lease};
 use super::rule;
 use crate::ctl::delegated::Delegated;
 use crate::ctl::epochs::{Epoch, Followed, Slo};

@@ -3,6 +3,7 @@
 use crate::hints::Failure;
 use crate::output;
 use crate::policy::chosen::Chosen;
+use crate::policy::named::unknown;
 use crate::policy::store;
 use std::process::ExitCode;
 
@@ -49,7 +50,7 @@ pub(super) struct RemoveArgs {
 }
 
 pub(super) fn remove(args: &RemoveArgs) -> Result<ExitCode, Failure> {
-    let gone = store::remove(&args.name)?;
+    let gone = store::remove(&args.name)?.ok_or_else(|| unknown(&args.name))?;
     output::print(&format!("removed: {}, versions {}\n", args.name, store::listed(&gone)))?;
     Ok(ExitCode::SUCCESS)
 }
