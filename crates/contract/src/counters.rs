@@ -24,10 +24,12 @@
 pub mod control;
 mod count;
 pub mod layout;
+mod now;
 mod reset;
 mod segment;
 mod semaphore;
 
 pub use count::{Blame, Wait, stack_hash};
+pub use now::WaitedNow;
 pub use segment::{About, Refused, Segment};
 pub use semaphore::{Taken, WaitedSemaphore};

@@ -100,16 +100,23 @@ fn text(outcome: &Observed, most: usize) -> String {
     );
     text.push_str(&(wrapped(&about) + "\n"));
     text.push('\n');
-    if outcome.locks.is_empty() {
-        text.push_str(&own(outcome));
-        return text;
+    let own = own(outcome);
+    // The lock that threads wait for most comes first.
+    let elapsed = outcome.elapsed_ns.max(1) as f64;
+    let counted = outcome.locks.first().map_or(0.0, |lock| lock.wait_ns as f64 / elapsed);
+    let is_first = own_locks(outcome).next().is_some_and(|lock| lock.waiting > counted);
+    if is_first {
+        text.push_str(&own);
+        if outcome.locks.is_empty() {
+            return text;
+        }
+        text.push('\n');
     }
     let mut drawn = table(&[
         "", "blocked", "waiting", "waits", "slept", "P50", "P99", "P99.9", "max", "hold P50",
     ])
     .least(&["hold P50", "P99.9", "slept", "max", "P50"])
     .all_by("--format json");
-    let elapsed = outcome.elapsed_ns.max(1) as f64;
     for (number, lock) in outcome.locks.iter().take(most).enumerate() {
         // A quiet lock has few waits. Perhaps none of them was timed.
         let timed = |ns| if lock.wait.count == 0 { "-".to_owned() } else { duration(ns) };
@@ -159,7 +166,10 @@ fn text(outcome: &Observed, most: usize) -> String {
         };
         text.push_str(&format!("\n{more}: --top {}\n", outcome.locks.len()));
     }
-    text.push_str(&own(outcome));
+    if !is_first && !own.is_empty() {
+        text.push('\n');
+        text.push_str(&own);
+    }
     text.push_str(&threads::text(outcome, most));
     for suspects in outcome.false_sharing.iter().take(TOLD) {
         let line = format!(
@@ -179,14 +189,16 @@ fn text(outcome: &Observed, most: usize) -> String {
 /// Locks that aren't pthread's.
 fn own(outcome: &Observed) -> String {
     let mut text = String::new();
-    for lock in own_locks(outcome).take(TOLD) {
+    for (number, lock) in own_locks(outcome).take(TOLD).enumerate() {
         let line = format!(
             "{}: {:.1} threads waited on average, by {} samples",
             lock.name,
             lock.waiting,
             count(outcome.samples)
         );
-        text.push('\n');
+        if number > 0 {
+            text.push('\n');
+        }
         text.push_str(&beside("not ours: ", &shown(&line)));
         for site in lock.waiters.iter().take(PLACES) {
             let line = format!("{:.0} % {}", 100.0 * site.share, words(site));

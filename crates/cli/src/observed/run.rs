@@ -114,9 +114,8 @@ pub(crate) fn program(
     let mut events = counts.event.map(Events::begin);
     let mut misses =
         counts.sections.then(|| Misses::begin(counts.event.unwrap_or(Event::CacheMisses)));
-    let mut family = Family::begin(None);
+    let family = Family::start(None);
     let look = || {
-        family.look();
         course.look_into(folder.path());
         samplers.look_into(folder.path());
         lifetimes.look(course.processes());
@@ -259,12 +258,11 @@ pub(crate) fn process(
     let (mut course, mut samplers) = (Course::begin(), Samplers::default());
     let mut lifetimes = Lifetimes::begin();
     let mut events = event.map(Events::begin);
-    let mut family = Family::begin(Some(live.pid));
+    let family = Family::start(Some(live.pid));
     while begun.elapsed() < limit && !interrupted() {
         std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
         bar.set_position(begun.elapsed().as_millis() as u64);
         computes = computes.max(cpu_ns(live.pid));
-        family.look();
         lifetimes.look([live.pid as u32]);
         threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
         // The process may end at any moment. Its files then disappear, but its segment stays.

@@ -4,15 +4,25 @@ use super::hold::Holding;
 use super::outcome::{OwnLock, name_sleeps, own_locks};
 use super::sample::{End, Sampled, Sampler};
 use super::target::Target;
+use crate::counts::live::Live;
 use crate::counts::observation::Observed;
+use crate::process::Process;
+use lockwright_contract::counters::Segment;
+use lockwright_contract::counters::layout::{LENGTH, LockKind};
 use lockwright_symbols::{proc_text, threads};
+use memmap2::Mmap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 /// The shortest time between two samples.
 const PERIOD: Duration = Duration::from_millis(20);
+/// The shortest time between two looks at holders: no two fall into one tick of the scheduler's.
+const GLANCE: Duration = Duration::from_millis(4);
 /// Sampling takes at most one part in this many of the time: a process with many threads is sampled less often.
 const PARTS: u32 = 40;
 /// How often we look for new processes.
@@ -32,89 +42,62 @@ struct SeenIn {
     samples: u64,
 }
 
-/// The processes.
-pub struct Family {
-    /// `Some`: this one alone. `None`: all children of this command.
-    only: Option<libc::pid_t>,
-    samplers: BTreeMap<libc::pid_t, (String, Sampler)>,
-    /// Those that can't be sampled.
-    refused: BTreeSet<libc::pid_t>,
-    ended: Vec<(String, Sampled)>,
-    next: Instant,
-    listed: Option<Instant>,
-    own: PathBuf,
+/// A process.
+struct Member {
+    command: String,
+    program: PathBuf,
+    sampler: Sampler,
+    /// The counts of its locks, which say for which locks threads wait now. `None`: there are none so far.
+    counts: Option<Mmap>,
 }
 
-impl Family {
-    /// For this process, or for what this command starts.
-    pub fn begin(only: Option<libc::pid_t>) -> Self {
-        Self {
-            only,
-            samplers: BTreeMap::new(),
-            refused: BTreeSet::new(),
-            ended: Vec::new(),
-            next: Instant::now(),
-            listed: None,
-            own: program(std::process::id().cast_signed()).unwrap_or_default(),
-        }
+impl Member {
+    /// The mutexes that threads wait for now.
+    fn waited(&self) -> Vec<u64> {
+        let Some(map) = &self.counts else { return Vec::new() };
+        // SAFETY: mapped as long as `map` exists, which outlives this function; only reading methods are used.
+        let segment = unsafe { Segment::of_other(map.as_ptr().cast_mut()) };
+        let waited = segment.iter().flat_map(Segment::waited_now);
+        waited.filter(|one| one.kind == LockKind::Mutex as u32).map(|one| one.lock).collect()
     }
 
-    /// Takes a sample, if it is time to.
-    pub fn look(&mut self) {
-        let (begun, before) = (Instant::now(), thread_time());
-        if begun < self.next {
+    /// Looks for its counts.
+    fn meet_counts(&mut self, pid: libc::pid_t) {
+        if self.counts.is_some() {
             return;
         }
-        if self.listed.is_none_or(|listed| listed.elapsed() >= AGAIN) {
-            self.listed = Some(begun);
-            self.meet();
-        }
-        let ended: Vec<libc::pid_t> = self
-            .samplers
-            .iter_mut()
-            .filter_map(|(pid, (_, sampler))| sampler.tick(0).is_err().then_some(*pid))
-            .collect();
-        for pid in ended {
-            if let Some((command, sampler)) = self.samplers.remove(&pid) {
-                self.ended.push((command, sampler.end(End::ProcessEnded)));
-            }
-        }
-        // By the time of this thread: on a busy machine, a sample may take long without costing much.
-        let took = thread_time().saturating_sub(before);
-        self.next = begun + PERIOD.max(took * PARTS);
+        let file = Process::open(pid).and_then(|process| Live::find(&process)?.file(&process));
+        let Ok(Some((file, _))) = file else { return };
+        let is_long = file.metadata().is_ok_and(|about| about.len() >= LENGTH as u64);
+        // SAFETY: the file is that long, and its process never shortens it.
+        self.counts = is_long.then(|| unsafe { Mmap::map(&file) }).and_then(Result::ok);
     }
+}
 
-    /// Begins to sample new processes.
-    fn meet(&mut self) {
-        let all = match self.only {
-            Some(pid) => vec![pid],
-            None => descendants(std::process::id().cast_signed()),
-        };
-        for pid in all {
-            let is_known = self.samplers.contains_key(&pid) || self.refused.contains(&pid);
-            if is_known || self.samplers.len() + self.ended.len() >= MOST {
-                continue;
-            }
-            // Between fork and exec it is a copy of this command.
-            if program(pid).is_none_or(|path| path == self.own) {
-                continue;
-            }
-            match Target::open(pid) {
-                Ok(target) => {
-                    let sampler = Sampler::begin(target, PERIOD, false);
-                    self.samplers.insert(pid, (command(pid), sampler));
-                }
-                Err(_) => drop(self.refused.insert(pid)),
-            }
-        }
+/// The thread that samples. It ends soon after this is dropped.
+pub struct Watching {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<SeenIn>>>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed); // a flag
+    }
+}
+
+impl Watching {
+    fn stop(&mut self) -> Vec<SeenIn> {
+        self.ends.store(true, Relaxed); // a flag
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
     /// Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen
     /// in them.
-    pub fn tell(self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) {
+    pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) {
         // A process in a container counts under another id, but then it is the only one.
         let is_one = outcomes.len() == 1;
-        for seen in self.end() {
+        for seen in self.stop() {
             let pid = seen.pid.cast_unsigned();
             let its = match outcomes.iter().position(|one| one.pid == pid) {
                 None if is_one && seen.holdings.keys().any(|at| is_lock_of(&outcomes[0], *at)) => {
@@ -137,11 +120,144 @@ impl Family {
             (outcome.own_locks, outcome.samples) = (seen.own_locks, seen.samples);
         }
     }
+}
+
+/// The processes.
+pub struct Family {
+    /// `Some`: this one alone. `None`: all children of this command.
+    only: Option<libc::pid_t>,
+    samplers: BTreeMap<libc::pid_t, Member>,
+    /// Those that can't be sampled.
+    refused: BTreeSet<libc::pid_t>,
+    ended: Vec<(String, Sampled)>,
+    /// When the next sample is due, and when the next look at holders.
+    next: Instant,
+    next_glance: Instant,
+    listed: Option<Instant>,
+    own: PathBuf,
+}
+
+impl Family {
+    /// For this process, or for what this command starts.
+    fn begin(only: Option<libc::pid_t>) -> Self {
+        Self {
+            only,
+            samplers: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            ended: Vec::new(),
+            next: Instant::now(),
+            next_glance: Instant::now(),
+            listed: None,
+            own: program(std::process::id().cast_signed()).unwrap_or_default(),
+        }
+    }
+
+    /// Samples on a thread of its own.
+    pub fn start(only: Option<libc::pid_t>) -> Watching {
+        let ends = Arc::new(AtomicBool::new(false));
+        let thread = spawn({
+            let ends = Arc::clone(&ends);
+            move || {
+                let mut family = Self::begin(only);
+                while !ends.load(Relaxed) {
+                    family.look();
+                    sleep(GLANCE);
+                }
+                family.end()
+            }
+        });
+        Watching { ends, thread: Some(thread) }
+    }
+
+    /// Takes a sample, or looks at holders, if it is time to.
+    fn look(&mut self) {
+        // By the time of this thread: on a busy machine, a sample may take long without costing much.
+        let (begun, before) = (Instant::now(), thread_time());
+        let cost = || thread_time().saturating_sub(before) * PARTS;
+        if begun >= self.next {
+            if self.listed.is_none_or(|listed| listed.elapsed() >= AGAIN) {
+                self.listed = Some(begun);
+                self.meet();
+            }
+            self.sample();
+            self.next = begun + PERIOD.max(cost());
+        } else if begun >= self.next_glance {
+            for member in self.samplers.values_mut() {
+                let waited = member.waited();
+                if !waited.is_empty() {
+                    member.sampler.glance(&waited);
+                }
+            }
+            self.next_glance = begun + GLANCE.max(cost());
+        }
+    }
+
+    fn sample(&mut self) {
+        let ended: Vec<libc::pid_t> = self
+            .samplers
+            .iter_mut()
+            .filter_map(|(pid, member)| {
+                let waited = member.waited();
+                member.sampler.tick(0, &waited).is_err().then_some(*pid)
+            })
+            .collect();
+        for pid in ended {
+            self.forget(pid);
+        }
+    }
+
+    fn forget(&mut self, pid: libc::pid_t) {
+        if let Some(Member { command, sampler, .. }) = self.samplers.remove(&pid) {
+            self.ended.push((command, sampler.end(End::ProcessEnded)));
+        }
+    }
+
+    /// Begins to sample new processes.
+    fn meet(&mut self) {
+        // One that has started another program is another process to us.
+        let has_changed = |(pid, member): &(&libc::pid_t, &mut Member)| {
+            program(**pid).is_some_and(|path| path != member.program)
+        };
+        let changed: Vec<libc::pid_t> =
+            self.samplers.iter_mut().filter(has_changed).map(|(pid, _)| *pid).collect();
+        for pid in changed {
+            self.forget(pid);
+        }
+        for (pid, member) in &mut self.samplers {
+            member.meet_counts(*pid);
+        }
+        let all = match self.only {
+            Some(pid) => vec![pid],
+            None => descendants(std::process::id().cast_signed()),
+        };
+        for pid in all {
+            let is_known = self.samplers.contains_key(&pid) || self.refused.contains(&pid);
+            if is_known || self.samplers.len() + self.ended.len() >= MOST {
+                continue;
+            }
+            // While it starts, it has no command line; and between fork and exec it is a copy of this command.
+            let command = command(pid);
+            let Some(program) =
+                program(pid).filter(|path| *path != self.own && !command.is_empty())
+            else {
+                continue;
+            };
+            match Target::open(pid) {
+                Ok(target) => {
+                    let sampler = Sampler::begin(target, PERIOD, false);
+                    let member = Member { command, program, sampler, counts: None };
+                    self.samplers.insert(pid, member);
+                }
+                Err(_) => drop(self.refused.insert(pid)),
+            }
+        }
+    }
 
     /// What was seen, of processes in which anything was.
     fn end(self) -> Vec<SeenIn> {
         let still = self.samplers.into_values();
-        let still = still.map(|(command, sampler)| (command, sampler.end(End::TimeIsUp)));
+        let still =
+            still.map(|Member { command, sampler, .. }| (command, sampler.end(End::TimeIsUp)));
         let all = self.ended.into_iter().chain(still).map(|(command, mut sampled)| {
             let (own_locks, samples) = own_locks(&mut sampled);
             name_sleeps(&mut sampled);
@@ -207,9 +323,11 @@ mod tests {
         let mut child = shell.spawn().unwrap();
         let mut family = Family::begin(None);
         let is_met = |family: &Family, name: &str| {
-            family.samplers.values().any(|(command, _)| command.starts_with(name))
+            family.samplers.values().any(|member| member.command.starts_with(name))
         };
+        let begun = Instant::now();
         while !(is_met(&family, "sh -c") && is_met(&family, "sleep 100")) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "they are never met");
             family.next = Instant::now();
             family.listed = None;
             family.look();

@@ -3,7 +3,8 @@
 //! ```text
 //!   see      a thread holds a lock that others wait for, at this moment: it sleeps in a call, or is in state R
 //!   settle   a moment later: of a thread in state R, the scheduler's counts say for how much of the time it ran,
-//!            and for how much it was left without a CPU; its cgroup's counts say whether by its own quota
+//!            and for how much it was left without a CPU
+//!   blame    later: a cgroup that gets new quota counts for how long it had none; who had no CPU then had none for that reason
 //! ```
 //!
 //! A sample falls into a long wait more often than into a short one. So the shares are shares of the time that others waited.
@@ -15,8 +16,8 @@ use lockwright_symbols::{
     Blocked, CpuTime, Task, TaskState, Throttled, cpu_time, task, throttled_ns,
 };
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 /// What a holder was doing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -90,8 +91,8 @@ pub struct Inversion {
 
 /// If a holder has a fault this often, ns of its running time, then faults are what it does.
 const FAULT_NS: u64 = 8_000;
-/// If a cgroup was without quota for this share of the time in which a holder had no CPU, then that is why.
-const BY_QUOTA: f64 = 0.25;
+/// A cgroup gets new quota within this time: its period is a second at most.
+const PERIOD: Duration = Duration::from_secs(1);
 /// The scheduler brings its counts up to date once a tick, so a shorter time says little, ns.
 const TICK_NS: u64 = 4_000_000;
 
@@ -102,7 +103,13 @@ struct Pending {
     at: Instant,
     time: CpuTime,
     faults: u64,
-    throttled_ns: u64,
+}
+
+/// A holder that had no CPU.
+struct Delayed {
+    lock: u64,
+    at: Instant,
+    part: f64,
 }
 
 /// Sums for one lock.
@@ -121,13 +128,24 @@ struct Sums {
 pub(super) struct Holds {
     pid: libc::pid_t,
     quota: Option<Throttled>,
+    throttled_ns: u64,
     pending: Vec<Pending>,
+    /// In the order of time.
+    delayed: VecDeque<Delayed>,
     locks: HashMap<u64, Sums>,
 }
 
 impl Holds {
     pub(super) fn begin(pid: libc::pid_t) -> Self {
-        Self { pid, quota: Throttled::of(pid), pending: Vec::new(), locks: HashMap::new() }
+        let quota = Throttled::of(pid);
+        Self {
+            pid,
+            throttled_ns: quota.as_ref().map_or(0, throttled_ns),
+            quota,
+            pending: Vec::new(),
+            delayed: VecDeque::new(),
+            locks: HashMap::new(),
+        }
     }
 
     /// A thread holds a lock; `waiters` wait for it. `waits`: the holder waits for another lock itself.
@@ -157,9 +175,8 @@ impl Holds {
                 let Some(time) = cpu_time(self.pid, tid) else {
                     return sums.add(Cause::Running, 1.0); // this kernel doesn't tell
                 };
-                let throttled_ns = self.quota.as_ref().map_or(0, throttled_ns);
                 let (at, faults) = (Instant::now(), holder.faults);
-                return self.pending.push(Pending { lock, tid, at, time, faults, throttled_ns });
+                return self.pending.push(Pending { lock, tid, at, time, faults });
             }
         };
         sums.add(cause, 1.0);
@@ -179,15 +196,10 @@ impl Holds {
                 continue;
             };
             let elapsed_ns = one.at.elapsed().as_nanos() as u64;
-            let throttled_ns = self.quota.as_ref().map_or(0, throttled_ns) - one.throttled_ns;
             let is_runnable = now.state == TaskState::Running;
             let (ran_ns, delayed_ns) = split(one.time, time, elapsed_ns, is_runnable);
             let delayed = delayed_ns as f64 / (ran_ns + delayed_ns).max(1) as f64;
-            let cause = match throttled_ns as f64 >= BY_QUOTA * delayed_ns.max(1) as f64 {
-                true => Cause::Throttled,
-                false => Cause::Preempted,
-            };
-            sums.add(cause, delayed);
+            self.delayed.push_back(Delayed { lock: one.lock, at: one.at, part: delayed });
             let faults = now.faults.saturating_sub(one.faults);
             let cause = match faults > 0 && ran_ns / faults < FAULT_NS {
                 true => Cause::PageFaults,
@@ -195,13 +207,33 @@ impl Holds {
             };
             sums.add(cause, 1.0 - delayed);
         }
+        self.blame(PERIOD);
     }
 
-    /// What was seen, by lock. `period_ns`: the time between two samples.
+    /// Says why holders had no CPU: those of a time in which the cgroup was without quota, and those from longer ago than `patience`.
+    fn blame(&mut self, patience: Duration) {
+        let total_ns = self.quota.as_ref().map_or(0, throttled_ns);
+        let without = Duration::from_nanos(total_ns.saturating_sub(self.throttled_ns));
+        self.throttled_ns = total_ns;
+        for one in std::mem::take(&mut self.delayed) {
+            let cause = match one.at.elapsed() {
+                ago if ago <= without => Cause::Throttled,
+                ago if ago < patience => {
+                    self.delayed.push_back(one);
+                    continue;
+                }
+                _ => Cause::Preempted,
+            };
+            self.locks.entry(one.lock).or_default().add(cause, one.part);
+        }
+    }
+
+    /// What was seen, by lock. `period_ns`: the time between two samples on average.
     pub(super) fn end(mut self, period_ns: u64) -> HashMap<u64, Holding> {
         for one in std::mem::take(&mut self.pending) {
             self.locks.entry(one.lock).or_default().add(Cause::Running, 1.0);
         }
+        self.blame(Duration::ZERO);
         let all = self.locks.into_iter();
         all.map(|(lock, sums)| (lock, sums.holding(period_ns))).collect()
     }

@@ -63,7 +63,7 @@ pub fn sample(
             break End::Interrupted;
         }
         let part = elapsed.as_secs_f64() / time.as_secs_f64() * BATCHES as f64;
-        if sampler.tick((part as usize).min(BATCHES - 1)).is_err() {
+        if sampler.tick((part as usize).min(BATCHES - 1), &[]).is_err() {
             break End::ProcessEnded;
         }
         // If we are late, skip the missed samples. Otherwise samples would cluster.
@@ -132,12 +132,13 @@ impl Sampler {
         }
     }
 
-    /// Takes one sample of all threads, in one of [`BATCHES`] batches.
+    /// Takes one sample of all threads, in one of [`BATCHES`] batches. `waited`: mutexes that threads are known to wait for, though
+    /// perhaps none of them sleeps on the mutex itself.
     ///
     /// # Errors
     ///
     /// The process has ended.
-    pub fn tick(&mut self, batch: usize) -> io::Result<()> {
+    pub fn tick(&mut self, batch: usize, waited: &[u64]) -> io::Result<()> {
         if self.refreshed.elapsed() >= REFRESH {
             self.refreshed = Instant::now();
             self.refresh();
@@ -209,8 +210,27 @@ impl Sampler {
                 self.holds.see(lock, tid, state, waits, &waiters[&lock]);
             }
         }
+        let rest = waited.iter().filter(|lock| !waiters.contains_key(lock));
+        self.see_holders(rest, &waiters.values().flatten().copied().collect::<Vec<_>>());
         self.slept.retain(|tid, _| states.contains_key(tid));
         Ok(())
+    }
+
+    /// Looks only at the holders of these mutexes, for which threads wait.
+    pub fn glance(&mut self, waited: &[u64]) {
+        self.holds.settle();
+        self.see_holders(waited.iter(), &[]);
+    }
+
+    fn see_holders<'a>(&mut self, locks: impl Iterator<Item = &'a u64>, waiters: &[libc::pid_t]) {
+        let plain = wait::Mutex::Plain;
+        for &lock in locks {
+            let owner = Owner::Thread(wait::owner(self.target.pid, lock, plain));
+            let holder = self.holder(lock, LockKind::Mutex(plain), owner, monotonic());
+            if let (_, Some((tid, state))) = holder {
+                self.holds.see(lock, tid, state, waiters.contains(&tid), &[]);
+            }
+        }
     }
 
     /// Finds the ids of new threads, and forgets threads that have ended.

@@ -98,7 +98,14 @@ pub(crate) fn owner(pid: libc::pid_t, lock: u64, kind: Mutex) -> u32 {
         |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     match kind {
         Mutex::Robust | Mutex::PriorityInheriting => word(0) & ID,
-        _ => word(8),
+        // An owner that a free mutex still names has released it.
+        _ => {
+            if word(0) == 0 {
+                0
+            } else {
+                word(8)
+            }
+        }
     }
 }
 
