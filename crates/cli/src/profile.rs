@@ -2,3 +2,4 @@
 
 pub(crate) mod flame;
 pub(crate) mod report;
+pub(crate) mod words;

@@ -5,10 +5,15 @@ use crate::hints::{Failure, cause};
 use crate::output::shown;
 use crate::trace::Trace;
 use crate::{library, output, trace};
+use crate::{profile, standing};
 use lockwright_numbers::format::given;
 use lockwright_numbers::units;
 use lockwright_observer::elf::{self, ObjectFile, Program};
 use lockwright_observer::find;
+use lockwright_observer::sampler::outcome::outcome;
+use lockwright_observer::sampler::sample::sample;
+use lockwright_observer::sampler::target::Target;
+use lockwright_observer::standing::Standing;
 use lockwright_observer::whose::{self, Whose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -24,6 +29,7 @@ fn examples() -> String {
   lockwright doctor /usr/bin/memcached
   lockwright doctor ./script.py
   lockwright doctor --run --limit 10s ./server --port 8080
+  lockwright doctor 4242                    a process: who waits now, for whom?
 
 With --run the program runs under our library. The futex waits of the program
 and its children are counted by origin: our locks, those of Rust's std, abseil
@@ -37,7 +43,7 @@ standard error.",
 
 /// Check whether lockwright can reach a program, and what share of its waits we control
 ///
-/// For a script, it checks the interpreter. Exit code 0: reachable; 1: not reachable, or (--run) less than a tenth of its waits are.
+/// For a script, it checks the interpreter. Of a process, given by its id, it first says who waits now, and for whom. Exit code 0: reachable; 1: not reachable, or (--run) less than a tenth of its waits are.
 #[derive(clap::Args)]
 #[command(after_help = examples())]
 pub(crate) struct Args {
@@ -50,7 +56,7 @@ pub(crate) struct Args {
     /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// The program, and its arguments for --run
+    /// The program, and its arguments for --run; or the id of a process
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
@@ -66,6 +72,9 @@ fn limit(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    if let Some(pid) = process_id(name).filter(|_| arguments.is_empty() && !args.run) {
+        return process(pid);
+    }
     let path = find::program(name)?;
     let program = elf::inspect(&path)?;
     let mut report = DoctorReport::default();
@@ -135,6 +144,51 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     output::print(&report.text)?;
     Ok(if verdict.is_reachable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The process, if that is what the word means: no program has this name, and a process has this id.
+fn process_id(word: &OsString) -> Option<libc::pid_t> {
+    let pid = word.to_str()?.parse().ok().filter(|pid| *pid > 0)?;
+    (find::program(word).is_err() && Path::new(&format!("/proc/{pid}")).exists()).then_some(pid)
+}
+
+/// How long a process is sampled.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Who waits now in a process, whose locks its threads wait for, and whether lockwright can reach them.
+fn process(pid: libc::pid_t) -> Result<ExitCode, Failure> {
+    let target = Target::open(pid)?;
+    let (pid, has_library) = (target.pid, target.has_library);
+    let standing = Standing::of(pid)?;
+    if !standing.is_empty() {
+        output::print(&format!("{}\n", standing::text(&standing)))?;
+    }
+    let mut sampled = sample(target, LOOK, 99.0, |_| true);
+    let (profile, _) = outcome(&mut sampled);
+    let mut report = DoctorReport { text: profile::report::text(&profile) + "\n" };
+    let program = elf::inspect(Path::new(&format!("/proc/{pid}/exe")));
+    let program = program.map_err(|_| {
+        Failure::new(format!("cannot read the program of process {pid}"))
+            .hint(format!("ls -l /proc/{pid}/exe"))
+    })?;
+    report.program(&program, program.made_by());
+    let (is_reachable, words, hint) = match program.obstacle() {
+        _ if has_library => {
+            (true, "it runs under lockwright".to_owned(), format!("lockwright profile -p {pid}"))
+        }
+        Some(obstacle) => {
+            (false, format!("not reachable: {}", obstacle.reason()), obstacle.hint(&program.path))
+        }
+        None => (
+            true,
+            "it runs on glibc's locks, or its own".to_owned(),
+            format!("for other locks while it runs: lockwright attach {pid}"),
+        ),
+    };
+    report.fact("verdict", words);
+    report.fact("hint", hint);
+    output::print(&report.text)?;
+    Ok(if is_reachable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether our locks can serve the program.

@@ -3,14 +3,13 @@
 use super::threads;
 use super::timeline::signs;
 use crate::output::{beside, plain, shown, table};
-use crate::profile::report::words;
+use crate::profile::words::{self, FEW, meanwhile};
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::observation::Advice;
 use lockwright_observer::counts::observation::Total;
 use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
 use lockwright_observer::counts::snapshot::{LockKind, Signals};
-use lockwright_observer::sampler::hold::{Cause, Holding};
 use lockwright_observer::sampler::outcome::Folded;
 use lockwright_observer::sampler::outcome::OwnLock;
 use lockwright_text::wrapped;
@@ -188,59 +187,9 @@ fn text(outcome: &Observed, most: usize) -> String {
 
 /// Locks that aren't pthread's.
 fn own(outcome: &Observed) -> String {
-    let mut text = String::new();
-    for (number, lock) in own_locks(outcome).take(TOLD).enumerate() {
-        let line = format!(
-            "{}: {:.1} threads waited on average, by {} samples",
-            lock.name,
-            lock.waiting,
-            count(outcome.samples)
-        );
-        if number > 0 {
-            text.push('\n');
-        }
-        text.push_str(&beside("not ours: ", &shown(&line)));
-        for site in lock.waiters.iter().take(PLACES) {
-            let line = format!("{:.0} % {}", 100.0 * site.share, words(site));
-            text.push_str(&beside("   waited in ", &shown(&line)));
-        }
-        text.push_str(&beside("   advice    ", &shown(&lock.advice)));
-    }
-    text
-}
-
-/// What a lock's holders did while others waited: `slept in fsync 83 %, ran 12 %`.
-pub(crate) fn meanwhile(holding: &Holding) -> String {
-    let part = |(cause, share): &(Cause, f64)| {
-        (*share >= LEAST).then(|| format!("{} {:.0} %", did(cause), 100.0 * share))
-    };
-    let mut parts: Vec<String> = holding.causes.iter().filter_map(part).collect();
-    if let [classes @ .., slowest] = &holding.classes[..]
-        && *slowest >= LEAST
-    {
-        parts.push(format!("on cores of class {} {:.0} %", classes.len(), 100.0 * slowest));
-    }
-    parts.join(", ")
-}
-
-/// Fewer samples of holders say nothing.
-pub(crate) const FEW: u64 = 5;
-/// Smaller shares of what holders did are left out.
-const LEAST: f64 = 0.03;
-
-/// In the past tense.
-fn did(cause: &Cause) -> String {
-    match cause {
-        Cause::Running => "ran".into(),
-        Cause::PageFaults => "got memory by page faults".into(),
-        Cause::Paging => "waited for memory from a disk".into(),
-        Cause::Preempted => "had no CPU".into(),
-        Cause::Throttled => "had no CPU, as the quota was used up,".into(),
-        Cause::Asleep(call) => format!("slept in {call}"),
-        Cause::Lock => "waited for another lock".into(),
-        Cause::Signal => "waited for a signal".into(),
-        Cause::Stopped => "was stopped".into(),
-    }
+    let all: Vec<String> =
+        own_locks(outcome).take(TOLD).map(|lock| words::own(lock, outcome.threads)).collect();
+    all.join("\n")
 }
 
 /// The share of time in a lock's critical sections.

@@ -1,6 +1,6 @@
 //! Advice by why a lock's holders were slow: the answer isn't always shorter code.
 
-use super::report::FEW;
+use crate::profile::words::FEW;
 use lockwright_numbers::format::time;
 use lockwright_observer::counts::observation::{Ranked, Rule};
 use lockwright_observer::sampler::hold::{Cause, Holding};

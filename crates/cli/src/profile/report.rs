@@ -1,23 +1,23 @@
 //! The text report of `profile --sample`.
 
+use super::words::{FEW, NOISE, meanwhile, own, percent, sites};
 use crate::output::{beside, shown};
 use lockwright_numbers::format::time;
-use lockwright_observer::sampler::outcome::{LockSeen, SampledProfile, WaitSite};
+use lockwright_observer::sampler::outcome::{LockSeen, SampledProfile};
 use lockwright_observer::sampler::sample::End;
 use lockwright_text::wrapped;
 
-/// Maximum number of locks and sites in the report; JSON has all.
+/// Maximum number of locks in the report; JSON has all.
 const LOCKS: usize = 10;
-const SITES: usize = 4;
-/// Number of callers shown for a function.
-const CALLERS: usize = 3;
-/// Shares below this are noise, and are left out if there are others.
-const NOISE: f64 = 0.005;
 
 pub(crate) fn text(outcome: &SampledProfile) -> String {
     let mut text = paragraph(&head(outcome));
-    if outcome.locks.is_empty() {
+    if outcome.locks.is_empty() && outcome.own_locks.is_empty() {
         text += &paragraph(&nothing(outcome));
+    }
+    for lock in &outcome.own_locks {
+        text += "\n";
+        text += &own(lock, outcome.threads);
     }
     for (number, lock) in outcome.locks.iter().take(LOCKS).enumerate() {
         text += "\n";
@@ -96,6 +96,9 @@ fn one(number: usize, lock: &LockSeen) -> String {
         lock.waiting
     );
     text += &beside("    ", &share);
+    if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
+        text += &beside("    ", &format!("its holder {}", meanwhile(holding)));
+    }
     text += match lock.has_owner {
         true => "    held meanwhile by\n",
         false => "    held by: no owner is recorded\n",
@@ -104,39 +107,6 @@ fn one(number: usize, lock: &LockSeen) -> String {
     text += "    waited in\n";
     text += &sites(&lock.waiters);
     text
-}
-
-fn sites(all: &[WaitSite]) -> String {
-    let mut text = String::new();
-    let is_shown = |(number, site): &(usize, &WaitSite)| {
-        *number == 0 || (*number < SITES && site.share >= NOISE)
-    };
-    for (_, site) in all.iter().enumerate().filter(is_shown) {
-        text += &beside(&format!("    {:>7}  ", percent(site.share)), &shown(&words(site)));
-    }
-    text
-}
-
-/// `update (server.c:42), running, called by work < main`
-pub(crate) fn words(site: &WaitSite) -> String {
-    let Some(function) = &site.function else {
-        return site.state.unwrap_or("unknown").to_owned();
-    };
-    let short = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let place = match (&site.file, site.line) {
-        (Some(file), Some(line)) => format!(" ({}:{line})", short(file)),
-        _ => String::new(),
-    };
-    let state = site.state.map_or_else(String::new, |state| format!(", {state}"));
-    let mut callers = site.callers.iter().take(CALLERS).cloned().collect::<Vec<_>>().join(" < ");
-    if !callers.is_empty() {
-        callers.insert_str(0, ", called by ");
-    }
-    format!("{function}{place}{state}{callers}")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 fn notes(outcome: &SampledProfile) -> Vec<String> {
