@@ -8,6 +8,7 @@ pub mod live;
 pub mod misses;
 pub mod observation;
 pub mod outcome;
+pub mod period;
 pub mod processes;
 pub mod python;
 pub mod reader;
