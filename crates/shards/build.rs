@@ -9,7 +9,7 @@ use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 
 /// The first is there in the project alone.
-const SOURCES: [&str; 25] = [
+const SOURCES: [&str; 24] = [
     "../platform/src",
     "../locks/src",
     "../numbers/src",
@@ -27,8 +27,7 @@ const SOURCES: [&str; 25] = [
     "../native/src",
     "../runtime/src",
     "../preload/src",
-    "../record/src",
-    "../observe/src",
+    "../contract/src",
     "../energy/src",
     "../bench/src",
     "../demo/src",

@@ -3,14 +3,14 @@
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use libtest_mimic::{Arguments, Trial};
+use lockwright_contract::programs::helpers;
+use lockwright_contract::programs::maps::{MapKind, MapSpec, View};
 use lockwright_platform::hooks::{Context as Asked, Hook, Node};
 use lockwright_policy::control::{Answered, Control, Memory, Prepared};
 use lockwright_policy::image::{Image, build};
 use lockwright_policy::object::{HookCode, Insn, NamedMap, Object};
 use lockwright_policy::shipped::shipped;
 use lockwright_policy::verify::verify;
-use lockwright_programs::helpers;
-use lockwright_programs::maps::{MapKind, MapSpec, View};
 use lockwright_tests::{compile, is_soak, library, scratch, source_dir};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};

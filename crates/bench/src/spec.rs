@@ -40,7 +40,7 @@ pub(crate) struct Spec {
     pub alone: bool,
 }
 
-/// Which locks the process runs, according to lockwright's library in it (`lockwright_record::mailbox`).
+/// Which locks the process runs, according to lockwright's library in it (`lockwright_contract::mailbox`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InForce {

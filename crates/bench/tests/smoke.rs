@@ -389,7 +389,7 @@ fn imposter(dir: &Path, more: &str) -> PathBuf {
 }
 
 fn library_that_runs_another_lock_is_found_out() {
-    use lockwright_record::mailbox::{MAGIC, Mailbox};
+    use lockwright_contract::mailbox::{MAGIC, Mailbox};
     let dir = std::env::temp_dir().join(format!("lockwright-imposter-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let size = size_of::<Mailbox>();

@@ -195,7 +195,7 @@ impl ClassNames {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use lockwright_record::histogram::{bucket, middle};
+    use lockwright_contract::histogram::{bucket, middle};
 
     /// A class with executions of these lengths. If `fifo`, every one of them began with a negligible window.
     pub(crate) fn class(number: u8, slo_ns: u64, times: &[u64], fifo: bool) -> ClassStats {

@@ -8,7 +8,7 @@ use crate::output::say;
 use crate::signals::Watch;
 use crate::top::batch::wait;
 use crate::top::list::lease;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::processes::Finder;
 use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;

@@ -1,7 +1,7 @@
 //! Removes what killed processes left in memory: the folders of commands in which programs record (`launch::folder`),
 //! and the files in which observed programs count (`runtime/observe.rs`).
 
-use lockwright_observe::layout::{ENDING, FOLDERS, Header, MAGIC};
+use lockwright_contract::counters::layout::{ENDING, FOLDERS, Header, MAGIC};
 use lockwright_observer::process::{is_running, started};
 use std::fs::{self, File, Metadata};
 use std::io::Read;

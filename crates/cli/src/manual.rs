@@ -2,7 +2,7 @@
 //! examples, see also.
 
 use clap_mangen::Man;
-use lockwright_record::environment::{VARIABLES, Variable};
+use lockwright_contract::environment::{VARIABLES, Variable};
 use roff::{Roff, bold, italic, roman};
 use std::io;
 

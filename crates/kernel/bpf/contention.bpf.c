@@ -97,7 +97,7 @@ const volatile u64 futex_call = 202;
 
 // ---- What it reads ----
 
-// Waits of one length (a bucket of crates/record/src/histogram.rs) for one lock by one caller.
+// Waits of one length (a bucket of crates/contract/src/histogram.rs) for one lock by one caller.
 struct key {
     u64 lock;
     s32 stack;
@@ -232,7 +232,7 @@ INLINE int counts(u32 tgid) {
     return is && *is;
 }
 
-// As `bucket` in crates/record/src/histogram.rs.
+// As `bucket` in crates/contract/src/histogram.rs.
 INLINE u16 bucket(u64 ns) {
     u64 rest = ns | 32;
     u32 log = 0;

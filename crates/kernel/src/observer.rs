@@ -6,7 +6,7 @@ use crate::{Kind, Obstacle};
 use aya::maps::{Array, HashMap, MapData, StackTraceMap};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
-use lockwright_record::histogram::{BUCKETS, middle};
+use lockwright_contract::histogram::{BUCKETS, middle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process;

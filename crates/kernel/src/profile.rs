@@ -1,8 +1,8 @@
 //! What was observed.
 
 use crate::Kind;
+use lockwright_contract::histogram::middle;
 use lockwright_numbers::Times;
-use lockwright_record::histogram::middle;
 use std::fmt;
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ pub struct Sum {
     pub total_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
-    /// How long they took: the middle of a bucket of `lockwright_record::histogram`, off by at most 1/64.
+    /// How long they took: the middle of a bucket of `lockwright_contract::histogram`, off by at most 1/64.
     pub times: Times,
 }
 
@@ -179,7 +179,7 @@ pub struct Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_record::histogram::bucket;
+    use lockwright_contract::histogram::bucket;
 
     #[test]
     fn sums_merge_and_have_quantiles() {

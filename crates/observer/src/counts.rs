@@ -1,4 +1,4 @@
-//! What locks do, as counted by processes (the crate `observe`): reads, names and ranks the counts.
+//! What locks do, as counted by processes (`contract::counters`): reads, names and ranks the counts.
 
 pub mod counter;
 pub mod course;

@@ -12,7 +12,7 @@
 //! runs without lockwright, or with another version's.
 //!
 //! ```no_run
-//! use lockwright_observe::control::Level;
+//! use lockwright_contract::counters::control::Level;
 //! use lockwright_observer::counts::snapshot::Lock;
 //! use lockwright_observer::counts::watched::Watched;
 //! use std::time::Duration;

@@ -4,8 +4,8 @@ use crate::elf::{self, Obstacle};
 use crate::objects;
 use crate::process::{Mapping, Process, mappings};
 use crate::table::Table;
-use lockwright_record::attached::{self, Attached, DETACHED};
-use lockwright_record::mailbox::{
+use lockwright_contract::attached::{self, Attached, DETACHED};
+use lockwright_contract::mailbox::{
     DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, RULES, STATE, SYMBOL, TAKEN, TEXT,
 };
 use lockwright_text::Failure;

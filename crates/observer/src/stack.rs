@@ -1,7 +1,7 @@
 //! Copied pieces of processes' stacks, which this command unwinds.
 
 use crate::bytes::Bytes;
-use lockwright_record::pieces::{PIECE, Stack};
+use lockwright_contract::pieces::{PIECE, Stack};
 use lockwright_symbols::{AddressSpace, Registers, Unwinder};
 use std::cell::OnceCell;
 use std::fs::File;

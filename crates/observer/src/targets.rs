@@ -2,7 +2,7 @@
 
 use crate::objects::{ObjectFile, Symbol};
 use crate::written::is_called;
-use lockwright_record::mailbox::KINDS;
+use lockwright_contract::mailbox::KINDS;
 use lockwright_text::Failure;
 
 /// Assumed size of a mutex whose symbol has no size.

@@ -132,7 +132,7 @@ fn chained(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_programs::maps::{MapKind, MapSpec};
+    use lockwright_contract::programs::maps::{MapKind, MapSpec};
 
     const fn insn(code: u8, dst: u8, off: i16, imm: i32) -> Insn {
         Insn { code, dst, src: 0, off, imm }

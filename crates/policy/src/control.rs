@@ -1,15 +1,15 @@
-//! The policies of a running process, as a command reads and changes them: the other side of `lockwright_programs::mailbox`.
+//! The policies of a running process, as a command reads and changes them: the other side of `lockwright_contract::programs::mailbox`.
 
 mod posting;
 
 pub use posting::{Answered, Pending, Prepared, TooLarge};
 
-use lockwright_platform::hooks::Hook;
-use lockwright_programs::image::NAME;
-use lockwright_programs::mailbox::{
+use lockwright_contract::programs::image::NAME;
+use lockwright_contract::programs::mailbox::{
     LOADED, MAGIC, POST, Programs, SLOTS, SlotState, TAGS, TOO_SLOW, Tag, tag_places,
 };
-use lockwright_programs::maps::{Reported, View};
+use lockwright_contract::programs::maps::{Reported, View};
+use lockwright_platform::hooks::Hook;
 use std::mem::offset_of;
 
 /// The memory of the process. What writes there keeps other commands out meanwhile.
@@ -224,7 +224,7 @@ impl<M: Memory> Control<M> {
     /// The memory's: the policy may just have been unloaded.
     pub fn data(&self, policy: &InSlot) -> Result<Vec<u8>, M::Error> {
         let (at, len) = if policy.too_slow.is_none() { policy.data } else { (0, 0) };
-        let mut data = vec![0; len.min(lockwright_programs::image::LARGEST_DATA)];
+        let mut data = vec![0; len.min(lockwright_contract::programs::image::LARGEST_DATA)];
         if !data.is_empty() {
             self.memory.read(at, &mut data)?;
         }

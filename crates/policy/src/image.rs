@@ -4,8 +4,8 @@ use crate::jit::{self, CantCompile, compile};
 use crate::maps::{MapError, Maps};
 use crate::object::Object;
 use crate::verify::Verified;
+use lockwright_contract::programs::image::{Architecture, ImageHeader, LARGEST, MAGIC, NAME};
 use lockwright_platform::hooks::{Hook, READS};
-use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, MAGIC, NAME};
 
 /// A hook's code begins at a multiple of this: a line of the cache.
 const ALIGNMENT: usize = 64;
@@ -123,7 +123,7 @@ mod tests {
     use crate::op::Op;
     use crate::testing::*;
     use crate::verify::verify;
-    use lockwright_programs::maps::{MapKind, View};
+    use lockwright_contract::programs::maps::{MapKind, View};
     use std::mem::offset_of;
 
     fn policy() -> Verified {

@@ -13,10 +13,10 @@ use crate::maps::Maps;
 use crate::object::{HookCode, Insn, Object};
 use crate::op::{Atomic, BadOp, Condition, Constant, FRAME, Op, Operand, REGISTERS, decode};
 use crate::world::{self, HELPER_FUNCTIONS};
+use lockwright_contract::programs::env::Env;
+use lockwright_contract::programs::helpers::{self, Arg, Helper, Returns};
+use lockwright_contract::programs::maps::MapKind;
 use lockwright_platform::hooks::{Answer, Context, Hook, World};
-use lockwright_programs::env::Env;
-use lockwright_programs::helpers::{self, Arg, Helper, Returns};
-use lockwright_programs::maps::MapKind;
 use memory::{CONTEXT, Memory, Stack, Windows};
 
 /// The most instructions that an answer may take.

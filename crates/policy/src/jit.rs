@@ -1,5 +1,5 @@
 //! eBPF to the machine's code. Only verified programs are compiled, so no access is checked again. The code has no addresses in it:
-//! maps lie at offsets from [`Env::data`](lockwright_programs::env::Env::data), helpers at places of that environment. Any process may map
+//! maps lie at offsets from [`Env::data`](lockwright_contract::programs::env::Env::data), helpers at places of that environment. Any process may map
 //! it anywhere.
 //!
 //! The encoder is our own: an instruction of eBPF is one or two of the machine, and its tests are the interpreter.
@@ -10,9 +10,9 @@ mod x86_64;
 use crate::maps::Maps;
 use crate::object::HookCode;
 use crate::op::{BadOp, Constant, FRAME, Op, Operand, STACK, decode};
-use lockwright_programs::helpers::{LOG2, LOOKUP};
-use lockwright_programs::image::Architecture;
-use lockwright_programs::maps::MapKind;
+use lockwright_contract::programs::helpers::{LOG2, LOOKUP};
+use lockwright_contract::programs::image::Architecture;
+use lockwright_contract::programs::maps::MapKind;
 
 /// The machine on which we are; `None`: there is no compiler for it.
 pub const HERE: Option<Architecture> = if cfg!(target_arch = "x86_64") {

@@ -14,9 +14,9 @@ pub use refusal::{Refusal, Why};
 use crate::object::{HookCode, Insn, NamedMap, Object};
 use crate::verify::Verified;
 use call::{CreateMap, LoadProgram, Log};
+use lockwright_contract::programs::helpers::{self, Helper};
+use lockwright_contract::programs::maps::MapKind;
 use lockwright_platform::hooks::Hook;
-use lockwright_programs::helpers::{self, Helper};
-use lockwright_programs::maps::MapKind;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -223,7 +223,7 @@ fn load(insns: &[[u8; 8]]) -> Result<Result<OwnedFd, Refusal>, Unavailable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_programs::maps::MapSpec;
+    use lockwright_contract::programs::maps::MapSpec;
 
     fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
         Insn { code, dst, src, off, imm }

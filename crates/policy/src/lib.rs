@@ -7,7 +7,7 @@
 //!   verify      Object ─► Verified, or complaints that name line, register, range, and what would mend it
 //!   interpret   Verified ─► answers; counts instructions; checks each access: the oracle
 //!   jit         Verified ─► code of this machine
-//!   image.rs    Verified ─► lockwright-programs' image, with maps
+//!   image.rs    Verified ─► lockwright-contract's image, with maps
 //!   control.rs  the policies of a running process, as the command reads and changes them
 //!   loaded.rs   Verified ─► a policy in this process, by either engine     world.rs  its helpers     maps.rs  its maps
 //!   cost.rs     Verified ─► ns a question

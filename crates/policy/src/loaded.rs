@@ -9,8 +9,8 @@ use crate::object::Object;
 use crate::verify::Verified;
 use crate::world::{self, HELPER_FUNCTIONS};
 use code::Mapping;
+use lockwright_contract::programs::env::{Code, Env};
 use lockwright_platform::hooks::{Answer, Context, Hook, Policy, World};
-use lockwright_programs::env::{Code, Env};
 use std::hint::black_box;
 use std::io;
 

@@ -1,7 +1,7 @@
 //! A policy's maps in this process's memory.
 
 use crate::object::NamedMap;
-use lockwright_programs::maps::{BadMap, Layout, MAP_NAME, Map, MapKind, MapSpec};
+use lockwright_contract::programs::maps::{BadMap, Layout, MAP_NAME, Map, MapKind, MapSpec};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::offset_of;
@@ -82,7 +82,7 @@ impl Maps {
         &self.names
     }
 
-    /// A copy of their memory, which [`View`](lockwright_programs::maps::View) reads.
+    /// A copy of their memory, which [`View`](lockwright_contract::programs::maps::View) reads.
     pub fn bytes(&self) -> Vec<u8> {
         // SAFETY: inside the memory, which stays; volatile, as hooks may write it.
         (0..self.size).map(|at| unsafe { self.data().add(at).read_volatile() }).collect()

@@ -6,8 +6,8 @@ mod elf;
 
 pub use constants::{CantSet, NamedConstant};
 
+use lockwright_contract::programs::maps::MapSpec;
 use lockwright_platform::hooks::Hook;
-use lockwright_programs::maps::MapSpec;
 
 /// An instruction of eBPF. One that loads 64 bits takes two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

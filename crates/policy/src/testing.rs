@@ -9,8 +9,8 @@ use crate::loaded::Loaded;
 use crate::maps::Maps;
 use crate::object::{HookCode, Insn, NamedMap, Object};
 use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand, STACK, decode};
+use lockwright_contract::programs::maps::{MapKind, MapSpec, View};
 use lockwright_platform::hooks::{Context, Hook, Node, Policy, World};
-use lockwright_programs::maps::{MapKind, MapSpec, View};
 use std::cell::{Cell, RefCell};
 
 /// An instruction as the object file has it.

@@ -37,8 +37,8 @@ pub use asm::Text;
 pub use fault::{Complaint, Fault, Rejected};
 
 use crate::object::Object;
+use lockwright_contract::programs::helpers::Helper;
 use lockwright_platform::hooks::Hook;
-use lockwright_programs::helpers::Helper;
 
 /// A policy that has been checked. Only [`verify`] makes one.
 #[derive(Clone, Debug)]

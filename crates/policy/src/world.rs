@@ -1,9 +1,9 @@
 //! The helpers for policies in this process: maps, and what a [`World`] answers.
 
+use lockwright_contract::programs::calls::{self, MachineHelpers};
+use lockwright_contract::programs::env::{Env, HelperFn};
+use lockwright_contract::programs::helpers::HELPERS;
 use lockwright_platform::hooks::World;
-use lockwright_programs::calls::{self, MachineHelpers};
-use lockwright_programs::env::{Env, HelperFn};
-use lockwright_programs::helpers::HELPERS;
 use std::cell::Cell;
 use std::ptr::NonNull;
 

@@ -1,12 +1,12 @@
 //! What the shipped policies do, on the virtual machine: each does what its page says, and keeps its bound. With `-- --nocapture` the
 //! tests print what they measured, which is what the pages in docs/policies say.
 
+use lockwright_contract::programs::maps::View;
 use lockwright_platform::hooks::{Answer, Context, Hook, Node, Policy, READER, World};
 use lockwright_policy::loaded::{Engine, Loaded};
 use lockwright_policy::object::Object;
 use lockwright_policy::shipped::shipped;
 use lockwright_policy::verify::verify;
-use lockwright_programs::maps::View;
 use lockwright_sim::load::{ParamSpec, Setup, Workload};
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, SlotPolicy, profile, workload};
 use std::cell::{Cell, RefCell};

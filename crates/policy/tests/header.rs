@@ -1,8 +1,8 @@
 //! `include/lockwright_policy.h` says what the crates say: layouts, answers, helpers.
 
+use lockwright_contract::programs::helpers;
+use lockwright_contract::programs::maps::MapKind;
 use lockwright_platform::hooks::{self, Context, Hook, Node};
-use lockwright_programs::helpers;
-use lockwright_programs::maps::MapKind;
 use lockwright_tests::{compile, source_dir};
 use std::fmt::Write;
 use std::fs;

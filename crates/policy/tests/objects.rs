@@ -1,9 +1,9 @@
 //! Object files: what is read, what is refused, and that nothing in a file can bring the reader down.
 
+use lockwright_contract::programs::maps::{MapKind, MapSpec};
 use lockwright_platform::hooks::Hook;
 use lockwright_policy::object::{Object, ObjectError};
 use lockwright_policy::verify::{Fault, LONGEST, verify};
-use lockwright_programs::maps::{MapKind, MapSpec};
 
 const GOOD: &[u8] = include_bytes!("objects/good.bpf.o");
 const BAD: &[u8] = include_bytes!("objects/bad.bpf.o");

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use lockwright_contract::file;
 use lockwright_native::system_call;
-use lockwright_record::file;
 
 /// The process has confined itself: we no longer ask for anything.
 static CONFINED: AtomicBool = AtomicBool::new(false);

@@ -6,8 +6,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 #[cfg(target_arch = "x86_64")]
-use lockwright_record::attached::ATTACHED;
-use lockwright_record::attached::{Attached, PRELOADED};
+use lockwright_contract::attached::ATTACHED;
+use lockwright_contract::attached::{Attached, PRELOADED};
 
 /// How the library came into this process.
 #[unsafe(no_mangle)]

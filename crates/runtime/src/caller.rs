@@ -3,8 +3,8 @@
 use crate::{access, thread};
 use core::ffi::c_ulong;
 use core::ptr::without_provenance_mut;
+use lockwright_contract::pieces::PIECE;
 use lockwright_native::system_call;
-use lockwright_record::pieces::PIECE;
 
 /// One of the program's calls to us; zeroes: not known.
 #[derive(Clone, Copy, Debug, Default)]

@@ -27,11 +27,11 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
+use lockwright_contract::mailbox::{RULES, TEXT};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_locks::spec::{GLIBC, Spec, Why};
-use lockwright_record::mailbox::{RULES, TEXT};
 
 /// The tuning that options change: it is for several CPUs, whatever the machine. `Policy::tuning` adapts it at each use, so
 /// the machine need not be known when a lock's options are read.

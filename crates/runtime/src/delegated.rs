@@ -12,12 +12,12 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, null, null_mut};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
+use lockwright_contract::delegated::DelegatedState;
 use lockwright_locks::delegation::dynamic::{Dynamic, Mode};
 use lockwright_locks::delegation::server;
 use lockwright_locks::delegation::waiting::Spins;
 use lockwright_native::{Atomic32, Native};
 use lockwright_platform::{RawLock, Sections, TryLock, Word};
-use lockwright_record::delegated::DelegatedState;
 
 /// The mutex below.
 struct OurMutex(Mutex);

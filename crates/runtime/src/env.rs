@@ -3,8 +3,8 @@
 use crate::{access, thread};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
+use lockwright_contract::Refused;
 use lockwright_native::system_call;
-use lockwright_record::Refused;
 
 unsafe extern "C" {
     /// As `getenv`, but null in a program that runs with more rights than the user who started it.

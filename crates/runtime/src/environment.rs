@@ -5,11 +5,11 @@ use crate::layout::{Here, Mutex, Room};
 use crate::{fork, leave, machine, observe, policy, programs, rules, switch, thread, watch};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+use lockwright_contract::mailbox::{POSTED, STATE};
 use lockwright_locks::front::{Parts, Tuning, Waiter};
 use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy};
 use lockwright_native::Native;
 use lockwright_platform::{Programmable, Word};
-use lockwright_record::mailbox::{POSTED, STATE};
 
 impl Environment for Here {
     type Platform = Native;

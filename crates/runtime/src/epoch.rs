@@ -26,9 +26,9 @@ use blocks::{Block, DEPTH, Entry, attach, block, narrow, set};
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicBool, compiler_fence};
+use lockwright_contract::Execution;
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_native::place;
-use lockwright_record::Execution;
 
 /// Reads the variables, starts the clock.
 ///

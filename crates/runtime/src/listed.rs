@@ -3,7 +3,7 @@
 use crate::layout::Mutex;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use lockwright_record::delegated::List;
+use lockwright_contract::delegated::List;
 
 /// The delegated data of this process. Commands look here.
 #[unsafe(no_mangle)]

@@ -29,12 +29,12 @@ use crate::watch::{self, How, Taking, Who};
 use crate::{attached, observe, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
+use lockwright_contract::order;
+use lockwright_contract::trace::What;
 use lockwright_locks::front::HELD;
 use lockwright_locks::posix::{self, Environment as _, Held, MARKED, Refused, USERS};
 use lockwright_native::{Clock, Deadline};
 use lockwright_platform::{Ptr, Word};
-use lockwright_record::order;
-use lockwright_record::trace::What;
 
 /// An operation, for the slow path.
 #[derive(Clone, Copy)]

@@ -1,4 +1,4 @@
-//! What locks do, counted in shared memory (the crate `observe`): who waits, for how long, and for whom.
+//! What locks do, counted in shared memory (`contract`'s `counters`): who waits, for how long, and for whom.
 //!
 //! ```text
 //!   waits        if this wait is sampled (one in several), notes when, and makes the holder unlock by the slow path
@@ -30,12 +30,12 @@ use crate::layout::Mutex;
 use crate::thread::{self, Room};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use lockwright_contract::counters::control::{Level, NONE, OPEN, Sampling, Settled};
+use lockwright_contract::counters::{Blame, Segment, Wait};
 use lockwright_locks::front::counts;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_observe::control::{Level, NONE, OPEN, Sampling, Settled};
-use lockwright_observe::{Blame, Segment, Wait};
 use lockwright_platform::Word;
 use open::{is_full, opened};
 use stack::stack;

@@ -24,10 +24,10 @@ use core::ffi::c_int;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use lockwright_contract::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
+use lockwright_contract::{About, Refused};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::system_call;
-use lockwright_record::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
-use lockwright_record::{About, Refused};
 
 /// A thread's account. Zeroes are the account of a thread that has taken nothing.
 #[repr(C)]

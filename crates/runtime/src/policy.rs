@@ -13,10 +13,10 @@ use crate::layout::Here;
 use crate::rules::{DEFAULT_PLACE, Order, PLACES};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
+use lockwright_contract::mailbox::TEXT;
 use lockwright_locks::front::{self, Tuning};
 use lockwright_locks::posix::{self, PLACE_MAX, UNDECIDED};
 use lockwright_native::Native;
-use lockwright_record::mailbox::TEXT;
 
 /// A front lock's rule, on this machine.
 pub(crate) type Front = posix::Front<Native>;

@@ -31,18 +31,20 @@ use core::mem::{offset_of, transmute};
 use core::ptr::null;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
+use lockwright_contract::programs::env::{Code, Env};
+use lockwright_contract::programs::image::{
+    Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC,
+};
+use lockwright_contract::programs::mailbox::{
+    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, REFUSED, Request, SLOTS, STATE,
+    SlotState, TAKEN, UNLOAD, VOID,
+};
+use lockwright_contract::programs::maps::View;
 use lockwright_locks::rw::biased::forget_all_but;
 use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies::{self, Answers};
 use lockwright_platform::hooks::{Hook, READS};
-use lockwright_programs::env::{Code, Env};
-use lockwright_programs::image::{Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC};
-use lockwright_programs::mailbox::{
-    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, REFUSED, Request, SLOTS, STATE,
-    SlotState, TAKEN, UNLOAD, VOID,
-};
-use lockwright_programs::maps::View;
 use mailbox::{CHANGES, PID, hooks_word};
 
 pub(crate) use boost::has_waited;

@@ -11,8 +11,8 @@ use crate::{access, files};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8};
+use lockwright_contract::{About, Execution, Refused, Slot, Writer};
 use lockwright_native::futex::{self, Clock};
-use lockwright_record::{About, Execution, Refused, Slot, Writer};
 
 struct Store {
     dir: [u8; 4096],

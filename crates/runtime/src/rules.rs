@@ -10,8 +10,8 @@ use crate::env::cut;
 use crate::{files, real};
 use core::cell::{LazyCell, UnsafeCell};
 use core::ffi::{CStr, c_char};
+use lockwright_contract::mailbox::{KINDS, RULES};
 use lockwright_locks::posix::TYPE;
-use lockwright_record::mailbox::{KINDS, RULES};
 
 /// The place of mutexes that no rule names.
 pub(crate) const DEFAULT_PLACE: u32 = 1;

@@ -19,7 +19,7 @@ use lockwright_native::{Atomic32, Clock, Deadline, Native};
 use lockwright_platform::{Ordering::Relaxed, Word};
 
 use crate::leave::{self, Wait};
-use lockwright_record::order;
+use lockwright_contract::order;
 
 use crate::caller::{Call, with_caller};
 use crate::probes::fire;

@@ -2,11 +2,11 @@
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use lockwright_contract::epochs::Epochs;
+pub use lockwright_contract::epochs::FUNCTIONS;
+pub(crate) use lockwright_contract::epochs::{Common, IDS, NAME, NUMBERED};
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_native::arena;
-use lockwright_record::epochs::Epochs;
-pub use lockwright_record::epochs::FUNCTIONS;
-pub(crate) use lockwright_record::epochs::{Common, IDS, NAME, NUMBERED};
 
 /// This process's epochs. Commands look here (`lockwright ctl`).
 #[unsafe(no_mangle)]

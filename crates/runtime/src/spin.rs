@@ -19,7 +19,7 @@ use lockwright_platform::{
     Platform, Word,
 };
 
-use lockwright_record::order;
+use lockwright_contract::order;
 
 use crate::caller::{Call, with_caller};
 use crate::watch::{How, Taking};

@@ -13,8 +13,8 @@ use crate::programs;
 use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_contract::mailbox::{DONE, Mailbox, POSTED, REFUSED, STATE, TAKEN, TEXT};
 use lockwright_native::futex::{self, Clock};
-use lockwright_record::mailbox::{DONE, Mailbox, POSTED, REFUSED, STATE, TAKEN, TEXT};
 
 /// This process's mailbox.
 #[unsafe(no_mangle)]

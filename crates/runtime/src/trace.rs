@@ -24,10 +24,10 @@ use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_contract::About;
+use lockwright_contract::trace::{Chunk, RECORDS, Tracer, What};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_record::About;
-use lockwright_record::trace::{Chunk, RECORDS, Tracer, What};
 
 /// One thread's account. Zeroed is right for a new thread.
 #[repr(C)]

@@ -12,8 +12,8 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8};
-use lockwright_record::Execution;
-use lockwright_record::trace::What;
+use lockwright_contract::Execution;
+use lockwright_contract::trace::What;
 
 // Who watches. In assembly, because reaching a Rust static would take one more load.
 core::arch::global_asm!(
@@ -117,7 +117,7 @@ pub(crate) struct Taking {
 /// What kind of lock it is, and how a thread takes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct How {
-    /// One of `lockwright_record::order`.
+    /// One of `lockwright_contract::order`.
     pub(crate) kind: u32,
     /// For reading.
     pub(crate) reads: bool,

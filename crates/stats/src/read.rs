@@ -2,11 +2,11 @@
 
 use crate::error::{Error, Why};
 use crate::{ClassStats, Epoch, Process};
-use lockwright_numbers::Times;
-use lockwright_record::histogram::middle;
-use lockwright_record::layout::{
+use lockwright_contract::histogram::middle;
+use lockwright_contract::layout::{
     CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC, VERSION, block_at,
 };
+use lockwright_numbers::Times;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -133,7 +133,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_record::{About, Execution, Writer};
+    use lockwright_contract::{About, Execution, Writer};
     use std::os::unix::ffi::OsStrExt;
 
     const ABOUT: About<'_> =

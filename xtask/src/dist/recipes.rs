@@ -4,7 +4,7 @@
 use super::root::Root;
 use super::{COMPLAINT, VERSION, run, source, stage, timed};
 use anyhow::{Context, Result, bail, ensure};
-use lockwright_record::environment::VARIABLES;
+use lockwright_contract::environment::VARIABLES;
 use lockwright_tests::{Child, End, compile};
 use serde_json::Value;
 use std::fs;

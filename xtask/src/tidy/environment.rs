@@ -1,13 +1,13 @@
 //! Checks the environment variables: each `LOCKWRIGHT_*` in the source must be in the list
-//! (`lockwright_record::environment`), and each variable in the list must be read where the list says.
+//! (`lockwright_contract::environment`), and each variable in the list must be read where the list says.
 
-use lockwright_record::environment::{Reader, VARIABLES, Variable};
+use lockwright_contract::environment::{Reader, VARIABLES, Variable};
 use regex_lite::Regex;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The list itself. An occurrence there doesn't count as a use.
-const LIST: &str = "crates/record/src/environment.rs";
+const LIST: &str = "crates/contract/src/environment.rs";
 /// Folders whose files may use variables.
 const SOURCE: &[&str] = &["crates", "include", "xtask", "examples", "tests", "eval", "contrib"];
 

@@ -2,7 +2,7 @@
 //! the library stands aside would otherwise make us report glibc's figures under another lock's name.
 
 use crate::spec::InForce;
-use lockwright_record::mailbox::{MAGIC, Mailbox, SYMBOL, TEXT};
+use lockwright_contract::mailbox::{MAGIC, Mailbox, SYMBOL, TEXT};
 use std::ffi::CString;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,11 +2,11 @@
 
 use crate::hints::{Failure, nearest};
 use crate::output::{plain, shown, table};
+use lockwright_contract::delegated::{DelegatedState, List, MAGIC, PLACES, SYMBOL};
 use lockwright_locks::delegation::dynamic::{ANY, BY_HAND, COMBINE, HOME, MODE, SERVE};
 use lockwright_numbers::format::si;
 use lockwright_observer::mailbox;
 use lockwright_observer::process::Process;
-use lockwright_record::delegated::{DelegatedState, List, MAGIC, PLACES, SYMBOL};
 use lockwright_symbols::Symboliser;
 use serde::Serialize;
 use std::mem::offset_of;

@@ -2,12 +2,14 @@
 
 use crate::hints::{Failure, nearest};
 use crate::output::{plain, shown, table};
+use lockwright_contract::epochs::{
+    Common, Epochs, IDS, MAGIC, NAME, NUMBERED, Own, SYMBOL, Windows,
+};
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_numbers::format::{si, time};
 use lockwright_numbers::units;
 use lockwright_observer::mailbox;
 use lockwright_observer::process::Process;
-use lockwright_record::epochs::{Common, Epochs, IDS, MAGIC, NAME, NUMBERED, Own, SYMBOL, Windows};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;

@@ -14,7 +14,7 @@ use super::judge::{DISASTER, Judged, Slice, Terms, Waited, choose, judge};
 use super::target::Target;
 use crate::hints::Failure;
 use lockwright_bench::{Finding, interrupted, progress};
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::watched::{Watched, lease};
 use lockwright_observer::mailbox::{self, MailboxPlace};
 use lockwright_observer::process::Process;

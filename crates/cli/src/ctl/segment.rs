@@ -2,8 +2,8 @@
 
 use crate::hints::{Failure, cause};
 use crate::launch;
-use lockwright_observe::Segment;
-use lockwright_observe::layout::LENGTH;
+use lockwright_contract::counters::Segment;
+use lockwright_contract::counters::layout::LENGTH;
 use lockwright_observer::counts::live::{self, Live, now_ns};
 use lockwright_observer::process::Process;
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! The report of an observation, as text and JSON.
 
 use crate::output::{self, shown};
+use lockwright_contract::histogram;
 use lockwright_kernel::{By, Cost, Group, Named, Profile, Sum, groups};
 use lockwright_numbers::format::{thousands, time};
-use lockwright_record::histogram;
 use serde_json::{Value, json};
 
 /// Maximum number of callers of each lock in the table.

@@ -4,10 +4,10 @@ use super::named;
 use super::settings::{self, Setting};
 use super::unchecked::{From, Named, title};
 use crate::hints::Failure;
+use lockwright_contract::programs::image::NAME;
 use lockwright_policy::compose::compose;
 use lockwright_policy::object::Object;
 use lockwright_policy::verify::{Rejected, Verified, verify};
-use lockwright_programs::image::NAME;
 use std::path::Path;
 
 /// A policy that nobody has verified yet.

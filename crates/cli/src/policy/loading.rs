@@ -10,6 +10,7 @@ use crate::ctl::guard::{End, Guard, Guarded};
 use crate::ctl::judge::Terms;
 use crate::ctl::target::{Target, contended};
 use crate::hints::Failure;
+use lockwright_contract::programs::mailbox::{BUDGET_NS, SLOTS};
 use lockwright_observer::mailbox::{self, MailboxPlace, PATIENCE};
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
@@ -18,7 +19,6 @@ use lockwright_policy::control::Prepared;
 use lockwright_policy::image;
 use lockwright_policy::only::only_for;
 use lockwright_policy::verify::{Verified, verify};
-use lockwright_programs::mailbox::{BUDGET_NS, SLOTS};
 use std::fmt::Display;
 use std::time::Duration;
 

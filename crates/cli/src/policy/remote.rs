@@ -2,10 +2,10 @@
 
 use super::unchecked;
 use crate::hints::Failure;
+use lockwright_contract::programs::mailbox::SYMBOL;
 use lockwright_observer::mailbox::{settled, symbol_in};
 use lockwright_observer::process::Process;
 use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending, Prepared};
-use lockwright_programs::mailbox::SYMBOL;
 use std::time::Duration;
 
 /// A process's memory.

@@ -4,8 +4,8 @@ use super::chosen::Chosen;
 use super::over;
 use super::settings::Setting;
 use crate::hints::{Failure, nearest};
+use lockwright_contract::programs::mailbox::SLOTS;
 use lockwright_locks::catalog::{find, find_read_write};
-use lockwright_programs::mailbox::SLOTS;
 
 /// How a lock that asks a policy is written.
 const PREFIX: &str = "policy:";

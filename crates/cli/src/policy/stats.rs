@@ -6,12 +6,12 @@ use super::verdict::kind_name;
 use crate::ctl::target;
 use crate::hints::Failure;
 use crate::output::{plain, shown, table};
+use lockwright_contract::programs::maps::{MapKind, View};
 use lockwright_numbers::format::{si, time};
 use lockwright_observer::counts::live::now_ns;
 use lockwright_observer::mailbox;
 use lockwright_observer::process::Process;
 use lockwright_policy::control::{AskedHook, Boosts, InSlot};
-use lockwright_programs::maps::{MapKind, View};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

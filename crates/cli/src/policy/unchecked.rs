@@ -1,9 +1,9 @@
 //! Policies that nobody has checked yet: their names, where they come from, their bytes.
 
 use crate::hints::{Failure, cause};
+use lockwright_contract::programs::image::NAME;
 use lockwright_policy::object::{LARGEST_FILE, Object};
 use lockwright_policy::shipped::{Shipped, shipped};
-use lockwright_programs::image::NAME;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

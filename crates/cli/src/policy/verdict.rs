@@ -3,12 +3,12 @@
 use super::chosen::Chosen;
 use crate::hints::Failure;
 use crate::output::{plain, shown, table};
+use lockwright_contract::programs::maps::{MapKind, MapSpec};
 use lockwright_numbers::format::time;
 use lockwright_policy::kernel::{KernelVerdict, Unavailable};
 use lockwright_policy::object::{NamedConstant, NamedMap, Object};
 use lockwright_policy::verify::{Complaint, HookReport, Rejected, Verified};
 use lockwright_policy::{Cost, cost, image, kernel};
-use lockwright_programs::maps::{MapKind, MapSpec};
 use serde_json::{Value, json};
 
 /// The verdict on a policy.

@@ -7,7 +7,7 @@ use crate::delegate;
 use crate::hints::Failure;
 use crate::output;
 use crate::signals::{Event, Watch};
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::mailbox::{MailboxPlace, Remote};

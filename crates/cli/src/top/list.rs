@@ -1,6 +1,6 @@
 //! The list of processes that use our locks.
 
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::processes::Finder;
 use lockwright_observer::counts::watched::Watched;
 use serde::Serialize;

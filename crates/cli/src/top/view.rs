@@ -6,7 +6,7 @@ use crate::ctl::delegated::Delegated;
 use crate::ctl::epochs::{Epoch, Followed, Slo};
 use crate::delegate;
 use crate::hints::Failure;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::observation::{Observed, Ranked};
 use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::Watched;

@@ -2,10 +2,10 @@
 
 use super::{FOLDER, LIBRARY, compiled, lockwright};
 use anyhow::{Context, Result, bail, ensure};
-use lockwright_locks::catalog::front_rules;
-use lockwright_record::mailbox::{
+use lockwright_contract::mailbox::{
     DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, TAKEN,
 };
+use lockwright_locks::catalog::front_rules;
 use lockwright_tests::{End, Outcome, source_dir};
 use serde_json::Value;
 use std::fs::{self, File};

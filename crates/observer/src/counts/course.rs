@@ -4,7 +4,7 @@ use super::observation::Observed;
 use super::reader::Reader;
 use super::snapshot::Of;
 use crate::files::open_file;
-use lockwright_observe::layout::ENDING;
+use lockwright_contract::counters::layout::ENDING;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -4,10 +4,10 @@ use super::reader;
 use super::snapshot::Snapshot;
 use crate::mailbox;
 use crate::process::Process;
-use lockwright_native::futex::Clock;
-use lockwright_observe::control::{
+use lockwright_contract::counters::control::{
     BUSY, Control, FAILED, LEASED, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
 };
+use lockwright_native::futex::Clock;
 use lockwright_symbols::mappings;
 use lockwright_text::{Failure, cause};
 use std::fmt::Display;

@@ -11,7 +11,7 @@ use super::python::Samplers;
 use super::reader;
 use crate::mailbox::{Remote, refuse_detached};
 use crate::process::Process;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_symbols::Symboliser;
 use lockwright_text::{Failure, cause};
 use std::fs;

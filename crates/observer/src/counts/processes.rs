@@ -1,6 +1,6 @@
 //! Finds the processes that use our locks.
 
-use lockwright_observe::layout::ENDING;
+use lockwright_contract::counters::layout::ENDING;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

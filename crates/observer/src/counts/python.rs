@@ -7,8 +7,8 @@
 use super::observation::{Observed, Site};
 use super::snapshot::{LockKind, Of};
 use crate::files::open_file;
-use lockwright_observe::layout::{ENDING, LENGTH};
-use lockwright_observe::{Segment, WaitedSemaphore};
+use lockwright_contract::counters::layout::{ENDING, LENGTH};
+use lockwright_contract::counters::{Segment, WaitedSemaphore};
 use lockwright_symbols::{Frame, Python, PythonFrame, blocked, mappings};
 use lockwright_text::cause;
 use memmap2::Mmap;

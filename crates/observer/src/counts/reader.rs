@@ -3,13 +3,13 @@
 use super::snapshot::{At, Lock, LockKind, Of, Part, Seen, Signals, Snapshot, Waits};
 use crate::bytes::Bytes;
 use crate::stack::Piece;
-use lockwright_numbers::Times;
-use lockwright_observe::layout::SCALE;
-use lockwright_observe::layout::{
+use lockwright_contract::counters::layout::SCALE;
+use lockwright_contract::counters::layout::{
     ADDRESS_BITS, BUCKETS, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT, MEMORY_AT,
     MOVING, NOTHING, PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT,
     Site, Stack, THREADS, Thread, UNUSED, VERSION, WHOLE, is_lock, record_at,
 };
+use lockwright_numbers::Times;
 use lockwright_symbols::mappings_in;
 use lockwright_text::{Failure, cause};
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ impl Bytes<'_> {
             })
         };
         let mut sites: Vec<Seen> =
-            (0..lockwright_observe::layout::SITES).filter_map(site).collect();
+            (0..lockwright_contract::counters::layout::SITES).filter_map(site).collect();
         sites.sort_by_key(|site| std::cmp::Reverse(site.ns));
         sites
     }
@@ -200,13 +200,13 @@ impl Bytes<'_> {
         let frames = at + offset_of!(Stack, frames)..at + size_of::<Stack>();
         let frames: Vec<u64> =
             frames.step_by(8).map(|at| self.u64(at)).take_while(|&frame| frame != 0).collect();
-        let is_whole = lockwright_observe::stack_hash(&frames) == self.u64(at);
+        let is_whole = lockwright_contract::counters::stack_hash(&frames) == self.u64(at);
         if is_whole { frames } else { Vec::new() }
     }
 }
 
 fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
-    use lockwright_observe::layout::{Class, Histogram};
+    use lockwright_contract::counters::layout::{Class, Histogram};
     let number = |offset| record.u64(offset);
     let class = |index: usize| {
         let at = offset_of!(Record, classes) + index * size_of::<Class>();
@@ -224,7 +224,7 @@ fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
     };
     let is_gone = number(offset_of!(Record, destroyed)) != 0;
     let kind = match record.u32(offset_of!(Record, kind)) {
-        kind if kind == lockwright_observe::layout::LockKind::Semaphore as u32 => {
+        kind if kind == lockwright_contract::counters::layout::LockKind::Semaphore as u32 => {
             LockKind::Semaphore
         }
         _ => LockKind::Mutex,

@@ -1,8 +1,8 @@
 //! The counts of a process at one moment, read from its segment.
 
 use crate::stack::Piece;
+use lockwright_contract::counters::layout::{CLASSES, OTHERS, UNKNOWN};
 use lockwright_numbers::Times;
-use lockwright_observe::layout::{CLASSES, OTHERS, UNKNOWN};
 use lockwright_symbols::{AddressSpace, Mapping};
 use serde::Serialize;
 use std::collections::BTreeMap;

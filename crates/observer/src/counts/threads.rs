@@ -2,7 +2,7 @@
 
 use super::observation::ThreadWaits;
 use super::snapshot::Part;
-use lockwright_observe::layout::OTHER_THREADS;
+use lockwright_contract::counters::layout::OTHER_THREADS;
 
 /// A lock's threads, without names. Those that lost or cost the most time come first.
 pub(crate) fn of(parts: &[Part]) -> Vec<ThreadWaits> {

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::snapshot::{Lock, Snapshot};
 use crate::mailbox::{Remote, refuse_detached};
 use crate::process::Process;
-use lockwright_observe::control::Level;
+use lockwright_contract::counters::control::Level;
 use lockwright_symbols::{Symboliser, threads};
 use lockwright_text::{Failure, cause};
 use std::fs::File;

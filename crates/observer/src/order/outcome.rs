@@ -4,7 +4,7 @@ use super::circles::{Circle, CycleVerdict, circles};
 use super::reader::{Edge, End, LockKind, Lost, Noted, read};
 use crate::counts::outcome::{is_of_a_lock, lock_name};
 use crate::files::files;
-use lockwright_record::order::ENDING;
+use lockwright_contract::order::ENDING;
 use lockwright_symbols::{Frame, Symboliser, Unwinder};
 use lockwright_text::Failure;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use crate::bytes::Bytes;
 use crate::stack::Piece;
-use lockwright_record::order::{
+use lockwright_contract::order::{
     AGAIN, EDGES, EDGES_AT, Edge as Laid, GATES, GONE, HALF, HELD, Header, Held as LaidHeld,
     KEYS_AT, KIND_SHIFT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC, MAPS, MAPS_AT, READ, READY, RWLOCK,
     SPIN, STACKS, STACKS_AT, THREAD, THREADS, THREADS_AT, Thread as LaidThread, VERSION,

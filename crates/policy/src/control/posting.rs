@@ -2,8 +2,8 @@
 
 use super::{Control, Memory, part, text};
 use crate::image::Image;
-use lockwright_programs::image::{ImageHeader, LARGEST, NAME};
-use lockwright_programs::mailbox::{
+use lockwright_contract::programs::image::{ImageHeader, LARGEST, NAME};
+use lockwright_contract::programs::mailbox::{
     DONE, EMPTY, LOAD, POST, POSTED, Piece, Programs, REFUSED, ROOM, Request, STATE, TAKEN, TEXT,
     UNLOAD, VOID,
 };

@@ -3,8 +3,8 @@
 use super::posting::pieces;
 use super::*;
 use crate::image::Image;
-use lockwright_programs::image::{ImageHeader, LARGEST};
-use lockwright_programs::mailbox::{
+use lockwright_contract::programs::image::{ImageHeader, LARGEST};
+use lockwright_contract::programs::mailbox::{
     DONE, FREE, LOAD, POSTED, PostRoom, REFUSED, ROOM, Request, STATE, TAKEN, Tags, UNLOAD, VOID,
 };
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

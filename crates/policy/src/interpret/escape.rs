@@ -1,7 +1,7 @@
 //! What a program did that no verified program can do.
 
 use crate::op::BadOp;
-use lockwright_programs::helpers::Helper;
+use lockwright_contract::programs::helpers::Helper;
 use std::fmt;
 
 /// A program escaped at this instruction.

@@ -4,7 +4,7 @@ use super::*;
 use crate::op::{Alu, BadOp};
 use crate::testing::*;
 use Operand::{Number, Register};
-use lockwright_programs::helpers::{LOOKUP, REPORT, STORAGE, TAG, UPDATE};
+use lockwright_contract::programs::helpers::{LOOKUP, REPORT, STORAGE, TAG, UPDATE};
 
 fn ask(ops: &[Op]) -> Result<u64, Deed> {
     ask_in(&Counting::default(), ops)

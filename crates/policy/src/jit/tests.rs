@@ -5,9 +5,9 @@ use crate::object::Object;
 use crate::op::{Alu, Atomic, Op, Operand};
 use crate::testing::*;
 use crate::verify::{Verified, verify};
+use lockwright_contract::programs::helpers::UPDATE;
+use lockwright_contract::programs::maps::MapKind;
 use lockwright_platform::hooks::{Context, Hook, Policy};
-use lockwright_programs::helpers::UPDATE;
-use lockwright_programs::maps::MapKind;
 
 /// How many programs are drawn, by default: a second's worth.
 const PROGRAMS: u64 = 10_000;

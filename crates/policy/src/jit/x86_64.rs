@@ -12,8 +12,8 @@ mod encode;
 use super::{CantCompile, HookProgram, Inline};
 use crate::op::{Alu, Atomic, Condition, Constant, FRAME, Op, Operand};
 use encode::*;
-use lockwright_programs::env::Env;
-use lockwright_programs::helpers;
+use lockwright_contract::programs::env::Env;
+use lockwright_contract::programs::helpers;
 use std::mem::offset_of;
 
 /// Where r0 to r9 are.

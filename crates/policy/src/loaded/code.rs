@@ -1,8 +1,8 @@
 //! Code in this process's memory. It is never writable and executable at once: it is written into a file without a name, which is then
 //! sealed, and mapped to be read and executed.
 
-use lockwright_programs::env::Code;
-use lockwright_programs::image::ImageHeader;
+use lockwright_contract::programs::env::Code;
+use lockwright_contract::programs::image::ImageHeader;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};

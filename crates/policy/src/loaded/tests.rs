@@ -4,8 +4,8 @@ use super::*;
 use crate::op::{Alu, Condition, Op, Operand};
 use crate::testing::*;
 use crate::verify::verify;
-use lockwright_programs::helpers::NOW;
-use lockwright_programs::maps::{MapKind, View};
+use lockwright_contract::programs::helpers::NOW;
+use lockwright_contract::programs::maps::{MapKind, View};
 
 /// Counts its questions, and answers by the clock: 1 after 2 ms.
 fn counting() -> Object {

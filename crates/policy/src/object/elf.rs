@@ -8,8 +8,8 @@ use super::{
     HookCode, Insn, LARGEST_FILE, MOST_MAPS, NamedConstant, NamedMap, Object, ObjectError,
     constants,
 };
+use lockwright_contract::programs::maps::{Layout, MapKind, MapSpec};
 use lockwright_platform::hooks::Hook;
-use lockwright_programs::maps::{Layout, MapKind, MapSpec};
 use object::elf::{EM_BPF, FileHeader64};
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{

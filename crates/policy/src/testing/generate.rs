@@ -4,7 +4,7 @@ mod accesses;
 
 use super::*;
 use Operand::{Number, Register};
-use lockwright_programs::helpers::{self, Arg};
+use lockwright_contract::programs::helpers::{self, Arg};
 
 /// Bytes of the values of the first map, in which programs leave their registers.
 const OUT: u32 = 128;

@@ -2,7 +2,7 @@
 
 use super::*;
 use Operand::{Number, Register};
-use lockwright_programs::helpers::{LOG2, NOW, PRIO, TAG};
+use lockwright_contract::programs::helpers::{LOG2, NOW, PRIO, TAG};
 
 /// What these instructions leave in r0.
 fn r0(ops: &[Op]) -> u64 {

@@ -1,7 +1,7 @@
 //! Instructions as people read them, in the kernel's notation.
 
 use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand};
-use lockwright_programs::helpers;
+use lockwright_contract::programs::helpers;
 use std::fmt;
 
 /// An instruction, and the place that it has in its hook: jumps show where they go.

@@ -5,8 +5,8 @@ use super::scalar::Scalar;
 use super::state::{Known, Reg};
 use super::step::{NULL_HINT, read};
 use super::walk::Walk;
-use lockwright_programs::helpers::{self, Arg, Helper, Returns};
-use lockwright_programs::maps::MapKind;
+use lockwright_contract::programs::helpers::{self, Arg, Helper, Returns};
+use lockwright_contract::programs::maps::MapKind;
 
 /// The most bytes that a helper takes at once.
 const LARGEST_SIZE: u64 = 512;

@@ -3,8 +3,8 @@
 use super::fault::{Fault, Wrong};
 use crate::object::{HookCode, LONGEST, NamedMap};
 use crate::op::{self, Atomic, BadOp, Constant, Op, Operand};
-use lockwright_programs::helpers;
-use lockwright_programs::maps::MapKind;
+use lockwright_contract::programs::helpers;
+use lockwright_contract::programs::maps::MapKind;
 
 /// A hook's code, as checked.
 pub(super) struct Flow {

@@ -6,8 +6,8 @@ pub(crate) mod fuzz;
 use super::*;
 use crate::object::{HookCode, NamedMap};
 use crate::testing::{Counting, Random, interpreter, named};
+use lockwright_contract::programs::maps::MapKind;
 use lockwright_platform::hooks::{CLOCK, LENGTHS, READS, THREADS, WAITERS};
-use lockwright_programs::maps::MapKind;
 
 /// The maps of the programs in `bad.txt` and `good.txt`.
 fn maps() -> Vec<NamedMap> {

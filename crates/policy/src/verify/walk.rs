@@ -23,8 +23,8 @@ use super::state::{Known, Reg};
 use super::step::Next;
 use crate::object::{HookCode, Insn, LONGEST, NamedMap, Object};
 use crate::op::Op;
+use lockwright_contract::programs::helpers::Helper;
 use lockwright_platform::hooks::Hook;
-use lockwright_programs::helpers::Helper;
 
 /// The most instructions that are looked at, over all paths of a hook.
 const WORK: u32 = 200_000;

@@ -7,8 +7,8 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use lockwright_contract::epochs::{Own, Windows};
 use lockwright_locks::amp::feedback::{Feedback, WINDOW_MAX_NS};
-use lockwright_record::epochs::{Own, Windows};
 
 /// How deep a thread's epochs can be nested; epochs beyond that depth count as part of the innermost one.
 pub(super) const DEPTH: usize = 64;

@@ -4,8 +4,8 @@ use crate::{access, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
+use lockwright_contract::counters::Segment;
 use lockwright_native::system_call;
-use lockwright_observe::Segment;
 
 /// When to record it next, ns of `CLOCK_MONOTONIC`: after one second, two, four, and so on, since libraries are loaded early.
 static NEXT_NS: AtomicU64 = AtomicU64::new(0);

@@ -8,12 +8,12 @@ use crate::{access, files, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_contract::counters::control::{BUSY, Control, FAILED, Level, NONE, OPEN};
+use lockwright_contract::counters::layout::FOLDERS;
+use lockwright_contract::counters::{About, Refused, Segment};
+use lockwright_contract::file::decimal;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::system_call;
-use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN};
-use lockwright_observe::layout::FOLDERS;
-use lockwright_observe::{About, Refused, Segment};
-use lockwright_record::file::decimal;
 
 /// What the environment said at the start: the program may have changed it by the time that the segment is made.
 struct Said {

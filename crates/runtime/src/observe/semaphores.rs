@@ -1,7 +1,7 @@
 //! Semaphores: those that serve as locks have holders, who can be blamed.
 //!
 //! glibc's functions do the work, so we write nothing into a semaphore. The segment knows who took it last
-//! ([`lockwright_observe::Segment::took`]). Each wait is timed: it begins where glibc's fast path has failed, and ends after a sleep.
+//! ([`lockwright_contract::counters::Segment::took`]). Each wait is timed: it begins where glibc's fast path has failed, and ends after a sleep.
 //! A wait is counted when it ends, while the semaphore is held. A release is counted when nobody waits for it any more.
 //!
 //! `sem_post` may be called in signal handlers, so it uses only atomics, and the thread's id.
@@ -10,9 +10,9 @@ use super::{alone, begun, is_full, lockwright_observe, maps, opened, segment, st
 use crate::caller::Call;
 use crate::layout::Semaphore;
 use crate::{fork, thread};
+use lockwright_contract::counters::{Blame, Taken, Wait};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_observe::{Blame, Taken, Wait};
 
 fn address(s: &Semaphore) -> u64 {
     core::ptr::from_ref(s).addr() as u64

@@ -4,9 +4,9 @@ use super::open::is_full;
 use crate::caller::Call;
 use crate::{access, thread};
 use core::ffi::{c_int, c_ulong};
+use lockwright_contract::counters::Segment;
+use lockwright_contract::counters::layout::DEPTH;
 use lockwright_native::system_call;
-use lockwright_observe::Segment;
-use lockwright_observe::layout::DEPTH;
 
 /// The stack of the program's call; 0: none, or nobody wants one.
 ///

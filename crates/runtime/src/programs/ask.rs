@@ -9,13 +9,13 @@ use crate::env::say;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_contract::file::decimal;
+use lockwright_contract::programs::mailbox::{
+    HOOKS, LOADED, POST, SAMPLE, SLOTS, STATE, SlotState, TOO_SLOW,
+};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies;
 use lockwright_platform::hooks::{Context, Hook};
-use lockwright_programs::mailbox::{
-    HOOKS, LOADED, POST, SAMPLE, SLOTS, STATE, SlotState, TOO_SLOW,
-};
-use lockwright_record::file::decimal;
 
 /// Measured questions that are judged together.
 const JUDGED: u64 = 32;

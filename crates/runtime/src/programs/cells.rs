@@ -10,8 +10,8 @@ use crate::thread;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use lockwright_contract::file::decimal;
 use lockwright_native::{futex, system_call};
-use lockwright_record::file::decimal;
 
 /// How many threads may have one.
 const CELLS: usize = 4096;

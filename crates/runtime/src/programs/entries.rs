@@ -9,9 +9,9 @@ use core::cell::Cell;
 use core::ptr::{self, null_mut};
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_programs::env::{Code, Env};
-use lockwright_programs::mailbox::{HOOKS, SLOTS};
-use lockwright_programs::maps::{Map, View};
+use lockwright_contract::programs::env::{Code, Env};
+use lockwright_contract::programs::mailbox::{HOOKS, SLOTS};
+use lockwright_contract::programs::maps::{Map, View};
 
 /// How many may be mapped at once: one in each slot, and those that a thread may still be in.
 const ENTRIES: usize = 32;

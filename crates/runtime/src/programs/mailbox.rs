@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use lockwright_programs::mailbox::{PostRoom, Programs, Tags};
+use lockwright_contract::programs::mailbox::{PostRoom, Programs, Tags};
 
 /// This process's policies.
 #[unsafe(no_mangle)]

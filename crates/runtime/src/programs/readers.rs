@@ -4,8 +4,8 @@ use super::mailbox::lockwright_programs;
 use crate::policy;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use lockwright_contract::programs::mailbox::{LOADED, STATE};
 use lockwright_platform::hooks::Hook;
-use lockwright_programs::mailbox::{LOADED, STATE};
 
 /// The slot of the policy that decides about readers of readers-writer locks; 0: none.
 static FOR_READERS: AtomicU32 = AtomicU32::new(0);

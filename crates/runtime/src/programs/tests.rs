@@ -5,13 +5,13 @@
 use super::*;
 use crate::thread;
 use core::sync::atomic::AtomicBool;
+use lockwright_contract::programs::image::NAME;
+use lockwright_contract::programs::mailbox::{SAMPLE, TOO_SLOW};
+use lockwright_contract::programs::maps::{Layout, MapKind, MapSpec};
 use lockwright_locks::posix;
 use lockwright_native::Native;
 use lockwright_platform::Programmable;
 use lockwright_platform::hooks::{Context, LENGTHS, Node};
-use lockwright_programs::image::NAME;
-use lockwright_programs::mailbox::{SAMPLE, TOO_SLOW};
-use lockwright_programs::maps::{Layout, MapKind, MapSpec};
 use std::string::String;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};

@@ -8,13 +8,13 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_contract::programs::calls::{self, MachineHelpers};
+use lockwright_contract::programs::env::{Env, HelperFn};
+use lockwright_contract::programs::helpers;
+use lockwright_contract::programs::mailbox::{Tag, tag_places};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
 use lockwright_platform::hooks::{IN_EPOCH, Node};
-use lockwright_programs::calls::{self, MachineHelpers};
-use lockwright_programs::env::{Env, HelperFn};
-use lockwright_programs::helpers;
-use lockwright_programs::mailbox::{Tag, tag_places};
 
 /// The SLO of the calling thread's innermost epoch, ns; 0: not known. `None`: it is in no epoch.
 pub(super) type SloNow = fn() -> Option<u64>;

@@ -4,7 +4,7 @@ use super::{Hold, LockInfo, Meta, Place, Step, ThreadHolds, Trace, TraceThread};
 use crate::Error;
 use crate::error::Why;
 use crate::read::{Plain, at, text};
-use lockwright_record::trace::{
+use lockwright_contract::trace::{
     CHUNK, CHUNKS_AT, Chunk, Header, MAGIC, OBJECTS, OBJECTS_AT, VERSION, What, complete, objects,
 };
 use std::collections::HashMap;
@@ -281,8 +281,8 @@ fn add(steps: &mut Vec<Step>, step: Step) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_record::About;
-    use lockwright_record::trace::{RECORDS, Tracer};
+    use lockwright_contract::About;
+    use lockwright_contract::trace::{RECORDS, Tracer};
     use std::os::unix::ffi::OsStrExt;
     use tempfile::TempDir;
 

@@ -7,6 +7,7 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
         "crates/calibrate",
         &["class.rs", "kernel.rs", "layout.rs", "lib.rs", "memory.rs", "power.rs"],
     ),
+    ("crates/contract", &["programs/maps.rs", "programs/maps/hash.rs", "programs/maps/ring.rs"]),
     ("crates/demo", &["lmdb.rs", "main.rs", "place.rs", "sqlite.rs"]),
     ("crates/energy", &["battery.rs", "gauge.rs", "hwmon.rs", "lib.rs", "perf.rs", "rapl.rs"]),
     (
@@ -46,7 +47,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
     ("crates/policy", &["jit.rs", "jit/aarch64.rs", "jit/x86_64.rs"]),
     ("crates/policy", &["object.rs", "object/btf.rs", "object/constants.rs", "object/elf.rs"]),
     ("crates/policy", &["verify.rs", "verify/step.rs", "verify/walk.rs"]),
-    ("crates/programs", &["maps.rs", "maps/hash.rs", "maps/ring.rs"]),
     ("crates/shards", &["file.rs", "session.rs", "words.rs"]),
     ("xtask", &["book.rs", "book/links.rs"]),
     ("xtask", &["conformance.rs", "conformance/suite.rs"]),

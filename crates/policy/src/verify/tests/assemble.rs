@@ -3,7 +3,7 @@
 use crate::object::{Insn, NamedMap};
 use crate::op::{Alu, Atomic, Condition, Constant, Op, Operand};
 use crate::testing::encode;
-use lockwright_programs::helpers;
+use lockwright_contract::programs::helpers;
 use std::collections::BTreeMap;
 
 /// Assembles a program that uses these maps.

@@ -1,4 +1,4 @@
-//! The memory of a lock policy, as the process that runs it and the command that controls it share it. This crate says nothing about
+//! The memory of a lock policy, as the process that runs it and the command that controls it share it. This module says nothing about
 //! how a policy is checked or compiled: `lockwright-policy` does that.
 //!
 //! ```text
@@ -10,10 +10,6 @@
 //!
 //! A hook is `extern "C" fn(&Context, &Env) -> u64`. It reaches its maps as `env.data + offset`, so the code has no relocations, and
 //! every process may map it anywhere.
-#![no_std]
-
-#[cfg(test)]
-extern crate std;
 
 pub mod calls;
 pub mod env;

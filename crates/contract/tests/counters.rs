@@ -1,10 +1,10 @@
 //! What the segment counts, and what happens when room runs out.
 
-use lockwright_observe::layout::{
+use lockwright_contract::counters::layout::{
     ADDRESS_BITS, DEPTH, ENDING, GONE, HEAD_LENGTH, Header, KEYS_AT, LENGTH, LOCKS, OTHER_THREADS,
     OTHERS, PIECE, PIECES, RECORDS_AT, Record, SITES, STACKS, THREADS, WAYS, record_at,
 };
-use lockwright_observe::{About, Blame, Segment, Wait};
+use lockwright_contract::counters::{About, Blame, Segment, Wait};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,14 +1,14 @@
 //! Creates the segment, and assigns its records to locks.
 
-use crate::layout::{
+pub use crate::Refused;
+use crate::counters::layout::{
     ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, LockKind,
     MAGIC, MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS,
     STACKS, STACKS_AT, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
+use crate::file::{self, Name};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-pub use lockwright_record::Refused;
-use lockwright_record::file::{self, Name};
 
 /// The header's contents.
 #[derive(Clone, Copy, Debug)]

@@ -86,13 +86,13 @@ pub enum BadMap {
     Empty,
     /// A ring's bytes must be a power of two, at least [`SMALLEST_RING`].
     Ring(u32),
-    /// The maps need more than [`LARGEST_DATA`](crate::image::LARGEST_DATA) bytes.
+    /// The maps need more than [`LARGEST_DATA`](crate::programs::image::LARGEST_DATA) bytes.
     TooLarge(u64),
 }
 
 impl fmt::Display for BadMap {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let largest = crate::image::LARGEST_DATA;
+        let largest = crate::programs::image::LARGEST_DATA;
         match self {
             Self::Key(bytes) => {
                 write!(
@@ -205,7 +205,7 @@ impl<'a> Layout<'a> {
         }
         let layout = Self { specs, rows };
         let len: u128 = layout.maps().map(|(_, map)| u128::from(map.len)).sum();
-        if len > crate::image::LARGEST_DATA as u128 {
+        if len > crate::programs::image::LARGEST_DATA as u128 {
             return Err((
                 specs.len() - 1,
                 BadMap::TooLarge(u64::try_from(len).unwrap_or(u64::MAX)),

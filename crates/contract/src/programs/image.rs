@@ -6,7 +6,7 @@ use lockwright_platform::hooks::Hook;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lockpol2");
 /// The longest name of a policy, bytes.
 pub const NAME: usize = 64;
-/// The largest image, bytes: what the [mailbox](crate::mailbox::ROOM) has room for, less 32 KiB for the maps' first contents.
+/// The largest image, bytes: what the [mailbox](crate::programs::mailbox::ROOM) has room for, less 32 KiB for the maps' first contents.
 pub const LARGEST: usize = 224 << 10;
 /// The most memory for a policy's maps, bytes.
 pub const LARGEST_DATA: usize = 64 << 20;

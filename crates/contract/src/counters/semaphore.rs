@@ -2,8 +2,8 @@
 //!
 //! A semaphore knows neither. So we note which thread takes one, and compare that with the thread that releases it.
 
-use crate::Segment;
-use crate::layout::{
+use crate::counters::Segment;
+use crate::counters::layout::{
     GONE, HEAD, LOCKS, LockKind, Record, TAKER_WAYS, TAKERS, TAKERS_AT, TID_BITS, Taker, WHOLE,
     is_lock, record_at, taker_tag, taker_ways,
 };
@@ -168,7 +168,7 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{About, Blame};
+    use crate::counters::{About, Blame};
     use std::os::unix::ffi::OsStrExt;
     use std::vec::Vec;
 

@@ -1,6 +1,6 @@
 //! What a hook's code finds at its second argument.
 
-use crate::helpers::HELPERS;
+use crate::programs::helpers::HELPERS;
 use lockwright_platform::hooks::Context;
 
 /// A hook, compiled.
@@ -17,6 +17,6 @@ pub struct Env {
     pub data: *mut u8,
     /// Bytes there.
     pub data_len: u64,
-    /// The helpers, by [index](crate::helpers::Helper::index).
+    /// The helpers, by [index](crate::programs::helpers::Helper::index).
     pub helpers: [HelperFn; HELPERS],
 }

@@ -1,15 +1,15 @@
 //! Counts in the segment.
 
-use crate::Segment;
-use crate::control::MOST;
-use crate::layout::{
+use crate::counters::Segment;
+use crate::counters::control::MOST;
+use crate::counters::layout::{
     CLASSES, DEPTH, Histogram, LOCKS, LockKind, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT,
     PIECES, PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS, Thread, UNKNOWN,
     WAYS, is_owner, owner, owner_at,
 };
+use crate::pieces::Pieces;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use lockwright_record::pieces::Pieces;
 
 /// In `blocked_since_ns`: the logarithm of the number of waiters that this one counts for.
 const LOGARITHM: u64 = 0b1111;

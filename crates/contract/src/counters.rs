@@ -1,7 +1,7 @@
 //! Counts what a process's locks do, in shared memory, while the process runs. There is one record for each contended
 //! lock.
 //!
-//! `no_std`, because it runs inside other people's programs. Readers map the same layout.
+//! Readers map the same layout.
 //!
 //! ```text
 //!   byte 0        Header: who writes it, how, and what was lost
@@ -20,10 +20,6 @@
 //! 3. The file is bounded ([`layout::LENGTH`]), and so is what an update looks at: [`layout::WAYS`] keys, [`layout::SITES`] sites.
 //! 4. A record may be given to another lock at any moment, by [`Segment::retire`] or for want of room. An update in
 //!    progress then counts for the other lock. That is rare, and breaks nothing.
-#![no_std]
-
-#[cfg(test)]
-extern crate std;
 
 pub mod control;
 mod count;

@@ -1,8 +1,8 @@
 //! The segment's layout, version 3. Little-endian 64-bit machines only, like the whole library.
 
+use crate::histogram::Scale;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use lockwright_record::histogram::Scale;
 
 /// The first eight bytes of a complete segment; written last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
@@ -81,12 +81,12 @@ pub struct Header {
     pub length: u64,
     /// When the process began, in clock ticks since boot (`/proc/PID/stat`, field 22); 0: not known.
     pub started: u64,
-    /// When counting began, ns of `CLOCK_MONOTONIC`; after a [`Segment::reset`](crate::Segment) later than the segment
+    /// When counting began, ns of `CLOCK_MONOTONIC`; after a [`Segment::reset`](crate::counters::Segment) later than the segment
     /// itself.
     pub start_ns: AtomicU64,
     /// When something was last counted, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
     pub last_ns: AtomicU64,
-    /// Waits for locks without a record ([`Segment::record_of`](crate::Segment)). They count in the last record.
+    /// Waits for locks without a record ([`Segment::record_of`](crate::counters::Segment)). They count in the last record.
     pub unplaced: AtomicU64,
     /// Records that were given to another lock. Their counts went to the place that first waited for the former lock.
     pub evicted: AtomicU64,
@@ -258,7 +258,7 @@ pub struct Record {
     /// Where it ended: a return address.
     pub hold_max_site: AtomicU64,
     /// When a thread began to wait for the current holder, ns of `CLOCK_MONOTONIC`; 0: none waits. The lowest four bits
-    /// are the logarithm of the number of waiters that this one counts for ([`Sampling`](crate::control::Sampling)).
+    /// are the logarithm of the number of waiters that this one counts for ([`Sampling`](crate::counters::control::Sampling)).
     pub blocked_since_ns: AtomicU64,
     /// Time during which at least one thread waited, ns.
     pub blocked_ns: AtomicU64,
@@ -344,10 +344,10 @@ pub const RECORDS_AT: usize = MAPS_AT + MAPS;
 pub const RECORD: usize = size_of::<Record>().next_multiple_of(PAGE);
 /// The bytes of a record that exist when its memory is [`HEAD`]: whole pages.
 pub const HEAD_LENGTH: usize = core::mem::offset_of!(Record, slower).next_multiple_of(PAGE);
-/// Where the pieces begin ([`Pieces`](lockwright_record::pieces::Pieces)).
+/// Where the pieces begin ([`Pieces`](crate::pieces::Pieces)).
 pub const PIECES_AT: usize = RECORDS_AT + (LOCKS + 1) * RECORD;
 /// The segment's length; most of it is holes.
-pub const LENGTH: usize = PIECES_AT + PIECES * size_of::<lockwright_record::pieces::Stack>();
+pub const LENGTH: usize = PIECES_AT + PIECES * size_of::<crate::pieces::Stack>();
 
 /// Where a record is.
 pub const fn record_at(index: usize) -> usize {

@@ -1,9 +1,9 @@
 //! The helpers that need nothing but a policy's maps, for an environment in any process. What they are told is what the verifier has
 //! checked: pointers to maps of this policy, and to as much memory as the signature says.
 
-use crate::env::{Env, HelperFn};
-use crate::helpers::{self, HELPERS};
-use crate::maps::Map;
+use crate::programs::env::{Env, HelperFn};
+use crate::programs::helpers::{self, HELPERS};
+use crate::programs::maps::Map;
 
 fn map(address: u64) -> *mut Map {
     core::ptr::with_exposed_provenance_mut(address as usize)

@@ -4,8 +4,10 @@
 //! another lock. Each word is atomic, so a concurrent count falls either before or after the reset. A thread that waits
 //! at that moment will still add what it hasn't counted yet.
 
-use crate::Segment;
-use crate::layout::{HEAD, HEAD_LENGTH, LENGTH, LOCKS, MAGIC, Record, VERSION, WHOLE, record_at};
+use crate::counters::Segment;
+use crate::counters::layout::{
+    HEAD, HEAD_LENGTH, LENGTH, LOCKS, MAGIC, Record, VERSION, WHOLE, record_at,
+};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -66,7 +68,7 @@ const _: () = assert!(HEAD_LENGTH < size_of::<Record>(), "`slower` lies behind t
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{About, Wait};
+    use crate::counters::{About, Wait};
     use std::os::unix::ffi::OsStrExt;
 
     #[test]

@@ -18,7 +18,7 @@
 //! then the state (POSTED once more). A thread that comes meanwhile takes up the others alone, or all, and perhaps all once more: then
 //! those policies begin anew.
 
-use crate::image::NAME;
+use crate::programs::image::NAME;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_platform::hooks::Hook;
