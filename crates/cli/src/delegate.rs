@@ -6,7 +6,8 @@
 use crate::hints::{Failure, nearest};
 use crate::launch;
 use lockwright_numbers::format::thousands;
-use lockwright_observer::elf::{ObjectFile, Program};
+use lockwright_observer::elf::Program;
+use lockwright_observer::objects::ObjectFile;
 use lockwright_observer::written::{is_called, written};
 use lockwright_text::wrapped;
 use std::fmt::Write as _;
@@ -299,7 +300,7 @@ fn account_of(pid: libc::pid_t) -> Option<DelegationAccount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_observer::elf::Symbol;
+    use lockwright_observer::objects::Symbol;
     use std::collections::BTreeSet;
 
     /// An account as the library writes it: two hooks, a row.

@@ -8,7 +8,8 @@
 use crate::hints::{Failure, nearest, warn};
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_numbers::units;
-use lockwright_observer::elf::{ObjectFile, Program};
+use lockwright_observer::elf::Program;
+use lockwright_observer::objects::ObjectFile;
 use lockwright_observer::written;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -391,7 +392,7 @@ mod tests {
     fn object(name: &str, slots: &[&str], exports: &[&str], imports: &[&str]) -> ObjectFile {
         let set =
             |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
-        let symbol = |name: &&str, is_function| lockwright_observer::elf::Symbol {
+        let symbol = |name: &&str, is_function| lockwright_observer::objects::Symbol {
             name: (*name).to_owned(),
             is_function,
             offset: 0,

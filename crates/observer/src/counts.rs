@@ -1,4 +1,4 @@
-//! What locks do, as counted by processes (the crate `observe`): reads, names and ranks the counts.
+//! What locks do, as counted by processes (`contract::counters`): reads, names and ranks the counts.
 
 pub mod counter;
 pub mod course;
@@ -8,6 +8,7 @@ pub mod live;
 pub mod misses;
 pub mod observation;
 pub mod outcome;
+pub mod period;
 pub mod processes;
 pub mod python;
 pub mod reader;

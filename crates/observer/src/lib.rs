@@ -3,7 +3,7 @@
 //! ```text
 //!   a process that runs with lockwright                     any process
 //!     counts:  what its locks did, as it counts them          sampler: what its threads wait for, sample by sample
-//!     order:   in which order its threads took them           elf, whose: what its files say: symbols, whose locks it uses
+//!     order:   in which order its threads took them           elf, objects, whose: what its files say: symbols, whose locks
 //!                                                         standing: who waits now, and for whom
 //!     mailbox, table: which lock serves which mutex
 //!                            └──────── process: its memory and its files under /proc ────────┘
@@ -38,6 +38,7 @@ pub mod elf;
 pub mod files;
 pub mod find;
 pub mod mailbox;
+pub mod objects;
 pub mod order;
 pub mod process;
 pub mod sampler;

@@ -1,6 +1,7 @@
 //! The locks of a running process: reads its table from the memory in which our library keeps it, and posts new tables.
 
 use crate::elf::{self, Obstacle};
+use crate::objects;
 use crate::process::{Mapping, Process, mappings};
 use crate::table::Table;
 use lockwright_contract::attached::{self, Attached, DETACHED};
@@ -229,8 +230,8 @@ fn find_symbol(process: &Process, symbol: &str) -> Result<u64, Failure> {
         // Open the mapped file itself if we are allowed to: another file may now have its name.
         let mapped = format!("/proc/{}/map_files/{:x}-{:x}", process.pid, map.start, map.end);
         let read = |name| {
-            elf::offset(Path::new(&mapped), name)
-                .or_else(|_| elf::offset(&process.sees(&map.path), name))
+            objects::offset(Path::new(&mapped), name)
+                .or_else(|_| objects::offset(&process.sees(&map.path), name))
         };
         match read(symbol) {
             Ok(Some(offset)) => return Ok(map.start + offset),

@@ -1,6 +1,6 @@
 //! The targets of rules, as they are written in a table: which mutexes a rule selects.
 
-use crate::elf::{ObjectFile, Symbol};
+use crate::objects::{ObjectFile, Symbol};
 use crate::written::is_called;
 use lockwright_contract::mailbox::KINDS;
 use lockwright_text::Failure;

@@ -1,6 +1,6 @@
 //! Names of the locks in a trace.
 
-use crate::elf::ObjectFile;
+use crate::objects::ObjectFile;
 use lockwright_stats::trace::{LockInfo, Trace};
 use lockwright_text::shown;
 use std::collections::HashMap;

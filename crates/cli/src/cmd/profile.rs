@@ -16,6 +16,7 @@ use lockwright_contract::counters::control::Level;
 use lockwright_numbers::units;
 use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::observation::Observed;
+use lockwright_observer::counts::outcome::copy;
 use lockwright_observer::counts::sections::Sections;
 use lockwright_observer::elf::Program;
 use lockwright_observer::order::outcome as order;
@@ -181,7 +182,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.read {
         check(&args)?;
         let title = format!("Locks in {}", file.display());
-        report_on(&args, &title, &[run::copy(file)?], None, None, None)?;
+        report_on(&args, &title, &[copy(file)?], None, None, None)?;
         return Ok(ExitCode::SUCCESS);
     }
     match args.pid {

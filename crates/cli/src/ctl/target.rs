@@ -3,7 +3,7 @@
 use crate::hints::{Failure, nearest};
 use crate::output::shown;
 use lockwright_observer::counts::snapshot::{Lock, Of};
-use lockwright_observer::elf::ObjectFile;
+use lockwright_observer::objects::ObjectFile;
 use lockwright_observer::process::{Process, mappings};
 use lockwright_observer::table::{Rule, Table};
 use lockwright_observer::targets::{MUTEX_SIZE, named, of_kind};
@@ -224,7 +224,7 @@ fn unknown(
 ) -> Failure {
     let pid = process.pid;
     let program = objects.first().map_or(&[][..], |program| &program.symbols);
-    let known = |symbol: &lockwright_observer::elf::Symbol| written(&symbol.name);
+    let known = |symbol: &lockwright_observer::objects::Symbol| written(&symbol.name);
     let mut names: Vec<String> = locks.iter().map(|(name, _)| name.clone()).collect();
     names.extend(objects.iter().map(|object| object.name.clone()));
     names.extend(program.iter().map(known));

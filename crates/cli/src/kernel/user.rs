@@ -1,6 +1,6 @@
 //! Names the functions and variables of processes by address, for the stacks of futex waits.
 
-use lockwright_observer::elf::ObjectFile;
+use lockwright_observer::objects::ObjectFile;
 use lockwright_observer::process::{self, Mapping};
 use lockwright_observer::written;
 use std::collections::{BTreeMap, HashMap};
@@ -57,7 +57,7 @@ impl Processes {
     pub(crate) fn function(&mut self, pid: u32, address: u64) -> String {
         let call = address.saturating_sub(1);
         self.within(pid, call, |object, offset| {
-            let has = |at: &&lockwright_observer::elf::Symbol| {
+            let has = |at: &&lockwright_observer::objects::Symbol| {
                 at.is_function && (at.offset..at.offset + at.size).contains(&offset)
             };
             object.symbols.iter().rfind(has).map(|found| written::written(&found.name))

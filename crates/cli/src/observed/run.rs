@@ -2,7 +2,7 @@
 
 use super::advice::{Circumstances, Target, advise, wake_up_ns};
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
-use crate::hints::{Failure, cause};
+use crate::hints::Failure;
 use crate::machine::MachineFile;
 use crate::output::say;
 use crate::{launch, leftovers, library, machine};
@@ -18,10 +18,10 @@ use lockwright_observer::counts::live::Live;
 use lockwright_observer::counts::misses::{Misses, Recorded};
 use lockwright_observer::counts::observation::Observed;
 use lockwright_observer::counts::outcome::outcome;
+use lockwright_observer::counts::period::{LOOK, Period};
 use lockwright_observer::counts::python::Samplers;
 use lockwright_observer::counts::reader;
 use lockwright_observer::files::files;
-use lockwright_observer::mailbox::{Remote, refuse_detached};
 use lockwright_observer::order::outcome as order;
 use lockwright_observer::process::Process;
 use lockwright_observer::sampler::family::Family;
@@ -29,7 +29,7 @@ use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
 use lockwright_symbols::Symboliser;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -44,11 +44,6 @@ const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
 const ORDER: &str = "LOCKWRIGHT_ORDER";
 /// The variable that names the folder for the record of all sections.
 const TRACE: &str = "LOCKWRIGHT_TRACE";
-/// How often we check whether the time is up.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long a process keeps counting at our level if this command is killed.
-const LEASE: Duration = Duration::from_secs(4);
-
 /// Maximum number of processes in the report: naming is the slowest step.
 const MOST: usize = 32;
 
@@ -189,16 +184,6 @@ fn recorded(folder: &Path, misses: Misses) -> Result<Recorded, Failure> {
     Ok(Recorded { trace, holds, misses })
 }
 
-/// CPU time of a process so far, ns; 0: it no longer exists.
-fn cpu_ns(pid: libc::pid_t) -> u64 {
-    let (mut clock, mut now) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    // SAFETY: a writable clock id, and a writable timespec.
-    let is_there = unsafe {
-        libc::clock_getcpuclockid(pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut now) == 0
-    };
-    if is_there { now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 } else { 0 }
-}
-
 /// Processes that still run need the folder, but should stop counting. If there are none, the folder is removed.
 fn leave(folder: TempDir) {
     if leftovers::running(folder.path()) == 0 {
@@ -220,18 +205,6 @@ fn leave(folder: TempDir) {
     let _ = folder.keep(); // a later command removes it when they have ended
 }
 
-/// Reads a copy of a segment. Its process may have ended.
-pub(crate) fn copy(path: &Path) -> Result<Observed, Failure> {
-    let file = File::open(path).map_err(|error| {
-        Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
-            .hint("lockwright ctl PID dump FILE writes one")
-    })?;
-    let segment = reader::read(&file, path)?;
-    let mut symbols = Symboliser::new(segment.space());
-    let elapsed_ns = segment.last_ns.saturating_sub(segment.start_ns);
-    Ok(outcome(&segment, &mut symbols, elapsed_ns, 0))
-}
-
 /// Observes a process for a while. Afterwards its level is the same as before, even if this command is killed.
 pub(crate) fn process(
     pid: libc::pid_t,
@@ -240,96 +213,31 @@ pub(crate) fn process(
     event: Option<Event>,
     bar: &ProgressBar,
 ) -> Result<Observed, Failure> {
-    let (live, before) = {
-        let process = Process::open(pid)?;
-        let live = Live::find(&process)?;
-        refuse_detached(&process, &Remote::find(&process)?)?;
-        live.ask(&process, level, LEASE)?;
-        (live, live.snapshot(&process)?)
-    };
-    let mut symbols = Symboliser::of_process(live.pid).map_err(|error| {
-        Failure::new(format!("cannot look into process {pid}: {}", cause(&error)))
-    })?;
     lockwright_bench::catch_interrupts();
-    let begun = Instant::now();
-    let (mut threads, mut last, mut renewed) = (0, None, begun);
-    let computed = cpu_ns(live.pid);
-    let mut computes = computed;
-    let (mut course, mut samplers) = (Course::begin(), Samplers::default());
-    let mut lifetimes = Lifetimes::begin();
-    let mut events = event.map(Events::begin);
-    let family = Family::start(Some(live.pid));
-    while begun.elapsed() < limit && !interrupted() {
-        std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
-        bar.set_position(begun.elapsed().as_millis() as u64);
-        computes = computes.max(cpu_ns(live.pid));
-        lifetimes.look([live.pid as u32]);
-        threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
-        // The process may end at any moment. Its files then disappear, but its segment stays.
-        if last.is_none() {
-            last = Process::open(pid).ok().and_then(|process| live.file(&process).ok().flatten());
-        }
-        if let Some((file, path)) = &last {
-            course.look_at(file, path);
-            samplers.look_at(live.pid, file);
-        }
-        if let Some(events) = &mut events {
-            events.look([live.pid as u32]);
-        }
-        if renewed.elapsed() > LEASE / 4 {
-            renewed = Instant::now();
-            let _ = Process::open(pid).and_then(|process| live.ask(&process, level, LEASE)); // the process may have ended
-        }
-        if fs::metadata(format!("/proc/{pid}")).is_err() {
-            break;
-        }
-    }
-    let elapsed_ns = begun.elapsed().as_nanos() as u64;
-    lifetimes.end();
-    symbols.refresh();
-    if let Ok(process) = Process::open(pid) {
-        // The process may have started another program. The old program's counts are still there.
-        let _ = live.leave(&process, level);
-        if last.is_none() {
-            last = live.file(&process)?;
-        }
-    }
-    let now = match &last {
-        Some((file, path)) => reader::read(file, path)?,
-        None => {
-            say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
-            let pid = live.pid as u32;
-            let mut outcomes = vec![Observed { pid, elapsed_ns, threads, ..Observed::default() }];
-            family.tell(&mut outcomes, elapsed_ns);
-            return Ok(outcomes.swap_remove(0));
-        }
+    let goes_on = |elapsed: Duration| {
+        bar.set_position(elapsed.as_millis() as u64);
+        !interrupted()
     };
-    let seen = match &before {
-        Some(before) => now.since(before),
-        None => now,
-    };
-    let mut outcomes = vec![outcome(&seen, &mut symbols, elapsed_ns, threads)];
-    course.tell(&mut outcomes);
-    // In a container it counts under another id, by which the course knows it.
-    outcomes[0].pid = live.pid as u32;
-    // The segment stores only the lock that was in force when counting began.
-    let table = Process::open(pid).and_then(|process| Remote::find(&process)?.table());
-    if let Ok(table) = table {
-        outcomes[0].lock = table.default;
+    let family = Family::start(Some(pid));
+    let period = Period::of(pid, level, limit, event, goes_on)?;
+    if !period.is_counted {
+        say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
+        let mut outcomes = vec![period.observed];
+        let elapsed_ns = outcomes[0].elapsed_ns;
+        family.tell(&mut outcomes, elapsed_ns);
+        return Ok(outcomes.swap_remove(0));
     }
-    if let Some(events) = &mut events {
-        events.tell(&mut outcomes[0], &mut symbols);
-    }
-    samplers.tell(&mut outcomes);
-    family.tell(&mut outcomes, elapsed_ns);
     let here = MachineFile::here().and_then(|machine| machine.delegation);
     let known = Circumstances {
-        cpu_ns: computes - computed,
+        cpu_ns: period.cpu_ns,
         wake_up_ns: wake_up_ns(),
-        lifetimes: &lifetimes,
+        lifetimes: &period.lifetimes,
         here: here.as_ref(),
         target: &Target::Process(pid),
     };
+    let mut outcomes = vec![period.observed];
+    let elapsed_ns = outcomes[0].elapsed_ns;
+    family.tell(&mut outcomes, elapsed_ns);
     advise(&mut outcomes, known);
     Ok(outcomes.swap_remove(0))
 }

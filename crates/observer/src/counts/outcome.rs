@@ -1,12 +1,16 @@
 //! A snapshot with names, ranked: the contents of a report ([`super::observation`]).
 
 use super::observation::{Lost, Observed, Percentiles, Ranked, Site};
+use super::reader;
 use super::sharing::suspects;
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Snapshot};
 use super::threads;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
+use lockwright_text::{Failure, cause};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::path::Path;
 use std::rc::Rc;
 
 /// The variable that names the little cores to emulate.
@@ -20,6 +24,18 @@ pub fn outcome(
     threads: usize,
 ) -> Observed {
     busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, Lock::rank)
+}
+
+/// Reads a copy of a segment. Its process may have ended.
+pub fn copy(path: &Path) -> Result<Observed, Failure> {
+    let file = File::open(path).map_err(|error| {
+        Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
+            .hint("lockwright ctl PID dump FILE writes one")
+    })?;
+    let segment = reader::read(&file, path)?;
+    let mut symbols = Symboliser::new(segment.space());
+    let elapsed_ns = segment.last_ns.saturating_sub(segment.start_ns);
+    Ok(outcome(&segment, &mut symbols, elapsed_ns, 0))
 }
 
 /// The little cores that a process emulates. One that has ended had this command's environment, if this command started it.
