@@ -78,7 +78,10 @@ impl Whose {
             Self::RustStd | Self::ParkingLot | Self::Rust => {
                 "use lockwright_sync's Mutex, Condvar, RwLock: docs/sync.md"
             }
-            Self::Go => "lockwright can't help: Go's locks are part of its scheduler",
+            Self::Go => {
+                "lockwright can't help: Go's locks are part of its scheduler. Who waits: go tool pprof \
+                 http://HOST/debug/pprof/mutex"
+            }
             Self::Abseil | Self::Folly | Self::CppAtomic | Self::GLib | Self::Qt => {
                 "use std::mutex or lockwright::mutex in their place: docs/sync.md"
             }
@@ -90,6 +93,11 @@ impl Whose {
                 "glibc's semaphores, barriers and internal locks stay its own: docs/preload.md"
             }
         }
+    }
+
+    /// What can't be seen of its locks from outside, and what shows it.
+    pub fn unseen(self) -> String {
+        format!("{self}: waits for them aren't seen from outside. {}", self.advice())
     }
 
     /// By a function's name, mangled or not.

@@ -14,6 +14,7 @@ use lockwright_numbers::units;
 use lockwright_observer::elf::{self, Program};
 use lockwright_observer::find;
 use lockwright_observer::targets;
+use lockwright_observer::whose::Whose;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -289,8 +290,13 @@ pub(crate) fn preload(library: &Path) -> OsString {
 pub(crate) fn refuse(program: &Program) -> Result<(), Failure> {
     let shown = program.path.display();
     if let Some(obstacle) = program.obstacle() {
-        return Err(Failure::refused(format!("cannot reach '{shown}': {}", obstacle.reason()))
-            .hint(obstacle.hint(&program.path)));
+        let hint = match program.go {
+            true => Whose::Go.advice().to_owned(),
+            false => obstacle.hint(&program.path),
+        };
+        return Err(
+            Failure::refused(format!("cannot reach '{shown}': {}", obstacle.reason())).hint(hint)
+        );
     }
     if program.go {
         warn(

@@ -5,6 +5,7 @@ use crate::output::{beside, shown};
 use lockwright_numbers::format::time;
 use lockwright_observer::sampler::outcome::{LockSeen, SampledProfile};
 use lockwright_observer::sampler::sample::End;
+use lockwright_observer::whose::Whose;
 use lockwright_text::wrapped;
 
 /// Maximum number of locks in the report; JSON has all.
@@ -71,6 +72,7 @@ fn counted(count: u64, what: &str) -> String {
 fn nothing(outcome: &SampledProfile) -> String {
     match outcome.samples {
         0 => "Nothing was seen.".into(),
+        _ if outcome.is_go => Whose::Go.unseen(),
         samples => {
             // The rule of three: the upper end of the 95 % confidence interval for zero observations.
             let most = (300.0 / samples as f64).min(100.0);

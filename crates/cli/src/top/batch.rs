@@ -7,11 +7,13 @@ use crate::delegate;
 use crate::hints::Failure;
 use crate::output;
 use crate::signals::{Event, Watch};
+use crate::standing;
 use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::mailbox::{MailboxPlace, Remote};
 use lockwright_observer::process::Process;
+use lockwright_observer::standing::Standing;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -109,6 +111,7 @@ impl BatchOf {
                     "time_s": time_s,
                     "level": watched.level.name(),
                     "ended": watched.has_ended,
+                    "waiting_now": standing::json(&Standing::of(watched.pid).unwrap_or_default()),
                     "epochs": epochs,
                 });
                 Ok((joined(about, locks), watched.has_ended))

@@ -125,9 +125,13 @@ fn processes(frame: &mut Frame<'_>, area: Rect, view: &View) {
 }
 
 fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
-    let areas = [Constraint::Length(2), Constraint::Min(4), Constraint::Length(DETAIL)];
-    let [top, table, detail] = Layout::vertical(areas).areas(area);
-    frame.render_widget(Text::from(about(process, interval_s)), top);
+    let now = now(process);
+    let heights =
+        [Constraint::Length(2 + now.len() as u16), Constraint::Min(4), Constraint::Length(DETAIL)];
+    let [top, table, detail] = Layout::vertical(heights).areas(area);
+    let mut head = about(process, interval_s);
+    head.splice(1..1, now);
+    frame.render_widget(Text::from(head), top);
     let elapsed = process.outcome.elapsed_ns.max(1) as f64;
     // The width left by the other columns and the gaps.
     let name = usize::from(table.width).saturating_sub(66);
@@ -154,6 +158,12 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
         (Some(lock), Detail::Stacks(until)) => stacks(lock, until),
     };
     frame.render_widget(Paragraph::new(Text::from(lines)).block(block), detail);
+}
+
+/// Who waits now, in a few lines.
+fn now(process: &Shown) -> Vec<Line<'static>> {
+    let text = crate::standing::text(&process.standing);
+    text.lines().take(NOW).map(|line| Line::from(line.to_owned()).reversed()).collect()
 }
 
 /// The two lines at the top.
@@ -216,6 +226,9 @@ fn row(process: &Shown, lock: &Ranked, elapsed: f64, name: usize) -> Row<'static
         right(course(process, lock)),
     ])
 }
+
+/// Lines for who waits now.
+const NOW: usize = 5;
 
 /// Shortens a name to this many columns. It keeps the end, which distinguishes parts of a variable.
 fn short(name: &str, columns: usize) -> String {

@@ -11,8 +11,10 @@ use lockwright_observer::counts::observation::{Observed, Ranked};
 use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::process::Process;
+use lockwright_observer::standing::Standing;
 use lockwright_observer::table::Table;
 use std::collections::{BTreeMap, VecDeque};
+use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
 /// Number of locks that get names: more than a terminal has lines.
@@ -121,6 +123,10 @@ pub(crate) struct Shown {
     pub(crate) elsewhere: Option<String>,
     pub(crate) level: Level,
     pub(crate) has_ended: bool,
+    /// Who waits now, for long or for ever.
+    pub(crate) standing: Standing,
+    /// Finds that out: it takes longer than a key press may.
+    finds: Option<JoinHandle<Standing>>,
     pub(crate) sort: Sort,
     /// The lock shown in detail.
     pub(crate) selected: usize,
@@ -228,6 +234,8 @@ impl Shown {
             elsewhere: None,
             level: Level::Counters,
             has_ended: false,
+            standing: Standing::default(),
+            finds: None,
             sort: Sort::Waiting,
             selected: 0,
             detail: Detail::Places,
@@ -253,6 +261,13 @@ impl Shown {
         (self.level, self.has_ended) = (watched.level, watched.has_ended);
         if self.has_ended {
             return Ok(()); // keep the last data
+        }
+        if self.finds.as_ref().is_none_or(JoinHandle::is_finished) {
+            if let Some(found) = self.finds.take().and_then(|thread| thread.join().ok()) {
+                self.standing = found;
+            }
+            let pid = watched.pid;
+            self.finds = Some(spawn(move || Standing::of(pid).unwrap_or_default()));
         }
         if let Some(followed) = &mut self.followed {
             // The process may end at any moment. The next sample will report that.

@@ -37,6 +37,9 @@ pub struct SampledProfile {
     pub others: Vec<WaitSite>,
     /// Do its mutexes belong to lockwright?
     pub under_lockwright: bool,
+    /// Is it written in Go, whose goroutines don't sleep in the kernel?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_go: bool,
     /// Why running threads could not be sampled.
     pub running_unseen: Option<String>,
 }
@@ -145,7 +148,7 @@ pub(super) fn name_sleeps(sampled: &mut Sampled) {
 pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
     name_sleeps(sampled);
     let Sampled { target, seen, holdings, took, end, refused } = sampled;
-    let Target { pid, name, has_library, symboliser, environment } = target;
+    let Target { pid, name, has_library, symboliser, is_go, environment } = target;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
     let mut others = seen.others.clone();
     let (mut locks, mut folded) = (Vec::new(), Vec::new());
@@ -190,6 +193,7 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
         other_waiting: ratio(other_waits, samples),
         others,
         under_lockwright: *has_library,
+        is_go: *is_go,
         running_unseen: refused.as_ref().map(|error| cause(error).to_string()),
     };
     (outcome, folded)

@@ -1,5 +1,6 @@
 //! The process to sample, and why it may not be possible.
 
+use crate::elf::inspect;
 use crate::mailbox::Remote;
 use crate::process::Process;
 use lockwright_symbols::{Symboliser, blocked, mappings, proc_text};
@@ -18,6 +19,8 @@ pub struct Target {
     pub has_library: bool,
     /// Names its addresses.
     pub symboliser: Symboliser,
+    /// Is it written in Go, whose goroutines don't sleep in the kernel?
+    pub is_go: bool,
     /// Its environment when it was started.
     pub(super) environment: Vec<u8>,
 }
@@ -51,7 +54,9 @@ impl Target {
         let has_library = all.iter().any(|mapping| is_ours(&mapping.path)) && !is_detached(pid);
         let symboliser = Symboliser::of_process(pid).map_err(fail)?;
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        Ok(Self { pid, name, has_library, symboliser, environment })
+        let is_go = inspect(&Path::new("/proc").join(pid.to_string()).join("exe"))
+            .is_ok_and(|program| program.go);
+        Ok(Self { pid, name, has_library, symboliser, is_go, environment })
     }
 }
 
