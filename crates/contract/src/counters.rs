@@ -28,6 +28,7 @@ mod now;
 mod reset;
 mod segment;
 mod semaphore;
+pub mod wrappers;
 
 pub use count::{Blame, Wait, stack_hash};
 pub use now::WaitedNow;

@@ -17,3 +17,4 @@ mod sharing;
 pub mod snapshot;
 mod threads;
 pub mod watched;
+pub(crate) mod wrapper;

@@ -21,6 +21,7 @@ pub(crate) mod maps;
 mod open;
 pub(crate) mod semaphores;
 mod stack;
+pub(crate) mod wrappers;
 
 pub(crate) use open::{at_exit, load, lockwright_observe};
 
@@ -205,7 +206,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     if account.uncounted_lock.get() == lock && account.uncounted.get() != 0 {
         segment.arrived_before(lock, account.uncounted.take().into());
     }
-    let (now, at) = (futex::now(Clock::Monotonic), account.at.get());
+    let (now, at) = (futex::now(Clock::Monotonic), wrappers::beyond(account.at.get()));
     let since = match account.since_ns.get() {
         0 => now, // it gave up, and neither slept nor was to be timed
         since => since,
@@ -301,6 +302,7 @@ pub(crate) fn released(address: usize, release: u64) {
     let timed = ended.lock == lock && ended.ended_ns > begun();
     let Some(segment) = opened().filter(|_| release != 0 || timed) else { return };
     let now = if release != 0 { release } else { futex::now(Clock::Monotonic) };
+    let call = wrappers::beyond(call);
     let stack = || stack(&segment, call);
     let blame = Blame { site: call.from as u64, tid: thread::id(), by_thread: is_full() };
     if timed {

@@ -29,4 +29,4 @@ pub use space::{AddressSpace, Mapping, ThreadPointers, mappings, mappings_in, pr
 pub use symboliser::Symboliser;
 pub use task::{CpuTime, Task, TaskState, Throttled, cpu_time, slept_for, task, throttled_ns};
 pub use thread::{Blocked, blocked, read_memory, threads};
-pub use unwind::{Registers, Unwinder};
+pub use unwind::{Registers, ReturnSlot, Unwinder};

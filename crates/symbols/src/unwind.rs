@@ -4,7 +4,7 @@ use crate::elf::Bytes;
 use crate::space::AddressSpace;
 use crate::symboliser::{Module as File, Symboliser};
 use crate::thread::read_memory;
-use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -39,6 +39,25 @@ impl Registers {
         #[cfg(target_arch = "aarch64")]
         return Native::new(self.link, self.stack, frame);
     }
+}
+
+/// Where a function's return address lies, by the registers at a call that it makes: whether relative to the frame pointer, else to
+/// the stack pointer; and the distance, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnSlot {
+    /// The return address.
+    pub back: (bool, u16),
+    /// The caller's frame pointer; `None`: it is still in its register.
+    pub frame: Option<(bool, u16)>,
+}
+
+#[cfg(target_arch = "x86_64")]
+fn frame_pointer(registers: &Native) -> u64 {
+    registers.bp()
+}
+#[cfg(target_arch = "aarch64")]
+fn frame_pointer(registers: &Native) -> u64 {
+    registers.fp()
 }
 
 /// Deeper stacks are cut off: nobody would read a profile of them.
@@ -197,6 +216,35 @@ impl Unwinder {
             }
         }
         best
+    }
+
+    /// Where the return address of the function lies that is at `back`, the return address of a call that it has made; and where its
+    /// caller's frame pointer is. Only on x86-64. `None`: not known.
+    pub fn return_slot(&mut self, back: u64) -> Option<ReturnSlot> {
+        // Two pointers that no distance within a frame confuses.
+        const STACK: u64 = 1 << 40;
+        const FRAME: u64 = 1 << 41;
+        const NEAR: u64 = 1 << 14;
+        let relative = |at: u64| match at {
+            at if at.wrapping_sub(STACK) < NEAR => Some((false, (at - STACK) as u16)),
+            at if at.wrapping_sub(FRAME) < NEAR => Some((true, (at - FRAME) as u16)),
+            _ => None,
+        };
+        if cfg!(not(target_arch = "x86_64")) {
+            return None;
+        }
+        let registers = Registers { instruction: back, stack: STACK, frame: Some(FRAME), link: 0 };
+        let mut native = registers.native();
+        // A word that is read is its own address, so that the registers say where they came from.
+        let mut read = |at: u64| Ok(at);
+        let address = FrameAddress::from_return_address(back)?;
+        let from =
+            self.arch.unwind_frame(address, &mut native, &mut self.cache, &mut read).ok()??;
+        let frame = frame_pointer(&native);
+        Some(ReturnSlot {
+            back: relative(from)?,
+            frame: if frame == FRAME { None } else { Some(relative(frame)?) },
+        })
     }
 
     fn module(&self, address: u64) -> Option<&Code> {

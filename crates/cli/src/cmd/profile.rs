@@ -94,6 +94,10 @@ pub(crate) struct Args {
     /// Also count this event: how many of them happen in the functions that hold each lock
     #[arg(long, value_enum, value_name = "EVENT", conflicts_with_all = ["sample", "read"])]
     event: Option<Countable>,
+    /// A function that only passes a lock on, such as my_mutex_lock: what is counted goes to its callers. Functions whose names say
+    /// so needn't be given
+    #[arg(long, value_name = "FUNCTION", value_delimiter = ',', conflicts_with_all = ["sample", "read"])]
+    wrapper: Vec<String>,
     /// Locks in the report's table
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
     top: usize,
@@ -248,7 +252,14 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     let standing = waiting_now(args, pid)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
     bar.set_message(format!("watching {pid}"));
-    let seen = run::process(pid, args.level.into(), time, args.event.map(Event::from), &bar);
+    let seen = run::process(
+        pid,
+        args.level.into(),
+        time,
+        args.event.map(Event::from),
+        &args.wrapper,
+        &bar,
+    );
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
     report_on(args, &title, &[seen?], Some(&standing), None, None)?;
@@ -269,6 +280,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         level: args.level.into(),
         in_order: args.order,
         sections: args.sections,
+        wrappers: &args.wrapper,
         event: args.event.map(Event::from),
     };
     let mut delegation = None;

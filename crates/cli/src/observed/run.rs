@@ -60,12 +60,14 @@ pub(crate) struct Ran {
 
 /// What to count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WhatToCount {
+pub(crate) struct WhatToCount<'a> {
     pub(crate) level: Level,
     /// Record the order in which threads take locks.
     pub(crate) in_order: bool,
     /// Record every critical section.
     pub(crate) sections: bool,
+    /// Functions that only pass a lock on, besides those whose names say so.
+    pub(crate) wrappers: &'a [String],
     /// Count this event in the functions that hold locks.
     pub(crate) event: Option<Event>,
 }
@@ -74,7 +76,7 @@ pub(crate) struct WhatToCount {
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
-    counts: WhatToCount,
+    counts: WhatToCount<'_>,
     file: Option<&Path>,
     prepare: impl FnOnce(&mut Command, &elf::Program, &Path) -> Result<(), Failure>,
 ) -> Result<Ran, Failure> {
@@ -109,7 +111,7 @@ pub(crate) fn program(
     let mut events = counts.event.map(Events::begin);
     let mut misses =
         counts.sections.then(|| Misses::begin(counts.event.unwrap_or(Event::CacheMisses)));
-    let family = Family::start(None);
+    let family = Family::start(None, counts.wrappers);
     let look = || {
         course.look_into(folder.path());
         samplers.look_into(folder.path());
@@ -211,6 +213,7 @@ pub(crate) fn process(
     level: Level,
     limit: Duration,
     event: Option<Event>,
+    wrappers: &[String],
     bar: &ProgressBar,
 ) -> Result<Observed, Failure> {
     lockwright_bench::catch_interrupts();
@@ -218,7 +221,7 @@ pub(crate) fn process(
         bar.set_position(elapsed.as_millis() as u64);
         !interrupted()
     };
-    let family = Family::start(Some(pid));
+    let family = Family::start(Some(pid), wrappers);
     let period = Period::of(pid, level, limit, event, goes_on)?;
     if !period.is_counted {
         say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));

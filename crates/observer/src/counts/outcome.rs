@@ -5,6 +5,7 @@ use super::reader;
 use super::sharing::suspects;
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Snapshot};
 use super::threads;
+use super::wrapper::is_wrapper;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use lockwright_text::{Failure, cause};
 use std::collections::BTreeMap;
@@ -227,7 +228,27 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
             samples: None,
         }
     });
-    named.collect()
+    merged(named.collect())
+}
+
+/// Several calls within one function, at one line, are one place; so are calls of wrappers, before the process knew of these and after.
+fn merged(sites: Vec<Site>) -> Vec<Site> {
+    let mut merged: Vec<Site> = Vec::new();
+    for site in sites {
+        let same = |one: &&mut Site| (&one.function, &one.place) == (&site.function, &site.place);
+        let Some(known) = merged.iter_mut().find(same) else {
+            merged.push(site);
+            continue;
+        };
+        known.count += site.count;
+        known.ns += site.ns;
+        known.share += site.share;
+        if site.max_ns > known.max_ns {
+            (known.max_ns, known.max_tid, known.stack) = (site.max_ns, site.max_tid, site.stack);
+        }
+    }
+    merged.sort_by_key(|site| std::cmp::Reverse(site.ns));
+    merged
 }
 
 /// Return addresses, the innermost first.
@@ -285,7 +306,7 @@ fn is_lock_function(symbol: &str) -> bool {
 
 /// Is it a function of the lock's own interface?
 pub fn is_of_a_lock(frame: &Frame) -> bool {
-    const OURS: [&str; 20] = [
+    const OURS: [&str; 23] = [
         "lockwright::",
         "lockwright_sync::",
         "lockwright_runtime::",
@@ -305,6 +326,9 @@ pub fn is_of_a_lock(frame: &Frame) -> bool {
         "std::recursive_mutex",
         "std::condition_variable",
         "std::_V2::condition_variable_any",
+        "std::__invoke",
+        "std::__apply_impl",
+        "std::apply",
         "__gthread_",
     ];
     // If debug information has only line numbers, function names have no paths. Go by the file.
@@ -320,6 +344,7 @@ pub fn is_of_a_lock(frame: &Frame) -> bool {
     let name = frame.function.as_deref().unwrap_or_default();
     let name = name.trim_start_matches('<');
     OURS.iter().any(|ours| name.starts_with(ours))
+        || is_wrapper(name)
         || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
 }
 

@@ -6,13 +6,15 @@ use super::sample::{End, Sampled, Sampler};
 use super::target::Target;
 use crate::counts::live::Live;
 use crate::counts::observation::Observed;
+use crate::counts::reader;
+use crate::counts::wrapper::Passers;
 use crate::process::Process;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::{LENGTH, LockKind};
 use lockwright_symbols::{proc_text, threads};
 use memmap2::Mmap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -49,6 +51,9 @@ struct Member {
     sampler: Sampler,
     /// The counts of its locks, which say for which locks threads wait now. `None`: there are none so far.
     counts: Option<Mmap>,
+    /// The same, as a file.
+    file: Option<(File, PathBuf)>,
+    passers: Passers,
 }
 
 impl Member {
@@ -63,14 +68,20 @@ impl Member {
 
     /// Looks for its counts.
     fn meet_counts(&mut self, pid: libc::pid_t) {
-        if self.counts.is_some() {
+        let Ok(process) = Process::open(pid) else { return };
+        if let Some((file, path)) = &self.file {
+            let (symbols, unwinder) = self.sampler.names();
+            if let Ok(counts) = reader::read(file, path) {
+                self.passers.look(&process, &counts, symbols, unwinder);
+            }
             return;
         }
-        let file = Process::open(pid).and_then(|process| Live::find(&process)?.file(&process));
-        let Ok(Some((file, _))) = file else { return };
+        let file = Live::find(&process).and_then(|live| live.file(&process));
+        let Ok(Some((file, path))) = file else { return };
         let is_long = file.metadata().is_ok_and(|about| about.len() >= LENGTH as u64);
         // SAFETY: the file is that long, and its process never shortens it.
         self.counts = is_long.then(|| unsafe { Mmap::map(&file) }).and_then(Result::ok);
+        self.file = Some((file, path));
     }
 }
 
@@ -135,6 +146,8 @@ pub struct Family {
     next_glance: Instant,
     listed: Option<Instant>,
     own: PathBuf,
+    /// Functions that only pass a lock on, by name.
+    wrappers: Vec<String>,
 }
 
 impl Family {
@@ -148,17 +161,18 @@ impl Family {
             next: Instant::now(),
             next_glance: Instant::now(),
             listed: None,
+            wrappers: Vec::new(),
             own: program(std::process::id().cast_signed()).unwrap_or_default(),
         }
     }
 
-    /// Samples on a thread of its own.
-    pub fn start(only: Option<libc::pid_t>) -> Watching {
+    /// Samples on a thread of its own. `wrappers`: functions that only pass a lock on, besides those whose names say so.
+    pub fn start(only: Option<libc::pid_t>, wrappers: &[String]) -> Watching {
         let ends = Arc::new(AtomicBool::new(false));
         let thread = spawn({
-            let ends = Arc::clone(&ends);
+            let (ends, wrappers) = (Arc::clone(&ends), wrappers.to_vec());
             move || {
-                let mut family = Self::begin(only);
+                let mut family = Self { wrappers, ..Self::begin(only) };
                 while !ends.load(Relaxed) {
                     family.look();
                     sleep(GLANCE);
@@ -245,7 +259,14 @@ impl Family {
             match Target::open(pid) {
                 Ok(target) => {
                     let sampler = Sampler::begin(target, PERIOD, false);
-                    let member = Member { command, program, sampler, counts: None };
+                    let member = Member {
+                        command,
+                        program,
+                        sampler,
+                        counts: None,
+                        file: None,
+                        passers: Passers::new(&self.wrappers),
+                    };
                     self.samplers.insert(pid, member);
                 }
                 Err(_) => drop(self.refused.insert(pid)),

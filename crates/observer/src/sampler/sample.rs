@@ -5,7 +5,7 @@ use super::running::Running;
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
 use super::target::{Target, field};
 use super::wait::{self, Wait};
-use lockwright_symbols::{Blocked, Registers, Unwinder, blocked, proc_text, threads};
+use lockwright_symbols::{Blocked, Registers, Symboliser, Unwinder, blocked, proc_text, threads};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};
 use std::thread::sleep;
@@ -123,6 +123,11 @@ impl Sampler {
         let period = took.as_nanos() as u64 / seen.samples().max(1);
         let refused = running.and_then(|running| running.refused);
         Sampled { target, seen, holdings: holds.end(period), took, end, refused }
+    }
+
+    /// What names the process's addresses, and what walks its stacks.
+    pub(super) fn names(&mut self) -> (&mut Symboliser, &mut Unwinder) {
+        (&mut self.target.symboliser, &mut self.unwinder)
     }
 
     fn refresh(&mut self) {

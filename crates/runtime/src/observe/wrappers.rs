@@ -1,0 +1,71 @@
+//! Calls from functions that only pass a lock on count where those functions were called.
+//!
+//! Commands fill the table ([`lockwright_contract::counters::wrappers`]). It is looked at only when something is recorded, which is
+//! seldom. The kernel reads the stack for us, since a table that is out of date may lead anywhere.
+
+use crate::access;
+use crate::caller::Call;
+use core::ptr::{from_mut, without_provenance_mut};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use lockwright_contract::counters::wrappers::{Base, Slot, WRAPPERS, Wrapper, Wrappers};
+use lockwright_native::system_call;
+
+/// Wrappers may be nested this deeply.
+const DEEPEST: usize = 4;
+
+/// The program's wrappers.
+#[unsafe(no_mangle)]
+#[used]
+pub(crate) static lockwright_wrappers: Wrappers = Wrappers::new();
+
+/// The call of the outermost wrapper, if this one came from wrappers.
+#[inline]
+pub(super) fn beyond(call: Call) -> Call {
+    // ORDERING: Acquire, pairs with the command's write of the count, which comes after that of the entries. (The kernel orders the
+    // command's writes.)
+    match lockwright_wrappers.count.load(Acquire) {
+        0 => call,
+        count => look_beyond(call, (count as usize).min(WRAPPERS)),
+    }
+}
+
+#[cold]
+fn look_beyond(mut call: Call, count: usize) -> Call {
+    for _ in 0..DEEPEST {
+        // Relaxed: published by the count.
+        let is_its = |one: &&Wrapper| one.from.load(Relaxed) == call.from as u64;
+        let all = &lockwright_wrappers.all[..count];
+        let Some(found) = all.iter().find(is_its) else { return call };
+        let slot = Slot::unpack(found.slot.load(Relaxed)); // as above
+        let place = |(base, distance): (Base, u16)| {
+            let base = if base == Base::Stack { call.stack } else { call.frame };
+            base.wrapping_add(distance.into())
+        };
+        let back = place(slot.back);
+        let Some(from) = word(back) else { return call };
+        let frame = match slot.frame {
+            None => call.frame,
+            Some(at) => word(place(at)).unwrap_or(0),
+        };
+        call = Call { from, frame, stack: back.wrapping_add(size_of::<usize>()) };
+    }
+    call
+}
+
+/// A word of the thread's stack; `None`: there is none, or this process may not ask the kernel.
+fn word(at: usize) -> Option<usize> {
+    if access::is_fenced() || access::is_confined() {
+        return None;
+    }
+    let mut word = 0_usize;
+    let ours = libc::iovec { iov_base: from_mut(&mut word).cast(), iov_len: size_of::<usize>() };
+    let theirs = libc::iovec { iov_base: without_provenance_mut(at), iov_len: size_of::<usize>() };
+    // SAFETY: the kernel writes one word to ours, and checks the other address.
+    let got = unsafe {
+        // Each as wide as a register, since the last one is passed on the stack.
+        let (one, none) = (1 as core::ffi::c_ulong, 0 as core::ffi::c_ulong);
+        let (ours, theirs) = (&raw const ours, &raw const theirs);
+        system_call!(libc::SYS_process_vm_readv, libc::getpid(), ours, one, theirs, one, none)
+    };
+    (usize::try_from(got) == Ok(size_of::<usize>())).then_some(word)
+}
