@@ -56,10 +56,7 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         longest_hold_at: "put (store.c:31)".to_owned(),
         waiters: vec![site("get", "store.c:12", 0.9), site("scan\u{1b}[2J", "store.c:40", 0.1)],
         holders: vec![site("put", "store.c:31", 1.0)],
-        threads: Vec::new(),
-        course: Vec::new(),
-        events: None,
-        advice: None,
+        ..Ranked::default()
     }
 }
 

@@ -59,9 +59,6 @@ pub struct Holding {
     /// A thread that waited for one with a far lower priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inversion: Option<Inversion>,
-    /// The stack in which it slept most often.
-    #[serde(skip)]
-    pub(super) asleep_at: Option<StackId>,
 }
 
 impl Holding {
@@ -228,8 +225,8 @@ impl Holds {
         }
     }
 
-    /// What was seen, by lock. `period_ns`: the time between two samples on average.
-    pub(super) fn end(mut self, period_ns: u64) -> HashMap<u64, Holding> {
+    /// What was seen, by lock; and the stack in which its holders slept most often. `period_ns`: the time between two samples on average.
+    pub(super) fn end(mut self, period_ns: u64) -> HashMap<u64, (Holding, Option<StackId>)> {
         for one in std::mem::take(&mut self.pending) {
             self.locks.entry(one.lock).or_default().add(Cause::Running, 1.0);
         }
@@ -267,7 +264,8 @@ impl Sums {
         }
     }
 
-    fn holding(self, period_ns: u64) -> Holding {
+    /// Also returns the stack in which holders slept most often.
+    fn holding(self, period_ns: u64) -> (Holding, Option<StackId>) {
         let samples = self.samples;
         let whole = self.causes.values().sum::<f64>().max(1e-9);
         let mut causes: Vec<(Cause, f64)> =
@@ -285,7 +283,7 @@ impl Sums {
         });
         let most = self.sleeps.into_iter().max_by_key(|(stack, count)| (*count, *stack));
         let asleep_at = most.map(|(stack, _)| stack);
-        Holding { samples, causes, classes, asleep_in: None, inversion, asleep_at }
+        (Holding { samples, causes, classes, asleep_in: None, inversion }, asleep_at)
     }
 }
 
@@ -328,7 +326,7 @@ mod tests {
         let names = |name: &str, how: &str| (name.to_owned(), how.to_owned());
         let inverted = [names("rt", "SCHED_FIFO 20"), names("batch", "nice 10")];
         sums.inversions.insert(inverted, 2);
-        let holding = sums.holding(10 * MS);
+        let (holding, _) = sums.holding(10 * MS);
         assert_eq!(holding.main(), Some(&(Cause::Asleep("fsync".into()), 0.5)));
         assert_eq!((holding.share(&Cause::Running), holding.share(&Cause::Lock)), (0.3125, 0.0));
         assert_eq!(holding.classes, [0.25, 0.75]);

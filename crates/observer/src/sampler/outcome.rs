@@ -133,21 +133,20 @@ pub fn own_locks(sampled: &mut Sampled) -> (Vec<OwnLock>, u64) {
 
 /// Names the places where holders slept.
 pub(super) fn name_sleeps(sampled: &mut Sampled) {
-    let Sampled { target, seen, holdings, .. } = sampled;
+    let Sampled { target, seen, holdings, asleep, .. } = sampled;
     let symboliser = &mut target.symboliser;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
-    for holding in holdings.values_mut() {
-        holding.asleep_in = holding.asleep_at.map(|stack| {
-            let frames = namer.frames(stack);
-            frames.get(own(frames)).map_or_else(String::new, Frame::to_string)
-        });
+    for (lock, stack) in asleep {
+        let Some(holding) = holdings.get_mut(lock) else { continue };
+        let frames = namer.frames(*stack);
+        holding.asleep_in = frames.get(own(frames)).map(Frame::to_string);
     }
 }
 
 /// Names everything that was seen. Also returns the stacks for a flame graph.
 pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
     name_sleeps(sampled);
-    let Sampled { target, seen, holdings, took, end, refused } = sampled;
+    let Sampled { target, seen, holdings, took, end, refused, .. } = sampled;
     let Target { pid, name, has_library, symboliser, is_go, environment } = target;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
     let mut others = seen.others.clone();

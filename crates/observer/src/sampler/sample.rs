@@ -29,6 +29,8 @@ pub struct Sampled {
     pub(crate) seen: Seen,
     /// What the holders of each lock did while others waited for it, by the lock's address.
     pub holdings: HashMap<u64, Holding>,
+    /// The stacks in which they slept most often.
+    pub(super) asleep: HashMap<u64, StackId>,
     /// How long that took.
     pub took: Duration,
     /// How it ended.
@@ -122,7 +124,12 @@ impl Sampler {
         target.symboliser.space_mut().learn_threads();
         let period = took.as_nanos() as u64 / seen.samples().max(1);
         let refused = running.and_then(|running| running.refused);
-        Sampled { target, seen, holdings: holds.end(period), took, end, refused }
+        let (mut holdings, mut asleep) = (HashMap::new(), HashMap::new());
+        for (lock, (holding, stack)) in holds.end(period) {
+            holdings.insert(lock, holding);
+            asleep.extend(stack.map(|stack| (lock, stack)));
+        }
+        Sampled { target, seen, holdings, asleep, took, end, refused }
     }
 
     /// What names the process's addresses, and what walks its stacks.
