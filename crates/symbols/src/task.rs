@@ -126,13 +126,15 @@ pub struct CpuTime {
     pub ran_ns: u64,
     /// How long it could have run, but had no CPU, ns. Brought up to date when it gets one.
     pub delayed_ns: u64,
+    /// How often it got a CPU.
+    pub slices: u64,
 }
 
 /// Reads how long a thread has run, and how long it has waited for a CPU. `None`: this kernel doesn't count that.
 pub fn cpu_time(pid: libc::pid_t, tid: libc::pid_t) -> Option<CpuTime> {
     let text = proc_text(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let mut words = text.split_whitespace().map(|word| word.parse().ok());
-    Some(CpuTime { ran_ns: words.next()??, delayed_ns: words.next()?? })
+    Some(CpuTime { ran_ns: words.next()??, delayed_ns: words.next()??, slices: words.next()?? })
 }
 
 /// The files in which a process's cgroup, and those above it, count for how long they were without quota.

@@ -167,7 +167,7 @@ impl Holds {
                 *sums.sleeps.entry(stack).or_default() += 1;
                 Cause::Asleep(call_name(call))
             }
-            (_, Some((Blocked { call: None, .. }, _))) | (TaskState::Disk, None) => Cause::Paging,
+            (_, Some((Blocked { call: None, .. }, _))) => Cause::Paging,
             (_, None) => {
                 let Some(time) = cpu_time(self.pid, tid) else {
                     return sums.add(Cause::Running, 1.0); // this kernel doesn't tell
@@ -240,10 +240,11 @@ impl Holds {
 fn split(then: CpuTime, now: CpuTime, elapsed_ns: u64, is_runnable: bool) -> (u64, u64) {
     let ran_ns = now.ran_ns.saturating_sub(then.ran_ns);
     let counted_ns = now.delayed_ns.saturating_sub(then.delayed_ns);
-    // A delay is counted when it ends. Until then it is the time in which the thread didn't run; but then the scheduler's count of
-    // that may be a tick behind.
-    let left_ns = elapsed_ns.saturating_sub(ran_ns + counted_ns);
-    let lasting_ns = if is_runnable && left_ns > TICK_NS + TICK_NS / 4 { left_ns } else { 0 };
+    // A delay is counted when the thread gets a CPU. If it has got none since, and didn't run, the delay lasts; but the scheduler's
+    // count of what it ran may be a tick behind.
+    let left_ns = elapsed_ns.saturating_sub(ran_ns);
+    let lasts = is_runnable && now.slices == then.slices && left_ns > TICK_NS + TICK_NS / 4;
+    let lasting_ns = if lasts { left_ns } else { 0 };
     (ran_ns, counted_ns + lasting_ns)
 }
 
@@ -293,26 +294,23 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn time(ran_ms: u64, delayed_ms: u64) -> CpuTime {
-        CpuTime { ran_ns: ran_ms * MS, delayed_ns: delayed_ms * MS }
+    /// Of a thread that has got a CPU so often.
+    fn time(ran_ms: u64, delayed_ms: u64, slices: u64) -> CpuTime {
+        CpuTime { ran_ns: ran_ms * MS, delayed_ns: delayed_ms * MS, slices }
     }
 
     #[test]
     fn a_thread_in_state_r_ran_or_had_no_cpu() {
-        let (then, parts) =
-            (time(100, 50), |now, runnable| split(then_is(), now, 20 * MS, runnable));
-        fn then_is() -> CpuTime {
-            time(100, 50)
-        }
-        assert_eq!(then, then_is());
+        let parts = |now, runnable| split(time(100, 50, 7), now, 20 * MS, runnable);
         // It ran all the time; the scheduler's count is a little behind.
-        assert_eq!(parts(time(117, 50), true), (17 * MS, 0));
+        assert_eq!(parts(time(117, 50, 7), true), (17 * MS, 0));
         // It still has no CPU.
-        assert_eq!(parts(time(100, 50), true), (0, 20 * MS));
+        assert_eq!(parts(time(100, 50, 7), true), (0, 20 * MS));
         // It had none for a while, and then slept.
-        assert_eq!(parts(time(101, 62), false), (MS, 12 * MS));
-        // It ran for a moment, and then slept.
-        assert_eq!(parts(time(101, 50), false), (MS, 0));
+        assert_eq!(parts(time(101, 62, 8), false), (MS, 12 * MS));
+        // It ran for a moment, and then slept; and is about to run again.
+        assert_eq!(parts(time(101, 50, 7), false), (MS, 0));
+        assert_eq!(parts(time(101, 50, 9), true), (MS, 0));
     }
 
     #[test]
