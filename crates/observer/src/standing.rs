@@ -17,7 +17,8 @@ pub use holder::{Doing, HolderNow};
 use crate::counts::outcome::lock_name;
 use awaited::Awaited;
 use lockwright_symbols::{
-    Blocked, Frame, Registers, Symboliser, Unwinder, blocked, proc_text, slept_for, task, threads,
+    Blocked, Frame, Registers, Symboliser, Unwinder, blocked, cpu_time, proc_text, slept_for, task,
+    threads,
 };
 use lockwright_text::{Failure, cause};
 use std::collections::HashMap;
@@ -118,6 +119,8 @@ pub(super) struct Sleeper {
     awaited: Awaited,
     /// Its stack, the innermost function first.
     stack: Vec<u64>,
+    /// How often it has got a CPU so far: as long as that stays, this is one wait.
+    slices: Option<u64>,
 }
 
 /// Looks into a process.
@@ -152,8 +155,9 @@ impl Observer {
         let stack = self.stack(&state);
         let awaited = awaited::of(self, &state, &stack)?;
         // Did it go on in the meantime? Then these are of two moments.
+        let slices = cpu_time(self.pid, tid).map(|time| time.slices);
         let is_still = blocked(self.pid, tid).ok().flatten() == Some(state);
-        is_still.then_some(Sleeper { tid, blocked: state, awaited, stack })
+        is_still.then_some(Sleeper { tid, blocked: state, awaited, stack, slices })
     }
 
     /// The stack of a thread that sleeps.
