@@ -15,6 +15,7 @@ pub mod reader;
 pub mod sections;
 mod sharing;
 pub mod snapshot;
+pub mod sum;
 mod threads;
 pub mod watched;
 pub(crate) mod wrapper;

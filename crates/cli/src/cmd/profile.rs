@@ -186,7 +186,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.read {
         check(&args)?;
         let title = format!("Locks in {}", file.display());
-        report_on(&args, &title, &[copy(file)?], None, None, None)?;
+        report_on(&args, &title, &[copy(file)?], None, None, None, None)?;
         return Ok(ExitCode::SUCCESS);
     }
     match args.pid {
@@ -262,7 +262,7 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     );
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
-    report_on(args, &title, &[seen?], Some(&standing), None, None)?;
+    report_on(args, &title, &[seen?], None, Some(&standing), None, None)?;
     if let Some(delegated) = delegate::of_process(pid) {
         say(&delegated);
     }
@@ -293,7 +293,15 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
     let sections = ran.sections.map(Sections::of);
     let sections = sections.map(|all| sections::advised(all, here.as_ref()));
     let title = format!("Locks of {}", args.command[0].to_string_lossy());
-    report_on(args, &title, &ran.outcomes, None, ran.orders.as_deref(), sections.as_ref())?;
+    report_on(
+        args,
+        &title,
+        &ran.outcomes,
+        Some(&ran.sums),
+        None,
+        ran.orders.as_deref(),
+        sections.as_ref(),
+    )?;
     if let Some(delegation) = delegation {
         say(&delegation.report());
     }
@@ -308,13 +316,14 @@ fn report_on(
     args: &Args,
     title: &str,
     outcomes: &[Observed],
+    sums: Option<&[Observed]>,
     standing: Option<&Standing>,
     orders: Option<&[order::Orders]>,
     sections: Option<&Sections>,
 ) -> Result<(), Failure> {
     let text = match args.format {
         Format::Text => {
-            let mut text = observed::report::all(outcomes, args.top);
+            let mut text = observed::report::all(sums.unwrap_or(outcomes), args.top);
             if let Some(sections) = sections {
                 text += &format!("\n{}", sections::text(sections, args.top));
             }
@@ -325,6 +334,11 @@ fn report_on(
         }
         Format::Json => {
             let mut report = json!({ "processes": outcomes });
+            let sums: Vec<&Observed> =
+                sums.into_iter().flatten().filter(|sum| !sum.processes.is_empty()).collect();
+            if !sums.is_empty() {
+                report["programs"] = serde_json::to_value(sums).map_err(Failure::new)?;
+            }
             if let Some(standing) = standing {
                 report["waiting_now"] = standing::json(standing);
             }
@@ -341,7 +355,7 @@ fn report_on(
         write(file, |to| observed::pprof::write(outcomes, to))?;
     }
     if let Some(file) = &args.html {
-        let page = observed::page::page(title, outcomes, orders, args.top)?;
+        let page = observed::page::page(title, sums.unwrap_or(outcomes), orders, args.top)?;
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {

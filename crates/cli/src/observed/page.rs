@@ -50,7 +50,7 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
     let elapsed = time(outcome.elapsed_ns as f64);
     Ok(html! {
         p.soft {
-            code { (shown(&outcome.command)) } ", process " (outcome.pid) ", " (elapsed) " under " (shown(&outcome.lock))
+            code { (report::who(outcome)) } ", " (elapsed) " under " (shown(&outcome.lock))
             (report::emulation(outcome))
         }
         @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }

@@ -86,14 +86,30 @@ pub(super) fn emulation(outcome: &Observed) -> String {
         .map_or_else(String::new, |spec| format!(", emulated ({})", shown(spec)))
 }
 
+/// The process with its command; or the processes, with their program.
+pub(super) fn who(outcome: &Observed) -> String {
+    let Observed { pid, processes, command, .. } = outcome;
+    let pids: Vec<String> = processes.iter().take(PIDS).map(u32::to_string).collect();
+    match processes.len() {
+        0 => format!("{pid} ({})", shown(command)),
+        many => {
+            let program = command.split(' ').next().unwrap_or_default();
+            let more = if many > PIDS { ", ..." } else { "" };
+            format!("{many} processes of {} ({}{more})", shown(program), pids.join(", "))
+        }
+    }
+}
+
+/// Number of processes of a program that are told by id.
+const PIDS: usize = 8;
+
 /// The report on one process, with at most `most` locks in the table.
 fn text(outcome: &Observed, most: usize) -> String {
     let mut text = String::new();
     let about = format!(
-        "{} ({}): {} under {}{}",
-        outcome.pid,
-        shown(&outcome.command),
-        time(outcome.elapsed_ns as f64),
+        "{}: {} under {}{}",
+        who(outcome),
+        time(outcome.elapsed_ns as f64 / outcome.processes.len().max(1) as f64),
         shown(&outcome.lock),
         emulation(outcome),
     );

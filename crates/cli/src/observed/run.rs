@@ -21,6 +21,7 @@ use lockwright_observer::counts::outcome::outcome;
 use lockwright_observer::counts::period::{LOOK, Period};
 use lockwright_observer::counts::python::Samplers;
 use lockwright_observer::counts::reader;
+use lockwright_observer::counts::sum::groups;
 use lockwright_observer::files::files;
 use lockwright_observer::order::outcome as order;
 use lockwright_observer::process::Process;
@@ -51,6 +52,8 @@ const MOST: usize = 32;
 pub(crate) struct Ran {
     /// What its processes' locks did, the process that waited most first.
     pub(crate) outcomes: Vec<Observed>,
+    /// The same, with processes of one program together.
+    pub(crate) sums: Vec<Observed>,
     /// The orders in which they took their locks, if requested.
     pub(crate) orders: Option<Vec<order::Orders>>,
     /// Their critical sections, if requested.
@@ -167,10 +170,18 @@ pub(crate) fn program(
     };
     advise(&mut outcomes, known);
     course.tell(&mut outcomes);
+    let mut sums: Vec<Observed> = Vec::new();
+    for group in groups(&outcomes) {
+        let mut sum = [group.sum];
+        if !sum[0].processes.is_empty() {
+            advise(&mut sum, known);
+        }
+        sums.extend(sum);
+    }
     let orders = if counts.in_order { Some(order::all(folder.path(), unread)?) } else { None };
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
-    Ok(Ran { outcomes, orders, sections, status })
+    Ok(Ran { outcomes, sums, orders, sections, status })
 }
 
 /// Says which file can't be read. Its process was killed while it created the file.

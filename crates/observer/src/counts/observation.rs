@@ -10,8 +10,11 @@ use serde::Serialize;
 /// What one process's locks did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Observed {
-    /// Its id.
+    /// Its id; 0: it stands for several.
     pub pid: u32,
+    /// The ids of the processes that it stands for; empty: it is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<u32>,
     /// Its command line.
     pub command: String,
     /// The lock algorithm in use.
@@ -101,6 +104,12 @@ pub struct Ranked {
     pub hold_ns: u64,
     /// How long threads waited.
     pub wait: Percentiles,
+    /// The same, whole.
+    #[serde(skip)]
+    pub wait_times: Times,
+    /// Hold times, whole.
+    #[serde(skip)]
+    pub hold_times: Times,
     /// By class of core, the fastest first; classes without waits are left out.
     pub wait_by_class: Vec<(usize, Percentiles)>,
     /// Hold times of threads that had to wait.

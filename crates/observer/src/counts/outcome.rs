@@ -67,6 +67,7 @@ pub fn busiest<K: Ord>(
     let locks: Vec<Ranked> = locks.iter().take(most).map(ranked).collect();
     Observed {
         pid: snapshot.pid,
+        processes: Vec::new(),
         command: snapshot.command.clone(),
         lock: snapshot.lock.clone(),
         emulated: emulated(snapshot.pid),
@@ -175,6 +176,8 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         wait_ns: lock.wait_ns(),
         hold_ns: lock.hold_ns,
         wait: Percentiles::of(&lock.wait(), lock.wait_max_ns),
+        wait_times: lock.wait(),
+        hold_times: lock.hold.clone(),
         wait_by_class: classes
             .map(|(at, class)| (at, Percentiles::of(&class.times, class.max_ns)))
             .collect(),
