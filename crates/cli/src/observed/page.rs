@@ -3,11 +3,12 @@
 use crate::hints::Failure;
 use crate::observed::report;
 use crate::output::shown;
-use crate::profile::flame;
+use crate::profile::{flame, words};
 use lockwright_numbers::format::{count, si, time};
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};
 use lockwright_observer::counts::snapshot::LockKind;
 use lockwright_observer::order::outcome::{self as order, Risk};
+use lockwright_observer::sampler::outcome::OwnLock;
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style, page};
 use maud::{Markup, html};
 
@@ -27,7 +28,7 @@ pub(crate) fn page(
     orders: Option<&[order::Orders]>,
     most: usize,
 ) -> Result<String, Failure> {
-    let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
+    let busy: Vec<_> = outcomes.iter().filter(|outcome| report::has_waits(outcome)).collect();
     let processes: Vec<Markup> =
         busy.iter().map(|outcome| process(outcome, most)).collect::<Result<_, _>>()?;
     let body = html! {
@@ -54,7 +55,8 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
             (report::emulation(outcome))
         }
         @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }
-        (table(outcome, most))
+        @for lock in report::own_locks(outcome) { (own(lock)) }
+        @if !outcome.locks.is_empty() { (table(outcome, most)) }
         @if let Some(svg) = over_time(outcome) { (page::figure(&svg, "")) }
         @for lock in outcome.locks.iter().take(most.min(TOLD)) { (told(lock)) }
         @for suspects in &outcome.false_sharing {
@@ -65,6 +67,17 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
         }
         @if let Some(svg) = flames { h2 { "Stacks" } (page::figure(&svg, "")) }
     })
+}
+
+/// A lock that isn't one of pthread's.
+fn own(lock: &OwnLock) -> Markup {
+    let places = html! { @for site in lock.waiters.iter().take(PLACES) {
+        (format!("{:.0} % ", 100.0 * site.share)) (shown(&words::place(site))) br;
+    } };
+    html! {
+        h3 { (lock.name) ": " (format!("{:.1}", lock.waiting)) " threads waited on average" }
+        (page::terms([("waited in", places), ("advice", html! { (shown(&lock.advice)) })]))
+    }
 }
 
 fn table(outcome: &Observed, most: usize) -> Markup {
@@ -140,6 +153,8 @@ fn told(lock: &Ranked) -> Markup {
             } }
         })
     };
+    let holders = lock.holding.as_ref().filter(|holding| holding.samples >= words::FEW);
+    let holders = holders.map(|holding| html! { (shown(&words::meanwhile(holding))) });
     let advice = lock.advice.as_ref().map(|advice| {
         html! {
             (shown(&advice.text))
@@ -150,6 +165,7 @@ fn told(lock: &Ranked) -> Markup {
     let parts = [
         ("held by", sites(&lock.holders)),
         ("waited in", sites(&lock.waiters)),
+        ("holders", holders),
         ("advice", advice),
     ];
     html! {

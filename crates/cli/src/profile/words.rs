@@ -28,13 +28,13 @@ pub(crate) fn sites(all: &[WaitSite]) -> String {
         *number == 0 || (*number < SITES && site.share >= NOISE)
     };
     for (_, site) in all.iter().enumerate().filter(is_shown) {
-        text += &beside(&format!("    {:>7}  ", percent(site.share)), &shown(&words(site)));
+        text += &beside(&format!("    {:>7}  ", percent(site.share)), &shown(&place(site)));
     }
     text
 }
 
 /// `update (server.c:42), running, called by work < main`
-fn words(site: &WaitSite) -> String {
+pub(crate) fn place(site: &WaitSite) -> String {
     let Some(function) = &site.function else {
         return site.state.unwrap_or("unknown").to_owned();
     };
