@@ -11,7 +11,9 @@
 //!               order.rs               PID-N.order: what was taken while            profile --order
 //!                                      which lock was held
 //!               counters/              PID-N.observe: waits and holds of locks      profile, top, export
-//!               (file.rs makes them; histogram.rs, pieces.rs: what several have)
+//!               header.rs              how each of them begins: who, when         lockwright-stats
+//!               (file.rs makes them; histogram.rs, pieces.rs, text.rs: what
+//!               several have)
 //!
 //!   looks   ◄─► memory of the process, found by a symbol                            read and write, as a debugger does
 //!               mailbox.rs             another table of locks                       switch, ctl
@@ -28,7 +30,7 @@
 //! A file for epochs ([`layout`], [`Writer`]):
 //!
 //! ```text
-//!   byte 0           one Header: who wrote it
+//!   byte 0           one EpochsHeader: who wrote it
 //!   HEADS_AT         EPOCHS x EpochHead: id, name, SLO, percentile
 //!   BLOCKS_AT        EPOCHS x CLASSES x ClassBlock: counters and a histogram; holes until used
 //! ```
@@ -46,14 +48,17 @@ pub mod delegated;
 pub mod environment;
 pub mod epochs;
 pub mod file;
+pub mod header;
 pub mod histogram;
 pub mod layout;
 pub mod mailbox;
 pub mod order;
 pub mod pieces;
 pub mod programs;
+pub mod text;
 pub mod trace;
 mod writer;
 
 pub use file::Refused;
-pub use writer::{About, Execution, Slot, Writer};
+pub use header::About;
+pub use writer::{Execution, Slot, Writer};

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::file;
-use crate::layout::PAGE;
+use crate::header::PAGE;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -9,6 +9,7 @@ use lockwright_contract::programs::mailbox::{
     LOADED, MAGIC, POST, Programs, SLOTS, SlotState, TAGS, TOO_SLOW, Tag, tag_places,
 };
 use lockwright_contract::programs::maps::{Reported, View};
+use lockwright_contract::text::unpadded;
 use lockwright_platform::hooks::Hook;
 use std::mem::offset_of;
 
@@ -287,8 +288,7 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// A name that is padded with zeroes.
 fn text(name: &[u8]) -> String {
-    let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-    String::from_utf8_lossy(&name[..len]).into_owned()
+    String::from_utf8_lossy(unpadded(name)).into_owned()
 }
 
 #[cfg(test)]

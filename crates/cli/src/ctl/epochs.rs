@@ -7,6 +7,7 @@ use crate::process::Process;
 use lockwright_contract::epochs::{
     Common, Epochs, IDS, MAGIC, NAME, NUMBERED, Own, SYMBOL, Windows,
 };
+use lockwright_contract::text::unpadded;
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_numbers::format::{si, time};
 use lockwright_numbers::units;
@@ -235,8 +236,7 @@ impl Remote {
             let name = u64_at(&all, offset_of!(Epochs, names) + epoch.id * size_of::<u64>());
             if name != 0 {
                 process.read(name, &mut names)?;
-                let end = names.iter().position(|&byte| byte == 0).unwrap_or(NAME);
-                epoch.name = String::from_utf8_lossy(&names[..end]).into_owned();
+                epoch.name = String::from_utf8_lossy(unpadded(&names)).into_owned();
             } else {
                 epoch.name = format!("epoch {}", epoch.id);
             }

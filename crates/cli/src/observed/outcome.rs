@@ -5,7 +5,6 @@ use super::events::Total;
 use super::sharing::{Suspects, suspects};
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Signals, Snapshot};
 use super::threads::{self, ThreadWaits};
-use crate::cmd::topology::EMULATE;
 use lockwright_numbers::Times;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use serde::Serialize;
@@ -167,17 +166,6 @@ pub(crate) fn outcome(
     busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, Lock::rank)
 }
 
-/// The little cores that a process emulates. One that has ended had this command's environment, if this command started it.
-fn emulated(pid: u32) -> Option<String> {
-    let Ok(variables) = std::fs::read(format!("/proc/{pid}/environ")) else {
-        return std::env::var(EMULATE).ok().filter(|spec| !spec.is_empty());
-    };
-    let mut variables = variables.split(|&byte| byte == 0);
-    let spec =
-        variables.find_map(|one| one.strip_prefix(EMULATE.as_bytes())?.strip_prefix(b"="))?;
-    (!spec.is_empty()).then(|| String::from_utf8_lossy(spec).into_owned())
-}
-
 /// Names and ranks the first `most` locks, the highest `key` first. Only these get names, because naming is the slowest
 /// step.
 pub(crate) fn busiest<K: Ord>(
@@ -197,7 +185,7 @@ pub(crate) fn busiest<K: Ord>(
         pid: snapshot.pid,
         command: snapshot.command.clone(),
         lock: snapshot.lock.clone(),
-        emulated: emulated(snapshot.pid),
+        emulated: snapshot.emulated.clone(),
         elapsed_ns,
         slice_ns: 0,
         threads,

@@ -5,7 +5,8 @@ use super::reader::{Edge, End, LockKind, Lost, Noted, read};
 use crate::hints::Failure;
 use crate::observed::outcome::{is_of_a_lock, lock_name};
 use crate::observed::run::files;
-use lockwright_contract::order::ENDING;
+use lockwright_contract::header::Layout;
+use lockwright_contract::order::OrderHeader;
 use lockwright_symbols::{Frame, Symboliser, Unwinder};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,7 +112,7 @@ impl Orders {
 
 /// What the processes recorded in that folder, those with a cycle first.
 pub(crate) fn all(folder: &Path) -> Result<Vec<Orders>, Failure> {
-    let mut all = files(folder, ENDING, |file, path| Ok(outcome(&read(file, path)?)))?;
+    let mut all = files(folder, OrderHeader::ENDING, |file, path| Ok(outcome(&read(file, path)?)))?;
     all.retain(|outcome| outcome.pairs > 0);
     let worst = |outcome: &Orders| outcome.circles.first().map_or(Risk::Guarded, |c| c.risk);
     all.sort_by_key(|outcome| (worst(outcome), outcome.circles.is_empty(), outcome.pid));

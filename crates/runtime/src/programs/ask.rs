@@ -13,6 +13,7 @@ use lockwright_contract::file::decimal;
 use lockwright_contract::programs::mailbox::{
     HOOKS, LOADED, POST, SAMPLE, SLOTS, STATE, SlotState, TOO_SLOW,
 };
+use lockwright_contract::text::unpadded;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies;
 use lockwright_platform::hooks::{Context, Hook};
@@ -158,12 +159,11 @@ fn tell(info: &SlotState, hook: Hook, mean_ns: u64) {
     for (to, from) in name.chunks_exact_mut(8).zip(&info.name) {
         to.copy_from_slice(&from.load(Relaxed).to_ne_bytes()); // written before it was loaded
     }
-    let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     let mut digits = [[0; 10]; 2];
     let [took, budget] = &mut digits;
     say(&[
         b"policy '",
-        &name[..len],
+        unpadded(&name),
         b"' is off: ",
         hook.name().as_bytes(),
         b" takes ",
