@@ -2,6 +2,7 @@
 
 use crate::hints::{Failure, cause};
 use crate::output::shown;
+use lockwright_contract::post::remote::Memory;
 pub(crate) use lockwright_symbols::{Mapping, mappings, proc_text};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -167,6 +168,18 @@ fn is_kernel_thread(pid: libc::pid_t) -> bool {
     // The name, in brackets, may have blanks and brackets itself. The flags are the seventh word after it.
     let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6));
     flags.and_then(|flags| flags.parse::<u32>().ok()).is_some_and(|all| all & KERNEL_THREAD != 0)
+}
+
+impl Memory for Process {
+    type Error = Failure;
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        Self::read(self, at, bytes)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        Self::write(self, at, bytes)
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use crate::ctl::target;
 use crate::hints::Failure;
-use crate::mailbox::{PATIENCE, Remote, Said};
+use crate::mailbox::{PATIENCE, Remote};
 use crate::policy::over;
 use crate::process::Process;
+use lockwright_contract::post::remote::Answer;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -152,10 +153,17 @@ pub(crate) fn post_for(
 ) -> Result<bool, Failure> {
     let pid = process.pid;
     match mailbox.post(&table.words(), patience)? {
-        Said::Done => Ok(true),
-        Said::Nothing => Ok(false),
-        Said::Refused(why) => Err(Failure::new(format!("process {pid} keeps its locks: {why}"))
-            .hint(format!("to see which it has: lockwright switch {pid}"))),
+        Answer::Done => Ok(true),
+        Answer::Nothing | Answer::NotPosted => Ok(false),
+        Answer::Refused(why) => {
+            let why = String::from_utf8_lossy(why.text());
+            Err(Failure::new(format!("process {pid} keeps its locks: {why}"))
+                .hint(format!("to see which it has: lockwright switch {pid}")))
+        }
+        Answer::Stopped => {
+            Err(Failure::new(format!("process {pid} is stopped while it changes its locks"))
+                .hint(format!("kill -CONT {pid}, and try again")))
+        }
     }
 }
 

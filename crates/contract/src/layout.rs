@@ -1,4 +1,10 @@
 //! The layout of the file in which a process records its epochs, version 2.
+//!
+//! ```text
+//!   byte 0           one EpochsHeader: who wrote it
+//!   HEADS_AT         EPOCHS x EpochHead: id, name, SLO, percentile
+//!   BLOCKS_AT        EPOCHS x CLASSES x ClassBlock: counters and a histogram; holes until used
+//! ```
 
 use crate::epochs::NAME;
 use crate::header::{CLASSES, Header, Layout, PAGE};

@@ -35,11 +35,6 @@ pub const GATES: usize = 8;
 const SETS: usize = 8;
 /// Pieces of stacks.
 pub const STACKS: usize = 1024;
-/// An entry may be in any of this many places.
-const WAYS: usize = 32;
-
-/// A key: the entry is being written.
-const MOVING: u64 = u64::MAX;
 /// In a lock's key: the lock was destroyed.
 pub const GONE: u64 = 1 << 63;
 

@@ -6,10 +6,11 @@ use crate::hints::{Failure, cause};
 use crate::stack::Piece;
 use lockwright_contract::counters::layout::SCALE;
 use lockwright_contract::counters::layout::{
-    ADDRESS_BITS, BUCKETS, CountersHeader, GONE, KEYS_AT, LOCKS, MAPS, MAPS_AT, MEMORY_AT, MOVING,
-    NOTHING, PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT, Site,
-    Stack, THREADS, Thread, UNUSED, WHOLE, is_lock, record_at,
+    ADDRESS_BITS, BUCKETS, CountersHeader, GONE, KEYS_AT, LOCKS, MAPS, MAPS_AT, MEMORY_AT, NOTHING,
+    PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT, Site, Stack,
+    THREADS, Thread, UNUSED, WHOLE, is_lock, record_at,
 };
+use lockwright_contract::hash::MOVING;
 use lockwright_contract::header::Foreign;
 use lockwright_numbers::Times;
 use lockwright_stats::Author;

@@ -5,20 +5,8 @@ use crate::hints::Failure;
 use crate::mailbox::{settled, symbol_in};
 use crate::process::Process;
 use lockwright_contract::programs::mailbox::SYMBOL;
-use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending, Prepared};
+use lockwright_policy::control::{Answered, Control, InSlot, Pending, Prepared};
 use std::time::Duration;
-
-impl Memory for Process {
-    type Error = Failure;
-
-    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Failure> {
-        Self::read(self, at, bytes)
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        Self::write(self, at, bytes)
-    }
-}
 
 /// Where a process has its policies, as long as it runs.
 #[derive(Clone, Copy, Debug)]

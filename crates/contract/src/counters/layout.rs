@@ -1,5 +1,6 @@
 //! The segment's layout, version 4.
 
+use crate::hash::spread;
 use crate::header::{CLASSES, Header, Layout, PAGE};
 use crate::histogram::Scale;
 use core::ops::Range;
@@ -49,8 +50,6 @@ pub const ADDRESS_BITS: u32 = 56;
 pub const GONE: u64 = 1 << ADDRESS_BITS;
 /// In a key, together with [`GONE`]: destroyed semaphores that were not locks.
 pub const SIGNALS: u64 = GONE << 1;
-/// This key means that the record is being given to another lock.
-pub const MOVING: u64 = u64::MAX;
 
 /// How the segment begins. A reset moves `start_ns` ([`Segment::reset`](crate::counters::Segment)), any count `last_ns`.
 #[repr(C)]
@@ -113,10 +112,6 @@ pub const fn taker_tag(semaphore: u64) -> u64 {
 pub const fn taker_ways(semaphore: u64) -> Range<usize> {
     let first = (spread(semaphore) >> 32) as usize % (TAKERS / TAKER_WAYS) * TAKER_WAYS;
     first..first + TAKER_WAYS
-}
-
-const fn spread(semaphore: u64) -> u64 {
-    semaphore.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Number of locks whose last owner is known at a time.

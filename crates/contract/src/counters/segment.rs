@@ -2,10 +2,11 @@
 
 use crate::counters::layout::{
     CountersHeader, GONE, HEAD, HEAD_LENGTH, Histogram, KEYS_AT, LENGTH, LOCKS, LockKind, MAPS,
-    MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS, STACKS,
-    STACKS_AT, Stack, UNKNOWN, UNUSED, WAYS, WHOLE, record_at,
+    MAPS_AT, MEMORY_AT, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS, STACKS, STACKS_AT,
+    Stack, UNKNOWN, UNUSED, WAYS, WHOLE, record_at,
 };
 use crate::file::{self, Mapped, Name, Refused};
+use crate::hash::{MOVING, spread};
 use crate::header::{About, Layout};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -81,8 +82,7 @@ impl Segment {
 
     /// The places that a key may occupy.
     fn ways(key: u64) -> core::ops::Range<usize> {
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let first = hash as usize % (LOCKS / WAYS) * WAYS;
+        let first = (spread(key) >> 32) as usize % (LOCKS / WAYS) * WAYS;
         first..first + WAYS
     }
 

@@ -2,10 +2,11 @@
 
 use super::{
     BUSY, EDGES, EDGES_AT, Edge, GONE, HALF, KEYS_AT, LENGTH, LOCKS, LOCKS_AT, Lock, MAPS, MAPS_AT,
-    MOVING, NOTHING, OrderHeader, READ, READY, SETS, STACKS, STACKS_AT, THREAD, THREADS,
-    THREADS_AT, Thread, UNUSED, WAYS,
+    NOTHING, OrderHeader, READ, READY, SETS, STACKS, STACKS_AT, THREAD, THREADS, THREADS_AT,
+    Thread, UNUSED,
 };
 use crate::file::{self, Mapped, Refused};
+use crate::hash::{MOVING, ways};
 use crate::header::{About, PAGE};
 use crate::pieces::Pieces;
 use core::ops::Range;
@@ -31,12 +32,6 @@ pub struct Pair<'a> {
 
 /// The file. Mapped forever; as cheap to copy as a pointer.
 pub type Order = Mapped<OrderHeader>;
-
-/// The places in which a key may be, out of this many.
-fn ways(key: u64, all: usize) -> impl Iterator<Item = usize> {
-    let hash = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-    (0..WAYS).map(move |way| (hash + way) % all)
-}
 
 fn count(one: &AtomicU64) {
     one.fetch_add(1, Relaxed); // a counter

@@ -11,7 +11,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_contract::file::decimal;
 use lockwright_contract::programs::mailbox::{
-    HOOKS, LOADED, POST, SAMPLE, SLOTS, STATE, SlotState, TOO_SLOW,
+    HOOKS, LOADED, SAMPLE, SLOTS, SlotState, TOO_SLOW, TURN,
 };
 use lockwright_contract::text::unpadded;
 use lockwright_native::futex::{self, Clock};
@@ -139,7 +139,7 @@ fn take_off(entry: &Mapped, info: &SlotState, hook: Hook, mean_ns: u64) {
     }
     info.slow_hook.store(hook as u32, Relaxed); // before the state
     info.slow_ns.store(mean_ns, Relaxed);
-    let turn = entry.turn.get() * POST;
+    let turn = entry.turn.get() * TURN;
     // ORDERING: AcqRel, for the command: why was written before. Fails if the slot already has another policy.
     if info.state.compare_exchange(turn | LOADED, turn | TOO_SLOW, AcqRel, Relaxed).is_err() {
         return;
@@ -216,4 +216,4 @@ fn in_section(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) 
     answer
 }
 
-const _: () = assert!(SLOTS == policies::SLOTS && STATE + 1 == POST && JUDGED < 0x80);
+const _: () = assert!(SLOTS == policies::SLOTS && JUDGED < 0x80);

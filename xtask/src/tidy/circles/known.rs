@@ -51,7 +51,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
     ("crates/cli", &["sim/csv.rs", "sim/notes.rs", "sim/report.rs"]),
     ("crates/cli", &["sim/plan.rs", "sim/words.rs"]),
     ("crates/cli", &["top.rs", "top/keys.rs", "top/screen.rs", "top/view.rs"]),
-    ("crates/contract", &["programs/maps.rs", "programs/maps/hash.rs", "programs/maps/ring.rs"]),
     ("crates/demo", &["lmdb.rs", "main.rs", "place.rs", "sqlite.rs"]),
     ("crates/energy", &["battery.rs", "gauge.rs", "hwmon.rs", "lib.rs", "perf.rs", "rapl.rs"]),
     (
