@@ -4,7 +4,7 @@
 //! Readers map the same layout.
 //!
 //! ```text
-//!   byte 0        Header: who writes it, how, and what was lost
+//!   byte 0        CountersHeader: who writes it, how, and what was lost
 //!   KEYS_AT       LOCKS keys: a lock's address, or a place where locks that are gone were waited for; 0: free
 //!   STACKS_AT     STACKS x Stack: each stack once
 //!   TAKERS_AT     TAKERS x Taker: who has which semaphore
@@ -31,5 +31,5 @@ mod semaphore;
 
 pub use count::{Blame, Wait, stack_hash};
 pub use now::WaitedNow;
-pub use segment::{About, Refused, Segment};
+pub use segment::Segment;
 pub use semaphore::{Taken, WaitedSemaphore};

@@ -59,6 +59,7 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         threads: Vec::new(),
         course: Vec::new(),
         events: None,
+        holding: None,
         advice: None,
     }
 }

@@ -3,10 +3,11 @@
 use crate::counters::Segment;
 use crate::counters::control::MOST;
 use crate::counters::layout::{
-    CLASSES, DEPTH, Histogram, LOCKS, LockKind, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT,
-    PIECES, PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS, Thread, UNKNOWN,
-    WAYS, is_owner, owner, owner_at,
+    DEPTH, Histogram, LOCKS, LockKind, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT, PIECES,
+    PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS, Thread, UNKNOWN, WAYS,
+    is_owner, owner, owner_at,
 };
+use crate::header::CLASSES;
 use crate::pieces::Pieces;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -254,7 +255,7 @@ impl Segment {
         if record.place.load(Relaxed) != place {
             record.place.store(place, Relaxed);
         }
-        let last = &self.header().last_ns;
+        let last = &self.header().common.last_ns;
         if last.load(Relaxed) + 1_000_000 <= now_ns {
             last.store(now_ns, Relaxed);
         }
@@ -467,7 +468,7 @@ impl Segment {
         // SAFETY: that many words; zeroes are free keys.
         let keys: &[AtomicU64; PIECES] = unsafe { self.at(PIECE_KEYS_AT) };
         // SAFETY: within the mapping, which lasts forever, and at a page's start.
-        let pieces = unsafe { Pieces::new(keys, self.base.add(PIECES_AT)) };
+        let pieces = unsafe { Pieces::new(keys, self.file.base.add(PIECES_AT)) };
         pieces.put(key, registers, fill).map_or(0, |number| number | PIECE)
     }
 }

@@ -1,16 +1,10 @@
-//! The segment's layout, version 3. Little-endian 64-bit machines only, like the whole library.
+//! The segment's layout, version 4.
 
+use crate::hash::spread;
+use crate::header::{CLASSES, Header, Layout, PAGE};
 use crate::histogram::Scale;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-
-/// The first eight bytes of a complete segment; written last.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
-/// Incremented when this layout changes.
-pub const VERSION: u32 = 3;
-/// The suffix of a segment's name: `PID-N.observe`.
-pub const ENDING: &str = ".observe";
-pub(crate) const ENDING_NUL: &[u8] = b".observe\0";
 
 /// Default folders of segments, in order of preference. The user's id goes between the two parts.
 pub const FOLDERS: [(&str, &str); 2] =
@@ -25,8 +19,6 @@ pub const WAYS: usize = 16;
 pub const SITES: usize = 8;
 /// Threads that one record distinguishes; the last one stands for all others.
 pub const THREADS: usize = 32;
-/// Classes of cores that are distinguished; slower ones count as the last.
-pub const CLASSES: usize = 4;
 /// Number of semaphores whose takers are known at a time.
 pub const TAKERS: usize = 2048;
 /// Number of places that a semaphore's taker may occupy; a cache line contains four.
@@ -43,8 +35,6 @@ pub const DEPTH: usize = 15;
 pub const SCALE: Scale = Scale::COARSE;
 /// Number of their buckets.
 pub const BUCKETS: usize = SCALE.buckets();
-/// The unit in which a mapping is populated.
-pub const PAGE: usize = 4096;
 
 /// Replaces a return address that isn't known.
 pub const UNKNOWN: u64 = 1;
@@ -60,32 +50,13 @@ pub const ADDRESS_BITS: u32 = 56;
 pub const GONE: u64 = 1 << ADDRESS_BITS;
 /// In a key, together with [`GONE`]: destroyed semaphores that were not locks.
 pub const SIGNALS: u64 = GONE << 1;
-/// This key means that the record is being given to another lock.
-pub const MOVING: u64 = u64::MAX;
 
-/// The writer of the segment. Non-atomic fields are constant once `magic` is set.
+/// How the segment begins. A reset moves `start_ns` ([`Segment::reset`](crate::counters::Segment)), any count `last_ns`.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Header {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// [`VERSION`].
-    pub version: u32,
-    /// The process's id, as the process sees it.
-    pub pid: u32,
-    /// The inode of the namespace of that id; 0: not known.
-    pub namespace: u64,
-    /// The N of its name.
-    pub number: u64,
-    /// The segment's length, bytes.
-    pub length: u64,
-    /// When the process began, in clock ticks since boot (`/proc/PID/stat`, field 22); 0: not known.
-    pub started: u64,
-    /// When counting began, ns of `CLOCK_MONOTONIC`; after a [`Segment::reset`](crate::counters::Segment) later than the segment
-    /// itself.
-    pub start_ns: AtomicU64,
-    /// When something was last counted, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
-    pub last_ns: AtomicU64,
+pub struct CountersHeader {
+    /// Who writes it.
+    pub common: Header,
     /// Waits for locks without a record ([`Segment::record_of`](crate::counters::Segment)). They count in the last record.
     pub unplaced: AtomicU64,
     /// Records that were given to another lock. Their counts went to the place that first waited for the former lock.
@@ -98,12 +69,14 @@ pub struct Header {
     pub lost: AtomicU64,
     /// Bytes of the map at [`MAPS_AT`]; 0: there is none, or it is being written.
     pub maps_length: AtomicU64,
-    /// This boot's id, from `/proc/sys/kernel/random/boot_id`.
-    pub boot: [u8; 40],
-    /// The lock in use when counting began, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
-    pub lock: [u8; 128],
-    /// The command line, with blanks between the words; cut off if too long.
-    pub command: [u8; 512],
+}
+
+// SAFETY: `repr(C)`, a header first, integers all, and the assertion below.
+unsafe impl Layout for CountersHeader {
+    const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
+    const VERSION: u32 = 4;
+    const ENDING: &'static str = ".observe";
+    const LENGTH: Option<usize> = Some(LENGTH);
 }
 
 /// A stack: return addresses, the innermost first.
@@ -139,10 +112,6 @@ pub const fn taker_tag(semaphore: u64) -> u64 {
 pub const fn taker_ways(semaphore: u64) -> Range<usize> {
     let first = (spread(semaphore) >> 32) as usize % (TAKERS / TAKER_WAYS) * TAKER_WAYS;
     first..first + TAKER_WAYS
-}
-
-const fn spread(semaphore: u64) -> u64 {
-    semaphore.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Number of locks whose last owner is known at a time.
@@ -322,7 +291,7 @@ pub const NOTHING: u32 = 3;
 /// Where the last owners begin. They are apart from the records: every thread that had to wait reads its lock's last
 /// owner, but records are written all the time.
 pub const OWNERS_AT: usize = PAGE - OWNERS * 8;
-const _: () = assert!(size_of::<Header>() <= OWNERS_AT);
+const _: () = assert!(size_of::<CountersHeader>() <= OWNERS_AT);
 /// Where the keys begin.
 pub const KEYS_AT: usize = PAGE;
 /// Where the stacks begin.
@@ -355,10 +324,8 @@ pub const fn record_at(index: usize) -> usize {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() <= PAGE);
     assert!(size_of::<Stack>() == 128);
     assert!(LOCKS.is_multiple_of(WAYS) && STACKS.is_power_of_two());
     assert!((TAKERS / TAKER_WAYS).is_power_of_two() && MAPS_AT.is_multiple_of(PAGE));
     assert!(HEAD_LENGTH == 2 * PAGE && RECORD == 4 * PAGE);
-    assert!(cfg!(target_endian = "little"));
 };

@@ -1,42 +1,21 @@
 //! Creates the segment, and assigns its records to locks.
 
-pub use crate::Refused;
 use crate::counters::layout::{
-    ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, LockKind,
-    MAGIC, MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS,
-    STACKS, STACKS_AT, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
+    CountersHeader, GONE, HEAD, HEAD_LENGTH, Histogram, KEYS_AT, LENGTH, LOCKS, LockKind, MAPS,
+    MAPS_AT, MEMORY_AT, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS, STACKS, STACKS_AT,
+    Stack, UNKNOWN, UNUSED, WAYS, WHOLE, record_at,
 };
-use crate::file::{self, Name};
+use crate::file::{self, Mapped, Name, Refused};
+use crate::hash::{MOVING, spread};
+use crate::header::{About, Layout};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-
-/// The header's contents.
-#[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
-    /// The current time, ns of `CLOCK_MONOTONIC`.
-    pub now_ns: u64,
-    /// When the process began, in clock ticks since boot; 0: not known.
-    pub started: u64,
-    /// The inode of its namespace of process ids; 0: not known.
-    pub namespace: u64,
-    /// This boot's id.
-    pub boot: &'a [u8],
-    /// The lock in use.
-    pub lock: &'a [u8],
-    /// The command line.
-    pub command: &'a [u8],
-}
 
 /// The shared memory. Mapped forever; as cheap to copy as a pointer.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    pub(crate) base: *mut u8,
+    pub(crate) file: Mapped<CountersHeader>,
 }
-
-// SAFETY: everything behind it is atomic, or constant.
-unsafe impl Send for Segment {}
-// SAFETY: as above.
-unsafe impl Sync for Segment {}
 
 impl Segment {
     /// Creates `DIR/PID-N.observe`, with the first free N.
@@ -45,44 +24,18 @@ impl Segment {
     /// The system's error from creating, growing or mapping the file; or the folder is a link, or belongs to another
     /// user.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid, number) = file::create(dir, ENDING_NUL, LENGTH, MAPS_AT)?;
-        let mut header = Header {
-            magic: AtomicU64::new(0),
-            version: VERSION,
-            pid,
-            namespace: about.namespace,
-            number: number.into(),
-            length: LENGTH as u64,
-            started: about.started,
-            start_ns: AtomicU64::new(about.now_ns),
-            last_ns: AtomicU64::new(about.now_ns),
-            unplaced: AtomicU64::new(0),
-            evicted: AtomicU64::new(0),
-            retired: AtomicU64::new(0),
-            stacks_lost: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            maps_length: AtomicU64::new(0),
-            boot: [0; 40],
-            lock: [0; 128],
-            command: [0; 512],
-        };
-        file::fill(&mut header.boot, about.boot);
-        file::fill(&mut header.lock, about.lock);
-        file::fill(&mut header.command, about.command);
-        // SAFETY: fresh, and longer than the header.
-        unsafe { file::publish(base, header, |header| &header.magic, MAGIC) };
-        Ok(Self { base })
+        Mapped::make(dir, about, LENGTH, MAPS_AT, |_| {}).map(|file| Self { file })
     }
 
     /// Its file's name in its folder, if the process `pid` made it.
     pub fn name(&self, pid: u32) -> Option<Name> {
-        let header = self.header();
-        (header.pid == pid).then(|| file::name(pid, header.number as u32, ENDING_NUL))
+        let header = &self.header().common;
+        (header.pid == pid).then(|| file::name(pid, header.number as u32, CountersHeader::ENDING))
     }
 
     /// Where it is mapped.
     pub fn base(&self) -> *const u8 {
-        self.base
+        self.file.base
     }
 
     /// What is at this offset.
@@ -90,13 +43,12 @@ impl Segment {
     /// # Safety
     /// It is a `T`, within the populated bytes.
     pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
-        // SAFETY: mapped forever, and the caller's promise.
-        unsafe { &*self.base.add(offset).cast() }
+        // SAFETY: mapped for as long as there is a segment, and our caller's promise.
+        unsafe { self.file.place(offset) }
     }
 
-    pub(crate) fn header(&self) -> &Header {
-        // SAFETY: written by `create`.
-        unsafe { self.at(0) }
+    pub(crate) fn header(&self) -> &CountersHeader {
+        self.file.header()
     }
 
     pub(crate) fn keys(&self) -> &[AtomicU64; LOCKS] {
@@ -123,13 +75,14 @@ impl Segment {
     /// Writes the map of the process's memory: `fill` passes on pieces of text. Called by one thread at a time.
     pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         // SAFETY: whole pages of the mapping, for nothing else.
-        unsafe { file::write_text(&self.header().maps_length, self.base.add(MAPS_AT), MAPS, fill) };
+        unsafe {
+            file::write_text(&self.header().maps_length, self.file.base.add(MAPS_AT), MAPS, fill)
+        };
     }
 
     /// The places that a key may occupy.
     fn ways(key: u64) -> core::ops::Range<usize> {
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let first = hash as usize % (LOCKS / WAYS) * WAYS;
+        let first = (spread(key) >> 32) as usize % (LOCKS / WAYS) * WAYS;
         first..first + WAYS
     }
 
@@ -158,7 +111,7 @@ impl Segment {
     #[cold]
     fn give(&self, index: usize, state: u32, from: usize, to: usize) -> bool {
         // SAFETY: within the mapping, and whole pages.
-        let at = unsafe { self.base.add(record_at(index) + from) };
+        let at = unsafe { self.file.base.add(record_at(index) + from) };
         // SAFETY: as above.
         let is_there = unsafe { file::populate(at, to - from) }.is_ok();
         if is_there {

@@ -13,9 +13,6 @@ use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The variable that names the little cores to emulate.
-const EMULATE: &str = "LOCKWRIGHT_EMULATE";
-
 /// Names and ranks everything. `elapsed_ns` and `threads` come from the caller.
 pub fn outcome(
     snapshot: &Snapshot,
@@ -38,17 +35,6 @@ pub fn copy(path: &Path) -> Result<Observed, Failure> {
     Ok(outcome(&segment, &mut symbols, elapsed_ns, 0))
 }
 
-/// The little cores that a process emulates. One that has ended had this command's environment, if this command started it.
-fn emulated(pid: u32) -> Option<String> {
-    let Ok(variables) = std::fs::read(format!("/proc/{pid}/environ")) else {
-        return std::env::var(EMULATE).ok().filter(|spec| !spec.is_empty());
-    };
-    let mut variables = variables.split(|&byte| byte == 0);
-    let spec =
-        variables.find_map(|one| one.strip_prefix(EMULATE.as_bytes())?.strip_prefix(b"="))?;
-    (!spec.is_empty()).then(|| String::from_utf8_lossy(spec).into_owned())
-}
-
 /// Names and ranks the first `most` locks, the highest `key` first. Only these get names, because naming is the slowest
 /// step.
 pub fn busiest<K: Ord>(
@@ -68,7 +54,7 @@ pub fn busiest<K: Ord>(
         pid: snapshot.pid,
         command: snapshot.command.clone(),
         lock: snapshot.lock.clone(),
-        emulated: emulated(snapshot.pid),
+        emulated: snapshot.emulated.clone(),
         elapsed_ns,
         slice_ns: 0,
         threads,

@@ -5,11 +5,14 @@ use crate::bytes::Bytes;
 use crate::stack::Piece;
 use lockwright_contract::counters::layout::SCALE;
 use lockwright_contract::counters::layout::{
-    ADDRESS_BITS, BUCKETS, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT, MEMORY_AT,
-    MOVING, NOTHING, PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT,
-    Site, Stack, THREADS, Thread, UNUSED, VERSION, WHOLE, is_lock, record_at,
+    ADDRESS_BITS, BUCKETS, CountersHeader, GONE, KEYS_AT, LOCKS, MAPS, MAPS_AT, MEMORY_AT, NOTHING,
+    PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT, Site, Stack,
+    THREADS, Thread, UNUSED, WHOLE, is_lock, record_at,
 };
+use lockwright_contract::hash::MOVING;
+use lockwright_contract::header::Foreign;
 use lockwright_numbers::Times;
+use lockwright_stats::Author;
 use lockwright_symbols::mappings_in;
 use lockwright_text::{Failure, cause};
 use std::collections::BTreeMap;
@@ -49,15 +52,12 @@ impl Reader {
         let mut head = vec![0; MAPS_AT];
         file.read_exact_at(&mut head, 0).map_err(|_| refuse("it is too short"))?;
         let head = Bytes(&head);
-        if head.u64(offset_of!(Header, magic)) != MAGIC {
-            return Err(refuse("it holds no counts of locks"));
-        }
-        if head.u32(offset_of!(Header, version)) != VERSION
-            || head.u64(offset_of!(Header, length)) != LENGTH as u64
-        {
-            return Err(refuse("another version of lockwright wrote it"));
-        }
-        let mut maps = vec![0; (head.u64(offset_of!(Header, maps_length)) as usize).min(MAPS)];
+        let author = Author::read::<CountersHeader>(head.0).map_err(|foreign| match foreign {
+            Foreign::Version(_) => refuse("another version of lockwright wrote it"),
+            _ => refuse("it holds no counts of locks"),
+        })?;
+        let mut maps =
+            vec![0; (head.u64(offset_of!(CountersHeader, maps_length)) as usize).min(MAPS)];
         file.read_exact_at(&mut maps, MAPS_AT as u64).map_err(|_| refuse("it is too short"))?;
         let mut stacks = Stacks { head: &head, file, pieces: &mut self.pieces };
         let (mut locks, mut signals) = (BTreeMap::<Of, Rc<Lock>>::new(), Signals::default());
@@ -110,16 +110,17 @@ impl Reader {
         }
         self.known = known;
         Ok(Snapshot {
-            pid: head.u32(offset_of!(Header, pid)),
-            lock: head.text(offset_of!(Header, lock), 128),
-            command: head.text(offset_of!(Header, command), 512),
-            start_ns: head.u64(offset_of!(Header, start_ns)),
-            last_ns: head.u64(offset_of!(Header, last_ns)),
-            unplaced: head.u64(offset_of!(Header, unplaced)),
-            evicted: head.u64(offset_of!(Header, evicted)),
-            retired: head.u64(offset_of!(Header, retired)),
-            stacks_lost: head.u64(offset_of!(Header, stacks_lost)),
-            lost: head.u64(offset_of!(Header, lost)),
+            pid: author.pid,
+            lock: author.lock,
+            emulated: author.emulated,
+            command: author.command,
+            start_ns: author.start_ns,
+            last_ns: author.last_ns,
+            unplaced: head.u64(offset_of!(CountersHeader, unplaced)),
+            evicted: head.u64(offset_of!(CountersHeader, evicted)),
+            retired: head.u64(offset_of!(CountersHeader, retired)),
+            stacks_lost: head.u64(offset_of!(CountersHeader, stacks_lost)),
+            lost: head.u64(offset_of!(CountersHeader, lost)),
             mappings: mappings_in(&String::from_utf8_lossy(&maps)),
             locks: locks.into_values().collect(),
             signals,

@@ -1,7 +1,8 @@
 //! The counts of a process at one moment, read from its segment.
 
 use crate::stack::Piece;
-use lockwright_contract::counters::layout::{CLASSES, OTHERS, UNKNOWN};
+use lockwright_contract::counters::layout::{OTHERS, UNKNOWN};
+use lockwright_contract::header::CLASSES;
 use lockwright_numbers::Times;
 use lockwright_symbols::{AddressSpace, Mapping};
 use serde::Serialize;
@@ -326,6 +327,8 @@ pub struct Snapshot {
     pub pid: u32,
     /// The value of LOCKWRIGHT_LOCK.
     pub lock: String,
+    /// The emulated little cores; every figure is emulated then.
+    pub emulated: Option<String>,
     /// Its command line.
     pub command: String,
     /// Both are ns of `CLOCK_MONOTONIC`.
