@@ -1,6 +1,7 @@
 //! What locks do, as counted by processes (the crate `observe`): reads, names and ranks the counts.
 
 pub(crate) mod advice;
+pub(crate) mod beyond;
 pub(crate) mod counter;
 pub(crate) mod course;
 pub(crate) mod delegate;

@@ -9,7 +9,7 @@
 //!   STACKS_AT     STACKS x Stack: each stack once
 //!   TAKERS_AT     TAKERS x Taker: who has which semaphore
 //!   MAPS_AT       what lies where in the process's memory: addresses get names when it has ended
-//!   RECORDS_AT    LOCKS + 1 records, one for each key; the last one is for those that found no room. Holes until used
+//!   RECORDS_AT    RECORDS records, one for each key; the last two are for those that found no room. Holes until used
 //!   PIECES_AT     PIECES x pieces of stacks, as they were. Holes until used
 //! ```
 //!
@@ -25,13 +25,19 @@
 #[cfg(test)]
 extern crate std;
 
+mod conditions;
 pub mod control;
 mod count;
+mod drain;
 pub mod layout;
 mod reset;
+mod rw;
 mod segment;
 mod semaphore;
+mod tries;
 
+pub use conditions::Waking;
 pub use count::{Blame, Wait, stack_hash};
+pub use rw::{Behind, RwWait};
 pub use segment::{About, Refused, Segment};
 pub use semaphore::{Taken, WaitedSemaphore};

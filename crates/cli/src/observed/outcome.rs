@@ -1,6 +1,7 @@
 //! A snapshot with names, ranked: the contents of a report.
 
 use super::advice::Advice;
+use super::beyond::Beyond;
 use super::events::Total;
 use super::sharing::{Suspects, suspects};
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Signals, Snapshot};
@@ -31,6 +32,9 @@ pub(crate) struct Observed {
     pub(crate) threads: usize,
     /// Sorted by the total waiting time of all threads, the longest first.
     pub(crate) locks: Vec<Ranked>,
+    /// Condition variables, which are no locks, in the same order. `holders` are the places that wake waiters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<Ranked>,
     /// Locks that share a cache line.
     pub(crate) false_sharing: Vec<Suspects>,
     /// The requested event.
@@ -116,6 +120,9 @@ pub(crate) struct Ranked {
     /// Advice, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<Advice>,
+    /// What only some locks have.
+    #[serde(flatten)]
+    pub(crate) beyond: Beyond<Site>,
 }
 
 /// Times, ns.
@@ -188,11 +195,14 @@ pub(crate) fn busiest<K: Ord>(
     most: usize,
     key: impl Fn(&Lock) -> K,
 ) -> Observed {
-    let mut locks = together(&snapshot.locks, symbols);
-    locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
     let mut unwinding = Unwinding { space: snapshot.space(), unwinder: None };
-    let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
-    let locks: Vec<Ranked> = locks.iter().take(most).map(ranked).collect();
+    let mut all = |locks: &[Rc<Lock>]| -> Vec<Ranked> {
+        let mut locks = together(locks, symbols);
+        locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
+        let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
+        locks.iter().take(most).map(ranked).collect()
+    };
+    let (locks, conditions) = (all(&snapshot.locks), all(&snapshot.conditions));
     Observed {
         pid: snapshot.pid,
         command: snapshot.command.clone(),
@@ -204,6 +214,7 @@ pub(crate) fn busiest<K: Ord>(
         false_sharing: suspects(&locks),
         events: None,
         locks,
+        conditions,
         signals: snapshot.signals,
         python_unread: None,
         lost: Lost {
@@ -225,12 +236,15 @@ struct Unwinding {
 impl Unwinding {
     /// The lock, with its stacks unwound.
     fn of(&mut self, lock: &Rc<Lock>, symbols: &mut Symboliser) -> Rc<Lock> {
-        let all = lock.waiters.iter().chain(&lock.holders);
-        if all.clone().all(|site| site.piece.is_none()) {
+        let beyond = &lock.beyond;
+        let tried = beyond.triers.iter().chain(&beyond.tried_holders);
+        let mut all = lock.waiters.iter().chain(&lock.holders).chain(tried);
+        if all.all(|site| site.piece.is_none()) {
             return Rc::clone(lock);
         }
         let mut lock = Lock::clone(lock);
-        for site in lock.waiters.iter_mut().chain(&mut lock.holders) {
+        let tried = lock.beyond.triers.iter_mut().chain(&mut lock.beyond.tried_holders);
+        for site in lock.waiters.iter_mut().chain(&mut lock.holders).chain(tried) {
             let Some(piece) = &site.piece else { continue };
             let unwinder = self.unwinder.get_or_insert_with(|| Unwinder::new(symbols));
             // Return addresses, found by frame pointers.
@@ -259,7 +273,8 @@ pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<L
             all.push(Rc::clone(lock));
             continue;
         }
-        let site = match (lock.of, lock.waiters.first().map(|site| site.at)) {
+        let first = lock.waiters.first().or_else(|| lock.beyond.triers.first());
+        let site = match (lock.of, first.map(|site| site.at)) {
             (Of::Gone(site), _) | (_, Some(At::Address(site))) => site,
             _ => 0,
         };
@@ -275,14 +290,16 @@ pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<L
 }
 
 fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
-    let place = lock.waiters.first().map(|site| called(site, symbols).0);
+    let first = lock.waiters.first().or_else(|| lock.beyond.triers.first());
+    let place = first.map(|site| called(site, symbols).0);
+    let them = if lock.kind == LockKind::Condition { "condition variables" } else { "locks" };
     let (name, address) = match lock.of {
         Of::Lock(address) => (lock_name(address, place, symbols), address),
         Of::Gone(site) => {
             let (function, _) = called_at(at(site), Callers::Unknown, symbols);
-            (format!("locks that are gone, of {function}"), 0)
+            (format!("{them} that are gone, of {function}"), 0)
         }
-        Of::Others => ("other locks".to_owned(), 0),
+        Of::Others => (format!("other {them}"), 0),
     };
     let part = |count: u64| (lock.followed > 0).then(|| count as f64 / lock.followed as f64);
     let classes = lock.classes.iter().enumerate().filter(|(_, class)| class.times.count() > 0);
@@ -315,6 +332,7 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         course: Vec::new(),
         events: None,
         advice: None,
+        beyond: lock.beyond.with(|seen| sites(seen, symbols)),
     }
 }
 
@@ -333,7 +351,10 @@ pub(crate) fn lock_name(address: u64, place: Option<String>, symbols: &mut Symbo
 }
 
 fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
-    let total: u64 = sites.iter().map(|site| site.ns).sum();
+    // Tries in vain take no time.
+    let is_timed = sites.iter().any(|site| site.ns > 0);
+    let part = |site: &Seen| if is_timed { site.ns } else { site.count };
+    let total: u64 = sites.iter().map(part).sum();
     let named = sites.iter().map(|site| {
         let (function, place) = called(site, symbols);
         let stack = site.stack.iter().flat_map(|&frame| {
@@ -348,7 +369,7 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
             ns: site.ns,
             max_ns: site.max_ns,
             max_tid: site.max_tid,
-            share: site.ns as f64 / total.max(1) as f64,
+            share: part(site) as f64 / total.max(1) as f64,
             stack: stack.collect(),
             samples: None,
         }

@@ -60,6 +60,7 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         course: Vec::new(),
         events: None,
         advice: None,
+        beyond: crate::observed::beyond::Beyond::default(),
     }
 }
 
