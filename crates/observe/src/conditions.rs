@@ -89,3 +89,98 @@ impl Segment {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::About;
+    use crate::layout::{CONDITIONS, GONE, LOCKS};
+    use std::os::unix::ffi::OsStrExt;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn segment(dir: &tempfile::TempDir) -> Segment {
+        let about =
+            About { now_ns: 1, started: 0, namespace: 0, boot: b"", lock: b"auto", command: b"" };
+        Segment::create(dir.path().as_os_str().as_bytes(), &about).unwrap()
+    }
+
+    fn by(site: u64) -> Blame {
+        Blame { site, tid: 9, by_thread: false }
+    }
+
+    /// One thread waits at `site`, for 1000 ns.
+    fn waits(segment: &Segment, cond: u64, site: u64, now_ns: u64, acquired: bool) {
+        segment.condition_waits(cond, 32, now_ns);
+        let (ended_ns, ns, weight) = (now_ns + 1000, 1000, 1);
+        let wait = Wait { lock: cond, site, ended_ns, ns, weight, acquired, ..Wait::default() };
+        segment.condition_waited(&wait);
+    }
+
+    #[test]
+    fn waits_and_wakes_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(&dir);
+        segment.condition_wakes(64, Waking { threads: 1, ..Waking::default() }, by(7), || 0);
+        assert!(segment.condition(64).is_none(), "nobody has waited");
+        waits(&segment, 64, 5, 10, true);
+        waits(&segment, 64, 5, 20, false);
+        let signal = Waking { threads: 1, waited_ns: 900, longest_ns: 900, ..Waking::default() };
+        segment.condition_wakes(64, signal, by(7), || 0);
+        let all = Waking { all: true, threads: 3, by_waiter: true, ..signal };
+        segment.condition_wakes(64, all, by(7), || 0);
+        segment.condition_got_on(64);
+        segment.condition_wasted(64);
+        let (_, record) = segment.condition(64).unwrap();
+        let of = |count: &core::sync::atomic::AtomicU64| count.load(Relaxed);
+        assert_eq!((of(&record.arrived), of(&record.gave_up)), (2, 1));
+        assert_eq!((of(&record.waiters[0].count), of(&record.wait_max_ns)), (2, 1000));
+        let wakes = &record.wakes;
+        assert_eq!((of(&wakes.mutex), of(&wakes.signals), of(&wakes.broadcasts)), (32, 1, 1));
+        assert_eq!((of(&wakes.woken), of(&wakes.got_on), of(&wakes.wasted)), (4, 1, 1));
+        assert_eq!(of(&wakes.by_waiters), 1);
+        let holder = &record.holders[0];
+        assert_eq!((of(&holder.address), of(&holder.count), of(&holder.ns)), (7, 2, 1800));
+        assert_eq!((of(&holder.max_ns), holder.max_tid.load(Relaxed)), (900, 9));
+        assert_eq!(segment.reset(30), 0, "it is no lock");
+        assert_eq!((of(&record.arrived), of(&wakes.woken), of(&wakes.mutex)), (0, 0, 32));
+    }
+
+    #[test]
+    fn one_that_is_gone_is_no_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(&dir);
+        waits(&segment, 64, 5, 10, true);
+        segment.retire_condition(64);
+        assert_eq!(segment.header().retired.load(Relaxed), 0);
+        segment.arrived(64, 0, 20, 1); // a mutex at its address
+        let kind = |key| {
+            let record = segment.find(key).and_then(|at| segment.record(at)).unwrap();
+            (record.kind.load(Relaxed), record.arrived.load(Relaxed))
+        };
+        assert_eq!(kind(64), (LockKind::Mutex as u32, 1));
+        assert_eq!(kind(5 | GONE | CONDITIONS), (LockKind::Cond as u32, 1));
+        // Not destroyed: its memory was freed.
+        segment.condition_waits(64, 32, 30);
+        assert_eq!(kind(64), (LockKind::Cond as u32, 1));
+        segment.condition_wasted(128);
+        assert!(segment.condition(128).is_none());
+    }
+
+    #[test]
+    fn those_without_room_count_together_and_apart_from_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(&dir);
+        let most = 3 * LOCKS as u64;
+        (1..=most).for_each(|at| waits(&segment, at * 64, 5, SECOND + at, true));
+        let arrived = |index: usize| segment.record(index).unwrap().arrived.load(Relaxed);
+        let own = (0..LOCKS).filter(|&at| segment.keys()[at].load(Relaxed) != 0).map(arrived);
+        assert_eq!(own.sum::<u64>() + arrived(OTHER_CONDITIONS), most);
+        assert_ne!(arrived(OTHER_CONDITIONS), 0);
+        assert_eq!(arrived(LOCKS), 0);
+        let others = segment.record(OTHER_CONDITIONS).unwrap();
+        assert_eq!(others.kind.load(Relaxed), LockKind::Cond as u32);
+        let waited: u64 = others.wait.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum();
+        assert_eq!(waited, arrived(OTHER_CONDITIONS));
+    }
+}

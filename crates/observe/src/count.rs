@@ -299,6 +299,10 @@ impl Segment {
         if record.blocked_since_ns.load(Relaxed) != since {
             record.blocked_since_ns.store(since, Relaxed); // a hint
         }
+        // Whoever had it before may yet say so. But this thread is not to blame.
+        if record.unblamed_tries.load(Relaxed) != 0 {
+            record.unblamed_tries.store(0, Relaxed); // a hint
+        }
     }
 
     /// A lock with waiters was released at `now_ns`. The holder is to blame for the time since it acquired the lock, or

@@ -48,3 +48,55 @@ impl Segment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::About;
+    use crate::layout::{GONE, Record};
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn waits_of_readers_and_of_writers_are_told_apart_and_go_with_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let about =
+            About { now_ns: 1, started: 0, namespace: 0, boot: b"", lock: b"auto", command: b"" };
+        let segment = Segment::create(dir.path().as_os_str().as_bytes(), &about).unwrap();
+        let waits = |ns: u64, weight: u32, writes: bool, behind: Behind| {
+            segment.arrived_at(64, LockKind::ReadWrite, 0, 10, weight.into());
+            let wait = Wait { lock: 64, site: 5, ns, weight, acquired: true, ..Wait::default() };
+            segment.rw_waited(&wait, RwWait { writes, behind, prefer: 2 });
+        };
+        waits(100, 4, false, Behind::Writer);
+        waits(3000, 1, true, Behind::Readers);
+        waits(50, 1, true, Behind::Writer);
+        let seen = |record: &Record| {
+            [&record.readers, &record.writers].map(|side| {
+                let all = [
+                    &side.waits,
+                    &side.wait_ns,
+                    &side.max_ns,
+                    &side.behind_readers,
+                    &side.behind_writer,
+                ];
+                all.map(|count| count.load(Relaxed))
+            })
+        };
+        let record = |key| segment.find(key).and_then(|at| segment.record(at)).unwrap();
+        let all = [[4, 400, 100, 0, 4], [2, 3050, 3000, 1, 1]];
+        assert_eq!(seen(record(64)), all);
+        assert_eq!((record(64).arrived.load(Relaxed), record(64).prefer.load(Relaxed)), (6, 2));
+        // A mutex at its address: the lock's memory was freed.
+        segment.arrived(64, 0, 20, 1);
+        assert_eq!(seen(record(64)), [[0; 5]; 2]);
+        let gone = record(5 | GONE);
+        assert_eq!((seen(gone), gone.prefer.load(Relaxed)), (all, 2));
+        assert_eq!(gone.kind.load(Relaxed), LockKind::ReadWrite as u32);
+        assert_eq!(segment.reset(30), 2);
+        assert_eq!(
+            (seen(gone), gone.prefer.load(Relaxed)),
+            ([[0; 5]; 2], 2),
+            "the preference stays"
+        );
+    }
+}

@@ -12,7 +12,7 @@ mod lock;
 pub use lock::RwLock;
 pub(crate) use lock::deadline;
 
-use crate::caller::{Call, with_caller};
+use crate::caller::{Call, with_caller, with_frame};
 use crate::probes::fire;
 use crate::watch::{How, Taking};
 use crate::{observe, real, watch};
@@ -108,6 +108,21 @@ watched! {
     trywrlock_watched: WRITES.trying(), trywrlock_from = trywrlock_here;
 }
 
+with_frame! {
+    /// While operations are watched.
+    ///
+    /// # Safety
+    /// As [`clockrdlock`].
+    "C" clockrdlock_watched(lock: *mut RwLock, clock: clockid_t, at: *const timespec)
+        = clockrdlock_from;
+    /// While operations are watched.
+    ///
+    /// # Safety
+    /// As [`clockwrlock`].
+    "C" clockwrlock_watched(lock: *mut RwLock, clock: clockid_t, at: *const timespec)
+        = clockwrlock_from;
+}
+
 /// `pthread_rwlock_rdlock`.
 ///
 /// # Safety
@@ -170,17 +185,32 @@ pub unsafe fn timedrdlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 ///
 /// # Safety
 /// As [`rdlock`], and `at` is readable.
+#[inline]
 pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: our caller's promise.
-    let run = move || unsafe { clockrdlock_here(lock, clock, at) };
     if watch::is_on() {
-        // SAFETY: as above.
-        return watched(unsafe { &*lock }, READS.trying(), Call::UNKNOWN, run);
+        // SAFETY: our caller's promise.
+        return unsafe { clockrdlock_watched(lock, clock, at) };
     }
-    run()
+    // SAFETY: as above.
+    unsafe { clockrdlock_here(lock, clock, at) }
 }
 
-#[inline]
+unsafe extern "C" fn clockrdlock_from(
+    lock: *mut RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: our caller's promise; and the naked function's.
+    let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
+    // SAFETY: as above.
+    let run = move || unsafe { clockrdlock_here(lock, clock, at) };
+    watched(this, READS.trying(), call, run)
+}
+
+#[inline(always)]
 unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };
@@ -265,17 +295,32 @@ pub unsafe fn timedwrlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 ///
 /// # Safety
 /// As [`rdlock`], and `at` is readable.
+#[inline]
 pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: our caller's promise.
-    let run = move || unsafe { clockwrlock_here(lock, clock, at) };
     if watch::is_on() {
-        // SAFETY: as above.
-        return watched(unsafe { &*lock }, WRITES.trying(), Call::UNKNOWN, run);
+        // SAFETY: our caller's promise.
+        return unsafe { clockwrlock_watched(lock, clock, at) };
     }
-    run()
+    // SAFETY: as above.
+    unsafe { clockwrlock_here(lock, clock, at) }
 }
 
-#[inline]
+unsafe extern "C" fn clockwrlock_from(
+    lock: *mut RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: our caller's promise; and the naked function's.
+    let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
+    // SAFETY: as above.
+    let run = move || unsafe { clockwrlock_here(lock, clock, at) };
+    watched(this, WRITES.trying(), call, run)
+}
+
+#[inline(always)]
 unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };

@@ -432,7 +432,7 @@ fn is_lock_function(symbol: &str) -> bool {
 
 /// Is it a function of the lock's own interface?
 pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
-    const OURS: [&str; 20] = [
+    const OURS: [&str; 26] = [
         "lockwright::",
         "lockwright_sync::",
         "lockwright_runtime::",
@@ -449,8 +449,14 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
         "std::unique_lock",
         "std::scoped_lock",
         "std::shared_mutex",
+        "std::shared_timed_mutex",
+        "std::shared_lock",
+        "std::__shared_mutex_",
+        "std::__glibcxx_rwlock_",
+        "__glibcxx_rwlock_",
         "std::recursive_mutex",
         "std::condition_variable",
+        "std::__condvar",
         "std::_V2::condition_variable_any",
         "__gthread_",
     ];
@@ -500,6 +506,7 @@ mod tests {
             "lw_cond_wait",
             "std::condition_variable::wait<Queue::pop()::{lambda()#1}>",
             "std::_V2::condition_variable_any::wait<std::shared_mutex>",
+            "std::__shared_mutex_pthread::lock_shared",
             "lockwright::condition_variable::wait<lockwright::mutex>",
         ] {
             assert!(is_of_a_lock(name), "{name}");
