@@ -349,7 +349,9 @@ fn in_child() {
 
 /// The process ends.
 pub(crate) fn at_exit() {
-    if let Some(segment) = opened() {
+    if account().tried.get() != 0
+        && let Some(segment) = seen_fork()
+    {
         count_tries(account(), &segment);
     }
     open::at_exit();

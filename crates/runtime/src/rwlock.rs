@@ -108,21 +108,6 @@ watched! {
     trywrlock_watched: WRITES.trying(), trywrlock_from = trywrlock_here;
 }
 
-with_frame! {
-    /// While operations are watched.
-    ///
-    /// # Safety
-    /// As [`clockrdlock`].
-    "C" clockrdlock_watched(lock: *mut RwLock, clock: clockid_t, at: *const timespec)
-        = clockrdlock_from;
-    /// While operations are watched.
-    ///
-    /// # Safety
-    /// As [`clockwrlock`].
-    "C" clockwrlock_watched(lock: *mut RwLock, clock: clockid_t, at: *const timespec)
-        = clockwrlock_from;
-}
-
 /// `pthread_rwlock_rdlock`.
 ///
 /// # Safety
@@ -172,27 +157,29 @@ unsafe fn tryrdlock_here(lock: *mut RwLock) -> c_int {
     this.try_read()
 }
 
-/// `pthread_rwlock_timedrdlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-pub unsafe fn timedrdlock(lock: *mut RwLock, at: *const timespec) -> c_int {
-    // SAFETY: our caller's promise.
-    unsafe { clockrdlock(lock, libc::CLOCK_REALTIME, at) }
+with_frame! {
+    /// `pthread_rwlock_timedrdlock`.
+    ///
+    /// # Safety
+    /// As [`rdlock`], and `at` is readable.
+    "C" pub timedrdlock(lock: *mut RwLock, at: *const timespec) = timedrdlock_from;
+    /// `pthread_rwlock_clockrdlock`.
+    ///
+    /// # Safety
+    /// As [`rdlock`], and `at` is readable.
+    "C" pub clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) = clockrdlock_from;
 }
 
-/// `pthread_rwlock_clockrdlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-#[inline]
-pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    if watch::is_on() {
-        // SAFETY: our caller's promise.
-        return unsafe { clockrdlock_watched(lock, clock, at) };
-    }
-    // SAFETY: as above.
-    unsafe { clockrdlock_here(lock, clock, at) }
+unsafe extern "C" fn timedrdlock_from(
+    lock: *mut RwLock,
+    at: *const timespec,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: our caller's promise; and the naked function's.
+    unsafe { clockrdlock_from(lock, libc::CLOCK_REALTIME, at, 0, frame, stack) }
 }
 
 unsafe extern "C" fn clockrdlock_from(
@@ -203,18 +190,22 @@ unsafe extern "C" fn clockrdlock_from(
     frame: usize,
     stack: usize,
 ) -> c_int {
-    // SAFETY: our caller's promise; and the naked function's.
+    // SAFETY: as in `rdlock`; and the naked function's promise.
     let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
-    // SAFETY: as above.
-    let run = move || unsafe { clockrdlock_here(lock, clock, at) };
-    watched(this, READS.trying(), call, run)
+    // SAFETY: our caller's promise.
+    let run = move || unsafe { clockrdlock_here(this, clock, at, call) };
+    if watch::is_on() { watched(this, READS.trying(), call, run) } else { run() }
 }
 
 #[inline(always)]
-unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: as in `rdlock`.
-    let this = unsafe { &*lock };
+unsafe fn clockrdlock_here(
+    this: &RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    call: Call,
+) -> c_int {
     if this.is_glibcs() {
+        let lock = core::ptr::from_ref(this).cast_mut();
         // glibc before 2.30 has no `clock` functions.
         return match clock {
             libc::CLOCK_REALTIME => {
@@ -226,11 +217,10 @@ unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
         };
     }
     // SAFETY: our caller's promise.
-    if unsafe { deadline(clock, at) }.is_none() {
-        return libc::EINVAL;
+    match unsafe { deadline(clock, at) } {
+        None => libc::EINVAL,
+        deadline => this.read_until(deadline, call),
     }
-    // SAFETY: our caller's promise.
-    unsafe { this.read(clock, at) }
 }
 
 /// `pthread_rwlock_wrlock`.
@@ -282,27 +272,29 @@ unsafe fn trywrlock_here(lock: *mut RwLock) -> c_int {
     this.try_write()
 }
 
-/// `pthread_rwlock_timedwrlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-pub unsafe fn timedwrlock(lock: *mut RwLock, at: *const timespec) -> c_int {
-    // SAFETY: our caller's promise.
-    unsafe { clockwrlock(lock, libc::CLOCK_REALTIME, at) }
+with_frame! {
+    /// `pthread_rwlock_timedwrlock`.
+    ///
+    /// # Safety
+    /// As [`wrlock`], and `at` is readable.
+    "C" pub timedwrlock(lock: *mut RwLock, at: *const timespec) = timedwrlock_from;
+    /// `pthread_rwlock_clockwrlock`.
+    ///
+    /// # Safety
+    /// As [`wrlock`], and `at` is readable.
+    "C" pub clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) = clockwrlock_from;
 }
 
-/// `pthread_rwlock_clockwrlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-#[inline]
-pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    if watch::is_on() {
-        // SAFETY: our caller's promise.
-        return unsafe { clockwrlock_watched(lock, clock, at) };
-    }
-    // SAFETY: as above.
-    unsafe { clockwrlock_here(lock, clock, at) }
+unsafe extern "C" fn timedwrlock_from(
+    lock: *mut RwLock,
+    at: *const timespec,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: our caller's promise; and the naked function's.
+    unsafe { clockwrlock_from(lock, libc::CLOCK_REALTIME, at, 0, frame, stack) }
 }
 
 unsafe extern "C" fn clockwrlock_from(
@@ -313,18 +305,23 @@ unsafe extern "C" fn clockwrlock_from(
     frame: usize,
     stack: usize,
 ) -> c_int {
-    // SAFETY: our caller's promise; and the naked function's.
+    // SAFETY: as in `wrlock`; and the naked function's promise.
     let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
-    // SAFETY: as above.
-    let run = move || unsafe { clockwrlock_here(lock, clock, at) };
-    watched(this, WRITES.trying(), call, run)
+    // SAFETY: our caller's promise.
+    let run = move || unsafe { clockwrlock_here(this, clock, at, call) };
+    if watch::is_on() { watched(this, WRITES.trying(), call, run) } else { run() }
 }
 
 #[inline(always)]
-unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: as in `rdlock`.
-    let this = unsafe { &*lock };
+unsafe fn clockwrlock_here(
+    this: &RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    call: Call,
+) -> c_int {
     if this.is_glibcs() {
+        let lock = core::ptr::from_ref(this).cast_mut();
+        // glibc before 2.30 has no `clock` functions.
         return match clock {
             libc::CLOCK_REALTIME => {
                 glibc!(c"pthread_rwlock_timedwrlock", lock, at => *const timespec)
@@ -335,11 +332,10 @@ unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
         };
     }
     // SAFETY: our caller's promise.
-    if unsafe { deadline(clock, at) }.is_none() {
-        return libc::EINVAL;
+    match unsafe { deadline(clock, at) } {
+        None => libc::EINVAL,
+        deadline => this.write_until(deadline, call),
     }
-    // SAFETY: our caller's promise.
-    unsafe { this.write(clock, at) }
 }
 
 /// `pthread_rwlock_unlock`.

@@ -8,8 +8,8 @@
 #include <time.h>
 
 #define APART __attribute__((noinline))
-// After a call, so that it isn't a jump.
-#define STAY() __asm__ volatile("")
+// After a call, so that it isn't a jump; and no two functions are the same.
+#define STAY() __asm__ volatile("" : : "i"(__LINE__))
 
 static void until(const void *word, unsigned mask) {
     while (!(__atomic_load_n((const unsigned *)word, __ATOMIC_ACQUIRE) & mask)) sched_yield();
@@ -68,7 +68,7 @@ static void rwlocks(int strictly) {
     pthread_join(other, NULL);
 }
 
-// Failed tries. The word of a mutex is 2 while somebody sleeps.
+// Failed tries. A thread that tries something else tells what it has kept.
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, once = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t busy_table = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_spinlock_t busy_spin;
@@ -78,12 +78,7 @@ APART static void tries(pthread_mutex_t *lock) { pthread_mutex_trylock(lock); ST
 APART static void tries_to_read(void) { pthread_rwlock_tryrdlock(&busy_table); STAY(); }
 APART static void tries_to_write(void) { pthread_rwlock_trywrlock(&busy_table); STAY(); }
 APART static void tries_to_spin(void) { pthread_spin_trylock(&busy_spin); STAY(); }
-APART static void holds_once(void) {
-    pthread_mutex_lock(&once);
-    until(&tried, 1);
-    pthread_mutex_unlock(&once);
-    STAY();
-}
+APART static void stops_holding(pthread_mutex_t *lock) { pthread_mutex_unlock(lock); STAY(); }
 APART static void leaves(void) { pthread_rwlock_unlock(&busy_table); STAY(); }
 
 static void *trier(void *unused) {
@@ -94,8 +89,6 @@ static void *trier(void *unused) {
     set(&tried);
     until(&left, 1);
     tries_to_read(); // while it is written
-    pthread_mutex_lock(&busy); // waits, and so tells what it has kept
-    pthread_mutex_unlock(&busy);
     return unused;
 }
 
@@ -106,16 +99,15 @@ static void failed_tries(void) {
     pthread_mutex_lock(&busy);
     pthread_rwlock_rdlock(&busy_table);
     pthread_mutex_lock(&once);
-    pthread_mutex_unlock(&once);
     pthread_create(&thread, NULL, trier, NULL);
-    holds_once();
+    until(&tried, 1);
+    stops_holding(&once);
     leaves();
     pthread_rwlock_wrlock(&busy_table);
     set(&left);
-    while (__atomic_load_n((unsigned *)&busy, __ATOMIC_ACQUIRE) != 2) sched_yield();
-    leaves();
-    pthread_mutex_unlock(&busy);
     pthread_join(thread, NULL);
+    leaves();
+    stops_holding(&busy);
 }
 
 // A spin lock says nothing of its waiters. But one that has nothing else to do, and computes, must be one.

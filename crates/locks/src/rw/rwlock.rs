@@ -338,12 +338,12 @@ impl<P: Platform> Parts<'_, P> {
         is_writing(seen)
     }
 
-    /// May waiters be left: readers that are registered or asleep, or writers? A hint.
+    /// Does somebody wait for the lock, which the caller holds? Then its holder, or the last of the readers, releases it by
+    /// [`finish_unlock`](Self::finish_unlock). A hint.
     pub fn has_waiters(&self) -> bool {
         let seen = self.state.load(Relaxed); // a hint
-        waiting(self.writers.load(Relaxed)) > 0 // as above
-            || seen & ASLEEP != 0
-            || is_writing(seen) && readers(seen) > 0
+        has_writers(seen) && waiting(self.writers.load(Relaxed)) > 0 // as above
+            || is_writing(seen) && (readers(seen) > 0 || seen & ASLEEP != 0)
     }
 
     /// May a new reader join the read phase `state`?

@@ -112,6 +112,37 @@ impl RwLock {
         }
     }
 
+    /// Acquires for reading, for this call, or gives up at the deadline.
+    #[inline(always)]
+    pub(super) fn read_until(&self, deadline: Option<Deadline>, call: Call) -> c_int {
+        match self.biased().begin_read() {
+            Ok(()) => 0,
+            Err(seen) => self.wait_to_read(seen, deadline, call),
+        }
+    }
+
+    /// Acquires for writing, likewise.
+    #[inline(always)]
+    pub(super) fn write_until(&self, deadline: Option<Deadline>, call: Call) -> c_int {
+        match self.biased().begin_write(thread::id()) {
+            Ok(()) => 0,
+            Err(seen) => self.wait_to_write(seen, deadline, call),
+        }
+    }
+
+    #[cold]
+    fn wait_to_read(&self, seen: u32, deadline: Option<Deadline>, call: Call) -> c_int {
+        Waiting::new(self, false, seen, call)
+            .run(|waiter| self.biased().finish_read(seen, |counted| waiter(counted, deadline)))
+    }
+
+    #[cold]
+    fn wait_to_write(&self, seen: u32, deadline: Option<Deadline>, call: Call) -> c_int {
+        let me = thread::id();
+        Waiting::new(self, true, seen, call)
+            .run(|waiter| self.biased().finish_write(me, seen, |counted| waiter(counted, deadline)))
+    }
+
     /// Acquires for reading, and passes the probe of those who have.
     #[inline(always)]
     pub(super) fn read_probed(&self) -> c_int {
@@ -233,9 +264,7 @@ unsafe extern "C" fn read_waits_from(
     let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
     // SAFETY: the caller's promise.
     let deadline = unsafe { until.as_ref() }.and_then(|_| unsafe { deadline(clock, until) });
-    let seen = seen as u32;
-    let answer = Waiting::new(this, false, seen, call)
-        .run(|waiter| this.biased().finish_read(seen, |counted| waiter(counted, deadline)));
+    let answer = this.wait_to_read(seen as u32, deadline, call);
     if answer == 0 && clock == PROBED {
         fire!(rdlock_acquire_read, lock);
     }
@@ -250,13 +279,11 @@ unsafe extern "C" fn write_waits_from(
     frame: usize,
     stack: usize,
 ) -> c_int {
-    // SAFETY: as in `read_waits_from`.
+    // SAFETY: the caller's promise; and the naked function's.
     let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
     // SAFETY: the caller's promise.
     let deadline = unsafe { until.as_ref() }.and_then(|_| unsafe { deadline(clock, until) });
-    let (seen, me) = (seen as u32, thread::id());
-    let answer = Waiting::new(this, true, seen, call)
-        .run(|waiter| this.biased().finish_write(me, seen, |counted| waiter(counted, deadline)));
+    let answer = this.wait_to_write(seen as u32, deadline, call);
     if answer == 0 && clock == PROBED {
         fire!(wrlock_acquire_write, lock);
     }
