@@ -53,7 +53,7 @@ pub(crate) fn watched(lock: &RwLock, how: How, call: Call, run: impl Fn() -> c_i
             && lock.is_known.swap(1, Relaxed) == 0;
         Taking { lock: core::ptr::from_ref(lock).addr(), how, is_new, call }
     };
-    watch::operation(|| watch::in_order(taking, &run))
+    watch::operation(|| watch::in_order(taking, run))
 }
 
 /// Runs an operation while operations are watched; if it returns 0, it has unlocked the lock.

@@ -417,3 +417,31 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Threads;
+
+    #[test]
+    fn a_holder_that_is_diverted_releases_by_the_second_half_and_leaves_the_lock_free() {
+        for prefer in [Prefer::Readers, Prefer::Writers, Prefer::WritersStrictly] {
+            let lock = Single::<Threads>::new(&Tuning { prefer, ..Tuning::default() });
+            let parts = lock.parts();
+            assert!(!parts.divert(), "nobody holds it");
+            assert!(parts.begin_write(1).is_ok() && parts.begin_write(2) == Err(WRITE));
+            assert!(parts.divert() && parts.divert() && !parts.has_waiters());
+            assert!(!parts.begin_unlock());
+            parts.finish_unlock();
+            assert_eq!((parts.state.load(Relaxed), parts.owner.load(Relaxed)), (0, 0));
+            // Of two readers, the last one.
+            assert!(parts.begin_read().is_ok() && parts.divert());
+            assert_eq!(parts.begin_read(), Ok(()), "no writer waits");
+            assert!(parts.begin_unlock() && !parts.begin_unlock());
+            parts.finish_unlock();
+            assert_eq!(parts.state.load(Relaxed), 0);
+            assert!(lock.try_write(3));
+            lock.leave_write();
+        }
+    }
+}
