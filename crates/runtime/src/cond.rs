@@ -217,7 +217,7 @@ impl<'a> Waiting<'a> {
     fn begins(&self) {
         if observe::is_on() {
             let since_ns = conditions::waits(self.address(), self.mutex.addr());
-            self.sleeper.since_ns.set(since_ns);
+            self.sleeper.since_ns.store(since_ns, Relaxed); // published by the list's lock
         }
     }
 
@@ -228,7 +228,7 @@ impl<'a> Waiting<'a> {
     /// Sleeps until the wait is over.
     fn sleep(&self, deadline: Option<Deadline>) -> Outcome {
         let outcome = self.sleep_unseen(deadline);
-        let since_ns = self.sleeper.since_ns.get();
+        let since_ns = self.sleeper.since_ns.load(Relaxed); // our own
         if since_ns != 0 {
             let signalled = outcome != Outcome::TimedOut;
             conditions::has_waited(self.address(), since_ns, signalled, self.call);
@@ -238,7 +238,7 @@ impl<'a> Waiting<'a> {
 
     /// The mutex is held again; the wait ended so.
     fn has_ended(&self, outcome: Outcome) {
-        if outcome != Outcome::TimedOut && self.sleeper.since_ns.get() != 0 {
+        if outcome != Outcome::TimedOut && self.sleeper.since_ns.load(Relaxed) != 0 {
             conditions::goes_on(self.mutex());
         }
     }

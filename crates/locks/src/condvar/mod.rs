@@ -47,7 +47,7 @@ mod list;
 mod signal;
 
 use crate::front::Parts;
-use core::cell::Cell;
+use core::sync::atomic::AtomicU64;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Machine, Ptr, Woken, Word};
 
@@ -102,7 +102,7 @@ pub struct Sleeper<P: Machine> {
     previous: P::Ptr<Sleeper<P>>,
     /// When the wait began, ns; 0: nobody wants to know. Written by the waiter before it joins the list, and read by the thread that takes
     /// it out.
-    pub since_ns: Cell<u64>,
+    pub since_ns: AtomicU64,
 }
 
 impl<P: Machine> Default for Sleeper<P> {
@@ -112,7 +112,7 @@ impl<P: Machine> Default for Sleeper<P> {
             listed: P::Word::new(UNLISTED),
             next: P::Ptr::new(core::ptr::null_mut()),
             previous: P::Ptr::new(core::ptr::null_mut()),
-            since_ns: Cell::new(0),
+            since_ns: AtomicU64::new(0),
         }
     }
 }

@@ -98,7 +98,7 @@ impl<P: Machine> Cond<'_, P> {
         let listed = waiter.listed.load(Relaxed); // under the list's lock
         self.unlist(waiter); // this comes first, by invariant 2
         let among_others = only && !self.first.load(Relaxed).is_null(); // under the list's lock
-        let since_ns = waiter.since_ns.get(); // as above
+        let since_ns = waiter.since_ns.load(Relaxed); // as above
         let claim = claim(waiter, held, if among_others { AMONG_OTHERS } else { 0 });
         if matches!(claim, Claim::Cancelled) {
             // It still has to leave the list by itself, so it exists, and its links are as they were.
