@@ -206,6 +206,12 @@ APART static int gives_up_waiting(void) {
     return answer;
 }
 
+static void gives_up_alone(void) {
+    pthread_mutex_lock(&guard);
+    printf("%s\n", strerror(gives_up_waiting()));
+    pthread_mutex_unlock(&guard);
+}
+
 static mtx_t guard11;
 static cnd_t called;
 static int calls;
@@ -238,9 +244,7 @@ static void conditions(void) {
     passes_to(2);
     pthread_mutex_unlock(&guard);
     pthread_join(threads[0], NULL);
-    pthread_mutex_lock(&guard);
-    printf("%s\n", strerror(gives_up_waiting()));
-    pthread_mutex_unlock(&guard);
+    gives_up_alone();
     pthread_cond_destroy(&turn);
 
     thrd_t thread;
@@ -260,6 +264,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "tries")) failed_tries();
     if (!strcmp(what, "spins")) spin_locks();
     if (!strcmp(what, "conditions")) conditions();
+    if (!strcmp(what, "alone")) gives_up_alone();
     puts("done");
     return 0;
 }

@@ -167,3 +167,13 @@ fn wake_ups_that_were_of_no_use_are_counted_and_who_wakes_is_named() -> Result<(
     }
     Ok(())
 }
+
+#[test]
+fn a_process_that_waits_for_a_condition_alone_is_reported() -> Result<()> {
+    let report = profile("alone", "counters", "Connection timed out\ndone\n")?;
+    let turn = named(&report, "conditions", "turn")?;
+    assert_eq!(numbers(turn, ["contended", "gave_up"]), [1, 1], "{turn:#}");
+    assert_eq!(numbers(&turn["wakes"], ["woken", "got_on", "wasted"]), [0; 3], "{turn:#}");
+    assert_eq!((&report["locks"], places(turn, "holders")), (&Value::Array(vec![]), vec![]));
+    Ok(())
+}
