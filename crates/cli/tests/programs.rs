@@ -51,6 +51,8 @@ mod semaphores;
 mod switch;
 #[path = "programs/top.rs"]
 mod top;
+#[path = "programs/waits.rs"]
+mod waits;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";

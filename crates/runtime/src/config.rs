@@ -47,19 +47,24 @@ pub(crate) fn spin_ns() -> u32 {
 }
 
 /// Should all locks be glibc's? The answer never changes.
+#[inline(always)]
 pub(crate) fn is_glibc_only() -> bool {
     match GLIBC_ONLY.load(Relaxed) {
-        0 => {
-            // May run before our constructor. The environment is the same, so every thread finds the same answer.
-            let ours = guard::tool().is_none()
-                && variable(c"LOCKWRIGHT_LOCK").is_none_or(
-                    |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
-                );
-            GLIBC_ONLY.store(if ours { 1 } else { 2 }, Relaxed);
-            !ours
-        }
+        0 => look_for_glibc(),
         answer => answer == 2,
     }
+}
+
+/// May run before our constructor. The environment is the same, so every thread finds the same answer.
+#[cold]
+#[inline(never)]
+fn look_for_glibc() -> bool {
+    let ours = guard::tool().is_none()
+        && variable(c"LOCKWRIGHT_LOCK").is_none_or(
+            |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
+        );
+    GLIBC_ONLY.store(if ours { 1 } else { 2 }, Relaxed);
+    !ours
 }
 
 /// The default lock of every mutex that no rule names.

@@ -26,6 +26,10 @@ fn rule<'a>(table: &'a Table, lock: &Ranked) -> &'a str {
     match lock.kind {
         LockKind::Mutex => table.lock_at(lock.place),
         LockKind::Semaphore => "glibc's",
+        // No rule chooses among these.
+        LockKind::ReadWrite => "rwlock",
+        LockKind::Spin => "spin",
+        LockKind::Condition => "",
     }
 }
 

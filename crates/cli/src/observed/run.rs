@@ -153,7 +153,10 @@ pub(crate) fn program(
         outcomes.push(outcome);
     }
     // A process that used semaphores has a segment even if no thread waited.
-    outcomes.retain(|outcome| !outcome.locks.is_empty() || outcome.signals.waits > 0);
+    outcomes.retain(|outcome| {
+        let no_locks = outcome.signals.waits > 0 || !outcome.conditions.is_empty();
+        !outcome.locks.is_empty() || no_locks
+    });
     samplers.tell(&mut outcomes);
     family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();

@@ -5,7 +5,9 @@
 //! at that moment will still add what it hasn't counted yet.
 
 use crate::counters::Segment;
-use crate::counters::layout::{CountersHeader, HEAD, HEAD_LENGTH, LOCKS, Record, WHOLE, record_at};
+use crate::counters::layout::{
+    CountersHeader, HEAD, HEAD_LENGTH, LockKind, RECORDS, Record, WHOLE, record_at,
+};
 use crate::file::Mapped;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,22 +30,27 @@ impl Segment {
         // Relaxed, all of it: these are independent counters.
         let header = self.header();
         let mut locks = 0;
-        for index in 0..=LOCKS {
+        for index in 0..RECORDS {
             let memory = self.memory(index).load(Relaxed);
             if ![HEAD, WHOLE].contains(&memory) {
                 continue;
             }
             // SAFETY: its head is populated; what is behind it is looked at only if it is WHOLE.
             let record: &Record = unsafe { self.at(record_at(index)) };
-            if record.arrived.load(Relaxed) > 0 {
+            let counts = [&record.arrived, &record.failed_tries];
+            let is_lock = record.kind.load(Relaxed) != LockKind::Cond as u32;
+            if is_lock && counts.iter().any(|count| count.load(Relaxed) > 0) {
                 locks += 1;
             }
             // SAFETY: zeroes are a valid record.
             let taken: Record = unsafe { MaybeUninit::zeroed().assume_init() };
             let (place, count) = (record.place.load(Relaxed), record.locks.load(Relaxed));
+            let (prefer, mutex) = (record.prefer.load(Relaxed), record.wakes.mutex.load(Relaxed));
             Self::drain(record, &taken, memory == WHOLE);
             record.place.store(place, Relaxed);
             record.locks.store(count, Relaxed);
+            record.prefer.store(prefer, Relaxed);
+            record.wakes.mutex.store(mutex, Relaxed);
             // This tells a reader that compares with earlier counts that counting began anew.
             record.tenants.fetch_add(1, Relaxed);
         }
@@ -64,6 +71,7 @@ const _: () = assert!(HEAD_LENGTH < size_of::<Record>(), "`slower` lies behind t
 mod tests {
     use super::*;
     use crate::counters::Wait;
+    use crate::counters::layout::LOCKS;
     use crate::header::About;
     use std::os::unix::ffi::OsStrExt;
 

@@ -1,9 +1,10 @@
 //! Creates the segment, and assigns its records to locks.
 
 use crate::counters::layout::{
-    CountersHeader, GONE, HEAD, HEAD_LENGTH, Histogram, KEYS_AT, LENGTH, LOCKS, LockKind, MAPS,
-    MAPS_AT, MEMORY_AT, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS, STACKS, STACKS_AT,
-    Stack, UNKNOWN, UNUSED, WAYS, WHOLE, record_at,
+    CONDITIONS, CountersHeader, GONE, HEAD, HEAD_LENGTH, Histogram, KEYS_AT, LENGTH, LOCKS,
+    LockKind, MAPS, MAPS_AT, MEMORY_AT, NOTHING, OTHER_CONDITIONS, OTHER_LOCKS, OWNERS, OWNERS_AT,
+    RECORD, RECORDS, Record, SIGNALS, STACKS, STACKS_AT, Stack, UNKNOWN, UNUSED, WAYS, WHOLE,
+    record_at,
 };
 use crate::file::{self, Mapped, Name, Refused};
 use crate::hash::{MOVING, spread};
@@ -68,8 +69,8 @@ impl Segment {
     }
 
     pub(crate) fn memory(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: LOCKS + 1 words.
-        unsafe { self.at(MEMORY_AT + index.min(LOCKS) * 4) }
+        // SAFETY: RECORDS words.
+        unsafe { self.at(MEMORY_AT + index.min(RECORDS - 1) * 4) }
     }
 
     /// Writes the map of the process's memory: `fill` passes on pieces of text. Called by one thread at a time.
@@ -137,7 +138,7 @@ impl Segment {
         is_there.then(|| &record.slower[class - 1])
     }
 
-    /// The index of a key's record; assigns one if necessary.
+    /// The index of a key's record; assigns one if necessary. [`OTHER_LOCKS`]: there is no room.
     pub(crate) fn record_of(&self, key: u64, now_ms: u64) -> usize {
         self.find(key).unwrap_or_else(|| self.place(key, now_ms))
     }
@@ -162,9 +163,9 @@ impl Segment {
         };
         let Some(at) = Self::ways(key).find(makes_room) else {
             self.header().unplaced.fetch_add(1, Relaxed); // a counter
-            return LOCKS;
+            return OTHER_LOCKS;
         };
-        if self.empty(at, now_ms, key) { at } else { LOCKS }
+        if self.empty(at, now_ms, key) { at } else { OTHER_LOCKS }
     }
 
     /// A lock was destroyed. Its counts stay until another lock needs the record.
@@ -186,21 +187,26 @@ impl Segment {
         {
             return false;
         }
-        let site = match record.waiters[0].address.load(Relaxed) {
-            0 => UNKNOWN,
-            site => site,
-        };
+        // (A lock that threads only tried to take has no waiters.)
+        let firsts = [&record.waiters[0], &record.triers[0]];
+        let sites = firsts.map(|site| site.address.load(Relaxed));
+        let site = sites.into_iter().find(|&site| site != 0).unwrap_or(UNKNOWN);
         let is_signal = Self::is_signal(record);
-        let gone = site | if is_signal { GONE | SIGNALS } else { GONE };
+        let is_condition = record.kind.load(Relaxed) == LockKind::Cond as u32;
+        let (gone, others) = match (is_signal, is_condition) {
+            (true, _) => (site | GONE | SIGNALS, OTHER_LOCKS),
+            (_, true) => (site | GONE | CONDITIONS, OTHER_CONDITIONS),
+            _ => (site | GONE, OTHER_LOCKS),
+        };
         // The counts of a place go to the last record if the place is needed for a lock. So do those of a lock that has
         // no place to go to.
         let to = match key {
-            key if key & GONE != 0 => LOCKS,
+            key if key & GONE != 0 => others,
             _ => self.find(gone).unwrap_or_else(|| {
                 let free = |&way: &usize| {
                     self.keys()[way].compare_exchange(0, gone, Relaxed, Relaxed).is_ok()
                 };
-                Self::ways(gone).find(free).unwrap_or(LOCKS)
+                Self::ways(gone).find(free).unwrap_or(others)
             }),
         };
         match self.record(to) {
@@ -211,13 +217,13 @@ impl Segment {
                 if key & GONE == 0 {
                     target.locks.fetch_add(1, Relaxed);
                 }
-                if to < LOCKS {
+                if to != OTHER_LOCKS {
                     target.kind.store(record.kind.load(Relaxed), Relaxed);
                 }
             }
             _ => {}
         }
-        self.header().evicted.fetch_add(u64::from(!is_signal), Relaxed);
+        self.header().evicted.fetch_add(u64::from(!is_signal && !is_condition), Relaxed);
         record.destroyed.store(0, Relaxed);
         record.kind.store(LockKind::Mutex as u32, Relaxed);
         record.tenants.fetch_add(1, Relaxed);

@@ -158,21 +158,44 @@ impl<P: Platform> Parts<'_, P> {
     /// Acquires for reading. `waiter` learns where it is counted.
     #[inline]
     pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
+        match self.begin_read() {
+            Ok(()) => Outcome::Acquired,
+            Err(seen) => self.finish_read(seen, waiter),
+        }
+    }
+
+    /// The first half of [`read`](Self::read). `Err`: the lock isn't held yet, and [`finish_read`](Self::finish_read) must follow, with this
+    /// state.
+    #[inline]
+    pub fn begin_read(&self) -> Result<(), u32> {
         if self.prefer == Prefer::WritersStrictly {
             // Guess that the lock is free: a load before this would fetch the cache line twice.
             // ORDERING: Acquire, pairs with [leave]: we see what the last writer wrote.
             return match self.state.compare_exchange(0, READER, Acquire, Relaxed) {
-                Ok(_) => Outcome::Acquired,
-                Err(seen) => self.read_strictly(seen, waiter),
+                Ok(_) => Ok(()),
+                Err(seen) => self.join_strictly(seen),
             };
         }
         // STATE: readers n -> n + 1: inside if not WRITE, else registered (invariant 2).
         // ORDERING: Acquire, pairs with [leave], [downgrade].
         let old = self.state.fetch_add(READER, Acquire);
         if !is_writing(old) && readers(old) < READERS_MAX {
-            return Outcome::Acquired;
+            return Ok(());
         }
-        self.read_slow(old, waiter(Counted::AsReader))
+        Err(old)
+    }
+
+    /// The second half of [`read`](Self::read).
+    #[inline]
+    pub fn finish_read<'w>(
+        &self,
+        seen: u32,
+        waiter: impl FnOnce(Counted) -> Waiter<'w, P>,
+    ) -> Outcome {
+        if self.prefer == Prefer::WritersStrictly {
+            return self.read_strictly(seen, waiter);
+        }
+        self.read_slow(seen, waiter(Counted::AsReader))
     }
 
     /// Acquires for reading if that needs no waiting.
@@ -206,16 +229,35 @@ impl<P: Platform> Parts<'_, P> {
     /// Acquires for writing. `waiter` is as for [`read`](Self::read).
     #[inline]
     pub fn write<'w>(&self, me: u32, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
+        match self.begin_write(me) {
+            Ok(()) => Outcome::Acquired,
+            Err(_) => self.finish_write(me, waiter),
+        }
+    }
+
+    /// The first half of [`write`](Self::write). `Err`: the lock isn't free, but in this state, which is not 0;
+    /// [`finish_write`](Self::finish_write) must follow.
+    #[inline]
+    pub fn begin_write(&self, me: u32) -> Result<(), u32> {
         // STATE: free -> WRITE.
         // ORDERING: Acquire, pairs with [leave], [read leave].
-        if self.state.compare_exchange(0, WRITE, Acquire, Relaxed).is_err() {
-            match self.write_slow(waiter(Counted::Nowhere)) {
-                Outcome::Acquired => {}
-                failed => return failed,
-            }
-        }
+        self.state.compare_exchange(0, WRITE, Acquire, Relaxed)?;
         self.owner.store(me, Relaxed); // compared only with the reader's own id
-        Outcome::Acquired
+        Ok(())
+    }
+
+    /// The second half of [`write`](Self::write).
+    #[inline]
+    pub fn finish_write<'w>(
+        &self,
+        me: u32,
+        waiter: impl FnOnce(Counted) -> Waiter<'w, P>,
+    ) -> Outcome {
+        let outcome = self.write_slow(waiter(Counted::Nowhere));
+        if outcome == Outcome::Acquired {
+            self.owner.store(me, Relaxed); // compared only with the reader's own id
+        }
+        outcome
     }
 
     /// Acquires for writing if that needs no waiting.
@@ -232,35 +274,76 @@ impl<P: Platform> Parts<'_, P> {
     /// Releases what the caller holds, for reading or for writing.
     #[inline]
     pub fn unlock(&self) {
+        if !self.begin_unlock() {
+            self.finish_unlock();
+        }
+    }
+
+    /// The first half of [`unlock`](Self::unlock). `false`: somebody waits, the caller still holds the lock, and
+    /// [`finish_unlock`](Self::finish_unlock) must follow.
+    #[inline]
+    pub fn begin_unlock(&self) -> bool {
         let mut seen = P::load_to_write(self.state); // verified by the exchange
         if is_writing(seen) {
             self.owner.store(0, Relaxed); // only the owner's own comparison could match
             // STATE: WRITE -> free.
             // ORDERING: Release [leave]: pairs with every Acquire on `state`.
-            if self.state.compare_exchange(WRITE, 0, Release, Relaxed).is_err() {
-                self.leave_write_phase();
-            }
-            return;
+            return self.state.compare_exchange(WRITE, 0, Release, Relaxed).is_ok();
         }
+        while !(readers(seen) == 1 && has_writers(seen)) {
+            // ORDERING: Release [read leave]: our reads are done before a writer writes.
+            match self.state.compare_exchange(seen, seen.wrapping_sub(READER), Release, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The second half of [`unlock`](Self::unlock).
+    #[cold]
+    pub fn finish_unlock(&self) {
         loop {
+            let seen = self.state.load(Relaxed); // verified by the exchange; nobody else ends a write phase of ours
+            if is_writing(seen) {
+                return self.leave_write_phase();
+            }
             if readers(seen) == 1 && has_writers(seen) {
                 // STATE: last reader, WRITERS -> write phase, ours. We only decide who is next.
                 // ORDERING: AcqRel, pairs with [read leave]: the other readers are done before we pass the
                 // lock on through `writers`, where they never wrote.
                 let write = (seen - READER) | WRITE;
                 // SURVIVES: the Release; `leave_write_phase` orders our reads, too.
-                match self.state.compare_exchange(seen, write, AcqRel, Relaxed) {
-                    Ok(_) => return self.leave_write_phase(),
-                    Err(now) => seen = now,
+                if self.state.compare_exchange(seen, write, AcqRel, Relaxed).is_ok() {
+                    return self.leave_write_phase();
                 }
-                continue;
-            }
-            // ORDERING: Release [read leave]: our reads are done before a writer writes.
-            match self.state.compare_exchange(seen, seen.wrapping_sub(READER), Release, Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
+            } else if self.begin_unlock() {
+                return; // a reader has come meanwhile
             }
         }
+    }
+
+    /// Makes the writer that holds the lock, or the last of the readers, release it by [`finish_unlock`](Self::finish_unlock). It costs that
+    /// thread no wake. `false`: nobody holds the lock, or its state has just changed.
+    pub fn divert(&self) -> bool {
+        let seen = self.state.load(Relaxed); // verified by the exchange
+        // STATE: held -> held, WRITERS, as if a writer had waited and given up.
+        // ORDERING: Relaxed: nobody is counted, and so there is nothing to find.
+        let mark = || self.state.compare_exchange(seen, seen | WRITERS, Relaxed, Relaxed).is_ok();
+        seen != 0 && (has_writers(seen) || mark())
+    }
+
+    /// Did a writer hold the lock in this state, which [`begin_read`](Self::begin_read) or [`begin_write`](Self::begin_write) returned?
+    pub fn is_written(seen: u32) -> bool {
+        is_writing(seen)
+    }
+
+    /// Does somebody wait for the lock, which the caller holds? Then its holder, or the last of the readers, releases it by
+    /// [`finish_unlock`](Self::finish_unlock). A hint.
+    pub fn has_waiters(&self) -> bool {
+        let seen = self.state.load(Relaxed); // a hint
+        has_writers(seen) && waiting(self.writers.load(Relaxed)) > 0 // as above
+            || is_writing(seen) && (readers(seen) > 0 || seen & ASLEEP != 0)
     }
 
     /// May a new reader join the read phase `state`?
@@ -331,6 +414,34 @@ impl<P: Platform> Parts<'_, P> {
                     self.state.fetch_or(WRITERS, Relaxed); // still our phase: a counted writer announces itself
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Threads;
+
+    #[test]
+    fn a_holder_that_is_diverted_releases_by_the_second_half_and_leaves_the_lock_free() {
+        for prefer in [Prefer::Readers, Prefer::Writers, Prefer::WritersStrictly] {
+            let lock = Single::<Threads>::new(&Tuning { prefer, ..Tuning::default() });
+            let parts = lock.parts();
+            assert!(!parts.divert(), "nobody holds it");
+            assert!(parts.begin_write(1).is_ok() && parts.begin_write(2) == Err(WRITE));
+            assert!(parts.divert() && parts.divert() && !parts.has_waiters());
+            assert!(!parts.begin_unlock());
+            parts.finish_unlock();
+            assert_eq!((parts.state.load(Relaxed), parts.owner.load(Relaxed)), (0, 0));
+            // Of two readers, the last one.
+            assert!(parts.begin_read().is_ok() && parts.divert());
+            assert_eq!(parts.begin_read(), Ok(()), "no writer waits");
+            assert!(parts.begin_unlock() && !parts.begin_unlock());
+            parts.finish_unlock();
+            assert_eq!(parts.state.load(Relaxed), 0);
+            assert!(lock.try_write(3));
+            lock.leave_write();
         }
     }
 }

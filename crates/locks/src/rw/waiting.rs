@@ -191,16 +191,19 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// Acquires for reading, after waiting writers. Such readers are not registered: they try again when woken.
+    /// Acquires for reading, after waiting writers, if that needs no waiting after all.
+    #[cold]
+    pub(super) fn join_strictly(&self, seen: u32) -> Result<(), u32> {
+        if self.try_read() == Outcome::Acquired { Ok(()) } else { Err(seen) }
+    }
+
+    /// As [`join_strictly`](Self::join_strictly), which must have failed. Such readers are not registered: they try again when woken.
     #[cold]
     pub(super) fn read_strictly<'w>(
         &self,
         mut seen: u32,
         waiter: impl FnOnce(Counted) -> Waiter<'w, P>,
     ) -> Outcome {
-        if self.try_read() == Outcome::Acquired {
-            return Outcome::Acquired;
-        }
         let waiter = waiter(Counted::Nowhere);
         if self.owner.load(Relaxed) == waiter.me {
             return Outcome::Deadlock; // if we are the owner, that can't change while we look
