@@ -49,7 +49,8 @@ impl<C: Checker> Words<C> {
     }
 
     fn parts<const SPINS: usize>(&self, prefer: Prefer) -> Parts<'_, Machine<C, SPINS>> {
-        Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
+        let Self { state, writers, owner } = self;
+        Parts { state, writers, owner, prefer: prefer as u32 }
     }
 }
 

@@ -4,6 +4,8 @@
 //! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's, too: its
 //! `init` zeroes the words, and leaves preference and sharing where we read them.
 //!
+//! A rule may say who goes first, whatever the program asked for (`preference`).
+//!
 //! Invariant: a lock is always served by the same side, because the two protocols differ. Which side
 //! depends on the lock's sharing and on a setting that is read once.
 
@@ -24,7 +26,7 @@ use lockwright_record::order;
 use crate::caller::{Call, with_caller};
 use crate::probes::fire;
 use crate::watch::{How, Taking};
-use crate::{config, environment, programs, real, thread, watch};
+use crate::{config, environment, preference, programs, real, thread, watch};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
 #[repr(C)]
@@ -42,8 +44,9 @@ pub struct RwLock {
     _elision: u64,
     /// 1: the watcher of lock orders knows this lock. `pthread_rwlock_init` makes it 0.
     is_known: Atomic32,
-    _pad2: u32,
-    prefer: u32,
+    /// What the program asked for, and which rule applies instead (`preference`). `pthread_rwlock_init` makes it 0.
+    rule: Atomic32,
+    prefer: Atomic32,
     _end: u32,
 }
 
@@ -87,8 +90,8 @@ impl RwLock {
             shared: 0,
             _elision: 0,
             is_known: Atomic32::of(0),
-            _pad2: 0,
-            prefer: PREFER_WRITERS,
+            rule: Atomic32::of(0),
+            prefer: Atomic32::of(PREFER_WRITERS),
             _end: 0,
         }
     }
@@ -115,14 +118,40 @@ impl RwLock {
     /// Acquires for writing.
     #[inline(always)]
     pub(crate) fn write(&self, deadline: Option<Deadline>) -> c_int {
+        let answer = self.try_to_write(deadline);
+        if answer == libc::ETIMEDOUT && deadline.is_none() { self.write_later() } else { answer }
+    }
+
+    /// As [`write`](Self::write), but a writer without a deadline may time out, too: see [`look_again`](Self::look_again).
+    #[inline(always)]
+    fn try_to_write(&self, deadline: Option<Deadline>) -> c_int {
         let waiting = Waiting::new(self);
         leave::guarded_late(&waiting, |guard| {
             errno(self.biased().write(thread::id(), |counted| {
                 waiting.counted.set(counted);
                 guard();
-                waiting.waiter(deadline)
+                let waiter = waiting.waiter(deadline);
+                Waiter { deadline: deadline.or_else(|| self.look_again()), ..waiter }
             }))
         })
+    }
+
+    /// When a writer without a deadline looks again whether a command says who goes first: readers that overlap may keep it asleep for
+    /// ever, and never wait themselves. With other preferences new readers wait for it, so it stays.
+    #[cold]
+    fn look_again(&self) -> Option<Deadline> {
+        let overlaps = matches!(Prefer::of(self.parts().prefer), Prefer::Readers | Prefer::Writers);
+        overlaps.then(|| Deadline::after(1_000_000_000))
+    }
+
+    #[cold]
+    fn write_later(&self) -> c_int {
+        loop {
+            match self.try_to_write(None) {
+                libc::ETIMEDOUT => {}
+                answer => return answer,
+            }
+        }
     }
 
     #[inline(always)]
@@ -133,7 +162,7 @@ impl RwLock {
 
     #[inline(always)]
     fn parts(&self) -> Parts<'_, Native> {
-        let prefer = Prefer::of(self.prefer);
+        let prefer = self.prefer.load(Relaxed); // threads may differ
         Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
     }
 
@@ -168,6 +197,8 @@ impl<'a> Waiting<'a> {
 
     fn waiter(&self, deadline: Option<Deadline>) -> Waiter<'_, Native> {
         environment::take_up_posts();
+        let lock = self.lock;
+        preference::adopt(core::ptr::from_ref(lock).addr(), &lock.prefer, &lock.rule);
         let (me, spin_ns) = (thread::id(), config::spin_ns());
         Waiter { me, spin_ns, deadline, counted: Some(&self.counted) }
     }

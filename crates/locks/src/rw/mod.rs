@@ -38,14 +38,17 @@ pub enum Prefer {
 }
 
 impl Prefer {
-    /// By glibc's number, or 3 for [`Patient`](Self::Patient); as are numbers that nothing has.
+    /// Their names, by their numbers: what options and variables may say instead.
+    pub const NAMES: [&'static str; 4] = ["readers", "writers", "strict", "patient"];
+
+    /// By glibc's number, or 3 for [`Patient`](Self::Patient).
     #[inline]
     pub fn of(number: u32) -> Self {
         match number {
             0 => Self::Readers,
-            1 => Self::Writers,
             2 => Self::WritersStrictly,
-            _ => Self::Patient,
+            3 => Self::Patient,
+            _ => Self::Writers,
         }
     }
 }
@@ -130,7 +133,7 @@ pub struct Tuning {
 pub const PREFER: OptionSpec = OptionSpec {
     key: "prefer",
     meaning: "who goes first if both wait: 0 readers, 1 writers (but readers may join readers), 2 writers, strictly, 3 by turns: readers \
-              let a waiting writer go first, for 10 ms at most",
+              let a waiting writer go first, for 10 ms at most; or readers, writers, strict, patient",
     min: 0,
     max: 3,
     default: Some(Prefer::Readers as u32),

@@ -93,7 +93,7 @@ pub struct Single<P: Platform> {
 impl<P: Platform> Single<P> {
     fn parts(&self) -> Parts<'_, P> {
         let Self { state, writers, owner, .. } = self;
-        let prefer = Prefer::of(self.prefer.load(Relaxed).into()); // any of its values will do
+        let prefer = self.prefer.load(Relaxed).into(); // any of its values will do
         Parts { state, writers, owner, prefer }
     }
 
@@ -183,7 +183,7 @@ impl<P: Platform> Parts<'_, P> {
     /// Acquires for reading. `waiter` learns where it is counted.
     #[inline]
     pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
-        if self.prefer == Prefer::WritersStrictly {
+        if self.prefers(Prefer::WritersStrictly) {
             // Guess that the lock is free: a load before this would fetch the cache line twice.
             // ORDERING: Acquire, pairs with [leave]: we see what the last writer wrote.
             return match self.state.compare_exchange(0, READER, Acquire, Relaxed) {
@@ -198,7 +198,7 @@ impl<P: Platform> Parts<'_, P> {
         if old & (WRITE | TOO_MANY | WRITERS) == 0 {
             return Outcome::Acquired;
         }
-        if self.prefer != Prefer::Patient && old & (WRITE | TOO_MANY) == 0 {
+        if !self.prefers(Prefer::Patient) && old & (WRITE | TOO_MANY) == 0 {
             return Outcome::Acquired;
         }
         self.read_slow(old, waiter(Counted::AsReader))
@@ -213,7 +213,7 @@ impl<P: Platform> Parts<'_, P> {
                 return Outcome::TooMany;
             }
             if is_writing(seen) {
-                if self.prefer != Prefer::Readers || !self.claim() {
+                if !self.prefers(Prefer::Readers) || !self.claim() {
                     return Outcome::Busy;
                 }
                 // We own the write phase: WRITE stays set until `downgrade`.
@@ -294,7 +294,7 @@ impl<P: Platform> Parts<'_, P> {
 
     /// May a new reader join the read phase `state`?
     pub(super) fn may_join(&self, state: u32) -> bool {
-        !is_writing(state) && (self.prefer != Prefer::WritersStrictly || !self.is_awaited(state))
+        !is_writing(state) && (!self.prefers(Prefer::WritersStrictly) || !self.is_awaited(state))
     }
 
     /// Does a writer wait for the end of the read phase `state`?
@@ -331,11 +331,8 @@ impl<P: Platform> Parts<'_, P> {
     /// a read phase has just ended.
     #[cold]
     pub(super) fn leave_write_phase(&self, was_ours: bool) {
-        let readers_first = match self.prefer {
-            Prefer::Readers => true,
-            Prefer::Patient => was_ours,
-            Prefer::Writers | Prefer::WritersStrictly => false,
-        };
+        let readers_first =
+            self.prefers(Prefer::Readers) || self.prefers(Prefer::Patient) && was_ours;
         let mut asleep = 0;
         loop {
             let seen = self.state.load(Relaxed); // verified by the exchange
@@ -352,7 +349,7 @@ impl<P: Platform> Parts<'_, P> {
                     return;
                 }
             } else if waiting(writers) > 0 {
-                if self.prefer == Prefer::Patient && seen & ASLEEP != 0 {
+                if self.prefers(Prefer::Patient) && seen & ASLEEP != 0 {
                     // Patient readers sleep uncounted. They are to register, so that this writer lets them in.
                     // Relaxed: only readers set the bit, and they look again before they sleep.
                     asleep |= self.state.fetch_and(!ASLEEP, Relaxed);

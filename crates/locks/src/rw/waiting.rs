@@ -72,8 +72,8 @@ pub struct Parts<'a, P: Platform> {
     pub writers: &'a P::Word,
     /// The writer's thread id: written by the writer while it holds the lock.
     pub owner: &'a P::Word,
-    /// Who goes first. It may be different in each call.
-    pub prefer: Prefer,
+    /// Who goes first: the number of a [`Prefer`], or of none, which counts as [`Prefer::Writers`]. It may be different in each call.
+    pub prefer: u32,
 }
 
 /// Where a waiting thread is counted: this must be undone if it is torn out of its wait.
@@ -117,6 +117,11 @@ impl<P: Platform> Waiter<'_, P> {
 }
 
 impl<P: Platform> Parts<'_, P> {
+    #[inline(always)]
+    pub(super) fn prefers(&self, prefer: Prefer) -> bool {
+        self.prefer == prefer as u32
+    }
+
     /// Ends a wait that its own thread was torn out of: a signal handler interrupted it, and does not return. If we got
     /// the lock meanwhile, releases it.
     #[cold]
@@ -138,7 +143,7 @@ impl<P: Platform> Parts<'_, P> {
         if writes {
             self.writers.fetch_add(WAITING, Relaxed);
             self.leave(Counted::AsWriter);
-        } else if self.prefer != Prefer::WritersStrictly {
+        } else if !self.prefers(Prefer::WritersStrictly) {
             self.state.fetch_add(READER, Relaxed);
             self.leave(Counted::AsReader);
         }
@@ -149,7 +154,7 @@ impl<P: Platform> Parts<'_, P> {
     pub(super) fn read_slow(&self, mut seen: u32, waiter: Waiter<'_, P>) -> Outcome {
         let is_in = |state| !is_writing(state) && readers(state) < READERS_MAX;
         if is_in(seen) {
-            debug_assert!(self.prefer == Prefer::Patient && has_writers(seen), "invariant 7");
+            debug_assert!(self.prefers(Prefer::Patient) && has_writers(seen), "invariant 7");
             if self.is_awaited(seen) {
                 seen = self.step_aside(seen, &waiter);
             }
@@ -176,7 +181,7 @@ impl<P: Platform> Parts<'_, P> {
             let mut claimed = false;
             // ORDERING: Acquire, pairs with [leave], [downgrade].
             seen = P::spin_for(self.state, Acquire, spin_ns, |state| {
-                claimed = is_writing(state) && self.prefer == Prefer::Readers && self.claim();
+                claimed = is_writing(state) && self.prefers(Prefer::Readers) && self.claim();
                 claimed || !is_writing(state)
             });
             if claimed {
@@ -342,7 +347,7 @@ impl<P: Platform> Parts<'_, P> {
                 continue;
             }
             // Patient readers come out soon.
-            if self.prefer == Prefer::Patient
+            if self.prefers(Prefer::Patient)
                 && is_open(P::spin_for(self.writers, Relaxed, waiter.spin_ns, is_open))
             {
                 continue; // and acquire it
