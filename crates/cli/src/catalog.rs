@@ -9,6 +9,7 @@ use lockwright_locks::catalog::{self, CATALOG, find, find_any};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use lockwright_native::cpus::Usable;
+use lockwright_record::mailbox::RWLOCK;
 use lockwright_sim::explore::RUNTIME;
 
 /// The entry called `name`, whatever it locks; otherwise an error whose hint names the nearest one.
@@ -33,8 +34,14 @@ fn failure(bad: &Bad<'_>) -> Failure {
             Kind::Delegated => "delegated lock, which runs sections that the program hands over",
             _ => "readers-writer lock",
         };
+        let hint = match bad.name {
+            RWLOCK => {
+                "lockwright list; who goes first there: lockwright run --rwlock patient -- PROGRAM"
+            }
+            _ => "lockwright list",
+        };
         return Failure::new(format!("'{}' is a {kind}; it can't serve mutexes", bad.name))
-            .hint("lockwright list".to_owned());
+            .hint(hint);
     }
     if let Some((policy, words)) = policy(bad) {
         return Failure::new(format!("'{}' is a policy, not a lock", bad.text)).hint(format!(
@@ -90,6 +97,11 @@ pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>, ins
             format!("{instead}; lockwright explain {}", entry.id),
         );
     }
+}
+
+/// Is this the lock of readers-writer locks, as rules name it?
+pub(crate) fn is_rwlocks(lock: &str) -> bool {
+    lock.split(':').next() == Some(RWLOCK)
 }
 
 /// The mutex lock with its options, or an error message.

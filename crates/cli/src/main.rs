@@ -29,6 +29,7 @@ mod order;
 mod output;
 mod pause;
 mod policy;
+mod preference;
 mod process;
 mod profile;
 mod reproduce;

@@ -7,8 +7,9 @@ use crate::elf::{ObjectFile, Program, Symbol};
 use crate::hints::{Failure, cause, nearest, warn};
 use crate::machine::MachineFile;
 use crate::policy::slots::Slots;
+use crate::preference;
 use crate::written::is_called;
-use lockwright_record::mailbox::KINDS;
+use lockwright_record::mailbox::{KINDS, RWLOCK};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -39,6 +40,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Rule {
     library: Option<Spanned<String>>,
+    #[serde(alias = "rwlock")]
     mutex: Option<Spanned<String>>,
     caller: Option<Spanned<String>>,
     kind: Option<Spanned<String>>,
@@ -133,6 +135,11 @@ impl Source<'_> {
         let checked = catalog::check(lock.get_ref()).map(drop);
         checked.map_err(|failure| failure.within(&self.place(lock.span().start, key)))
     }
+
+    fn check_rule(&self, lock: &Spanned<String>, targets: &[String]) -> Result<(), Failure> {
+        let checked = preference::check_rule(lock.get_ref(), targets);
+        checked.map_err(|failure| failure.within(&self.place(lock.span().start, "use")))
+    }
 }
 
 fn translate(
@@ -143,7 +150,7 @@ fn translate(
 ) -> Result<(), Failure> {
     let at = rule.span().start;
     let rule = rule.get_ref();
-    source.check("use", &rule.lock)?;
+    source.check_rule(&rule.lock, &[])?;
     let lock = rule.lock.get_ref();
     match (&rule.library, &rule.mutex, &rule.caller, &rule.kind) {
         (Some(library), None, None, None) => {
@@ -171,7 +178,9 @@ fn translate(
                     }),
                 );
             }
-            append(rules, format_args!("lib:{name}={lock}"));
+            let target = format!("lib:{name}");
+            source.check_rule(&rule.lock, std::slice::from_ref(&target))?;
+            append(rules, format_args!("{target}={lock}"));
             Ok(())
         }
         (None, Some(mutex), None, None) => symbol(source, rule, mutex, false, objects, rules),
@@ -184,6 +193,7 @@ fn translate(
             }
             let place = source.place(kind.span().start, "kind");
             let target = of_kind(kind.get_ref()).map_err(|failure| failure.within(&place))?;
+            source.check_rule(&rule.lock, std::slice::from_ref(&target))?;
             append(rules, format_args!("{target}={lock}"));
             Ok(())
         }
@@ -224,6 +234,7 @@ fn symbol(
         }
     };
     let targets = named(objects, name, is_function);
+    source.check_rule(&rule.lock, &targets)?;
     for target in &targets {
         append(rules, format_args!("{target}={}", rule.lock.get_ref()));
     }
@@ -271,12 +282,12 @@ pub(crate) fn named(objects: &[ObjectFile], name: &str, is_function: bool) -> Ve
     objects.flat_map(of_object).collect()
 }
 
-/// The rule target for all mutexes of this kind.
+/// The rule target for all mutexes of this kind, or for all readers-writer locks.
 pub(crate) fn of_kind(kind: &str) -> Result<String, Failure> {
-    match KINDS.contains(&kind) {
+    match KINDS.contains(&kind) || kind == RWLOCK {
         true => Ok(format!("kind:{kind}+0x0-{:#x}", u64::MAX)),
         false => Err(Failure::new(format!("unknown kind of mutex '{kind}'"))
-            .hint(format!("the kinds are {}", KINDS.join(", ")))),
+            .hint(format!("the kinds are {}; and {RWLOCK}", KINDS.join(", ")))),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The locks that the user means.
 
+use crate::catalog::is_rwlocks;
 use crate::elf::ObjectFile;
 use crate::hints::{Failure, nearest};
 use crate::observed::snapshot::{Lock, Of};
@@ -64,14 +65,23 @@ impl Target {
         Err(unknown(process, text, &objects, &locks))
     }
 
+    /// The targets of its rules.
+    pub(crate) fn rules(&self) -> &[String] {
+        match self {
+            Self::Rules(targets) => targets,
+            Self::All | Self::Default => &[],
+        }
+    }
+
     /// Gives these mutexes a lock in a table; `None` removes their own rule.
     pub(crate) fn put(&self, table: &mut Table, lock: Option<&str>) {
         match (self, lock) {
             (Self::All, Some(lock)) => {
-                *table = Table { default: lock.to_owned(), rules: Vec::new() }
+                table.default = lock.to_owned();
+                table.rules.retain(|rule| is_rwlocks(&rule.lock)); // those are no mutexes
             }
             (Self::Default, Some(lock)) => table.default = lock.to_owned(),
-            (Self::All, None) => table.rules.clear(),
+            (Self::All, None) => table.rules.retain(|rule| is_rwlocks(&rule.lock)),
             (Self::Default, None) => {}
             (Self::Rules(targets), lock) => table.set(targets, lock),
         }
@@ -156,17 +166,19 @@ pub(crate) fn whose(process: &Process, table: &Table) -> Vec<String> {
         true => objects(process, is_named).unwrap_or_default(),
         false => Vec::new(),
     };
-    let named = |part: &Option<(&str, &str, u64)>| {
+    let named = |rule: &Rule, part: &Option<(&str, &str, u64)>| {
         let (what, file, offset) = (*part)?;
         let object = objects.iter().find(|object| object.name == file)?;
         let (what, name) = match what {
             "call" => ("caller", function(object, offset)?),
+            "mutex" if is_rwlocks(&rule.lock) => ("rwlock", object.variable(offset)?),
             _ => (what, object.variable(offset)?),
         };
         Some(format!("{what} {} ({}+{offset:#x})", shown(&name), shown(file)))
     };
-    let whose =
-        |(rule, part): (&Rule, _)| named(part).unwrap_or_else(|| shown(&rule.whose()).into_owned());
+    let whose = |(rule, part): (&Rule, _)| {
+        named(rule, part).unwrap_or_else(|| shown(&rule.whose()).into_owned())
+    };
     table.rules.iter().zip(&parts).map(whose).collect()
 }
 
