@@ -30,7 +30,7 @@ class Program:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.mailbox = int(self.child.stdout.readline(), 16)
         self.memory = os.open(f"/proc/{self.child.pid}/mem", os.O_RDWR)
-        if os.pread(self.memory, 8, self.mailbox + MAGIC) != b"lockwr.3":
+        if os.pread(self.memory, 8, self.mailbox + MAGIC) != b"lockwr.4":
             raise SystemExit("another version's library")
 
     def sections(self):

@@ -7,7 +7,6 @@ use crate::elf::{ObjectFile, Program, Symbol};
 use crate::hints::{Failure, cause, nearest, warn};
 use crate::machine::MachineFile;
 use crate::policy::slots::Slots;
-use crate::preference;
 use crate::written::is_called;
 use lockwright_record::mailbox::{KINDS, RWLOCK};
 use serde::Deserialize;
@@ -137,7 +136,7 @@ impl Source<'_> {
     }
 
     fn check_rule(&self, lock: &Spanned<String>, targets: &[String]) -> Result<(), Failure> {
-        let checked = preference::check_rule(lock.get_ref(), targets);
+        let checked = catalog::check_rule(lock.get_ref(), targets);
         checked.map_err(|failure| failure.within(&self.place(lock.span().start, "use")))
     }
 }

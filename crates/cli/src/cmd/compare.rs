@@ -245,7 +245,7 @@ fn asked(args: &Args) -> serde_json::Value {
 fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure> {
     let mut settings: Vec<Setting> = Vec::new();
     for name in catalog::split(&args.lock) {
-        preference::check_rule(&name, &[])?;
+        catalog::check_rule(&name, &[])?;
         if settings.iter().any(|known| known.name == name) {
             return Err(Failure::new(format!("'{name}' appears twice in --lock"))
                 .hint("for example --lock glibc,auto,fifo"));
@@ -254,7 +254,7 @@ fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure>
         let is_bare = !args.with_epochs() && emulate.is_none();
         let as_it_is = name == GLIBC && is_bare;
         let is_rwlocks = catalog::is_rwlocks(&name);
-        let prefers = is_rwlocks.then(|| preference::who(&name)).transpose()?;
+        let prefers = is_rwlocks.then(|| catalog::preference(&name)).transpose()?;
         let lock = if is_rwlocks { "auto" } else { &name };
         let lock = (!as_it_is).then(|| machine::tuned(lock));
         settings.push(Setting { name, lock, prefers });

@@ -13,7 +13,7 @@ use crate::mailbox::Remote;
 use crate::observed::live::Live;
 use crate::process::Process;
 use crate::table::{self, Table};
-use crate::{catalog, machine, output, preference};
+use crate::{catalog, machine, output};
 use lockwright_numbers::units;
 use lockwright_observe::control::Level;
 use std::path::PathBuf;
@@ -209,7 +209,7 @@ fn switch(pid: libc::pid_t, args: &SwitchArgs) -> Result<ExitCode, Failure> {
     let lock = match args.rule.as_str() {
         "default" => None,
         lock => {
-            preference::check_rule(lock, &[])?;
+            catalog::check_rule(lock, &[])?;
             Some(machine::tuned(lock))
         }
     };
@@ -217,7 +217,7 @@ fn switch(pid: libc::pid_t, args: &SwitchArgs) -> Result<ExitCode, Failure> {
         if let Some(lock) = &lock {
             let all = [args.target.clone()]; // `all`, `default`
             let targets = if target.rules().is_empty() { &all } else { target.rules() };
-            preference::check_rule(lock, targets)?;
+            catalog::check_rule(lock, targets)?;
         }
         target.put(table, lock.as_deref());
         Ok(())
@@ -248,7 +248,7 @@ fn with(lock: &str, options: &str) -> Result<String, Failure> {
     let kept = own.split(',').filter(|option| !option.is_empty() && !new.contains(&key(option)));
     let all: Vec<&str> = kept.chain([options]).collect();
     let lock = format!("{name}:{}", all.join(","));
-    preference::check_rule(&lock, &[])?;
+    catalog::check_rule(&lock, &[])?;
     Ok(lock)
 }
 
