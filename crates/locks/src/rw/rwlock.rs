@@ -54,7 +54,6 @@ use super::waiting::{ASLEEP, OPEN, READER, READERS_MAX, TOO_MANY, WOKEN, WRITE, 
 use super::waiting::{has_writers, is_open, is_writing, readers, waiting};
 use super::{PREFER, Prefer, ReadWrite, SPIN, Tuning};
 use crate::entry::{Entry, Kind, Promise};
-use core::sync::atomic::AtomicU8;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Word};
 
@@ -80,13 +79,16 @@ pub const ENTRY: Entry = Entry {
 /// The name that the catalogue uses.
 pub type Lock<P> = Single<P>;
 
+#[expect(clippy::disallowed_types, reason = "no part of the protocol: any of its values will do")]
+type Changing = core::sync::atomic::AtomicU8;
+
 /// A readers-writer lock of three words.
 pub struct Single<P: Platform> {
     state: P::Word,
     writers: P::Word,
     owner: P::Word,
-    /// May change, and is no part of the protocol: not one of the machine's words.
-    prefer: AtomicU8,
+    /// Who goes first: it may change at any time.
+    prefer: Changing,
     spin_ns: u32,
 }
 
@@ -121,7 +123,7 @@ impl<P: Platform> ReadWrite<P> for Single<P> {
             state,
             writers,
             owner,
-            prefer: AtomicU8::new(tuning.prefer as u8),
+            prefer: Changing::new(tuning.prefer as u8),
             spin_ns: tuning.spin_ns,
         }
     }
