@@ -39,6 +39,8 @@ mod kernel;
 mod line;
 #[path = "programs/order.rs"]
 mod order;
+#[path = "programs/overlap.rs"]
+mod overlap;
 #[path = "programs/policy.rs"]
 mod policy;
 #[path = "programs/profile.rs"]

@@ -13,13 +13,15 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 /// The symbol of a process's [`Mailbox`].
 pub const SYMBOL: &str = "lockwright_mailbox";
 /// How a mailbox begins. Changes with its layout, and with what a table means.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.4");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.5");
 /// The kinds of mutexes by their `PTHREAD_MUTEX_*`, as rules name them.
 pub const KINDS: [&str; 4] = ["normal", "recursive", "errorcheck", "adaptive"];
+/// What rules call readers-writer locks where others name a kind of mutexes, and the lock that such rules give.
+pub const RWLOCK: &str = "rwlock";
 /// Rules that a table can have.
 pub const RULES: usize = 29;
 /// Bytes of a table as text.
-pub const TEXT: usize = 16 * 1024 + 256;
+pub const TEXT: usize = 16 * 1024 + 384;
 
 /// The memory.
 #[repr(C)]

@@ -4,6 +4,8 @@
 //! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's, too: its
 //! `init` zeroes the words, and leaves preference and sharing where we read them.
 //!
+//! A rule may say who goes first, whatever the program asked for (`preference`).
+//!
 //! Invariant: a lock is always served by the same side, because the two protocols differ. Which side
 //! depends on the lock's sharing and on a setting that is read once.
 

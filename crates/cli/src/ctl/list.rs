@@ -26,7 +26,7 @@ fn rule<'a>(table: &'a Table, lock: &Ranked) -> &'a str {
     match lock.kind {
         LockKind::Mutex => table.lock_at(lock.place),
         LockKind::Semaphore => "glibc's",
-        // No rule chooses among these.
+        // Rules say who goes first at these, but not which lock serves them.
         LockKind::ReadWrite => "rwlock",
         LockKind::Spin => "spin",
         LockKind::Condition => "",

@@ -125,6 +125,9 @@ fn advice(
     } else if lock.kind != LockKind::Mutex {
         let why = match lock.kind {
             LockKind::Semaphore => "Semaphores stay glibc's, so no other lock helps",
+            LockKind::ReadWrite => {
+                "No rule gives it another lock; `--rwlock` and rules say who goes first"
+            }
             _ => "Rules choose among the locks of mutexes alone",
         };
         let rule = if is_starved { Rule::Starved } else { Rule::ShortSections };

@@ -73,7 +73,7 @@ impl Program {
         Ok(new)
     }
 
-    fn start_file(path: &PathBuf) -> Result<Self> {
+    pub(super) fn start_file(path: &PathBuf) -> Result<Self> {
         let mut command = Command::new(path);
         Self::spawn(command.env("LD_PRELOAD", &*LIBRARY).env("LOCKWRIGHT_LOCK", "auto"))
     }

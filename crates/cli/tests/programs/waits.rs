@@ -55,7 +55,7 @@ fn numbers<const N: usize>(value: &Value, names: [&str; N]) -> [u64; N] {
 #[test]
 fn readers_and_writers_of_an_rwlock_are_told_apart_and_who_lets_them_in_is_named() -> Result<()> {
     const SIDE: [&str; 3] = ["waits", "behind_readers", "behind_writer"];
-    for (part, prefer) in [("rwlocks", "readers"), ("strictly", "writers-strictly")] {
+    for (part, prefer) in [("rwlocks", "readers"), ("strictly", "strict")] {
         for level in LEVELS {
             let report = profile(part, level, "Connection timed out\ndone\n")?;
             let lock = named(&report, "locks", "table")?;

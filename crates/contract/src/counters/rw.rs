@@ -44,7 +44,7 @@ impl Segment {
         add(behind, weight);
         let is_own = record.kind.load(Relaxed) == LockKind::ReadWrite as u32;
         if is_own && record.prefer.load(Relaxed) != rw.prefer {
-            record.prefer.store(rw.prefer, Relaxed); // it never changes in a lock's life
+            record.prefer.store(rw.prefer, Relaxed); // a rule may change it
         }
     }
 }

@@ -53,16 +53,20 @@ pub enum Prefers {
     Readers,
     /// Writers, but readers may join readers.
     Writers,
-    /// Writers.
+    /// Writers; a thread that reads again may wait for one that waits for it.
+    #[serde(rename = "strict")]
     WritersStrictly,
+    /// By turns: readers let a waiting writer go first, for a while.
+    Patient,
 }
 
 impl Prefers {
-    /// By glibc's number.
+    /// By glibc's number, or 3 for [`Patient`](Self::Patient).
     pub(super) fn of(number: u32) -> Self {
         match number {
             0 => Self::Readers,
             2 => Self::WritersStrictly,
+            3 => Self::Patient,
             _ => Self::Writers,
         }
     }

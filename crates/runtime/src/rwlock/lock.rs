@@ -11,7 +11,7 @@ use crate::caller::{Call, with_caller, with_frame};
 use crate::leave::{self, Wait};
 use crate::observe::{self, rwlocks};
 use crate::probes::fire;
-use crate::{config, environment, programs, thread};
+use crate::{config, environment, preference, programs, thread};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem::{offset_of, size_of};
@@ -40,8 +40,9 @@ pub struct RwLock {
     _elision: u64,
     /// 1: the watcher of lock orders knows this lock. `pthread_rwlock_init` makes it 0.
     pub(super) is_known: Atomic32,
-    _pad2: u32,
-    prefer: u32,
+    /// What the program asked for, and which rule applies instead (`preference`). `pthread_rwlock_init` makes it 0.
+    rule: Atomic32,
+    prefer: Atomic32,
     _end: u32,
 }
 
@@ -72,8 +73,8 @@ impl RwLock {
             shared: 0,
             _elision: 0,
             is_known: Atomic32::of(0),
-            _pad2: 0,
-            prefer: PREFER_WRITERS,
+            rule: Atomic32::of(0),
+            prefer: Atomic32::of(PREFER_WRITERS),
             _end: 0,
         }
     }
@@ -91,10 +92,10 @@ impl RwLock {
     #[inline(always)]
     pub(crate) unsafe fn read(&self, clock: clockid_t, until: *const timespec) -> c_int {
         let lock = core::ptr::from_ref(self).cast_mut();
-        match self.biased().begin_read() {
+        match self.begin_read() {
             Ok(()) => 0,
             // SAFETY: the caller's promise.
-            Err(seen) => unsafe { read_waits(lock, seen as usize, clock, until) },
+            Err(begun) => unsafe { read_waits(lock, begun, clock, until) },
         }
     }
 
@@ -115,9 +116,9 @@ impl RwLock {
     /// Acquires for reading, for this call, or gives up at the deadline.
     #[inline(always)]
     pub(super) fn read_until(&self, deadline: Option<Deadline>, call: Call) -> c_int {
-        match self.biased().begin_read() {
+        match self.begin_read() {
             Ok(()) => 0,
-            Err(seen) => self.wait_to_read(seen, deadline, call),
+            Err(begun) => self.wait_to_read(begun, deadline, call),
         }
     }
 
@@ -130,30 +131,57 @@ impl RwLock {
         }
     }
 
+    /// The first half of an acquisition for reading. `Err`: it must be finished by [`wait_to_read`](Self::wait_to_read), with this: the state
+    /// that it found, and in the upper half who went first then. Only that says whether the thread is registered.
+    #[inline(always)]
+    fn begin_read(&self) -> Result<(), usize> {
+        let biased = self.biased();
+        biased.begin_read().map_err(|seen| seen as usize | (biased.parts.prefer as usize) << 32)
+    }
+
     #[cold]
-    fn wait_to_read(&self, seen: u32, deadline: Option<Deadline>, call: Call) -> c_int {
+    fn wait_to_read(&self, begun: usize, deadline: Option<Deadline>, call: Call) -> c_int {
+        let (seen, mut biased) = (begun as u32, self.biased());
+        biased.parts.prefer = (begun >> 32) as u32;
         Waiting::new(self, false, seen, call)
-            .run(|waiter| self.biased().finish_read(seen, |counted| waiter(counted, deadline)))
+            .run(|waiter| biased.finish_read(seen, |counted| waiter(counted, deadline)))
     }
 
     #[cold]
     fn wait_to_write(&self, seen: u32, deadline: Option<Deadline>, call: Call) -> c_int {
         let me = thread::id();
-        Waiting::new(self, true, seen, call)
-            .run(|waiter| self.biased().finish_write(me, seen, |counted| waiter(counted, deadline)))
+        Waiting::new(self, true, seen, call).run(|waiter| {
+            let waiter = |counted| {
+                let waiter = waiter(counted, deadline);
+                Waiter { deadline: deadline.or_else(|| self.look_again()), ..waiter }
+            };
+            let mut outcome = self.biased().finish_write(me, seen, waiter);
+            while outcome == Outcome::TimedOut && deadline.is_none() {
+                outcome = self.biased().write(me, waiter);
+            }
+            outcome
+        })
+    }
+
+    /// When a writer without a deadline looks again whether a command says who goes first: readers that overlap may keep it asleep for
+    /// ever, and never wait themselves. With other preferences new readers wait for it, so it stays.
+    #[cold]
+    fn look_again(&self) -> Option<Deadline> {
+        let overlaps = matches!(Prefer::of(self.parts().prefer), Prefer::Readers | Prefer::Writers);
+        overlaps.then(|| Deadline::after(1_000_000_000))
     }
 
     /// Acquires for reading, and passes the probe of those who have.
     #[inline(always)]
     pub(super) fn read_probed(&self) -> c_int {
         let lock = core::ptr::from_ref(self).cast_mut();
-        match self.biased().begin_read() {
+        match self.begin_read() {
             Ok(()) => {
                 fire!(rdlock_acquire_read, lock);
                 0
             }
             // SAFETY: it exists, and there is no deadline.
-            Err(seen) => unsafe { read_waits(lock, seen as usize, PROBED, null()) },
+            Err(begun) => unsafe { read_waits(lock, begun, PROBED, null()) },
         }
     }
 
@@ -200,7 +228,7 @@ impl RwLock {
 
     #[inline(always)]
     fn parts(&self) -> Parts<'_, Native> {
-        let prefer = Prefer::of(self.prefer);
+        let prefer = self.prefer.load(Relaxed); // threads may differ
         Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
     }
 
@@ -226,14 +254,14 @@ impl RwLock {
 // reader may have registered by then.
 
 with_frame! {
-    /// Waits for reading. `seen` is the state that the fast path found.
+    /// Waits for reading. `begun` is what the fast path found ([`RwLock::begin_read`]).
     ///
     /// # Safety
     /// The lock exists, and `until` is null or readable.
     #[cold]
-    "C" read_waits(lock: *mut RwLock, seen: usize, clock: clockid_t, until: *const timespec)
+    "C" read_waits(lock: *mut RwLock, begun: usize, clock: clockid_t, until: *const timespec)
         = read_waits_from;
-    /// Waits for writing, likewise.
+    /// Waits for writing. `seen` is the state that the fast path found.
     ///
     /// # Safety
     /// As [`read_waits`].
@@ -254,7 +282,7 @@ const PROBED: clockid_t = -1;
 
 unsafe extern "C" fn read_waits_from(
     lock: *mut RwLock,
-    seen: usize,
+    begun: usize,
     clock: clockid_t,
     until: *const timespec,
     frame: usize,
@@ -264,7 +292,7 @@ unsafe extern "C" fn read_waits_from(
     let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
     // SAFETY: the caller's promise.
     let deadline = unsafe { until.as_ref() }.and_then(|_| unsafe { deadline(clock, until) });
-    let answer = this.wait_to_read(seen as u32, deadline, call);
+    let answer = this.wait_to_read(begun, deadline, call);
     if answer == 0 && clock == PROBED {
         fire!(rdlock_acquire_read, lock);
     }
@@ -363,7 +391,9 @@ impl<'a> Waiting<'a> {
             // Without a state, readers are in by the table.
             let is_written = Parts::<Native>::is_written(self.seen);
             let behind = if is_written { Behind::Writer } else { Behind::Readers };
-            let rw = RwWait { writes: self.writes, behind, prefer: self.lock.prefer };
+            // By a rule that has come into force meanwhile, too.
+            let prefer = self.lock.prefer.load(Relaxed);
+            let rw = RwWait { writes: self.writes, behind, prefer };
             let others = self.lock.parts().has_waiters();
             rwlocks::has_waited(core::ptr::from_ref(self.lock).addr(), answer == 0, rw, others);
         }
@@ -372,6 +402,8 @@ impl<'a> Waiting<'a> {
 
     fn waiter(&self, deadline: Option<Deadline>) -> Waiter<'_, Native> {
         environment::take_up_posts();
+        let lock = self.lock;
+        preference::adopt(core::ptr::from_ref(lock).addr(), &lock.prefer, &lock.rule);
         let (me, spin_ns) = (thread::id(), config::spin_ns());
         // A thread that holds it for writing is refused at once. (One that still has to look for readers in the table waits.)
         let is_refused =
