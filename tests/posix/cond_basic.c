@@ -1,5 +1,6 @@
 // Condition variables: codes, clocks, order of waking, the mutex held on every return.
 // whole: yes
+// counted: yes
 #include "check.h"
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

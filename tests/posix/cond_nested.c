@@ -1,6 +1,7 @@
 // A signal handler interrupts pthread_cond_wait and waits on another condition variable itself: each wait ends with its
 // own signal. POSIX allows no such handler; glibc survives it.
 // limit: 300
+// counted: yes
 #include "check.h"
 
 enum { WAITERS = 3, ROUNDS = 60 };

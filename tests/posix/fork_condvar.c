@@ -1,6 +1,7 @@
 // A forked child uses condition variables on which its parent's threads wait. The child's threads are woken, its
 // deadlines pass, and the parent goes on as if nothing had happened. The forking thread itself does not wait.
 // limit: 90
+// counted: yes
 #include "check.h"
 
 enum { FORKS = 8, PARENTS = 3, CHILDREN = 3 };

@@ -2,6 +2,7 @@
 // handler. Their clean-up handlers find the mutex held, no signal for the others is lost, and both objects can be
 // destroyed.
 // limit: 60
+// counted: yes
 #include "leave.h"
 
 enum { OTHERS = 4, LEAVERS = 4, ROUNDS = 16 };

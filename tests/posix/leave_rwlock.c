@@ -1,6 +1,7 @@
 // Threads are torn out of pthread_rwlock_rdlock and pthread_rwlock_wrlock, by asynchronous cancellation, by pthread_exit
 // and by siglongjmp in a signal handler, while another thread holds the lock: for all others it works as before.
 // limit: 60
+// counted: yes
 #include "leave.h"
 
 enum { OTHERS = 3, LEAVERS = 3, ROUNDS = 12 };

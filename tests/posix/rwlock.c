@@ -1,4 +1,5 @@
 // rwlock: codes, preferences, clocks and bad times, process-shared locks.
+// counted: yes
 #include "check.h"
 
 static const int kinds[] = {

@@ -1,5 +1,6 @@
 // rwlock: 8 threads, every preference, every way to lock, exclusion, no starved writer, memory freed after unlock.
 // limit: 180
+// counted: yes
 #include "check.h"
 
 enum { THREADS = 8, TURNS = 4000 };

@@ -1,4 +1,5 @@
 // Spin locks.
+// counted: yes
 #include "check.h"
 
 static pthread_spinlock_t s;

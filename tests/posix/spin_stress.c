@@ -1,4 +1,5 @@
 // Spin locks: codes, 8 threads on few CPUs, and a lock that glibc's own code shares.
+// counted: yes
 #include "check.h"
 
 enum { THREADS = 8, TURNS = 4000 };

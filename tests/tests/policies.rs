@@ -3,10 +3,11 @@
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use libtest_mimic::{Arguments, Trial};
+use lockwright_contract::post::remote::Memory;
 use lockwright_contract::programs::helpers;
 use lockwright_contract::programs::maps::{MapKind, MapSpec, View};
 use lockwright_platform::hooks::{Context as Asked, Hook, Node};
-use lockwright_policy::control::{Answered, Control, Memory, Prepared};
+use lockwright_policy::control::{Answered, Control, Prepared};
 use lockwright_policy::image::{Image, build};
 use lockwright_policy::object::{HookCode, Insn, NamedMap, Object};
 use lockwright_policy::shipped::shipped;
@@ -129,7 +130,7 @@ impl Stress {
         Ok(Self { child, input, output, memory, at })
     }
 
-    fn control(&self) -> Result<Control<&Remote>> {
+    fn control(&self) -> Result<Control<'_, Remote>> {
         Control::open(&self.memory, self.at)?.context("another version")
     }
 

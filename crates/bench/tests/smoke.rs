@@ -396,8 +396,8 @@ fn library_that_runs_another_lock_is_found_out() {
     let mailbox = |magic: u64, now: &str| {
         let len = now.len() - now.matches('\\').count();
         format!(
-            "struct {{ uint64_t magic; uint32_t size, state, len, now_len; const char *now; char text[{size}]; }} \
-             lockwright_mailbox = {{ {magic}ull, {size}, 0, 0, {len}, \"{now}\", {{0}} }};"
+            "struct {{ uint64_t magic; uint32_t size, len, now_len, unused; const char *now; char text[{size}]; }} \
+             lockwright_mailbox = {{ {magic}ull, {size}, 0, {len}, 0, \"{now}\", {{0}} }};"
         )
     };
     let speaks = "__attribute__((constructor)) static void say(void) { fputs(\"lockwright: oh dear\\n\", stderr); }";

@@ -5,10 +5,13 @@ use crate::policy::slots;
 use crate::policy::unchecked::of_ours;
 pub(crate) use lockwright_bench::split;
 use lockwright_bench::{Names, advice};
+use lockwright_contract::mailbox::RWLOCK;
 use lockwright_locks::catalog::{self, CATALOG, find, find_any};
 use lockwright_locks::entry::{Entry, Kind};
+use lockwright_locks::rw::{PREFER, Prefer};
 use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use lockwright_native::cpus::Usable;
+use lockwright_observer::targets::is_rwlocks;
 use lockwright_sim::explore::RUNTIME;
 
 /// The entry called `name`, whatever it locks; otherwise an error whose hint names the nearest one.
@@ -33,8 +36,14 @@ fn failure(bad: &Bad<'_>) -> Failure {
             Kind::Delegated => "delegated lock, which runs sections that the program hands over",
             _ => "readers-writer lock",
         };
+        let hint = match bad.name {
+            RWLOCK => {
+                "lockwright list; who goes first there: lockwright run --rwlock patient -- PROGRAM"
+            }
+            _ => "lockwright list",
+        };
         return Failure::new(format!("'{}' is a {kind}; it can't serve mutexes", bad.name))
-            .hint("lockwright list".to_owned());
+            .hint(hint);
     }
     if let Some((policy, words)) = policy(bad) {
         return Failure::new(format!("'{}' is a policy, not a lock", bad.text)).hint(format!(
@@ -100,4 +109,63 @@ pub(crate) fn check(spec: &str) -> Result<Spec<'_>, Failure> {
 /// The mutex or readers-writer lock with its options, or an error message.
 pub(crate) fn check_any(spec: &str) -> Result<Spec<'_>, Failure> {
     Spec::parse_any(spec).map_err(|bad| any_failure(&bad))
+}
+
+/// Checks a rule's lock, and whether the rules' `targets` can have it.
+pub(crate) fn check_rule(lock: &str, targets: &[String]) -> Result<(), Failure> {
+    let is_kind = |target: &String| target.starts_with(&format!("kind:{RWLOCK}+"));
+    if !is_rwlocks(lock) {
+        check(lock)?;
+        return match targets.iter().any(is_kind) {
+            true => Err(Failure::new(format!("'{lock}' serves mutexes, not readers-writer locks"))
+                .hint(format!("{RWLOCK}:prefer=WHO, with {}", Prefer::NAMES.join(", ")))),
+            false => Ok(()),
+        };
+    }
+    preference(lock)?;
+    let fits = |target: &String| target.starts_with("mutex:") || is_kind(target);
+    match targets.iter().all(fits) {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "'{lock}' is for readers-writer locks by their names, or for all"
+        ))
+        .hint(format!("the variable's name, its address, or kind:{RWLOCK}"))),
+    }
+}
+
+/// The preference of `rwlock:prefer=WHO`.
+pub(crate) fn preference(lock: &str) -> Result<&'static str, Failure> {
+    let spec = check_any(lock)?;
+    match spec.options().collect::<Vec<_>>()[..] {
+        [(option, number)] if option.key == PREFER.key => Ok(Prefer::NAMES[number as usize]),
+        _ => Err(Failure::new(format!(
+            "'{lock}': a program's readers-writer locks have the option prefer"
+        ))
+        .hint(format!("{RWLOCK}:prefer=WHO, with {}", Prefer::NAMES.join(", ")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_are_for_readers_writer_locks_and_other_locks_are_not() {
+        let targets = |target: &str| [target.to_owned()];
+        let all = targets("kind:rwlock+0x0-0xffffffffffffffff");
+        let one = targets("mutex:server+0x10-0x48");
+        for (lock, targets, is_fine) in [
+            ("rwlock:prefer=patient", &all, true),
+            ("rwlock:prefer=3", &one, true),
+            ("rwlock:prefer=2", &targets("lib:libfoo.so"), false),
+            ("rwlock:prefer=2", &targets("kind:normal+0x0-0xff"), false),
+            ("rwlock", &all, false),
+            ("rwlock:spin=5", &all, false),
+            ("rwlock:prefer=nobody", &all, false),
+            ("fifo", &all, false),
+            ("fifo", &one, true),
+        ] {
+            assert_eq!(check_rule(lock, targets).is_ok(), is_fine, "{lock} {targets:?}");
+        }
+    }
 }

@@ -25,4 +25,7 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     /// The lock as the library is told; `None`: the program runs without the library.
     pub(crate) lock: Option<String>,
+    /// Who goes first at readers-writer locks; `None`: as the program asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prefers: Option<&'static str>,
 }

@@ -1,11 +1,11 @@
 //! Removes what killed processes left in memory: the folders of commands in which programs record (`launch::folder`),
 //! and the files in which observed programs count (`runtime/observe.rs`).
 
-use lockwright_contract::counters::layout::{ENDING, FOLDERS, Header, MAGIC};
+use lockwright_contract::counters::layout::{CountersHeader, FOLDERS};
+use lockwright_contract::header::{Foreign, Header, Layout};
 use lockwright_observer::process::{is_running, started};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
-use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -71,7 +71,8 @@ fn remove_counts_in(dir: &Path, user: libc::uid_t) {
     let dir = format!("/proc/self/fd/{}", folder.as_raw_fd());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.to_str().is_some_and(|path| path.ends_with(ENDING)) && is_dead(&path) == Some(true)
+        if path.to_str().is_some_and(|path| path.ends_with(CountersHeader::ENDING))
+            && is_dead(&path) == Some(true)
         {
             let _ = fs::remove_file(path);
         }
@@ -88,17 +89,18 @@ fn is_dead(file: &Path) -> Option<bool> {
     let mut file = File::options().read(true).custom_flags(flags).open(file).ok()?;
     let about = file.metadata().ok().filter(Metadata::is_file)?;
     file.read_exact(&mut head).ok()?;
-    let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
-    if word(offset_of!(Header, magic)) == 0 {
-        // The process was killed while it created the file, before it wrote its id.
-        return about.modified().ok()?.elapsed().ok().map(|age| age > MAKING);
+    let header = Header::read(&head)?;
+    match header.check::<CountersHeader>() {
+        // The process was killed while it created the file.
+        Err(Foreign::Incomplete) => {
+            return about.modified().ok()?.elapsed().ok().map(|age| age > MAKING);
+        }
+        Err(Foreign::Short | Foreign::NotOurs) => return None,
+        // In the version before, what we look at here lay at the same places.
+        Ok(()) | Err(Foreign::Version(_)) => {}
     }
-    let at = offset_of!(Header, pid);
-    let pid = u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-    let is_known = word(offset_of!(Header, magic)) == MAGIC
-        && word(offset_of!(Header, namespace)) == namespace()
-        && word(offset_of!(Header, started)) != 0;
-    is_known.then(|| started(pid) != Some(word(offset_of!(Header, started))))
+    let is_known = header.namespace == namespace() && header.started != 0;
+    is_known.then(|| started(header.pid) != Some(header.started))
 }
 
 fn is_ours(metadata: Metadata) -> bool {
@@ -116,6 +118,7 @@ pub(crate) fn running(folder: &Path) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::offset_of;
     use std::process;
     use std::time::SystemTime;
 
@@ -127,7 +130,7 @@ mod tests {
             let mut head = vec![0_u8; size_of::<Header>()];
             let mut put =
                 |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
-            put(offset_of!(Header, magic), &MAGIC.to_le_bytes());
+            put(offset_of!(Header, magic), &CountersHeader::MAGIC.to_le_bytes());
             put(offset_of!(Header, pid), &pid.to_le_bytes());
             put(offset_of!(Header, namespace), &namespace.to_le_bytes());
             put(offset_of!(Header, started), &started.to_le_bytes());

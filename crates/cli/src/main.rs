@@ -25,6 +25,7 @@ mod order;
 mod output;
 mod pause;
 mod policy;
+mod preference;
 mod profile;
 mod reproduce;
 mod rules;

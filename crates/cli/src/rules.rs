@@ -39,6 +39,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Rule {
     library: Option<Spanned<String>>,
+    #[serde(alias = "rwlock")]
     mutex: Option<Spanned<String>>,
     caller: Option<Spanned<String>>,
     kind: Option<Spanned<String>>,
@@ -130,6 +131,11 @@ impl Source<'_> {
         let checked = catalog::check(lock.get_ref()).map(drop);
         checked.map_err(|failure| failure.within(&self.place(lock.span().start, key)))
     }
+
+    fn check_rule(&self, lock: &Spanned<String>, targets: &[String]) -> Result<(), Failure> {
+        let checked = catalog::check_rule(lock.get_ref(), targets);
+        checked.map_err(|failure| failure.within(&self.place(lock.span().start, "use")))
+    }
 }
 
 fn translate(
@@ -140,7 +146,7 @@ fn translate(
 ) -> Result<(), Failure> {
     let at = rule.span().start;
     let rule = rule.get_ref();
-    source.check("use", &rule.lock)?;
+    source.check_rule(&rule.lock, &[])?;
     let lock = rule.lock.get_ref();
     match (&rule.library, &rule.mutex, &rule.caller, &rule.kind) {
         (Some(library), None, None, None) => {
@@ -168,7 +174,9 @@ fn translate(
                     }),
                 );
             }
-            append(rules, format_args!("lib:{name}={lock}"));
+            let target = format!("lib:{name}");
+            source.check_rule(&rule.lock, std::slice::from_ref(&target))?;
+            append(rules, format_args!("{target}={lock}"));
             Ok(())
         }
         (None, Some(mutex), None, None) => symbol(source, rule, mutex, false, objects, rules),
@@ -181,6 +189,7 @@ fn translate(
             }
             let place = source.place(kind.span().start, "kind");
             let target = of_kind(kind.get_ref()).map_err(|failure| failure.within(&place))?;
+            source.check_rule(&rule.lock, std::slice::from_ref(&target))?;
             append(rules, format_args!("{target}={lock}"));
             Ok(())
         }
@@ -221,6 +230,7 @@ fn symbol(
         }
     };
     let targets = named(objects, name, is_function);
+    source.check_rule(&rule.lock, &targets)?;
     for target in &targets {
         append(rules, format_args!("{target}={}", rule.lock.get_ref()));
     }

@@ -39,6 +39,8 @@ mod kernel;
 mod line;
 #[path = "programs/order.rs"]
 mod order;
+#[path = "programs/overlap.rs"]
+mod overlap;
 #[path = "programs/policy.rs"]
 mod policy;
 #[path = "programs/profile.rs"]
@@ -51,6 +53,8 @@ mod semaphores;
 mod switch;
 #[path = "programs/top.rs"]
 mod top;
+#[path = "programs/waits.rs"]
+mod waits;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";

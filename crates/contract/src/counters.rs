@@ -4,12 +4,12 @@
 //! Readers map the same layout.
 //!
 //! ```text
-//!   byte 0        Header: who writes it, how, and what was lost
+//!   byte 0        CountersHeader: who writes it, how, and what was lost
 //!   KEYS_AT       LOCKS keys: a lock's address, or a place where locks that are gone were waited for; 0: free
 //!   STACKS_AT     STACKS x Stack: each stack once
 //!   TAKERS_AT     TAKERS x Taker: who has which semaphore
 //!   MAPS_AT       what lies where in the process's memory: addresses get names when it has ended
-//!   RECORDS_AT    LOCKS + 1 records, one for each key; the last one is for those that found no room. Holes until used
+//!   RECORDS_AT    RECORDS records, one for each key; the last two are for those that found no room. Holes until used
 //!   PIECES_AT     PIECES x pieces of stacks, as they were. Holes until used
 //! ```
 //!
@@ -21,16 +21,22 @@
 //! 4. A record may be given to another lock at any moment, by [`Segment::retire`] or for want of room. An update in
 //!    progress then counts for the other lock. That is rare, and breaks nothing.
 
+mod conditions;
 pub mod control;
 mod count;
+mod drain;
 pub mod layout;
 mod now;
 mod reset;
+mod rw;
 mod segment;
 mod semaphore;
+mod tries;
 pub mod wrappers;
 
+pub use conditions::Waking;
 pub use count::{Blame, Wait, stack_hash};
 pub use now::WaitedNow;
-pub use segment::{About, Refused, Segment};
+pub use rw::{Behind, RwWait};
+pub use segment::Segment;
 pub use semaphore::{Taken, WaitedSemaphore};

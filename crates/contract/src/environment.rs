@@ -66,6 +66,17 @@ pub const VARIABLES: &[Variable] = &[
         set_by: "--lock",
     },
     Variable {
+        name: "LOCKWRIGHT_RWLOCK",
+        reader: Reader::Both(&["run", "record", "profile"]),
+        values: "own, readers, writers, strict or patient",
+        default: "own: as the program asks, lock by lock",
+        meaning: "Who goes first at readers-writer locks that no rule names, if readers and a writer wait. With patient, readers let \
+                  a waiting writer go first, for 10 ms at most, so writers do not starve; with strict, a thread that reads again \
+                  may deadlock. It does nothing with LOCKWRIGHT_LOCK=glibc.",
+        when: "when the program starts; `lockwright switch PID --rwlock` changes it later",
+        set_by: "--rwlock",
+    },
+    Variable {
         name: "LOCKWRIGHT_RULES",
         reader: Reader::Library,
         values: "rules separated by semicolons, as in lib:libc.so.6=fifo; about 16 KB at most. The command writes them, since \

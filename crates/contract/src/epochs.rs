@@ -96,3 +96,6 @@ impl Epochs {
         }
     }
 }
+
+const _: () =
+    assert!(core::mem::offset_of!(Epochs, magic) == 0 && core::mem::offset_of!(Epochs, size) == 8);

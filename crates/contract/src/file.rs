@@ -3,6 +3,7 @@
 //! Folder and file are open for about 50 us, under the lowest free numbers that aren't standard streams'. High numbers
 //! would stop a process with threads for 10 ms, while the kernel enlarges its table.
 
+use crate::header::{About, Header, Layout, PAGE};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -25,20 +26,20 @@ pub enum Refused {
 }
 
 /// A file that is mapped forever, and begins with its header. As cheap to copy as a pointer.
-pub struct Mapped<Header> {
+pub struct Mapped<L> {
     pub(crate) base: *mut u8,
-    header: PhantomData<Header>,
+    layout: PhantomData<L>,
 }
 
-impl<Header> Clone for Mapped<Header> {
+impl<L> Clone for Mapped<L> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<Header> Copy for Mapped<Header> {}
+impl<L> Copy for Mapped<L> {}
 
-impl<Header> fmt::Debug for Mapped<Header> {
+impl<L> fmt::Debug for Mapped<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Mapped").field(&self.base).finish()
     }
@@ -46,11 +47,11 @@ impl<Header> fmt::Debug for Mapped<Header> {
 
 // SAFETY: everything behind it is atomic or constant; a stack's bytes are written by the thread that made its key
 // MOVING.
-unsafe impl<Header: Sync> Send for Mapped<Header> {}
+unsafe impl<L: Sync> Send for Mapped<L> {}
 // SAFETY: as above.
-unsafe impl<Header: Sync> Sync for Mapped<Header> {}
+unsafe impl<L: Sync> Sync for Mapped<L> {}
 
-impl<Header> Mapped<Header> {
+impl<L> Mapped<L> {
     /// Its address, for [`at`](Self::at).
     pub fn base(self) -> *mut u8 {
         self.base
@@ -62,35 +63,51 @@ impl<Header> Mapped<Header> {
     /// It is the base of one.
     #[inline]
     pub unsafe fn at(base: *mut u8) -> Self {
-        Self { base, header: PhantomData }
+        Self { base, layout: PhantomData }
     }
 
-    /// Who writes.
+    /// Who writes, and what the format adds.
     #[inline]
-    pub fn header(&self) -> &'static Header {
+    pub fn header(&self) -> &'static L {
         // SAFETY: mapped forever, aligned, written before there is one of us.
         unsafe { &*self.base.cast() }
     }
+
+    /// What is at this offset.
+    ///
+    /// # Safety
+    /// It is a `T`, within the mapping, and its page is populated. The mapping lasts for as long as `'a`: forever, if this process has
+    /// made it.
+    #[inline]
+    pub(crate) unsafe fn place<'a, T>(self, offset: usize) -> &'a T {
+        // SAFETY: our caller's promise.
+        unsafe { &*self.base.add(offset).cast() }
+    }
 }
 
-/// Writes the header of a file that [`create`] has made, and then what says that it is complete: its magic number.
-///
-/// # Safety
-/// `base` is what `create` returned, for a file longer than the header, and nobody else has seen it.
-pub unsafe fn publish<Header: 'static>(
-    base: *mut u8,
-    header: Header,
-    magic: fn(&Header) -> &AtomicU64,
-    number: u64,
-) -> Mapped<Header> {
-    // SAFETY: the mapping is that long, aligned to a page, and ours alone.
-    let file = unsafe {
-        base.cast::<Header>().write(header);
-        Mapped::<Header>::at(base)
-    };
-    // ORDERING: Release, pairs with the reader, which looks for it first.
-    magic(file.header()).store(number, Release);
-    file
+impl<L: Layout> Mapped<L> {
+    /// Makes the file `DIR/PID-N` with the format's ending, with the first free N, `length` bytes long. Its first `head` bytes are
+    /// populated. `add` sets what the format adds to the header, and what isn't zero.
+    ///
+    /// # Errors
+    /// The system's error from creating, growing or mapping the file; ENAMETOOLONG for a folder whose path has 4000 bytes; or the folder
+    /// is a link, or belongs to another user.
+    pub(crate) fn make(
+        dir: &[u8],
+        about: &About<'_>,
+        length: usize,
+        head: usize,
+        add: impl FnOnce(&mut L),
+    ) -> Result<Self, Refused> {
+        const { assert!(size_of::<L>() <= PAGE) };
+        let (base, pid, number) = create(dir, L::ENDING, length, head.max(PAGE))?;
+        // SAFETY: the mapping is that long, populated and aligned to a page; zeroes are an `L`; and nobody else has seen it.
+        add(unsafe { &mut *base.cast::<L>() });
+        // SAFETY: as above; an `L` begins with a header.
+        unsafe { &mut *base.cast::<Header>() }.write::<L>(about, pid, number, length);
+        // SAFETY: the base of such a file.
+        Ok(unsafe { Self::at(base) })
+    }
 }
 
 /// Replaces a text by what `fill` passes on, as far as there is room. `length` is the text's; 0: there is none, or it is
@@ -120,11 +137,11 @@ pub unsafe fn write_text(
     length.store(end as u64, Release);
 }
 
-/// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first free N, `length` bytes long. Maps it forever,
-/// shared, with its first `head` bytes populated. Also returns the process id and N.
-pub fn create(
+/// Makes `DIR/PID-N` and `ending`, with the first free N, `length` bytes long. Maps it forever, shared, with its first
+/// `head` bytes populated. Also returns the process id and N.
+fn create(
     dir: &[u8],
-    ending: &[u8],
+    ending: &str,
     length: usize,
     head: usize,
 ) -> Result<(*mut u8, u32, u32), Refused> {
@@ -281,7 +298,6 @@ pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
 /// # Safety
 /// The bytes are mapped.
 unsafe fn fault_in(at: *mut u8, len: usize) -> Result<(), Refused> {
-    const PAGE: usize = 4096;
     // Every filter lets a program wait for a futex. This call never really waits: the value differs, or its time is
     // over.
     let (operation, other) = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, u32::MAX);
@@ -298,11 +314,11 @@ unsafe fn fault_in(at: *mut u8, len: usize) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A file's name: two numbers, and an ending, which ends in NUL.
+/// A file's name: two numbers, and an ending. Ends in NUL.
 pub type Name = [u8; 64];
 
-/// `PID-N` and `ending`.
-pub fn name(pid: u32, number: u32, ending: &[u8]) -> Name {
+/// `PID-N` and `ending`, of at most 40 bytes.
+pub fn name(pid: u32, number: u32, ending: &str) -> Name {
     let mut name: Name = [0; 64];
     let mut len = 0;
     let mut push = |piece: &[u8]| {
@@ -313,12 +329,12 @@ pub fn name(pid: u32, number: u32, ending: &[u8]) -> Name {
     push(decimal(pid, &mut digits));
     push(b"-");
     push(decimal(number, &mut digits));
-    push(ending);
+    push(ending.as_bytes());
     name
 }
 
 /// Makes the file, accessible only to its owner, whatever the umask allows.
-fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, u32), Refused> {
+fn make(folder: i32, pid: u32, ending: &str) -> Result<(i32, u32), Refused> {
     for number in 0..FILES {
         let name = name(pid, number, ending);
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
@@ -348,12 +364,6 @@ pub fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
     }
 }
 
-/// Copies what fits; the last byte stays zero.
-pub fn fill(field: &mut [u8], text: &[u8]) {
-    let len = text.len().min(field.len() - 1);
-    field[..len].copy_from_slice(&text[..len]);
-}
-
 fn errno() -> i32 {
     // SAFETY: the calling thread's own `errno`.
     unsafe { *libc::__errno_location() }
@@ -365,7 +375,6 @@ mod tests {
 
     #[test]
     fn a_page_that_cannot_be_had_is_an_error_and_no_signal() {
-        const PAGE: usize = 4096;
         // SAFETY: a NUL-terminated name; a fresh descriptor and mapping of our own. The second page is beyond the
         // file's end.
         unsafe {

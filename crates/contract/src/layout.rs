@@ -1,39 +1,33 @@
-//! The file's layout, version 1. Only for little-endian 64-bit machines, as ours are.
+//! The layout of the file in which a process records its epochs, version 2.
+//!
+//! ```text
+//!   byte 0           one EpochsHeader: who wrote it
+//!   HEADS_AT         EPOCHS x EpochHead: id, name, SLO, percentile
+//!   BLOCKS_AT        EPOCHS x CLASSES x ClassBlock: counters and a histogram; holes until used
+//! ```
 
+use crate::epochs::NAME;
+use crate::header::{CLASSES, Header, Layout, PAGE};
 use crate::histogram::BUCKETS;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-/// The first eight bytes of a complete file; written last.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lwstats\0");
-/// Incremented when this layout changes.
-pub const VERSION: u32 = 1;
 /// Epochs that one process can record.
 pub const EPOCHS: usize = 128;
-/// Classes of cores that are distinguished; slower ones count as the last.
-pub const CLASSES: usize = 4;
-/// The unit in which a mapping is populated.
-pub const PAGE: usize = 4096;
 
-/// Who wrote the file. All but `last_ns` is constant once `magic` is there.
+/// How the file begins. An epoch's end moves `last_ns`.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Header {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// [`VERSION`].
-    pub version: u32,
-    /// The process.
-    pub pid: u32,
-    /// When recording began, ns of `CLOCK_MONOTONIC`.
-    pub start_ns: u64,
-    /// When an epoch last ended, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
-    pub last_ns: AtomicU64,
-    /// The lock in use, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
-    pub lock: [u8; 128],
-    /// The emulated machine, as given in `LOCKWRIGHT_EMULATE`; empty: a real one.
-    pub emulated: [u8; 256],
-    /// The command line, with blanks between the words; cut if it is longer.
-    pub command: [u8; 512],
+pub struct EpochsHeader {
+    /// Who writes it.
+    pub common: Header,
+}
+
+// SAFETY: `repr(C)`, a header first, integers all, and the assertion below.
+unsafe impl Layout for EpochsHeader {
+    const MAGIC: u64 = u64::from_le_bytes(*b"lwstats\0");
+    const VERSION: u32 = 2;
+    const ENDING: &'static str = ".stats";
+    const LENGTH: Option<usize> = Some(LENGTH);
 }
 
 /// One epoch.
@@ -53,9 +47,6 @@ pub struct EpochHead {
     /// Its name; UTF-8, padded with zeroes; empty: it only has a number.
     pub name: [AtomicU8; NAME],
 }
-
-/// Bytes of an epoch's name.
-pub const NAME: usize = 64;
 
 /// The totals of an epoch's executions that ended on cores of one class.
 #[repr(C)]
@@ -94,7 +85,5 @@ pub const fn block_at(slot: usize, class: usize) -> usize {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() <= PAGE);
-    assert!(size_of::<EpochHead>() == 128);
-    assert!(cfg!(target_endian = "little"));
+    assert!(size_of::<EpochsHeader>() <= PAGE && size_of::<EpochHead>() == 128);
 };

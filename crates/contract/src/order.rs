@@ -1,7 +1,7 @@
-//! The file in which a process notes the order in which its threads take locks: layout and writer. Version 1.
+//! The file in which a process notes the order in which its threads take locks: layout and writer. Version 2.
 //!
 //! ```text
-//!   byte 0       one Header: who wrote it
+//!   byte 0       one OrderHeader: who wrote it
 //!   THREADS_AT   THREADS x Thread: what each holds, and waits for
 //!   KEYS_AT      STACKS x key of a stack, a hash table
 //!   MAPS_AT      lines of /proc/PID/maps: those of files, of the heap and of the stack
@@ -18,15 +18,8 @@ mod writer;
 pub use crate::pieces::{PIECE, Stack};
 pub use writer::{Order, PATIENCE, Pair};
 
-use crate::layout::PAGE;
+use crate::header::{Header, Layout, PAGE};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-
-/// The first eight bytes of a complete file; written last.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lworder\0");
-/// Incremented when this layout changes.
-pub const VERSION: u32 = 1;
-/// How the file's name ends: `PID-N.order`.
-pub const ENDING: &str = ".order";
 
 /// The number of threads that are followed at a time.
 pub const THREADS: usize = 512;
@@ -42,28 +35,15 @@ pub const GATES: usize = 8;
 const SETS: usize = 8;
 /// Pieces of stacks.
 pub const STACKS: usize = 1024;
-/// An entry may be in any of this many places.
-const WAYS: usize = 32;
-
-/// A key: the entry is being written.
-const MOVING: u64 = u64::MAX;
 /// In a lock's key: the lock was destroyed.
 pub const GONE: u64 = 1 << 63;
 
-/// Who wrote the file. What isn't atomic is constant once `magic` is there.
+/// How the file begins.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Header {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// [`VERSION`].
-    pub version: u32,
-    /// The process's id, as the process sees it.
-    pub pid: u32,
-    /// The file's length, bytes.
-    pub length: u64,
-    /// When it began, ns of `CLOCK_MONOTONIC`.
-    pub start_ns: u64,
+pub struct OrderHeader {
+    /// Who writes it.
+    pub common: Header,
     /// Threads so far.
     pub threads: AtomicU32,
     /// Locks so far that were taken together with others.
@@ -86,10 +66,14 @@ pub struct Header {
     pub edges_evicted: AtomicU64,
     /// Stacks that found no room.
     pub stacks_lost: AtomicU64,
-    /// The lock in use, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
-    pub lock: [u8; 128],
-    /// The command line, with blanks between the words; cut if it is longer.
-    pub command: [u8; 512],
+}
+
+// SAFETY: `repr(C)`, a header first, integers all, and the assertion below.
+unsafe impl Layout for OrderHeader {
+    const MAGIC: u64 = u64::from_le_bytes(*b"lworder\0");
+    const VERSION: u32 = 2;
+    const ENDING: &'static str = ".order";
+    const LENGTH: Option<usize> = Some(LENGTH);
 }
 
 /// Tables: nobody has needed them yet.
@@ -216,7 +200,7 @@ pub const STACKS_AT: usize = EDGES_AT + EDGES * size_of::<Edge>();
 pub const LENGTH: usize = STACKS_AT + STACKS * size_of::<Stack>();
 
 const _: () = {
-    assert!(size_of::<Header>() <= PAGE);
+    assert!(size_of::<OrderHeader>() <= PAGE);
     assert!(size_of::<Edge>() == 128 && size_of::<Stack>() == 2 * PAGE);
     assert!(LOCKS_AT.is_multiple_of(PAGE) && STACKS_AT.is_multiple_of(PAGE));
 };

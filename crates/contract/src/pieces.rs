@@ -6,17 +6,14 @@
 //! ```
 
 use crate::file;
-use crate::layout::PAGE;
+use crate::hash::{MOVING, ways};
+use crate::header::PAGE;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes of each piece.
 pub const PIECE: usize = 2 * PAGE - 48;
-/// A piece may be in any of this many places.
-const WAYS: usize = 32;
-/// A key: the piece is being written.
-const MOVING: u64 = u64::MAX;
 
 /// A piece of a stack, as it was at the time of the call.
 #[repr(C)]
@@ -67,8 +64,7 @@ impl<'a> Pieces<'a> {
         fill: impl FnOnce(*mut u8) -> usize,
     ) -> Option<u32> {
         let keys = self.keys;
-        let hash = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        let mut ways = (0..WAYS).map(|way| (hash + way) % keys.len());
+        let mut ways = ways(key, keys.len());
         // ORDERING: Acquire, pairs with the Release below.
         if let Some(at) = ways.clone().find(|&at| keys[at].load(Acquire) == key) {
             return Some(at as u32 + 1);

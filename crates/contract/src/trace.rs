@@ -1,26 +1,21 @@
-//! The file in which a process records its lock operations: layout and writer. Version 2.
+//! The file in which a process records its lock operations: layout and writer. Version 3.
 //!
 //! ```text
-//!   byte 0       one Header: who wrote it
+//!   byte 0       one TraceHeader: who wrote it
 //!   OBJECTS_AT   the objects that were loaded: where each begins and ends, u64 both, and its path, which ends in NUL
-//!   CHUNKS_AT    Header::chunks x Chunk: each is one thread's; holes until used
+//!   CHUNKS_AT    TraceHeader::chunks x Chunk: each is one thread's; holes until used
 //! ```
 //!
 //! A thread takes the next free chunk when it has none, or when its own is full. Its chunks, in the file's order, hold
 //! its records in order. Threads share only the count of chunks taken. A record counts once `used` says so. So the file
 //! can be read while the process runs, and is complete after `kill -9`.
 
-use crate::About;
 use crate::file::{self, Mapped, Refused};
-use crate::layout::PAGE;
+use crate::header::{About, Header, Layout, PAGE};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The first eight bytes of a complete file; written last.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lwlocks\0");
-/// Incremented when this layout changes.
-pub const VERSION: u32 = 2;
 /// Where the list of loaded objects begins.
 pub const OBJECTS_AT: usize = PAGE;
 /// Bytes of that list: room for about 200 objects.
@@ -36,18 +31,12 @@ const CHUNKS_MIN: u64 = 16;
 /// Chunks of the largest file, 16 GiB.
 const CHUNKS_MAX: u64 = 1 << 20;
 
-/// Who wrote the file. What isn't atomic is constant once `magic` is there.
+/// How the file begins. What isn't atomic is constant once the file is complete.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Header {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// [`VERSION`].
-    pub version: u32,
-    /// The process.
-    pub pid: u32,
-    /// When recording began, ns of `CLOCK_MONOTONIC`.
-    pub start_ns: u64,
+pub struct TraceHeader {
+    /// Who writes it.
+    pub common: Header,
     /// How many chunks the file has room for.
     pub chunks: u32,
     /// The number of CPUs that the process may keep busy.
@@ -66,12 +55,14 @@ pub struct Header {
     pub is_disk_full: AtomicU32,
     /// Bytes of the list of loaded objects that are written.
     pub objects: AtomicU32,
-    /// The lock in use, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
-    pub lock: [u8; 128],
-    /// The emulated machine, as given in `LOCKWRIGHT_EMULATE`; empty: a real one.
-    pub emulated: [u8; 256],
-    /// The command line, with blanks between the words; cut if it is longer.
-    pub command: [u8; 512],
+}
+
+// SAFETY: `repr(C)`, a header first, integers all, and the assertion below.
+unsafe impl Layout for TraceHeader {
+    const MAGIC: u64 = u64::from_le_bytes(*b"lwlocks\0");
+    const VERSION: u32 = 3;
+    const ENDING: &'static str = ".locks";
+    const LENGTH: Option<usize> = None;
 }
 
 /// Some of a thread's records.
@@ -174,9 +165,9 @@ impl Chunk {
 }
 
 /// A trace that is being recorded. Mapped forever; as cheap to copy as a pointer.
-pub type Tracer = Mapped<Header>;
+pub type Tracer = Mapped<TraceHeader>;
 
-impl Mapped<Header> {
+impl Mapped<TraceHeader> {
     /// Makes `DIR/PID-N.locks`, with the first free N, and with room for at least this many records.
     ///
     /// # Errors
@@ -184,28 +175,10 @@ impl Mapped<Header> {
     pub fn create(dir: &[u8], about: &About<'_>, records: u64, cpus: u32) -> Result<Self, Refused> {
         let chunks = records.div_ceil(RECORDS as u64).clamp(CHUNKS_MIN, CHUNKS_MAX) as u32;
         let length = CHUNKS_AT + chunks as usize * CHUNK;
-        let (base, pid, _) = file::create(dir, b".locks\0", length, CHUNKS_AT)?;
-        let mut header = Header {
-            magic: AtomicU64::new(0),
-            version: VERSION,
-            pid,
-            start_ns: about.now_ns,
-            chunks,
-            cpus,
-            taken: AtomicU32::new(0),
-            threads: AtomicU32::new(0),
-            dropped: AtomicU64::new(0),
-            gap_ns: AtomicU32::new(0),
-            operation_ns: AtomicU32::new(0),
-            is_disk_full: AtomicU32::new(0),
-            objects: AtomicU32::new(0),
-            lock: [0; 128],
-            emulated: [0; 256],
-            command: [0; 512],
-        };
-        about.fill(&mut header.lock, &mut header.emulated, &mut header.command);
-        // SAFETY: fresh, and longer than the header.
-        Ok(unsafe { file::publish(base, header, |header| &header.magic, MAGIC) })
+        Self::make(dir, about, length, CHUNKS_AT, |header| {
+            header.chunks = chunks;
+            header.cpus = cpus;
+        })
     }
 
     /// Lists a loaded object, if there is room: its memory, and its file's path. Only one thread calls this.
@@ -271,7 +244,7 @@ impl Mapped<Header> {
 
 /// The objects that the process has listed: their memory and their paths.
 pub fn objects<'a>(
-    header: &Header,
+    header: &TraceHeader,
     list: &'a [u8; OBJECTS],
 ) -> impl Iterator<Item = (Range<u64>, &'a [u8])> {
     // ORDERING: Acquire, pairs with the Release in `Tracer::list`: this much is complete.
@@ -296,7 +269,7 @@ pub fn complete(chunk: &Chunk) -> Option<(u32, &[Record])> {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() <= PAGE);
+    assert!(size_of::<TraceHeader>() <= PAGE);
     assert!(size_of::<Chunk>() <= CHUNK && size_of::<Chunk>() + size_of::<Record>() > CHUNK);
     assert!(core::mem::offset_of!(Chunk, records) == 32);
 };

@@ -1,38 +1,17 @@
 //! Makes the file and writes to it.
 
+use crate::epochs::NAME;
 use crate::file::{self, Mapped, Refused};
+use crate::header::{About, CLASSES};
 use crate::histogram::bucket;
 use crate::layout::{
-    BLOCK, BLOCKS_AT, CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC,
-    NAME, VERSION, block_at,
+    BLOCK, BLOCKS_AT, ClassBlock, EPOCHS, EpochHead, EpochsHeader, HEADS_AT, LENGTH, block_at,
 };
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
-
-/// The header's contents.
-#[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
-    /// Now, ns of `CLOCK_MONOTONIC`.
-    pub now_ns: u64,
-    /// The lock in use.
-    pub lock: &'a [u8],
-    /// The emulated machine; empty: none.
-    pub emulated: &'a [u8],
-    /// The command line.
-    pub command: &'a [u8],
-}
-
-impl About<'_> {
-    /// Fills these fields of a header.
-    pub(crate) fn fill(&self, lock: &mut [u8], emulated: &mut [u8], command: &mut [u8]) {
-        file::fill(lock, self.lock);
-        file::fill(emulated, self.emulated);
-        file::fill(command, self.command);
-    }
-}
+use core::sync::atomic::{AtomicU8, AtomicU32};
 
 /// A recording. Mapped forever; as cheap to copy as a pointer.
-pub type Writer = Mapped<Header>;
+pub type Writer = Mapped<EpochsHeader>;
 
 /// The place of an epoch in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,33 +44,20 @@ impl Execution {
     }
 }
 
-impl Mapped<Header> {
+impl Mapped<EpochsHeader> {
     /// Makes `DIR/PID-N.stats`, with the first free N.
     ///
     /// # Errors
     /// The system's error from creating, growing or mapping the file; ENAMETOOLONG for a folder whose path has 4000
-    /// bytes.
+    /// bytes; or the folder is a link, or belongs to another user.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid, _) = file::create(dir, b".stats\0", LENGTH, BLOCKS_AT)?;
-        let mut header = Header {
-            magic: AtomicU64::new(0),
-            version: VERSION,
-            pid,
-            start_ns: about.now_ns,
-            last_ns: AtomicU64::new(about.now_ns),
-            lock: [0; 128],
-            emulated: [0; 256],
-            command: [0; 512],
-        };
-        about.fill(&mut header.lock, &mut header.emulated, &mut header.command);
-        // SAFETY: fresh, and longer than the header.
-        Ok(unsafe { file::publish(base, header, |header| &header.magic, MAGIC) })
+        Self::make(dir, about, LENGTH, BLOCKS_AT, |_| {})
     }
 
     fn head(&self, slot: Slot) -> &EpochHead {
         let at = HEADS_AT + usize::from(slot.0) % EPOCHS * size_of::<EpochHead>();
-        // SAFETY: within the mapping, aligned; zeroes are a head.
-        unsafe { &*self.base.add(at).cast() }
+        // SAFETY: within the mapping, aligned, populated from the start; zeroes are a head.
+        unsafe { self.place(at) }
     }
 
     /// The place of the epoch `id`; `None`: all are taken.
@@ -144,7 +110,7 @@ impl Mapped<Header> {
             head.slo_ns.store(sample.slo_ns, Relaxed);
         }
         // All threads share this word, so it is written only once a millisecond.
-        let last = &self.header().last_ns;
+        let last = &self.header().common.last_ns;
         if last.load(Relaxed) + 1_000_000 <= now_ns {
             last.store(now_ns, Relaxed);
         }
@@ -157,8 +123,8 @@ impl Mapped<Header> {
         if classes & 1 << class == 0 && !self.open_block(&head.classes, at, class) {
             return None;
         }
-        // SAFETY: within the mapping, aligned to a page; zeroes are an empty block.
-        Some(unsafe { &*self.base.add(at).cast() })
+        // SAFETY: within the mapping, aligned to a page, populated; zeroes are an empty block.
+        Some(unsafe { self.place(at) })
     }
 
     #[cold]

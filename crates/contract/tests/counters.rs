@@ -1,10 +1,12 @@
 //! What the segment counts, and what happens when room runs out.
 
+use lockwright_contract::About;
 use lockwright_contract::counters::layout::{
-    ADDRESS_BITS, DEPTH, ENDING, GONE, HEAD_LENGTH, Header, KEYS_AT, LENGTH, LOCKS, OTHER_THREADS,
+    ADDRESS_BITS, CountersHeader, DEPTH, GONE, HEAD_LENGTH, KEYS_AT, LENGTH, LOCKS, OTHER_THREADS,
     OTHERS, PIECE, PIECES, RECORDS_AT, Record, SITES, STACKS, THREADS, WAYS, record_at,
 };
-use lockwright_contract::counters::{About, Blame, Segment, Wait};
+use lockwright_contract::counters::{Blame, Segment, Wait};
+use lockwright_contract::header::Layout;
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,6 +20,7 @@ const ABOUT: About<'_> = About {
     namespace: 3,
     boot: b"boot",
     lock: b"auto",
+    emulated: b"",
     command: b"program",
 };
 const SECOND: u64 = 1_000_000_000;
@@ -28,7 +31,7 @@ fn fresh() -> (TempDir, Segment) {
     (dir, segment)
 }
 
-fn header(segment: &Segment) -> &Header {
+fn header(segment: &Segment) -> &CountersHeader {
     // SAFETY: a header is there, aligned to a page, and mapped forever.
     unsafe { &*segment.base().cast() }
 }
@@ -91,7 +94,7 @@ fn locks_that_come_and_go_leave_a_bounded_file_and_no_wait_is_lost() {
     let file = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().metadata().unwrap();
     let name = segment.name(std::process::id()).unwrap();
     let name = CStr::from_bytes_until_nul(&name).unwrap().to_str().unwrap();
-    assert!(name.ends_with(ENDING) && dir.path().join(name).exists(), "{name}");
+    assert!(name.ends_with(CountersHeader::ENDING) && dir.path().join(name).exists(), "{name}");
     assert!(segment.name(1).is_none(), "it is not that process's");
     assert_eq!(file.len(), LENGTH as u64);
     assert_eq!(file.permissions().mode() & 0o777, 0o600);

@@ -3,6 +3,7 @@
 
 use crate::catalog::{find, find_any};
 use crate::entry::{Entry, OptionSpec};
+use crate::rw::{PREFER, Prefer};
 use core::fmt;
 
 /// The name of glibc's own algorithm, which is not in the catalogue and has no options.
@@ -74,6 +75,9 @@ fn read<'a>(
 ) -> Result<(&'static OptionSpec, u32), Why<'a>> {
     let (key, value) = piece.split_once('=').ok_or(Why::NoPair(piece))?;
     let option = known.iter().find(|option| option.key == key).ok_or(Why::NoOption(key))?;
+    if let Some(number) = named(value, option) {
+        return Ok((option, number));
+    }
     let (digits, unit) = unit(value, option);
     let number = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
     match number {
@@ -81,6 +85,12 @@ fn read<'a>(
         _ if is_number(digits) => Err(Why::OutOfRange { option, value }),
         _ => Err(Why::NoNumber { key, value }),
     }
+}
+
+/// The number of a value that has a name.
+fn named(value: &str, option: &OptionSpec) -> Option<u32> {
+    let names = if option.key == PREFER.key { &Prefer::NAMES[..] } else { &[] };
+    (0..).zip(names).find(|(_, name)| **name == value).map(|(number, _)| number)
 }
 
 /// Splits off a time's unit, as in `10ms`: returns the digits, and the unit's size in the option's own unit.
@@ -235,6 +245,20 @@ mod tests {
         ] {
             assert_eq!(value(text), ns, "{text}");
         }
+    }
+
+    #[test]
+    fn preferences_have_names() {
+        for (name, number) in Prefer::NAMES.into_iter().zip(0..) {
+            let value = |text: &str| Spec::parse_any(text).unwrap().options().next().unwrap().1;
+            assert_eq!(value(&format!("rwlock:prefer={name}")), number);
+            assert_eq!(Prefer::of(number) as u32, number);
+        }
+        let bad = Spec::parse_any("rwlock:prefer=nobody").unwrap_err();
+        assert_eq!(
+            bad.to_string(),
+            "lock 'rwlock:prefer=nobody': 'prefer': 'nobody' is not a number"
+        );
     }
 
     #[test]

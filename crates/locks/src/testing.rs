@@ -234,6 +234,10 @@ impl Platform for Threads {
         CLOCK.get() + u64::from(ns)
     }
 
+    fn sooner(one: u64, other: u64) -> u64 {
+        one.min(other)
+    }
+
     fn place() -> Place {
         Place { cpu: 0, class: Class(CLASS.get()), domain: CLASS.get().into() }
     }

@@ -146,6 +146,12 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         Deadline::Nap
     }
 
+    fn sooner(one: Deadline, other: Deadline) -> Deadline {
+        // In this order: a nap ends whenever the others do, and besides.
+        let all = [Deadline::Nap, Deadline::Soon, Deadline::Never];
+        all.into_iter().find(|deadline| [one, other].contains(deadline)).unwrap_or(one)
+    }
+
     fn place() -> Place {
         let me = C::thread();
         let class = world(|w| {

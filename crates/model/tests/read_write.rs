@@ -189,7 +189,7 @@ struct Words<M: Platform>([M::Word; 4]);
 impl<M: lockwright_platform::Machine> Words<M> {
     fn lock(&self) -> Biased<'_, M> {
         let [state, writers, owner, bias] = &self.0;
-        let parts = Parts { state, writers, owner, prefer: Prefer::Readers };
+        let parts = Parts { state, writers, owner, prefer: Prefer::Readers as u32 };
         Biased { parts, bias, policy: 2, row: 0 }
     }
 

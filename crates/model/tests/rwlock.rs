@@ -27,7 +27,15 @@ enum Step {
 }
 use Step::*;
 
-const PREFERENCES: [Prefer; 3] = [Prefer::Readers, Prefer::Writers, Prefer::WritersStrictly];
+const PREFERENCES: [Prefer; 4] =
+    [Prefer::Readers, Prefer::Writers, Prefer::WritersStrictly, Prefer::Patient];
+
+/// What threads prefer that meet on one lock while a switch is under way; each releases by the next one's preference.
+const MIXED: [[Prefer; 3]; 3] = [
+    [Prefer::Patient, Prefer::Readers, Prefer::WritersStrictly],
+    [Prefer::WritersStrictly, Prefer::Patient, Prefer::Patient],
+    [Prefer::Readers, Prefer::WritersStrictly, Prefer::Patient],
+];
 
 struct Words<C: Checker> {
     state: ModelWord<C>,
@@ -41,7 +49,8 @@ impl<C: Checker> Words<C> {
     }
 
     fn parts<const SPINS: usize>(&self, prefer: Prefer) -> Parts<'_, Machine<C, SPINS>> {
-        Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
+        let Self { state, writers, owner } = self;
+        Parts { state, writers, owner, prefer: prefer as u32 }
     }
 }
 
@@ -55,6 +64,18 @@ fn waiter<C: Checker, const SPINS: usize>(
 /// Takes `step` under the lock; `true` if it got in.
 fn take<C: Checker, const SPINS: usize>(
     lock: &Parts<'_, Machine<C, SPINS>>,
+    me: u32,
+    step: Step,
+    read: impl Fn(),
+    write: impl Fn(),
+) -> bool {
+    take_and_leave(lock, lock, me, step, read, write)
+}
+
+/// As [`take`], and releases by `leaves`.
+fn take_and_leave<C: Checker, const SPINS: usize>(
+    lock: &Parts<'_, Machine<C, SPINS>>,
+    leaves: &Parts<'_, Machine<C, SPINS>>,
     me: u32,
     step: Step,
     read: impl Fn(),
@@ -80,22 +101,37 @@ fn take<C: Checker, const SPINS: usize>(
     if step == ReadTwice {
         assert_eq!(lock.read(patient), Outcome::Acquired);
         inside();
-        lock.unlock();
+        leaves.unlock();
     }
-    lock.unlock();
+    leaves.unlock();
     true
 }
 
 /// Writers exclude everybody, nobody waits forever, and in the end the lock is free.
 fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, steps: &[Step]) {
-    let name = format!("rwlock, {prefer:?} {steps:?}, spins {SPINS}");
+    exclusion_by::<C, SPINS>(budget, &[prefer], steps);
+}
+
+/// As [`exclusion`], with a preference for each thread.
+fn exclusion_by<C: Checker, const SPINS: usize>(
+    budget: Budget,
+    prefers: &[Prefer],
+    steps: &[Step],
+) {
+    let name = match prefers {
+        [prefer] => format!("rwlock, {prefer:?} {steps:?}, spins {SPINS}"),
+        _ => format!("rwlock, {prefers:?} {steps:?}, spins {SPINS}"),
+    };
     let steps = steps.to_vec();
+    let prefers = prefers.to_vec();
+    let prefer = move |thread: u32| prefers[thread as usize % prefers.len()];
     explore::<C>(&name, budget, move || {
         machine::begin::<C>();
         {
             let lock = Arc::new((Words::<C>::new(), C::Data::new(), AtomicU32::new(0)));
             let handles = (1..).zip(&steps).map(|(me, &step)| {
                 let lock = lock.clone();
+                let (takes, leaves) = (prefer(me), prefer(me + 1));
                 machine::spawn::<C>(move || {
                     let (words, data, wrote) = &*lock;
                     let read = || {
@@ -105,7 +141,8 @@ fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, ste
                         data.bump();
                         wrote.fetch_add(1, Relaxed); // out of the checker's sight
                     };
-                    take::<C, SPINS>(&words.parts(prefer), me, step, read, write);
+                    let (lock, leaves) = (words.parts(takes), words.parts(leaves));
+                    take_and_leave::<C, SPINS>(&lock, &leaves, me, step, read, write);
                 })
             });
             let handles = handles.collect();
@@ -114,7 +151,7 @@ fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, ste
             let (words, data, wrote) = &*lock;
             assert_eq!(data.get(), wrote.load(Relaxed), "writes were lost");
             for step in [TryWrite, TryRead] {
-                let is_free = take::<C, SPINS>(&words.parts(prefer), 9, step, || (), || ());
+                let is_free = take::<C, SPINS>(&words.parts(prefer(9)), 9, step, || (), || ());
                 assert!(is_free, "nobody holds it, and it is not free");
             }
         }
@@ -170,9 +207,10 @@ fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, s
 
 /// A reader holds the lock until another one is in, too; between them a writer waits, and gives up. The second reader may
 /// have gone to sleep because of that writer alone.
-fn readers_behind_a_late_writer<C: Checker, const SPINS: usize>(budget: Budget) {
+fn readers_behind_a_late_writer<C: Checker, const SPINS: usize>(budget: Budget, writer: Prefer) {
     let prefer = Prefer::WritersStrictly;
-    let name = format!("rwlock, {prefer:?}, readers meet when a writer gives up, spins {SPINS}");
+    let what = format!("readers meet when a writer gives up that has {writer:?}");
+    let name = format!("rwlock, {prefer:?}, {what}, spins {SPINS}");
     explore::<C>(&name, budget, move || {
         machine::begin::<C>();
         {
@@ -183,6 +221,7 @@ fn readers_behind_a_late_writer<C: Checker, const SPINS: usize>(budget: Budget) 
                 let lock = lock.clone();
                 machine::spawn::<C>(move || {
                     let is_in = || lock.1.store(1, Relaxed);
+                    let prefer = if step == Read { prefer } else { writer };
                     take::<C, SPINS>(&lock.0.parts(prefer), me, step, is_in, || ());
                 })
             });
@@ -249,7 +288,17 @@ fn two_threads<const SPINS: usize>() {
 }
 
 fn three_threads<const SPINS: usize>() {
-    readers_behind_a_late_writer::<Loom, SPINS>(THREE);
+    for writer in [Prefer::WritersStrictly, Prefer::Readers] {
+        readers_behind_a_late_writer::<Loom, SPINS>(THREE, writer);
+    }
+    for prefers in &MIXED {
+        for steps in [[Read, Read, Write], [Read, Write, TimedWrite], [TimedRead, Write, Write]] {
+            exclusion_by::<Loom, SPINS>(THREE, prefers, &steps);
+        }
+    }
+    for steps in [[ReadTwice, Read, Write], [ReadTwice, Write, TimedWrite]] {
+        exclusion::<Loom, SPINS>(THREE, Prefer::Patient, &steps);
+    }
     a_reader_passes_a_woken_writer::<Loom, SPINS>(FOUR);
     for prefer in PREFERENCES {
         for steps in [
@@ -297,6 +346,10 @@ fn loom_3_threads_that_spin_once() {
 fn shuttle_5_threads_that_sleep_at_once() {
     for prefer in PREFERENCES {
         exclusion::<Shuttle, 0>(TWO, prefer, &[Read, Write, Read, Write, TimedWrite]);
+    }
+    exclusion::<Shuttle, 0>(TWO, Prefer::Patient, &[ReadTwice, Write, ReadTwice, Write, TimedRead]);
+    for prefers in &MIXED {
+        exclusion_by::<Shuttle, 0>(TWO, prefers, &[Read, Write, TimedRead, Write, TimedWrite]);
     }
 }
 

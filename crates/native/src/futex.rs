@@ -54,6 +54,12 @@ impl Deadline {
         };
         Self { clock: Clock::Monotonic, at }
     }
+
+    /// Nanoseconds until then; less than 0: it has passed.
+    pub fn left(&self) -> i128 {
+        let at = i128::from(self.at.tv_sec) * 1_000_000_000 + i128::from(self.at.tv_nsec);
+        at - i128::from(now(self.clock))
+    }
 }
 
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;

@@ -138,6 +138,10 @@ impl Platform for Native {
         Deadline::after(u64::from(ns))
     }
 
+    fn sooner(one: Deadline, other: Deadline) -> Deadline {
+        if one.left() <= other.left() { one } else { other }
+    }
+
     #[inline(always)]
     fn place() -> Place {
         place::among_usable()

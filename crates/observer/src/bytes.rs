@@ -1,4 +1,4 @@
-//! What lies in a file that a process maps: little-endian numbers, and texts padded with zeroes.
+//! What lies in a file that a process maps: little-endian numbers.
 
 /// Bytes of such a file.
 pub(crate) struct Bytes<'a>(pub &'a [u8]);
@@ -14,11 +14,5 @@ impl Bytes<'_> {
 
     pub(crate) fn u32(&self, at: usize) -> u32 {
         u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
-    }
-
-    pub(crate) fn text(&self, at: usize, length: usize) -> String {
-        let bytes = &self.0[at..at + length];
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 }

@@ -1,5 +1,6 @@
 //! What locks do, as counted by processes (`contract::counters`): reads, names and ranks the counts.
 
+pub mod beyond;
 pub mod counter;
 pub mod course;
 pub mod events;

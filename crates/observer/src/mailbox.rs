@@ -5,28 +5,18 @@ use crate::objects;
 use crate::process::{Mapping, Process, mappings};
 use crate::table::Table;
 use lockwright_contract::attached::{self, Attached, DETACHED};
-use lockwright_contract::mailbox::{
-    DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, RULES, STATE, SYMBOL, TAKEN, TEXT,
-};
+use lockwright_contract::mailbox::{MAGIC, Mailbox, RULES, SYMBOL, TEXT};
+use lockwright_contract::post::PostState;
+use lockwright_contract::post::remote::{Answer, Memory, RemotePosts};
 use lockwright_text::Failure;
 use std::ffi::OsStr;
 use std::mem::offset_of;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long we wait for a thread that waits for a lock.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The process's response to a posted table.
-pub enum Said {
-    /// It is in force.
-    Done,
-    /// The process keeps what it has: why.
-    Refused(String),
-    /// No thread has taken it up yet.
-    Nothing,
-}
 
 /// A process's mailbox.
 pub struct Remote<'a> {
@@ -54,13 +44,9 @@ impl<'a> Remote<'a> {
     /// Finds the mailbox of the preloaded library, or of the runtime that is linked into the program.
     pub fn find(process: &'a Process) -> Result<Self, Failure> {
         let at = symbol_in(process, SYMBOL)?;
-        let remote = Self { process, at, attached: symbol_in(process, attached::SYMBOL).ok() };
-        settled(process, || {
-            let is_ours = remote.word64(offset_of!(Mailbox, magic))? == MAGIC
-                && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>();
-            Ok(is_ours.then_some(()))
-        })?;
-        Ok(remote)
+        let attached = symbol_in(process, attached::SYMBOL).ok();
+        settled(process, || Ok(process.has::<Mailbox>(at, MAGIC)?.then_some(())))?;
+        Ok(Self { process, at, attached })
     }
 
     /// Where it is, since finding it again takes long.
@@ -71,36 +57,26 @@ impl<'a> Remote<'a> {
     /// Have the program's calls been redirected to glibc again?
     pub fn is_detached(&self) -> Result<bool, Failure> {
         let Some(at) = self.attached else { return Ok(false) };
-        let mut how = [0; 4];
-        self.process.read(at + offset_of!(Attached, how) as u64, &mut how)?;
-        Ok(u32::from_ne_bytes(how) == DETACHED)
+        Ok(self.process.word(at + offset_of!(Attached, how) as u64)? == DETACHED)
     }
 
     /// Posts this default lock with the current rules. Doesn't wait until the process takes it up.
     #[cfg(target_arch = "x86_64")] // for `attach`
     pub fn set_default(&self, lock: &str) -> Result<(), Failure> {
         let table = Table { default: lock.to_owned(), ..base(self)? };
-        self.put(&table.words()).map(drop)
+        self.post(&table.words(), Duration::ZERO).map(drop)
     }
 
     fn word(&self, offset: usize) -> Result<u32, Failure> {
-        let mut bytes = [0; 4];
-        self.process.read(self.at + offset as u64, &mut bytes)?;
-        Ok(u32::from_ne_bytes(bytes))
+        self.process.word(self.at + offset as u64)
     }
 
     fn word64(&self, offset: usize) -> Result<u64, Failure> {
-        let mut bytes = [0; 8];
-        self.process.read(self.at + offset as u64, &mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        self.process.word64(self.at + offset as u64)
     }
 
-    fn state(&self) -> Result<u32, Failure> {
-        self.word(offset_of!(Mailbox, state))
-    }
-
-    fn set(&self, offset: usize, value: u32) -> Result<(), Failure> {
-        self.process.write(self.at + offset as u64, &value.to_ne_bytes())
+    fn posts(&self) -> RemotePosts<'a, Process> {
+        RemotePosts::new(self.process, self.at + offset_of!(Mailbox, posts) as u64)
     }
 
     /// The current table.
@@ -138,59 +114,25 @@ impl<'a> Remote<'a> {
 
     /// The table that was posted but not yet taken up.
     pub fn posted(&self) -> Result<Option<Table>, Failure> {
-        let state = self.state()?;
+        let post = self.posts().seen()?;
         let mut text = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(TEXT)];
         self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut text)?;
-        let is_there = state & STATE == POSTED && state == self.state()?;
+        let is_there = post.is(PostState::Posted) && post == self.posts().seen()?;
         Ok(is_there.then(|| Table::read(&String::from_utf8_lossy(&text))))
     }
 
     /// Posts a table, and waits this long for the process to take it up.
-    pub fn post(&self, table: &str, patience: Duration) -> Result<Said, Failure> {
-        let begun = Instant::now();
-        let post = self.put(table)?;
-        loop {
-            let state = self.state()?;
-            if state == post | DONE {
-                return Ok(Said::Done);
-            } else if state == post | REFUSED {
-                let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
-                self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
-                return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
-            } else if begun.elapsed() >= patience {
-                return Ok(Said::Nothing);
-            }
-            // If locks are contended, this takes microseconds.
-            sleep((begun.elapsed() / 8).clamp(Duration::from_micros(20), Duration::from_millis(1)));
-        }
-    }
-
-    /// Posts a table, and returns its number.
-    fn put(&self, table: &str) -> Result<u32, Failure> {
+    pub fn post(&self, table: &str, patience: Duration) -> Result<Answer, Failure> {
         if table.len() > TEXT {
             return Err(Failure::new(format!("more than {TEXT} bytes of rules"))
                 .hint("name whole libraries, or functions by their full signature"));
         }
-        let end = Instant::now() + PATIENCE;
-        let mut before = self.state()?;
-        while before & STATE == TAKEN && Instant::now() < end {
-            sleep(Duration::from_millis(1));
-            before = self.state()?;
-        }
-        if before & STATE == TAKEN {
-            let pid = self.process.pid;
-            return Err(Failure::new(format!(
-                "process {pid} is stopped while it changes its locks"
-            ))
-            .hint(format!("kill -CONT {pid}, and try again")));
-        }
-        let post = before.wrapping_add(POST) & !STATE;
-        // The process must not take up the old table while we replace it.
-        self.set(offset_of!(Mailbox, state), post | EMPTY)?;
-        self.process.write(self.at + offset_of!(Mailbox, text) as u64, table.as_bytes())?;
-        self.set(offset_of!(Mailbox, len), table.len() as u32)?;
-        self.set(offset_of!(Mailbox, state), post | POSTED)?;
-        Ok(post)
+        self.posts().post(patience, |writing| {
+            writing.replace()?;
+            self.process.write(self.at + offset_of!(Mailbox, text) as u64, table.as_bytes())?;
+            self.process.set_word(self.at + offset_of!(Mailbox, len) as u64, table.len() as u32)?;
+            Ok(true)
+        })
     }
 }
 
@@ -301,10 +243,17 @@ pub fn post_for(
 ) -> Result<bool, Failure> {
     let pid = process.pid;
     match mailbox.post(&table.words(), patience)? {
-        Said::Done => Ok(true),
-        Said::Nothing => Ok(false),
-        Said::Refused(why) => Err(Failure::new(format!("process {pid} keeps its locks: {why}"))
-            .hint(format!("to see which it has: lockwright switch {pid}"))),
+        Answer::Done => Ok(true),
+        Answer::Nothing | Answer::NotPosted => Ok(false),
+        Answer::Refused(why) => {
+            let why = String::from_utf8_lossy(why.text());
+            Err(Failure::new(format!("process {pid} keeps its locks: {why}"))
+                .hint(format!("to see which it has: lockwright switch {pid}")))
+        }
+        Answer::Stopped => {
+            Err(Failure::new(format!("process {pid} is stopped while it changes its locks"))
+                .hint(format!("kill -CONT {pid}, and try again")))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A running process, through its files under `/proc`.
 
+use lockwright_contract::post::remote::Memory;
 pub use lockwright_symbols::{Mapping, mappings, proc_text};
 use lockwright_text::shown;
 use lockwright_text::{Failure, cause};
@@ -186,6 +187,18 @@ pub fn started(pid: u32) -> Option<u64> {
     let runs = |rest: &str| !rest.starts_with(['Z', 'X']) || threads() > 1;
     let (_, rest) = stat.rsplit_once(") ").filter(|(_, rest)| runs(rest))?;
     rest.split(' ').nth(19)?.parse().ok()
+}
+
+impl Memory for Process {
+    type Error = Failure;
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        Self::read(self, at, bytes)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        Self::write(self, at, bytes)
+    }
 }
 
 #[cfg(test)]

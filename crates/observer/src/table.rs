@@ -1,6 +1,7 @@
 //! A process's table of locks, as written to its mailbox: `LOCK`, a newline, `TARGET=LOCK;...`.
 
-use crate::targets;
+use crate::targets::{self, is_rwlocks};
+use lockwright_contract::mailbox::RWLOCK;
 use serde::Serialize;
 
 /// The rules that give a process's mutexes their locks.
@@ -70,12 +71,24 @@ impl Table {
         self.rule_at(place).map_or(&self.default, |rule| &rule.lock)
     }
 
-    /// Gives these targets' mutexes a lock, by rules that come before all others. `None` removes these targets' rules.
+    /// Gives these targets' mutexes a lock, by rules that come before all others. `None` removes these targets' rules. A rule for
+    /// readers-writer locks, and one for mutexes may have the same target.
     pub fn set(&mut self, targets: &[String], lock: Option<&str>) {
-        self.rules.retain(|rule| !targets.contains(&rule.target));
+        let is_same = |old: &str| lock.is_none_or(|new| is_rwlocks(old) == is_rwlocks(new));
+        self.rules.retain(|rule| !targets.contains(&rule.target) || !is_same(&rule.lock));
         if let Some(lock) = lock {
             let new = targets.iter().map(|target| Rule::new((target, lock)));
             self.rules.splice(..0, new);
+        }
+    }
+
+    /// Gives all readers-writer locks that no other rule names this preference, by the last rule. `None` removes that rule: as the program
+    /// asks.
+    pub fn prefer(&mut self, who: Option<&str>) {
+        let target = targets::whole_kind(RWLOCK);
+        self.rules.retain(|rule| rule.target != target);
+        if let Some(who) = who {
+            self.rules.push(Rule::new((&target, &format!("{RWLOCK}:prefer={who}"))));
         }
     }
 
@@ -98,10 +111,12 @@ impl Rule {
             return whose;
         }
         let (what, target) = self.target.split_once(':').unwrap_or(("", &self.target));
+        let what = if what == "mutex" && is_rwlocks(&self.lock) { RWLOCK } else { what };
         match what {
             "lib" => format!("library {target}"),
             "call" => format!("caller {target}"),
             "kind" => match target.split_once('+') {
+                Some((RWLOCK, _)) => "readers-writer locks".to_owned(),
                 Some((kind, _)) => format!("{kind} mutexes"),
                 None => format!("kind {target}"),
             },
@@ -130,6 +145,26 @@ mod tests {
         table.set(&target, None);
         assert_eq!(table.words(), "auto\nlib:libfoo.so=fifo;");
         assert_eq!(Table::read("auto").words(), "auto\n");
+    }
+
+    #[test]
+    fn the_rule_for_all_readers_writer_locks_comes_last_and_can_be_removed() {
+        let mut table = Table::read("auto\nlib:libfoo.so=fifo;");
+        for _ in 0..2 {
+            table.prefer(Some("patient"));
+        }
+        let rule = "kind:rwlock+0x0-0xffffffffffffffff=rwlock:prefer=patient;";
+        assert_eq!(table.words(), format!("auto\nlib:libfoo.so=fifo;{rule}"));
+        assert_eq!(table.rules[1].whose(), "readers-writer locks");
+        // One variable may have both kinds of locks.
+        let target = ["mutex:+0x10-0x48".to_owned()];
+        table.set(&target, Some("mcs"));
+        table.set(&target, Some("rwlock:prefer=strict"));
+        assert_eq!(table.rules.len(), 4);
+        assert_eq!(table.rules[0].whose(), "rwlock 0x10");
+        table.set(&target, None);
+        table.prefer(None);
+        assert_eq!(table.words(), "auto\nlib:libfoo.so=fifo;");
     }
 
     #[test]

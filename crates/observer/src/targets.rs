@@ -2,7 +2,7 @@
 
 use crate::objects::{ObjectFile, Symbol};
 use crate::written::is_called;
-use lockwright_contract::mailbox::KINDS;
+use lockwright_contract::mailbox::{KINDS, RWLOCK};
 use lockwright_text::Failure;
 
 /// Assumed size of a mutex whose symbol has no size.
@@ -35,13 +35,22 @@ pub fn named(objects: &[ObjectFile], name: &str, is_function: bool) -> Vec<Strin
     objects.flat_map(of_object).collect()
 }
 
-/// The rule target for all mutexes of this kind.
+/// The rule target for all mutexes of this kind, or for all readers-writer locks.
 pub fn of_kind(kind: &str) -> Result<String, Failure> {
-    match KINDS.contains(&kind) {
-        true => Ok(format!("kind:{kind}+0x0-{:#x}", u64::MAX)),
+    match KINDS.contains(&kind) || kind == RWLOCK {
+        true => Ok(whole_kind(kind)),
         false => Err(Failure::new(format!("unknown kind of mutex '{kind}'"))
-            .hint(format!("the kinds are {}", KINDS.join(", ")))),
+            .hint(format!("the kinds are {}; and {RWLOCK}", KINDS.join(", ")))),
     }
+}
+
+pub(crate) fn whole_kind(kind: &str) -> String {
+    format!("kind:{kind}+0x0-{:#x}", u64::MAX)
+}
+
+/// Is this the lock of readers-writer locks, as rules name it?
+pub fn is_rwlocks(lock: &str) -> bool {
+    lock.split(':').next() == Some(RWLOCK)
 }
 
 /// Another target for the same mutexes: a range that ends a byte earlier, or all calls of a library.

@@ -147,6 +147,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The deadline about `ns` nanoseconds from now.
     fn after(ns: u32) -> Self::Deadline;
 
+    /// The earlier of two deadlines, for a wait with two ends: the caller's and the lock's own.
+    fn sooner(one: Self::Deadline, other: Self::Deadline) -> Self::Deadline;
+
     /// Where the calling thread runs. Cheap, and stale as soon as it is read.
     fn place() -> Place;
 

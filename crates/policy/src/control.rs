@@ -4,41 +4,15 @@ mod posting;
 
 pub use posting::{Answered, Pending, Prepared, TooLarge};
 
+use lockwright_contract::post::remote::{Memory, RemotePosts};
 use lockwright_contract::programs::image::NAME;
 use lockwright_contract::programs::mailbox::{
-    LOADED, MAGIC, POST, Programs, SLOTS, SlotState, TAGS, TOO_SLOW, Tag, tag_places,
+    LOADED, MAGIC, Programs, SLOTS, SlotState, TAGS, TOO_SLOW, TURN, Tag, tag_places,
 };
 use lockwright_contract::programs::maps::{Reported, View};
+use lockwright_contract::text::unpadded;
 use lockwright_platform::hooks::Hook;
 use std::mem::offset_of;
-
-/// The memory of the process. What writes there keeps other commands out meanwhile.
-pub trait Memory {
-    /// Why it can't be read or written.
-    type Error;
-    /// Reads.
-    ///
-    /// # Errors
-    /// The process is gone, for one.
-    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Self::Error>;
-    /// Writes.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Self::Error>;
-}
-
-impl<M: Memory> Memory for &M {
-    type Error = M::Error;
-
-    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), M::Error> {
-        M::read(self, at, bytes)
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), M::Error> {
-        M::write(self, at, bytes)
-    }
-}
 
 /// A hook that has been asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,44 +61,42 @@ pub struct Boosts {
 
 /// A process's policies.
 #[derive(Debug)]
-pub struct Control<M> {
-    memory: M,
+pub struct Control<'a, M> {
+    memory: &'a M,
     at: u64,
     tags: u64,
     room: u64,
 }
 
-impl<M: Memory> Control<M> {
+impl<'a, M: Memory> Control<'a, M> {
     /// The policies at the address of `lockwright_programs`. `None`: another version of lockwright runs there.
     ///
     /// # Errors
     /// The memory's.
-    pub fn open(memory: M, at: u64) -> Result<Option<Self>, M::Error> {
-        let mut control = Self { memory, at, tags: 0, room: 0 };
-        if control.word64(offset_of!(Programs, magic))? != MAGIC
-            || control.word(offset_of!(Programs, size))? as usize != size_of::<Programs>()
-        {
+    pub fn open(memory: &'a M, at: u64) -> Result<Option<Self>, M::Error> {
+        if !memory.has::<Programs>(at, MAGIC)? {
             return Ok(None);
         }
+        let mut control = Self { memory, at, tags: 0, room: 0 };
         control.tags = control.word64(offset_of!(Programs, tags))?;
         control.room = control.word64(offset_of!(Programs, room))?;
         Ok(Some(control))
     }
 
     fn word(&self, offset: usize) -> Result<u32, M::Error> {
-        let mut bytes = [0; 4];
-        self.memory.read(self.at + offset as u64, &mut bytes)?;
-        Ok(u32::from_ne_bytes(bytes))
+        self.memory.word(self.at + offset as u64)
     }
 
     fn word64(&self, offset: usize) -> Result<u64, M::Error> {
-        let mut bytes = [0; 8];
-        self.memory.read(self.at + offset as u64, &mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        self.memory.word64(self.at + offset as u64)
     }
 
     fn set(&self, offset: usize, value: u32) -> Result<(), M::Error> {
-        self.memory.write(self.at + offset as u64, &value.to_ne_bytes())
+        self.memory.set_word(self.at + offset as u64, value)
+    }
+
+    fn posts(&self) -> RemotePosts<'a, M> {
+        RemotePosts::new(self.memory, self.at + offset_of!(Programs, posts) as u64)
     }
 
     /// The policies that the process has, by slot, including those that were taken off.
@@ -160,12 +132,12 @@ impl<M: Memory> Control<M> {
         // If it changes meanwhile, read it again.
         for _ in 0..1000 {
             let again = copy()?;
-            if state(&bytes) == state(&again) && matches!(state(&again) % POST, 0..=TOO_SLOW) {
+            if state(&bytes) == state(&again) && matches!(state(&again) % TURN, 0..=TOO_SLOW) {
                 break;
             }
             bytes = again;
         }
-        if !matches!(state(&bytes) % POST, LOADED | TOO_SLOW) {
+        if !matches!(state(&bytes) % TURN, LOADED | TOO_SLOW) {
             return Ok(None);
         }
         let bits = word(&bytes, offset_of!(SlotState, hooks));
@@ -178,7 +150,7 @@ impl<M: Memory> Control<M> {
         });
         let slow_hook =
             Hook::ALL.get(word(&bytes, offset_of!(SlotState, slow_hook)) as usize).copied();
-        let slow = slow_hook.filter(|_| state(&bytes) % POST == TOO_SLOW);
+        let slow = slow_hook.filter(|_| state(&bytes) % TURN == TOO_SLOW);
         let name = offset_of!(SlotState, name);
         Ok(Some(InSlot {
             slot,
@@ -299,8 +271,7 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// A name that is padded with zeroes.
 fn text(name: &[u8]) -> String {
-    let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-    String::from_utf8_lossy(&name[..len]).into_owned()
+    String::from_utf8_lossy(unpadded(name)).into_owned()
 }
 
 #[cfg(test)]

@@ -8,23 +8,28 @@
 //! of its wait. It leaves the list, passes its signal on, and acquires the mutex again. The node lies on the waiter's
 //! stack, so a signal handler that interrupts a wait may itself wait for another condvar.
 
+mod list;
+mod wakes;
+
+pub use wakes::{broadcast, signal};
+
+use list::{SHARED, held, list};
+
 use crate::caller::{Call, with_frame};
 use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
+use crate::observe::{self, conditions};
 use crate::probes::fire;
 use crate::watch::{self, Who};
-use crate::{attached, config, fork, mutex, observe, real, thread};
+use crate::{attached, config, fork, mutex, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
-use lockwright_locks::condvar::{self, Outcome, Sleeper};
-use lockwright_locks::front::Parts;
+use lockwright_locks::condvar::{Outcome, Sleeper};
 use lockwright_locks::posix::{self, Environment};
 use lockwright_native::{Clock, Deadline, Native, kernel};
 use lockwright_platform::{Ptr, Word};
 
-/// `__wrefs`: process-shared.
-const SHARED: u32 = 1;
 /// `__wrefs`: timed waits are by CLOCK_MONOTONIC.
 const MONOTONIC: u32 = 2;
 
@@ -208,8 +213,37 @@ impl<'a> Waiting<'a> {
         self.mutex().users.fetch_sub(1, Relaxed); // a count
     }
 
+    /// Joins the list next: tells observers.
+    fn begins(&self) {
+        if observe::is_on() {
+            let since_ns = conditions::waits(self.address(), self.mutex.addr());
+            self.sleeper.since_ns.store(since_ns, Relaxed); // published by the list's lock
+        }
+    }
+
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self.cond).addr()
+    }
+
     /// Sleeps until the wait is over.
     fn sleep(&self, deadline: Option<Deadline>) -> Outcome {
+        let outcome = self.sleep_unseen(deadline);
+        let since_ns = self.sleeper.since_ns.load(Relaxed); // our own
+        if since_ns != 0 {
+            let signalled = outcome != Outcome::TimedOut;
+            conditions::has_waited(self.address(), since_ns, signalled, self.call);
+        }
+        outcome
+    }
+
+    /// The mutex is held again; the wait ended so.
+    fn has_ended(&self, outcome: Outcome) {
+        if outcome != Outcome::TimedOut && self.sleeper.since_ns.load(Relaxed) != 0 {
+            conditions::goes_on(self.mutex());
+        }
+    }
+
+    fn sleep_unseen(&self, deadline: Option<Deadline>) -> Outcome {
         let spin_ns = config::spin_ns(); // may take locks of ours, so it must not be torn: hence before the rest
         let rest = || self.sleeper.rest(spin_ns, deadline);
         let outcome = if self.kind.is_some() { leave::cancellable(rest) } else { rest() };
@@ -246,11 +280,6 @@ impl Wait for Waiting<'_> {
     }
 }
 
-/// The condvar's list, in this process, for the calling thread.
-fn list(c: &Cond) -> condvar::Cond<'_, Native> {
-    c.list(thread::id(), fork::era() as u32)
-}
-
 unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>, call: Call) -> c_int {
     // SAFETY: the mutex is held, as POSIX requires for the clean-up handlers.
     unsafe { pthread_testcancel() };
@@ -274,6 +303,7 @@ unsafe fn wait_guarded(
     deadline: Option<Deadline>,
 ) -> Result<(c_int, Outcome), c_int> {
     let (c, mutex) = (waiting.cond, waiting.mutex);
+    waiting.begins();
     waiting.count();
     c.mutex.store(mutex, Relaxed); // published by the list's lock
     // SAFETY: a new node, which stays until we return or have left.
@@ -290,6 +320,9 @@ unsafe fn wait_guarded(
     // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex as one of ours.
     let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved) };
     let error = observe::within(waiting.call, lock);
+    if error == 0 {
+        waiting.has_ended(outcome);
+    }
     waiting.uncount();
     Ok((error, outcome))
 }
@@ -341,6 +374,7 @@ unsafe fn wait_linked_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>)
         }
         core::ptr::eq(c.mutex.load(Relaxed), mutex)
     };
+    waiting.begins();
     waiting.count();
     // SAFETY: as in `wait_guarded`.
     if !unsafe { list(c).enlist_if(&waiting.sleeper, may) } {
@@ -354,6 +388,7 @@ unsafe fn wait_linked_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>)
     // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex.
     let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved) };
     observe::within(waiting.call, lock);
+    waiting.has_ended(outcome);
     waiting.uncount();
     if outcome == Outcome::TimedOut { libc::ETIMEDOUT } else { 0 }
 }
@@ -402,63 +437,6 @@ pub(crate) unsafe fn wait_by_glibc(
     }
 }
 
-/// The mutex of the condvar's waiters, if the calling thread holds it. Called only while somebody is in the list.
-fn held(c: &Cond) -> Option<Parts<'static, Native>> {
-    let mutex = c.mutex.load(Relaxed); // written before its waiter was listed
-    // SAFETY: a listed waiter's mutex exists: the waiter can't return before it has left the list.
-    unsafe { if mutex::is_held_by_me(mutex) { Some((*mutex).parts()) } else { None } }
-}
-
-/// Wakes one waiter.
-///
-/// # Safety
-/// A valid, initialised condvar.
-pub unsafe fn signal(cond: *mut Cond) -> c_int {
-    // SAFETY: the caller's promise.
-    let glibc = move || unsafe { real::pthread_cond_signal(cond.cast()) };
-    // SAFETY: the caller's promise.
-    watch::operation_or(glibc, move || unsafe { signal_here(cond) })
-}
-
-unsafe fn signal_here(cond: *mut Cond) -> c_int {
-    // SAFETY: the caller's promise.
-    let c = unsafe { &*cond };
-    if c.flags() & SHARED != 0 {
-        // SAFETY: not ours.
-        return unsafe { real::pthread_cond_signal(cond.cast()) };
-    }
-    fire!(cond_signal, cond);
-    if !c.is_idle() {
-        list(c).signal(|| held(c));
-    }
-    0
-}
-
-/// Wakes all waiters.
-///
-/// # Safety
-/// A valid, initialised condvar.
-pub unsafe fn broadcast(cond: *mut Cond) -> c_int {
-    // SAFETY: the caller's promise.
-    let glibc = move || unsafe { real::pthread_cond_broadcast(cond.cast()) };
-    // SAFETY: the caller's promise.
-    watch::operation_or(glibc, move || unsafe { broadcast_here(cond) })
-}
-
-unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
-    // SAFETY: the caller's promise.
-    let c = unsafe { &*cond };
-    if c.flags() & SHARED != 0 {
-        // SAFETY: not ours.
-        return unsafe { real::pthread_cond_broadcast(cond.cast()) };
-    }
-    fire!(cond_broadcast, cond);
-    if !c.is_idle() {
-        list(c).broadcast(|| held(c));
-    }
-    0
-}
-
 /// Destroys. First waits until waiters that have timed out or were cancelled have left the list.
 ///
 /// # Safety
@@ -480,6 +458,9 @@ pub unsafe fn destroy(cond: *mut Cond) -> c_int {
                 [(&raw const nap).expose_provenance(), 0, 0, 0, 0, 0],
             );
         }
+    }
+    if observe::is_on() {
+        conditions::retire(cond.addr());
     }
     0
 }

@@ -7,6 +7,7 @@
 //!   kind:KIND+0xLO-0xHI=SPEC`: written by `lockwright run --config`; the first rule that fits decides, when a mutex
 //!   is first contended (`rules`). These two make the first table of locks (`policy`); `lockwright switch` hands in
 //!   others (`switch`).
+//! * `LOCKWRIGHT_RWLOCK=patient`: who goes first at readers-writer locks; the last rule, `kind:rwlock` (`preference`).
 //! * `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`: functions whose calls are epochs, see `got.rs`.
 //!
 //! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of epochs that
@@ -22,7 +23,7 @@
 use crate::env::{cut, say, variable};
 use crate::policy::{self, Front, How, Policy, Table};
 use crate::rules::{self, Order, PLACES, Target};
-use crate::{guard, machine, whole};
+use crate::{guard, machine, preference, whole};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU8;
@@ -31,6 +32,7 @@ use lockwright_contract::mailbox::{RULES, TEXT};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
+use lockwright_locks::rw::Prefer;
 use lockwright_locks::spec::{GLIBC, Spec, Why};
 
 /// The tuning that options change: it is for several CPUs, whatever the machine. `Policy::tuning` adapts it at each use, so
@@ -47,19 +49,24 @@ pub(crate) fn spin_ns() -> u32 {
 }
 
 /// Should all locks be glibc's? The answer never changes.
+#[inline(always)]
 pub(crate) fn is_glibc_only() -> bool {
     match GLIBC_ONLY.load(Relaxed) {
-        0 => {
-            // May run before our constructor. The environment is the same, so every thread finds the same answer.
-            let ours = guard::tool().is_none()
-                && variable(c"LOCKWRIGHT_LOCK").is_none_or(
-                    |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
-                );
-            GLIBC_ONLY.store(if ours { 1 } else { 2 }, Relaxed);
-            !ours
-        }
+        0 => look_for_glibc(),
         answer => answer == 2,
     }
+}
+
+/// May run before our constructor. The environment is the same, so every thread finds the same answer.
+#[cold]
+#[inline(never)]
+fn look_for_glibc() -> bool {
+    let ours = guard::tool().is_none()
+        && variable(c"LOCKWRIGHT_LOCK").is_none_or(
+            |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
+        );
+    GLIBC_ONLY.store(if ours { 1 } else { 2 }, Relaxed);
+    !ours
 }
 
 /// The default lock of every mutex that no rule names.
@@ -77,7 +84,7 @@ pub(crate) unsafe fn load() {
 
     let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(DEFAULT);
     let mut rules = variable(c"LOCKWRIGHT_RULES").unwrap_or(b"");
-    if rules.len() + 256 + 2 > TEXT {
+    if rules.len() + 256 + 2 + preference::RULE_MAX > TEXT {
         say(&[b"LOCKWRIGHT_RULES is longer than 16384 bytes: no rule applies\n"]);
         rules = b"";
     }
@@ -94,6 +101,15 @@ pub(crate) unsafe fn load() {
             GLIBC.as_bytes()
         }
     };
+    let all = variable(c"LOCKWRIGHT_RWLOCK").filter(|name| *name != b"own");
+    let all = all.filter(|name| {
+        let is_known = Prefer::NAMES.iter().any(|known| known.as_bytes() == *name);
+        if !is_known {
+            let one_of = b"', not one of own, readers, writers, strict, patient: ignored\n";
+            say(&[b"LOCKWRIGHT_RWLOCK is '", name, one_of]);
+        }
+        is_known
+    });
     // Bad parts are left out of the text: `switch` shows what is in force, and starts from that.
     let rules = pieces(rules).filter(|rule| parse_rule(rule).inspect_err(Bad::say).is_ok());
     // SAFETY: zeroes to which nobody else has a pointer; called once, before any other table.
@@ -102,6 +118,11 @@ pub(crate) unsafe fn load() {
         write_words(table, b"\n");
         for rule in rules {
             write_words(table, rule);
+            write_words(table, b";");
+        }
+        if let Some(name) = all {
+            write_words(table, preference::RULE);
+            write_words(table, name);
             write_words(table, b";");
         }
         fill(table, |bad| bad.say())
@@ -149,10 +170,11 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
     });
     let before = policy::current().map_or(&Order::NOBODY, |table| &table.order);
     // SAFETY: as above. Places that no rule of this table names get the default.
-    let (policies, order) = unsafe {
+    let (policies, preferences, order) = unsafe {
         (&raw mut (*table).policies).write([default.policy; PLACES]);
+        (&raw mut (*table).preferences).write([0; PLACES]);
         (&raw mut (*table).order).write(Order::NOBODY);
-        (&mut (*table).policies, &mut (*table).order)
+        (&mut (*table).policies, &mut (*table).preferences, &mut (*table).order)
     };
     for rule in rules {
         match parse_rule(rule) {
@@ -162,7 +184,10 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
                 let is_again = order.has(&target);
                 match order.push(target, before) {
                     Some(_) if is_again => {} // the first one decides
-                    Some(place) => policies[place] = lock.policy,
+                    Some(place) => match lock {
+                        Chosen::Mutexes(lock) => policies[place] = lock.policy,
+                        Chosen::RwLocks(prefer) => preferences[place] = prefer as u8 + 1,
+                    },
                     None => complain(Bad::Many(rule)),
                 }
             }
@@ -179,7 +204,7 @@ pub(crate) fn check(words: &[u8]) -> Result<(), Bad<'_>> {
     parse(lock, TUNING)?;
     rules.try_for_each(|rule| {
         let (_, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
-        parse(spec, TUNING).map(drop)
+        choose(spec).map(drop)
     })?;
     if halves(words).1.count() <= RULES { Ok(()) } else { Err(Bad::Room) }
 }
@@ -253,10 +278,23 @@ impl ChosenLock {
     const GLIBC: Self = Self { policy: Policy { how: How::Glibc, tuning: TUNING }, entry: None };
 }
 
+/// What a rule gives.
+enum Chosen {
+    Mutexes(ChosenLock),
+    RwLocks(Prefer),
+}
+
 /// Parses a rule. One bad part makes the whole rule bad.
-fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, ChosenLock), Bad<'static>> {
+fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, Chosen), Bad<'static>> {
     let (target, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
-    Ok((target, parse(spec, TUNING).map_err(|_| Bad::Rule(rule))?))
+    Ok((target, choose(spec).map_err(|_| Bad::Rule(rule))?))
+}
+
+fn choose(spec: &[u8]) -> Result<Chosen, Bad<'_>> {
+    match rules::is_rwlocks(spec) {
+        true => preference::parse(spec).map(Chosen::RwLocks).ok_or(Bad::Option(spec, b"rwlock")),
+        false => parse(spec, TUNING).map(Chosen::Mutexes),
+    }
 }
 
 /// Parses `NAME[:key=value,...]`.

@@ -3,9 +3,7 @@
 use crate::fast::{self, fast_give, fast_take, is_single_threaded, threads};
 use crate::layout::{Here, Mutex, Room};
 use crate::{fork, leave, machine, observe, policy, programs, rules, switch, thread, watch};
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use lockwright_contract::mailbox::{POSTED, STATE};
 use lockwright_locks::front::{Parts, Tuning, Waiter};
 use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy};
 use lockwright_native::Native;
@@ -141,11 +139,10 @@ impl Environment for Here {
 /// Takes up what commands have posted. Called by a thread that has to wait.
 #[inline(always)]
 pub(crate) fn take_up_posts() {
-    let is_posted = |state: &AtomicU32| state.load(Relaxed) & STATE == POSTED; // a hint, which is checked again
-    if is_posted(&switch::lockwright_mailbox.state) {
+    if switch::lockwright_mailbox.posts.is_posted() {
         switch::take();
     }
-    if is_posted(&programs::lockwright_programs.state) {
+    if programs::lockwright_programs.posts.is_posted() {
         programs::take();
     }
 }

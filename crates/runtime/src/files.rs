@@ -3,6 +3,8 @@
 //! We use raw system calls: libc's functions are cancellation points, and an epoch's end must not be one.
 
 use core::ffi::CStr;
+use lockwright_contract::About;
+use lockwright_native::futex::{self, Clock};
 use lockwright_native::system_call;
 
 /// The file's first bytes, as many as fit `buffer`; `None` if it can't be read.
@@ -31,7 +33,7 @@ pub(crate) fn program(buffer: &mut [u8]) -> &[u8] {
 }
 
 /// This process's command line, as much as fits the buffer, its words separated by blanks.
-pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
+fn command_line(buffer: &mut [u8]) -> &[u8] {
     let mut len = read(c"/proc/self/cmdline", buffer).map_or(0, <[u8]>::len);
     while len > 0 && buffer[len - 1] == 0 {
         len -= 1;
@@ -44,8 +46,48 @@ pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     &buffer[..len]
 }
 
+/// Room for the texts of [`about`].
+pub(crate) struct AboutRoom {
+    boot: [u8; 40],
+    command: [u8; 512],
+}
+
+impl AboutRoom {
+    pub(crate) const fn new() -> Self {
+        Self { boot: [0; 40], command: [0; 512] }
+    }
+}
+
+/// What this process says of itself at the beginning of a file, which begins now.
+pub(crate) fn about<'a>(room: &'a mut AboutRoom, lock: &'a [u8], emulated: &'a [u8]) -> About<'a> {
+    About {
+        now_ns: futex::now(Clock::Monotonic),
+        started: own_start(),
+        namespace: inode(c"/proc/self/ns/pid"),
+        boot: read(c"/proc/sys/kernel/random/boot_id", &mut room.boot).unwrap_or(b"").trim_ascii(),
+        lock,
+        emulated,
+        command: command_line(&mut room.command),
+    }
+}
+
+/// When this process was started, in ticks since boot; 0 if the kernel doesn't tell.
+#[inline(never)] // its buffer is too large to keep on a small stack
+fn own_start() -> u64 {
+    let mut stat = [0_u8; 512]; // 22 fields of 20 digits fit
+    read(c"/proc/self/stat", &mut stat).map_or(0, started)
+}
+
+/// Field 22 of `/proc/PID/stat`; the second may contain anything.
+fn started(stat: &[u8]) -> u64 {
+    let end = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 1);
+    let field = stat[end..].split(|&byte| byte == b' ').filter(|field| !field.is_empty()).nth(19);
+    let digits = field.unwrap_or(b"").iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
+
 /// The inode of a file; 0 if the kernel does not tell.
-pub(crate) fn inode(path: &CStr) -> u64 {
+fn inode(path: &CStr) -> u64 {
     // SAFETY: all-zero bytes are a valid `stat`; the thread's own `errno`; a NUL-terminated path and a writable `stat`. (Not by
     // libc's `stat`, which older glibcs don't export.)
     unsafe {

@@ -91,10 +91,10 @@ pub(crate) unsafe fn begin() {
         config::load();
         policy::current().inspect(|table| switch::tell(table));
         epoch::load();
-        observe::load();
         let emulated = emulate::spec().unwrap_or(b"");
+        observe::load(emulated);
         recording::load(emulated);
         trace::load(emulated, machine::cpus(), mutex::rehearse_recorded);
-        order::load();
+        order::load(emulated);
     }
 }

@@ -67,6 +67,7 @@ mod order;
 mod pause;
 mod policy;
 mod posts;
+mod preference;
 mod probes;
 pub mod programs;
 pub mod real;

@@ -108,7 +108,28 @@ unsafe fn try_lock_of_kind(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { try_lock_slow(mutex, 0) };
     }
-    errno(posix::try_lock(m))
+    match posix::try_lock(m) {
+        // SAFETY: the caller's promise.
+        Err(Refused::Busy) if observe::is_on() => unsafe { tried_in_vain(mutex, 0) },
+        answer => errno(answer),
+    }
+}
+
+/// The mutex was busy: EBUSY.
+unsafe extern "C" fn tried_from(
+    mutex: *mut Mutex,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    observe::tries::mutex(unsafe { &*mutex }, Call { from, frame, stack });
+    libc::EBUSY
+}
+
+with_caller! {
+    tried_in_vain(*mut Mutex, caller) = tried_from;
 }
 
 with_frame! {
@@ -333,7 +354,13 @@ unsafe fn ours(m: &Mutex, caller: usize, operation: Operation) -> c_int {
             posix::acquire(m, 0, caller);
             took(m, Ok(()))
         }
-        TryLock => errno(posix::try_lock(m)),
+        TryLock => {
+            let answer = posix::try_lock(m);
+            if answer == Err(Refused::Busy) && observe::is_on() {
+                observe::tries::mutex(m, observe::last_call());
+            }
+            errno(answer)
+        }
         LockUntil(clock, until) => {
             // SAFETY: the caller's promise.
             let at = unsafe { *until };

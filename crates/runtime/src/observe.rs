@@ -12,18 +12,23 @@
 //! nobody waits for it. We also see a holder that never had to wait: the waiter sends its unlock to the slow path, and there the
 //! caller's address and stack are those of the critical section.
 //!
-//! Semaphores have paths of their own ([`semaphores`]), since they stay glibc's.
+//! Other objects have files of their own: [`semaphores`], since they stay glibc's; [`rwlocks`], [`spins`] and [`conditions`]. So have
+//! attempts that don't wait ([`tries`]).
 //!
 //! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment. A
 //! process that can't have one goes on without it.
 
+pub(crate) mod conditions;
 pub(crate) mod maps;
 mod open;
+pub(crate) mod rwlocks;
 pub(crate) mod semaphores;
+pub(crate) mod spins;
 mod stack;
+pub(crate) mod tries;
 pub(crate) mod wrappers;
 
-pub(crate) use open::{at_exit, load, lockwright_observe};
+pub(crate) use open::{load, lockwright_observe};
 
 use crate::caller::Call;
 use crate::fork;
@@ -32,6 +37,7 @@ use crate::thread::{self, Room};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use lockwright_contract::counters::control::{Level, NONE, OPEN, Sampling, Settled};
+use lockwright_contract::counters::layout::LockKind;
 use lockwright_contract::counters::{Blame, Segment, Wait};
 use lockwright_locks::front::counts;
 use lockwright_locks::posix;
@@ -72,10 +78,21 @@ pub(crate) struct Account {
     slept: Cell<bool>,
     /// `call` must not change: the program has called a function of ours there, which releases a mutex, or acquires it again.
     is_within: Cell<bool>,
+    /// What kind of lock `lock` is.
+    kind: Cell<LockKind>,
+    /// How often it has tried in vain to take `tried_lock`, from `tried_from`, since the segment was told at `tried_ns`.
+    tried: Cell<u32>,
+    tried_lock: Cell<u64>,
+    tried_from: Cell<u64>,
+    tried_ns: Cell<u64>,
+    /// The condition variable that it waited for last; 0: none.
+    condition: Cell<u64>,
+    /// The mutex that it holds since it was woken there; 0: it has released the mutex since, or wasn't woken.
+    woken_with: Cell<u64>,
 }
 
 /// Bytes of an [`Account`].
-pub(crate) const ACCOUNT: usize = 176;
+pub(crate) const ACCOUNT: usize = 224;
 const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
@@ -109,53 +126,85 @@ fn begun() -> u64 {
 /// The calling thread has to wait; `caller` is the address of its call, or 0. `false`: the wait isn't counted.
 #[cold]
 pub(crate) fn waits(mutex: &Mutex, caller: usize) -> bool {
+    let Some(segment) = seen_fork() else { return false };
+    let (lock, call) = (core::ptr::from_ref(mutex).addr() as u64, account().call.take());
+    let call = if caller == 0 { call } else { Call { from: caller, ..call } };
+    let place = || mutex.counts.load(Relaxed) & counts::LOCK;
+    let counts = begins(&segment, (lock, LockKind::Mutex), place, call);
+    if counts != 0 {
+        posix::ask(mutex);
+    }
+    true
+}
+
+/// The segment, for a thread that may be the first of a forked child to ask.
+fn seen_fork() -> Option<Segment> {
     fork::era(); // so that a child notices the fork even if no fork handler ran
-    let Some(segment) = segment() else { return false };
-    let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
-    count(account, &segment);
-    // The lock may be free again, and both a clock and the mutex's cache line, which the holder needs, take as long as a short
+    segment()
+}
+
+/// The calling thread has to wait for a lock, by this call; `place` says where the lock is in the table. Returns how many waits this one
+/// counts for; 0: it isn't sampled.
+fn begins(
+    segment: &Segment,
+    (lock, kind): (u64, LockKind),
+    place: impl FnOnce() -> u32,
+    call: Call,
+) -> u32 {
+    let account = account();
+    count(account, segment);
+    // The lock may be free again, and both a clock and the lock's cache line, which the holder needs, take as long as a short
     // wait. So this touches them only now and then. But a thread that has slept will probably sleep again.
     let slept = account.slept.replace(false);
     let mut sampling = account.sampling.get();
     let (mut now, mut counts) = (0, 0);
     if sampling.wants_clock() || slept {
         now = futex::now(Clock::Monotonic);
-        lockwright_observe.expire(now);
-        if maps::is_due(now) {
-            maps::tell(&segment, now);
-        }
+        looks(segment, now);
         counts = sampling.next(now);
     }
     account.sampling.set(sampling);
-    arrives(account, &segment, mutex, now, counts != 0);
+    arrives(account, segment, (lock, kind), place, now, counts != 0);
     account.lock.set(lock);
+    account.kind.set(kind);
     account.since_ns.set(now);
-    let call = account.call.take();
-    account.at.set(if caller == 0 { call } else { Call { from: caller, ..call } });
+    account.at.set(call);
     account.counts.set(counts);
-    if counts != 0 {
+    if counts != 0 && kind != LockKind::Spin {
         segment.blocks(lock, now, counts, begun());
-        posix::ask(mutex);
     }
-    true
+    counts
+}
+
+/// The time is `now`: what is due?
+fn looks(segment: &Segment, now: u64) {
+    lockwright_observe.expire(now);
+    if maps::is_due(now) {
+        maps::tell(segment, now);
+    }
 }
 
 /// Counts one more wait. The segment is told only now and then: each time would cost as much as a short wait. `now` is 0 if
 /// nobody has read the clock.
 #[inline]
-fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: bool) {
-    let lock = core::ptr::from_ref(mutex).addr() as u64;
+fn arrives(
+    account: &Account,
+    segment: &Segment,
+    (lock, kind): (u64, LockKind),
+    place: impl FnOnce() -> u32,
+    now: u64,
+    tell: bool,
+) {
     let (of, count) = (account.uncounted_lock.replace(lock), account.uncounted.get());
     if of == lock && !tell {
         return account.uncounted.set(count + 1);
     }
     let now = if now == 0 { futex::now(Clock::Monotonic) } else { now };
-    let place = mutex.counts.load(Relaxed) & counts::LOCK;
     if of == lock || count == 0 {
-        segment.arrived(lock, place, now, u64::from(count) + 1);
+        segment.arrived_at(lock, kind, place(), now, u64::from(count) + 1);
     } else {
         segment.arrived_before(of, u64::from(count));
-        segment.arrived(lock, place, now, 1);
+        segment.arrived_at(lock, kind, place(), now, 1);
     }
     account.uncounted.set(0);
 }
@@ -164,17 +213,22 @@ fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: 
 fn before_sleep() {
     let account = account();
     let lock = account.lock.get();
-    if lock == 0 || account.slept.replace(true) {
+    let is_again = lock != 0 && account.slept.replace(true);
+    if lock == 0 || is_again && account.kind.get() != LockKind::ReadWrite {
         return;
     }
     let now = futex::now(Clock::Monotonic);
     let since = match account.since_ns.get() {
+        // Others have overtaken it: now it waits for them.
+        _ if is_again => now,
         // As long as before its last sleep.
         0 => now.saturating_sub(account.awake_ns.get().into()),
         since => since,
     };
-    account.since_ns.set(since);
-    account.awake_ns.set(now.saturating_sub(since).min(u32::MAX.into()) as u32);
+    if !is_again {
+        account.since_ns.set(since);
+        account.awake_ns.set(now.saturating_sub(since).min(u32::MAX.into()) as u32);
+    }
     if let Some(segment) = opened() {
         segment.blocks(lock, since, 1, begun());
     }
@@ -183,25 +237,41 @@ fn before_sleep() {
 /// The wait has ended.
 #[cold]
 pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
-    let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
+    let lock = core::ptr::from_ref(mutex).addr() as u64;
+    let Some((segment, wait)) = ends(lock, acquired) else { return };
+    let account = account();
+    account.ended.set(wait);
+    if !acquired {
+        return count(account, &segment);
+    }
+    segment.answers(lock, wait.ended_ns, posix::waiters(mutex) > 0);
+    account.held_since_ns.set(wait.ended_ns);
+    posix::ask(mutex); // asks our own unlock to come by the slow path
+}
+
+/// The calling thread's wait for this lock has ended. `None`: nothing is counted.
+fn ends(lock: u64, acquired: bool) -> Option<(Segment, Wait)> {
+    let account = account();
     // It is another lock if a signal handler has waited meanwhile.
     let is_this = account.lock.replace(0) == lock;
     let (slept, counts) = (account.slept.get(), account.counts.get());
     let timed = is_this && (slept || counts != 0 || !acquired);
-    if !timed && !is_full() {
-        return;
+    // Readers hold a lock together, and nobody knows who is the owner.
+    let is_owned = is_full() && acquired && account.kind.get() != LockKind::ReadWrite;
+    if !timed && !is_owned {
+        return None;
     }
-    let Some(segment) = opened() else { return };
-    let follows = is_full() && acquired && (timed || segment.is_followed(lock));
+    let segment = opened()?;
+    let follows = is_owned && (timed || segment.is_followed(lock));
     if !timed && !follows {
-        return;
+        return None;
     }
     let here = place::among_usable();
     if follows {
         segment.follow(lock, thread::id(), here.cpu, timed);
     }
     if !timed {
-        return;
+        return None;
     }
     if account.uncounted_lock.get() == lock && account.uncounted.get() != 0 {
         segment.arrived_before(lock, account.uncounted.take().into());
@@ -237,14 +307,10 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     // Now, while the frames of the call still exist. We hold the lock here, but few stacks are wanted.
     let wants = is_full() && segment.wants_stack(lock, wait.site, wait.ns);
     let stack = if wants { stack(&segment, at) } else { 0 };
-    account.ended.set(Wait { stack, ..wait });
     if !acquired {
         segment.gives_up(lock, since);
-        return count(account, &segment);
     }
-    segment.answers(lock, now, posix::waiters(mutex) > 0);
-    account.held_since_ns.set(now);
-    posix::ask(mutex); // asks our own unlock to come by the slow path
+    Some((segment, Wait { stack, ..wait }))
 }
 
 /// The wait has ended: another thread has run the section, so the caller holds nothing.
@@ -276,10 +342,38 @@ fn in_child() {
     account.sampling.take();
     account.uncounted_lock.set(0);
     account.uncounted.set(0);
+    account.tried.set(0);
+    account.tried_ns.set(0);
+    account.condition.set(0);
+    account.woken_with.set(0);
 }
 
-/// Counts the wait that has ended, if any.
+/// The process ends.
+pub(crate) fn at_exit() {
+    if account().tried.get() != 0
+        && let Some(segment) = seen_fork()
+    {
+        count_tries(account(), &segment);
+    }
+    open::at_exit();
+}
+
+/// Counts what the thread has tried in vain since the segment was told.
+fn count_tries(account: &Account, segment: &Segment) {
+    if account.tried.get() != 0 {
+        let count = account.tried.take().into();
+        segment.tried_before(
+            account.tried_lock.get(),
+            account.tried_from.get(),
+            thread::id(),
+            count,
+        );
+    }
+}
+
+/// Counts the wait that has ended, and the tries, if any.
 fn count(account: &Account, segment: &Segment) {
+    count_tries(account, segment);
     // Looked at before it is taken: most threads have nothing to count.
     if account.ended.get().lock != 0 {
         segment.waited(&account.ended.take());
@@ -298,9 +392,17 @@ pub(crate) fn releases() -> u64 {
 pub(crate) fn released(address: usize, release: u64) {
     let (account, lock) = (account(), address as u64);
     let call = account.call.take();
+    let is_woken = account.woken_with.get() == lock;
     let ended = account.ended.get();
     let timed = ended.lock == lock && ended.ended_ns > begun();
-    let Some(segment) = opened().filter(|_| release != 0 || timed) else { return };
+    let Some(segment) = opened().filter(|_| release != 0 || timed || is_woken) else { return };
+    if is_woken {
+        account.woken_with.set(0);
+        segment.condition_got_on(account.condition.get());
+    }
+    if release == 0 && !timed {
+        return;
+    }
     let now = if release != 0 { release } else { futex::now(Clock::Monotonic) };
     let call = wrappers::beyond(call);
     let stack = || stack(&segment, call);
@@ -321,6 +423,7 @@ pub(crate) fn released(address: usize, release: u64) {
         }
     }
     if release != 0 {
+        segment.tries_end(lock, blame, stack);
         segment.blocked(lock, now, begun(), blame, stack);
     }
 }
@@ -332,6 +435,17 @@ pub(crate) fn called(call: Call) {
     if !account.is_within.get() {
         account.call.set(call);
     }
+}
+
+/// The program's last call to us, as [`called`] noted it.
+pub(crate) fn last_call() -> Call {
+    account().call.take()
+}
+
+/// Where the program has called us: by this call, unless it is one of our own, in [`within`].
+fn place_of(call: Call) -> Call {
+    let account = account();
+    if account.is_within.get() { account.call.get() } else { call }
 }
 
 /// Runs `act`, in which a function of ours that the program called, by this call, releases a mutex or acquires it.

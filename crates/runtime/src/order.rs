@@ -24,8 +24,8 @@ use core::ffi::c_int;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use lockwright_contract::Refused;
 use lockwright_contract::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
-use lockwright_contract::{About, Refused};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::system_call;
 
@@ -53,6 +53,7 @@ struct Said {
     folder_len: usize,
     lock: [u8; 128],
     lock_len: usize,
+    emulated: &'static [u8],
 }
 
 struct SaidCell(UnsafeCell<Said>);
@@ -63,6 +64,7 @@ static SPEC: SaidCell = SaidCell(UnsafeCell::new(Said {
     folder_len: 0,
     lock: [0; 128],
     lock_len: 0,
+    emulated: b"",
 }));
 
 /// The file's [`Order::base`]; null: none.
@@ -78,11 +80,11 @@ const DONE: u8 = 2;
 
 static HOOKS: watch::Order = watch::Order { asks, answered, released, destroyed };
 
-/// Reads LOCKWRIGHT_ORDER.
+/// Reads LOCKWRIGHT_ORDER. The file will say what is emulated.
 ///
 /// # Safety
 /// Called once, by the constructor.
-pub(crate) unsafe fn load() {
+pub(crate) unsafe fn load(emulated: &'static [u8]) {
     let Some(folder) = variable(c"LOCKWRIGHT_ORDER") else { return };
     // SAFETY: called once, before anybody reads it.
     let said = unsafe { &mut *SPEC.0.get() };
@@ -97,6 +99,7 @@ pub(crate) unsafe fn load() {
     let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
     said.lock_len = lock.len().min(said.lock.len());
     said.lock[..said.lock_len].copy_from_slice(&lock[..said.lock_len]);
+    said.emulated = emulated;
     fork::tell_child(When::Unseen, in_child);
     watch::begin_order(&HOOKS);
 }
@@ -153,18 +156,13 @@ fn open() -> Option<Order> {
     // SAFETY: written by the constructor.
     let said = unsafe { &*SPEC.0.get() };
     let folder = &said.folder[..said.folder_len];
-    let mut command = [0_u8; 512];
+    let mut room = files::AboutRoom::new();
     let made = match access::now() {
         // Even under a filter that is older than the program, since somebody has asked for this.
-        access::Access::All | access::Access::Files => Order::create(
-            folder,
-            &About {
-                now_ns: futex::now(Clock::Monotonic),
-                lock: &said.lock[..said.lock_len],
-                emulated: b"",
-                command: files::command_line(&mut command),
-            },
-        ),
+        access::Access::All | access::Access::Files => {
+            let lock = &said.lock[..said.lock_len];
+            Order::create(folder, &files::about(&mut room, lock, said.emulated))
+        }
         access::Access::None => Err(Refused::System(libc::EPERM)), // a filter may kill for asking
     };
     match made {

@@ -37,6 +37,8 @@ pub(crate) const TABLES: usize = 512;
 /// What each place means, and which rules lead there.
 pub(crate) struct Table {
     pub(crate) policies: [Policy; PLACES],
+    /// Who goes first at the readers-writer locks with this place, and 1 more; 0: no rule for them leads there.
+    pub(crate) preferences: [u8; PLACES],
     pub(crate) order: Order,
     pub(crate) len: usize,
     /// The table's text, see `mailbox`.

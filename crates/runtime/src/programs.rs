@@ -29,15 +29,14 @@ use crate::posts::{NO_MEMORY, Refusal};
 use crate::thread;
 use core::mem::{offset_of, transmute};
 use core::ptr::null;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::fence;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use lockwright_contract::post::Post;
 use lockwright_contract::programs::env::{Code, Env};
 use lockwright_contract::programs::image::{
     Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC,
 };
 use lockwright_contract::programs::mailbox::{
-    CHANGING, DONE, FREE, LOAD, LOADED, POST, POSTED, Piece, REFUSED, Request, SLOTS, STATE,
-    SlotState, TAKEN, UNLOAD, VOID,
+    CHANGING, FREE, LOAD, LOADED, Piece, Request, SLOTS, SlotState, TURN, UNLOAD, VOID,
 };
 use lockwright_contract::programs::maps::View;
 use lockwright_locks::rw::biased::forget_all_but;
@@ -92,13 +91,7 @@ pub(crate) fn take() {
 
 /// The thread that was taking something up doesn't go on. What it has mapped goes with the next post.
 fn give_up() {
-    let mailbox = &lockwright_programs;
-    let state = mailbox.state.load(Relaxed); // BUSY is ours; the command keeps out while it is TAKEN
-    if state & STATE == TAKEN {
-        // As it was: others' requests wait there, too.
-        let posted = state - TAKEN + POSTED;
-        let _ = mailbox.state.compare_exchange(state, posted, Relaxed, Relaxed);
-    }
+    lockwright_programs.posts.put_back(); // others' requests wait there, too
 }
 
 /// In a forked child, which has one thread.
@@ -121,16 +114,10 @@ fn in_child() {
 /// As [`take`], for the one thread whose turn BUSY is.
 fn take_alone() {
     let mailbox = &lockwright_programs;
-    let posted = mailbox.state.load(Relaxed); // the exchange decides
-    let taken = posted - (posted & STATE) + TAKEN;
-    // ORDERING: Acquire, pairs with the command's write, which the kernel does: what is posted was written before.
-    if posted & STATE != POSTED
-        || mailbox.state.compare_exchange(posted, taken, AcqRel, Acquire).is_err()
-    {
-        return;
-    }
-    let len = mailbox.len.load(Relaxed) as usize; // the state was read before, and is read again
-    // SAFETY: while the state is TAKEN, the command keeps out. If it doesn't, we read a mixture, and notice that.
+    let posted = mailbox.posts.posted();
+    let Some(taken) = posted.and_then(|posted| mailbox.posts.take(posted)) else { return };
+    let len = mailbox.len.load(Relaxed) as usize; // the post was taken before, and is looked at again
+    // SAFETY: while the post is taken, the command keeps out. If it doesn't, we read a mixture, and notice that.
     let room: &[u8] = unsafe { &*mailbox.room.0.get() };
     let mut posted = room.get(..len).unwrap_or(&[]);
     let (mut why, mut done) = (Refusal::new(), None);
@@ -143,50 +130,39 @@ fn take_alone() {
         done = why.because(&[UNKNOWN]);
     }
     entries::reclaim();
-    let end = if done.is_some() { DONE } else { REFUSED };
-    // SAFETY: while the state is TAKEN, the command keeps out.
-    unsafe {
-        let text: *mut u8 = mailbox.text.get().cast();
-        text.copy_from_nonoverlapping(why.text().as_ptr(), why.text().len());
+    match done {
+        Some(()) => mailbox.posts.done(taken),
+        None => mailbox.posts.refused(taken, why.text()),
     }
-    mailbox.text_len.store(why.text().len() as u32, Relaxed); // before the state
-    // ORDERING: Release, for the command: what it reads after this has been written. It may have timed out, and posted
-    // something else.
-    let _ = mailbox.state.compare_exchange(taken, taken - TAKEN + end, Release, Relaxed);
 }
 
 /// The refusal of a request that we don't know.
 const UNKNOWN: &[u8] = b"it knows no such request";
 
-/// Is the mailbox's state still `taken`? Then what has been copied is whole.
-fn is_still(taken: u32) -> bool {
-    // ORDERING: Acquire, before the state is read again: what was read here was read before. The command changes the state first.
-    fence(Acquire);
-    lockwright_programs.state.load(Relaxed) == taken
-}
-
-/// Does what a request says, if the mailbox's state is `taken`.
+/// Does what a request says, if the post that was taken is still the last.
 fn obey(
     request: &Request,
     code: &[u8],
     pieces: &[u8],
-    taken: u32,
+    taken: Post,
     why: &mut Refusal,
 ) -> Option<()> {
     let slot = request.slot;
     match (request.what, lockwright_programs.slots.get(slot as usize)) {
         (VOID, _) => Some(()),
         (LOAD, Some(info)) if slot != 0 => load(request, code, pieces, info, taken, why),
-        (UNLOAD, Some(info)) if slot != 0 => is_still(taken).then(|| unload(slot, info)),
+        (UNLOAD, Some(info)) if slot != 0 => {
+            lockwright_programs.posts.is_still(taken).then(|| unload(slot, info))
+        }
         _ => why.because(&[UNKNOWN]),
     }
 }
 
 /// Puts a slot's policy out of force. Returns the number of the slot's next one.
 fn retire(slot: u32, info: &SlotState) -> u32 {
-    let turn = info.state.load(Relaxed) / POST + 1; // only `take_off` writes it meanwhile, and not the number
+    let turn = info.state.load(Relaxed) / TURN + 1; // only `take_off` writes it meanwhile, and not the number
     // ORDERING: Release, for the command: what it reads of the slot may be newer than this.
-    info.state.store((turn * POST) | CHANGING, Release);
+    info.state.store((turn * TURN) | CHANGING, Release);
     if let Some(word) = policies::word(slot) {
         word.store(0, Relaxed); // a hint
     }
@@ -200,7 +176,7 @@ fn retire(slot: u32, info: &SlotState) -> u32 {
 fn unload(slot: u32, info: &SlotState) {
     let turn = retire(slot, info);
     // ORDERING: Release, as above.
-    info.state.store((turn * POST) | FREE, Release);
+    info.state.store((turn * TURN) | FREE, Release);
 }
 
 /// Loads a policy: its image, and the pieces of its maps.
@@ -209,7 +185,7 @@ fn load(
     code: &[u8],
     pieces: &[u8],
     info: &SlotState,
-    taken: u32,
+    taken: Post,
     why: &mut Refusal,
 ) -> Option<()> {
     let (slot, code_len) = (request.slot, code.len());
@@ -252,7 +228,7 @@ fn load(
         && fill(data_bytes, pieces).is_some()
         && View::all(data_bytes).count() == header.maps as usize;
     // Before the code may run. Who posts something else meanwhile wants no answer.
-    let hooks = hooks.filter(|_| is_whole && is_still(taken));
+    let hooks = hooks.filter(|_| is_whole && lockwright_programs.posts.is_still(taken));
     let Some(hooks) = hooks else {
         return why.because(&[b"the policy is damaged"]);
     };
@@ -277,7 +253,7 @@ fn load(
         word.store(hooks_word(info.hooks.load(Relaxed), turn), Relaxed); // a hint
     }
     // Before threads ask it: they may find it too slow at once, and then these two change. ORDERING: Release, for the command.
-    info.state.store((turn * POST) | LOADED, Release);
+    info.state.store((turn * TURN) | LOADED, Release);
     entries::set(slot, entry);
     choose_for_readers();
     Some(())

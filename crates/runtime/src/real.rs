@@ -163,6 +163,7 @@ pub(crate) const fn late(name: &CStr) -> usize {
 }
 
 /// The address of the function with this index.
+#[inline(never)] // it may have to look it up, which needs a frame
 pub(crate) fn late_address(at: usize) -> *mut c_void {
     LATE[at].of_glibc()
 }

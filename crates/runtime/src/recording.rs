@@ -11,7 +11,7 @@ use crate::{access, files};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8};
-use lockwright_contract::{About, Execution, Refused, Slot, Writer};
+use lockwright_contract::{Execution, Refused, Slot, Writer};
 use lockwright_native::futex::{self, Clock};
 
 struct Store {
@@ -106,13 +106,8 @@ fn open() -> Option<Result<(), Refused>> {
     STATE.compare_exchange(SHUT, BUSY, Acquire, Relaxed).ok()?;
     // SAFETY: BUSY: nobody else reads or writes it.
     let store = unsafe { &mut *STORE.0.get() };
-    let mut command = [0_u8; 512];
-    let about = About {
-        now_ns: futex::now(Clock::Monotonic),
-        lock: &store.lock[..store.lock_len],
-        emulated: store.emulated,
-        command: files::command_line(&mut command),
-    };
+    let mut room = files::AboutRoom::new();
+    let about = files::about(&mut room, &store.lock[..store.lock_len], store.emulated);
     let made = Writer::create(&store.dir[..store.dir_len], &about);
     store.writer = made.ok();
     // ORDERING: Release, pairs with the Acquire in `writer`: the file is complete.

@@ -1,5 +1,8 @@
 //! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by where the call comes from, where the mutex lies, or its kind.
 //!
+//! A rule whose lock is `rwlock` is for readers-writer locks, at an address or all of them (`kind:rwlock`), and for no mutex: it says who
+//! goes first there (`preference`).
+//!
 //! A rule's target keeps its place as long as there is room, whichever tables name it. A table says in which order targets are
 //! asked. Where 29 places are not enough, a new target gets the place of one that neither the current table nor the new one names. A
 //! mutex that nobody has contended for since then may come under the new target's lock until it chooses anew; that lock serves it as
@@ -10,7 +13,7 @@ use crate::env::cut;
 use crate::{files, real};
 use core::cell::{LazyCell, UnsafeCell};
 use core::ffi::{CStr, c_char};
-use lockwright_contract::mailbox::{KINDS, RULES};
+use lockwright_contract::mailbox::{KINDS, RULES, RWLOCK};
 use lockwright_locks::posix::TYPE;
 
 /// The place of mutexes that no rule names.
@@ -41,6 +44,8 @@ pub(crate) struct Target<'a> {
     module: &'a [u8],
     low: usize,
     high: usize,
+    /// Readers-writer locks, not mutexes.
+    is_rwlocks: bool,
 }
 
 /// A table's targets, in the order in which they are asked, and their places.
@@ -145,12 +150,14 @@ fn load_program(program: &mut ProgramName) {
 pub(crate) fn parse(piece: &[u8]) -> Option<(Target<'_>, &[u8])> {
     let (what, rest) = cut(piece, b':')?;
     let (target, spec) = cut(rest, b'=')?;
+    let is_rwlocks = is_rwlocks(spec);
     let what = match what {
         b"call" => What::Call,
         b"mutex" => What::Mutex,
         b"kind" => What::Kind,
-        b"lib" => {
-            let target = Target { what: What::Library, module: target, low: 0, high: usize::MAX };
+        b"lib" if !is_rwlocks => {
+            let (what, low, high) = (What::Library, 0, usize::MAX);
+            let target = Target { what, module: target, low, high, is_rwlocks };
             return Some((target, spec));
         }
         _ => return None,
@@ -158,9 +165,22 @@ pub(crate) fn parse(piece: &[u8]) -> Option<(Target<'_>, &[u8])> {
     // The last '+': a module's name may contain some, too (libstdc++.so.6).
     let plus = target.iter().rposition(|&byte| byte == b'+')?;
     let (low, high) = cut(&target[plus + 1..], b'-')?;
-    let target = Target { what, module: &target[..plus], low: hex(low)?, high: hex(high)? };
-    let is_known = what != What::Kind || KINDS.iter().any(|name| name.as_bytes() == target.module);
-    is_known.then_some((target, spec))
+    let (module, low, high) = (&target[..plus], hex(low)?, hex(high)?);
+    let is_kind = |name: &&str| name.as_bytes() == module;
+    let is_known = match what {
+        What::Kind if is_rwlocks => is_kind(&RWLOCK),
+        What::Kind => KINDS.iter().any(is_kind),
+        // Who calls isn't known where readers-writer locks ask.
+        What::Call => !is_rwlocks,
+        What::Mutex | What::Library => true,
+    };
+    is_known.then_some((Target { what, module, low, high, is_rwlocks }, spec))
+}
+
+/// Is this the lock of a rule for readers-writer locks?
+pub(crate) fn is_rwlocks(spec: &[u8]) -> bool {
+    spec.strip_prefix(RWLOCK.as_bytes())
+        .is_some_and(|rest| matches!(rest.first(), None | Some(b':')))
 }
 
 fn hex(text: &[u8]) -> Option<usize> {
@@ -181,6 +201,22 @@ pub(crate) fn rule_for(
     kind: u32,
     caller: usize,
 ) -> Option<u32> {
+    let kind = KINDS[(kind & TYPE) as usize];
+    first_rule(order, mutex, kind.as_bytes(), caller, false)
+}
+
+/// The place that the first matching rule gives to the readers-writer lock at this address.
+pub(crate) fn rule_for_rwlock(order: &'static Order, lock: usize) -> Option<u32> {
+    first_rule(order, lock, RWLOCK.as_bytes(), 0, true)
+}
+
+fn first_rule(
+    order: &'static Order,
+    mutex: usize,
+    kind: &'static [u8],
+    caller: usize,
+    is_rwlock: bool,
+) -> Option<u32> {
     if order.len == 0 {
         return None;
     }
@@ -193,11 +229,14 @@ pub(crate) fn rule_for(
     let holding = LazyCell::new(|| locate(program, mutex));
     let mut rules = order.rules();
     let rule = rules.find(|(_, target)| {
+        if target.is_rwlocks != is_rwlock {
+            return false;
+        }
         let at = match target.what {
             What::Mutex if target.module.is_empty() => Some((target.module, mutex)),
             What::Mutex => *holding,
             What::Call | What::Library => *calling,
-            What::Kind => Some((KINDS[(kind & TYPE) as usize].as_bytes(), mutex)),
+            What::Kind => Some((kind, mutex)),
         };
         at.is_some_and(|(module, offset)| {
             module == target.module && (target.low..target.high).contains(&offset)
@@ -230,14 +269,24 @@ mod tests {
         assert_eq!((rule.what, rule.module), (What::Library, b"a.so".as_slice()));
         let (rule, _) = parse(b"mutex:+0x7f0000001000-0x7f0000001028=fifo").unwrap();
         assert_eq!((rule.module, rule.low), (b"".as_slice(), 0x7f00_0000_1000));
-        for bad in ["call:a=fifo", "mutex:a+10-20=fifo", "x:a=fifo", "lib", "kind:odd+0x0-0x1=fifo"]
-        {
+        for bad in [
+            "call:a=fifo",
+            "mutex:a+10-20=fifo",
+            "x:a=fifo",
+            "lib",
+            "kind:odd+0x0-0x1=fifo",
+            "kind:rwlock+0x0-0x1=fifo",
+            "kind:normal+0x0-0x1=rwlock:prefer=3",
+            "call:a+0x10-0x20=rwlock",
+            "lib:a.so=rwlock:prefer=patient",
+        ] {
             assert!(parse(bad.as_bytes()).is_none(), "{bad}");
         }
     }
 
     fn target(number: usize) -> Target<'static> {
-        Target { what: What::Mutex, module: b"", low: number, high: number + 1 }
+        let (low, high, is_rwlocks) = (number, number + 1, false);
+        Target { what: What::Mutex, module: b"", low, high, is_rwlocks }
     }
 
     fn order(targets: impl IntoIterator<Item = usize>, before: &Order) -> Order {
@@ -271,6 +320,25 @@ mod tests {
         let order = ORDER.get_or_init(|| order([64], &Order::NOBODY));
         let rule = |mutex| rule_for(order, mutex, 0, 0);
         assert_eq!((rule(64), rule(65)), (Some(2), None));
+    }
+
+    #[test]
+    fn rules_for_readers_writer_locks_are_for_no_mutex_and_others_for_none_of_them() {
+        static ORDER: std::sync::OnceLock<Order> = std::sync::OnceLock::new();
+        let order = ORDER.get_or_init(|| {
+            let mut order = Order::NOBODY;
+            for rule in [
+                "mutex:+0x40-0x41=fifo",
+                "mutex:+0x40-0x41=rwlock:prefer=patient",
+                "kind:rwlock+0x0-0x100=rwlock",
+            ] {
+                order.push(parse(rule.as_bytes()).unwrap().0, &Order::NOBODY).unwrap();
+            }
+            order
+        });
+        let places = |lock| (rule_for(order, lock, 0, 0), rule_for_rwlock(order, lock));
+        assert_eq!(places(0x40), (Some(2), Some(3)));
+        assert_eq!(places(0x80), (None, Some(4)));
     }
 
     #[test]

@@ -4,56 +4,26 @@
 //! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's, too: its
 //! `init` zeroes the words, and leaves preference and sharing where we read them.
 //!
+//! A rule may say who goes first, whatever the program asked for (`preference`).
+//!
 //! Invariant: a lock is always served by the same side, because the two protocols differ. Which side
 //! depends on the lock's sharing and on a setting that is read once.
 
-use core::cell::Cell;
-use core::ffi::{c_int, c_void};
-use core::mem::{offset_of, size_of, transmute};
+mod lock;
 
-use libc::{clockid_t, timespec};
-use lockwright_locks::rw::Prefer;
-use lockwright_locks::rw::biased::Biased;
-use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Waiter};
-use lockwright_native::{Atomic32, Clock, Deadline, Native};
-use lockwright_platform::{Ordering::Relaxed, Word};
+pub use lock::RwLock;
+pub(crate) use lock::deadline;
 
-use crate::leave::{self, Wait};
-use lockwright_contract::order;
-
-use crate::caller::{Call, with_caller};
+use crate::caller::{Call, with_caller, with_frame};
 use crate::probes::fire;
 use crate::watch::{How, Taking};
-use crate::{config, environment, programs, real, thread, watch};
-
-/// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
-#[repr(C)]
-pub struct RwLock {
-    /// glibc's `__readers`, with its meaning of the low bits.
-    state: Atomic32,
-    writers: Atomic32,
-    /// Who may use the table. glibc's `__wrphase_futex`, which `pthread_rwlock_init` makes 0.
-    bias: Atomic32,
-    _futex: u32,
-    _pad: [u32; 2],
-    /// glibc's `__cur_writer`, which debuggers read.
-    owner: Atomic32,
-    shared: c_int,
-    _elision: u64,
-    /// 1: the watcher of lock orders knows this lock. `pthread_rwlock_init` makes it 0.
-    is_known: Atomic32,
-    _pad2: u32,
-    prefer: u32,
-    _end: u32,
-}
-
-/// `PTHREAD_RWLOCK_PREFER_WRITER_NP`.
-const PREFER_WRITERS: u32 = 1;
-
-const _: () = assert!(size_of::<RwLock>() == 56);
-const _: () = assert!(offset_of!(RwLock, owner) == 24);
-const _: () = assert!(offset_of!(RwLock, shared) == 28);
-const _: () = assert!(offset_of!(RwLock, prefer) == 48);
+use crate::{observe, real, watch};
+use core::ffi::{c_int, c_void};
+use core::mem::transmute;
+use libc::{clockid_t, timespec};
+use lockwright_contract::order;
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::Word;
 
 /// Calls glibc's function `$name`.
 macro_rules! glibc {
@@ -68,130 +38,6 @@ macro_rules! glibc {
     }};
 }
 
-impl Default for RwLock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl RwLock {
-    /// An unlocked lock that prefers writers: a writer that leaves lets another writer in first, but readers join readers.
-    pub const fn new() -> Self {
-        Self {
-            state: Atomic32::of(0),
-            writers: Atomic32::of(0),
-            bias: Atomic32::of(0),
-            _futex: 0,
-            _pad: [0; 2],
-            owner: Atomic32::of(0),
-            shared: 0,
-            _elision: 0,
-            is_known: Atomic32::of(0),
-            _pad2: 0,
-            prefer: PREFER_WRITERS,
-            _end: 0,
-        }
-    }
-
-    /// Does glibc serve this lock?
-    #[inline(always)]
-    fn is_glibcs(&self) -> bool {
-        self.shared != 0 || config::is_glibc_only()
-    }
-
-    /// Acquires for reading.
-    #[inline(always)]
-    pub(crate) fn read(&self, deadline: Option<Deadline>) -> c_int {
-        let waiting = Waiting::new(self);
-        leave::guarded_late(&waiting, |guard| {
-            errno(self.biased().read(|counted| {
-                waiting.counted.set(counted);
-                guard();
-                waiting.waiter(deadline)
-            }))
-        })
-    }
-
-    /// Acquires for writing.
-    #[inline(always)]
-    pub(crate) fn write(&self, deadline: Option<Deadline>) -> c_int {
-        let waiting = Waiting::new(self);
-        leave::guarded_late(&waiting, |guard| {
-            errno(self.biased().write(thread::id(), |counted| {
-                waiting.counted.set(counted);
-                guard();
-                waiting.waiter(deadline)
-            }))
-        })
-    }
-
-    #[inline(always)]
-    pub(crate) fn biased(&self) -> Biased<'_, Native> {
-        let (policy, row) = (programs::for_readers(), thread::row());
-        Biased { parts: self.parts(), bias: &self.bias, policy, row }
-    }
-
-    #[inline(always)]
-    fn parts(&self) -> Parts<'_, Native> {
-        let prefer = Prefer::of(self.prefer);
-        Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
-    }
-
-    /// Is the calling thread's row of the table in use for this lock?
-    #[cfg(test)]
-    pub(crate) fn is_read_by_table(&self) -> bool {
-        self.biased().has_shown()
-    }
-
-    #[inline(always)]
-    pub(crate) fn release(&self) {
-        self.biased().unlock(thread::id());
-    }
-}
-
-/// One wait, as its thread sees it.
-struct Waiting<'a> {
-    lock: &'a RwLock,
-    counted: Cell<Counted>,
-}
-
-impl Wait for Waiting<'_> {
-    fn leave(&self) {
-        self.lock.parts().leave(self.counted.get());
-    }
-}
-
-impl<'a> Waiting<'a> {
-    fn new(lock: &'a RwLock) -> Self {
-        Self { lock, counted: Cell::new(Counted::Nowhere) }
-    }
-
-    fn waiter(&self, deadline: Option<Deadline>) -> Waiter<'_, Native> {
-        environment::take_up_posts();
-        let (me, spin_ns) = (thread::id(), config::spin_ns());
-        Waiter { me, spin_ns, deadline, counted: Some(&self.counted) }
-    }
-}
-
-pub(crate) fn errno(outcome: Outcome) -> c_int {
-    match outcome {
-        Outcome::Acquired => 0,
-        Outcome::Busy => libc::EBUSY,
-        Outcome::TimedOut => libc::ETIMEDOUT,
-        Outcome::Deadlock => libc::EDEADLK,
-        Outcome::TooMany => libc::EAGAIN,
-    }
-}
-
-/// # Safety
-/// `at` is readable.
-pub(crate) unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<Deadline> {
-    // SAFETY: our caller's promise.
-    let at = unsafe { *at };
-    let clock = Clock::from_id(clock)?;
-    (0..1_000_000_000).contains(&at.tv_nsec).then_some(Deadline { clock, at })
-}
-
 const RWLOCK: How = How::of(order::RWLOCK);
 /// Locking for reading.
 pub(crate) const READS: How = RWLOCK.reading();
@@ -201,6 +47,7 @@ pub(crate) const WRITES: How = RWLOCK;
 /// Runs an operation while operations are watched; if it returns 0, it has locked the lock.
 #[cold]
 pub(crate) fn watched(lock: &RwLock, how: How, call: Call, run: impl Fn() -> c_int) -> c_int {
+    let run = || observe::within(call, &run);
     let taking = || {
         // Relaxed: set once in a lock's life.
         let is_new = lock.shared == 0
@@ -208,13 +55,30 @@ pub(crate) fn watched(lock: &RwLock, how: How, call: Call, run: impl Fn() -> c_i
             && lock.is_known.swap(1, Relaxed) == 0;
         Taking { lock: core::ptr::from_ref(lock).addr(), how, is_new, call }
     };
-    watch::operation(|| watch::in_order(taking, &run))
+    watch::operation(|| watch::in_order(taking, run))
 }
 
 /// Runs an operation while operations are watched; if it returns 0, it has unlocked the lock.
 #[cold]
-pub(crate) fn unlock_watched(lock: *const RwLock, run: impl Fn() -> c_int) -> c_int {
-    watch::operation(|| watch::out_of_order(lock.addr(), &run))
+pub(crate) fn unlocked(lock: *const RwLock, call: Call, run: impl Fn() -> c_int) -> c_int {
+    let run = || observe::within(call, &run);
+    watch::operation(|| watch::out_of_order(lock.addr(), run))
+}
+
+with_caller! {
+    /// While operations are watched.
+    unlock_watched(*mut RwLock) = unlock_from;
+}
+
+unsafe extern "C" fn unlock_from(
+    lock: *mut RwLock,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: our caller's promise.
+    unlocked(lock, Call { from, frame, stack }, move || unsafe { unlock_here(lock) })
 }
 
 /// Defines `$name`, which locks by `$run` while operations are watched.
@@ -268,11 +132,7 @@ unsafe fn rdlock_here(lock: *mut RwLock) -> c_int {
         return glibc!(c"pthread_rwlock_rdlock", lock);
     }
     fire!(rdlock_entry, lock);
-    let answer = this.read(None);
-    if answer == 0 {
-        fire!(rdlock_acquire_read, lock);
-    }
-    answer
+    this.read_probed()
 }
 
 /// `pthread_rwlock_tryrdlock`.
@@ -296,37 +156,58 @@ unsafe fn tryrdlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_tryrdlock", lock);
     }
-    errno(this.biased().try_read())
+    this.try_read()
 }
 
-/// `pthread_rwlock_timedrdlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-pub unsafe fn timedrdlock(lock: *mut RwLock, at: *const timespec) -> c_int {
+with_frame! {
+    /// `pthread_rwlock_timedrdlock`.
+    ///
+    /// # Safety
+    /// As [`rdlock`], and `at` is readable.
+    "C" pub timedrdlock(lock: *mut RwLock, at: *const timespec) = timedrdlock_from;
+    /// `pthread_rwlock_clockrdlock`.
+    ///
+    /// # Safety
+    /// As [`rdlock`], and `at` is readable.
+    "C" pub clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) = clockrdlock_from;
+}
+
+unsafe extern "C" fn timedrdlock_from(
+    lock: *mut RwLock,
+    at: *const timespec,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: our caller's promise; and the naked function's.
+    unsafe { clockrdlock_from(lock, libc::CLOCK_REALTIME, at, 0, frame, stack) }
+}
+
+unsafe extern "C" fn clockrdlock_from(
+    lock: *mut RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: as in `rdlock`; and the naked function's promise.
+    let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
     // SAFETY: our caller's promise.
-    unsafe { clockrdlock(lock, libc::CLOCK_REALTIME, at) }
+    let run = move || unsafe { clockrdlock_here(this, clock, at, call) };
+    if watch::is_on() { watched(this, READS.trying(), call, run) } else { run() }
 }
 
-/// `pthread_rwlock_clockrdlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: our caller's promise.
-    let run = move || unsafe { clockrdlock_here(lock, clock, at) };
-    if watch::is_on() {
-        // SAFETY: as above.
-        return watched(unsafe { &*lock }, READS.trying(), Call::UNKNOWN, run);
-    }
-    run()
-}
-
-#[inline]
-unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: as in `rdlock`.
-    let this = unsafe { &*lock };
+#[inline(always)]
+unsafe fn clockrdlock_here(
+    this: &RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    call: Call,
+) -> c_int {
     if this.is_glibcs() {
+        let lock = core::ptr::from_ref(this).cast_mut();
         // glibc before 2.30 has no `clock` functions.
         return match clock {
             libc::CLOCK_REALTIME => {
@@ -338,8 +219,10 @@ unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
         };
     }
     // SAFETY: our caller's promise.
-    let Some(deadline) = (unsafe { deadline(clock, at) }) else { return libc::EINVAL };
-    this.read(Some(deadline))
+    match unsafe { deadline(clock, at) } {
+        None => libc::EINVAL,
+        deadline => this.read_until(deadline, call),
+    }
 }
 
 /// `pthread_rwlock_wrlock`.
@@ -364,11 +247,7 @@ unsafe fn wrlock_here(lock: *mut RwLock) -> c_int {
         return glibc!(c"pthread_rwlock_wrlock", lock);
     }
     fire!(wrlock_entry, lock);
-    let answer = this.write(None);
-    if answer == 0 {
-        fire!(wrlock_acquire_write, lock);
-    }
-    answer
+    this.write_probed()
 }
 
 /// `pthread_rwlock_trywrlock`.
@@ -392,37 +271,59 @@ unsafe fn trywrlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_trywrlock", lock);
     }
-    errno(this.biased().try_write(thread::id()))
+    this.try_write()
 }
 
-/// `pthread_rwlock_timedwrlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-pub unsafe fn timedwrlock(lock: *mut RwLock, at: *const timespec) -> c_int {
+with_frame! {
+    /// `pthread_rwlock_timedwrlock`.
+    ///
+    /// # Safety
+    /// As [`wrlock`], and `at` is readable.
+    "C" pub timedwrlock(lock: *mut RwLock, at: *const timespec) = timedwrlock_from;
+    /// `pthread_rwlock_clockwrlock`.
+    ///
+    /// # Safety
+    /// As [`wrlock`], and `at` is readable.
+    "C" pub clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) = clockwrlock_from;
+}
+
+unsafe extern "C" fn timedwrlock_from(
+    lock: *mut RwLock,
+    at: *const timespec,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: our caller's promise; and the naked function's.
+    unsafe { clockwrlock_from(lock, libc::CLOCK_REALTIME, at, 0, frame, stack) }
+}
+
+unsafe extern "C" fn clockwrlock_from(
+    lock: *mut RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: as in `wrlock`; and the naked function's promise.
+    let (this, call) = unsafe { (&*lock, Call::of_naked(frame, stack)) };
     // SAFETY: our caller's promise.
-    unsafe { clockwrlock(lock, libc::CLOCK_REALTIME, at) }
+    let run = move || unsafe { clockwrlock_here(this, clock, at, call) };
+    if watch::is_on() { watched(this, WRITES.trying(), call, run) } else { run() }
 }
 
-/// `pthread_rwlock_clockwrlock`.
-///
-/// # Safety
-/// As [`rdlock`], and `at` is readable.
-pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: our caller's promise.
-    let run = move || unsafe { clockwrlock_here(lock, clock, at) };
-    if watch::is_on() {
-        // SAFETY: as above.
-        return watched(unsafe { &*lock }, WRITES.trying(), Call::UNKNOWN, run);
-    }
-    run()
-}
-
-#[inline]
-unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
-    // SAFETY: as in `rdlock`.
-    let this = unsafe { &*lock };
+#[inline(always)]
+unsafe fn clockwrlock_here(
+    this: &RwLock,
+    clock: clockid_t,
+    at: *const timespec,
+    call: Call,
+) -> c_int {
     if this.is_glibcs() {
+        let lock = core::ptr::from_ref(this).cast_mut();
+        // glibc before 2.30 has no `clock` functions.
         return match clock {
             libc::CLOCK_REALTIME => {
                 glibc!(c"pthread_rwlock_timedwrlock", lock, at => *const timespec)
@@ -433,8 +334,10 @@ unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
         };
     }
     // SAFETY: our caller's promise.
-    let Some(deadline) = (unsafe { deadline(clock, at) }) else { return libc::EINVAL };
-    this.write(Some(deadline))
+    match unsafe { deadline(clock, at) } {
+        None => libc::EINVAL,
+        deadline => this.write_until(deadline, call),
+    }
 }
 
 /// `pthread_rwlock_unlock`.
@@ -443,22 +346,23 @@ unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
 /// As [`rdlock`], and the caller holds the lock.
 #[inline]
 pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
-    // SAFETY: our caller's promise.
-    let run = move || unsafe { unlock_here(lock) };
-    if watch::is_on() { unlock_watched(lock, run) } else { run() }
+    if watch::is_on() {
+        // SAFETY: our caller's promise.
+        return unsafe { unlock_watched(lock) };
+    }
+    // SAFETY: as above.
+    unsafe { unlock_here(lock) }
 }
 
 #[inline]
 unsafe fn unlock_here(lock: *mut RwLock) -> c_int {
-    // SAFETY: as in `rdlock`. Others may free the lock once it is released. After that `Biased::unlock` no longer
-    // looks at it, and a reference to atomics need not outlive its last use.
+    // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_unlock", lock);
     }
     fire!(rwlock_unlock, lock);
-    this.release();
-    0
+    this.release()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_contract::epochs::Epochs;
 pub use lockwright_contract::epochs::FUNCTIONS;
 pub(crate) use lockwright_contract::epochs::{Common, IDS, NAME, NUMBERED};
+use lockwright_contract::text::unpadded;
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_native::arena;
 
@@ -55,8 +56,7 @@ pub(crate) fn name(id: u32, buffer: &mut [u8; NAME]) -> &[u8] {
     for (to, from) in buffer.iter_mut().zip(line) {
         *to = from.load(Relaxed); // only people read it
     }
-    let len = buffer.iter().position(|&byte| byte == 0).unwrap_or(NAME);
-    &buffer[..len]
+    unpadded(buffer)
 }
 
 /// The percentile of an epoch.

@@ -22,6 +22,7 @@ use lockwright_platform::{
 use lockwright_contract::order;
 
 use crate::caller::{Call, with_caller};
+use crate::observe::{self, spins};
 use crate::watch::{How, Taking};
 use crate::{config, real, watch};
 
@@ -54,20 +55,29 @@ impl Spin {
         self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
+    // What follows a fast path comes by a tail call: so observers learn where the program called us.
+
     #[inline(always)]
     fn take(&self) -> c_int {
-        if !self.try_lock() {
-            self.wait();
+        if self.try_lock() {
+            return 0;
         }
-        0
+        // SAFETY: it exists.
+        unsafe { wait(core::ptr::from_ref(self).cast_mut()) }
     }
 
     #[inline(always)]
     fn try_take(&self) -> c_int {
-        if self.try_lock() { 0 } else { libc::EBUSY }
+        if self.try_lock() {
+            return 0;
+        }
+        if observe::is_on() {
+            // SAFETY: it exists.
+            return unsafe { tried_in_vain(core::ptr::from_ref(self).cast_mut()) };
+        }
+        libc::EBUSY
     }
 
-    #[cold]
     fn wait(&self) {
         loop {
             // ORDERING: Relaxed: `try_lock` acquires.
@@ -95,6 +105,10 @@ pub unsafe fn lock(lock: *mut Spin) -> c_int {
 }
 
 with_caller! {
+    /// Waits.
+    wait(*mut Spin) = wait_from;
+    /// The lock was busy: EBUSY.
+    tried_in_vain(*mut Spin) = tried_from;
     /// Locks, while operations are watched.
     lock_watched(*mut Spin) = lock_watched_from;
     /// Tries to lock, while operations are watched.
@@ -103,6 +117,34 @@ with_caller! {
 
 fn taking(lock: *mut Spin, how: How, call: Call) -> Taking {
     Taking { lock: lock.addr(), how, is_new: false, call }
+}
+
+unsafe extern "C" fn wait_from(
+    lock: *mut Spin,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    let call = Call { from, frame, stack };
+    let is_observed = observe::is_on() && spins::waits(lock.addr(), call);
+    // SAFETY: our caller's promise; an atomic.
+    unsafe { (*lock).wait() };
+    if is_observed {
+        spins::has_waited(lock.addr());
+    }
+    0
+}
+
+unsafe extern "C" fn tried_from(
+    lock: *mut Spin,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    observe::tries::spin(lock.addr(), Call { from, frame, stack });
+    libc::EBUSY
 }
 
 unsafe extern "C" fn lock_watched_from(
@@ -115,8 +157,9 @@ unsafe extern "C" fn lock_watched_from(
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
     watch::operation_or(glibc!(c"pthread_spin_lock", lock), move || {
-        let taking = || taking(lock, How::of(order::SPIN), Call { from, frame, stack });
-        watch::in_order(taking, || this.take())
+        let call = Call { from, frame, stack };
+        let taking = || taking(lock, How::of(order::SPIN), call);
+        watch::in_order(taking, || observe::within(call, || this.take()))
     })
 }
 
@@ -145,7 +188,8 @@ unsafe extern "C" fn trylock_watched_from(
     let this = unsafe { &*lock };
     watch::operation_or(glibc!(c"pthread_spin_trylock", lock), move || {
         let how = How::of(order::SPIN).trying();
-        watch::in_order(|| taking(lock, how, Call { from, frame, stack }), || this.try_take())
+        let call = Call { from, frame, stack };
+        watch::in_order(|| taking(lock, how, call), || observe::within(call, || this.try_take()))
     })
 }
 

@@ -12,8 +12,8 @@ use crate::posts::{self, NO_MEMORY, Refusal};
 use crate::programs;
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_contract::mailbox::{DONE, Mailbox, POSTED, REFUSED, STATE, TAKEN, TEXT};
+use core::sync::atomic::Ordering::Relaxed;
+use lockwright_contract::mailbox::{Mailbox, TEXT};
 use lockwright_native::futex::{self, Clock};
 
 /// This process's mailbox.
@@ -53,7 +53,7 @@ pub(crate) fn take() {
 fn in_child() {
     if BUSY.is_taken() {
         BUSY.end();
-        lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: the thread that was making it does not exist
+        lockwright_mailbox.posts.forget(); // the thread that was making it does not exist
         // That thread may have put the table in force, and done nothing after that.
         policy::choose_anew();
         programs::choose_for_readers();
@@ -63,50 +63,33 @@ fn in_child() {
 /// As [`take`], for the one thread whose turn BUSY is.
 fn take_alone() {
     let mailbox = &lockwright_mailbox;
-    // ORDERING: Acquire, pairs with the command's write, which the kernel does: the text was written before.
-    let posted = mailbox.state.load(Acquire);
-    if posted & STATE != POSTED {
-        return;
-    }
+    let Some(posted) = mailbox.posts.posted() else { return };
     let fresh = posts::map(size_of::<Table>()).map(<*mut u8>::cast);
     if let Some(fresh) = fresh {
         let len = (mailbox.len.load(Relaxed) as usize).min(TEXT);
-        // SAFETY: zeroes to which nobody else has a pointer. If the command changes the text meanwhile, the state has changed,
-        // too, and the copy is discarded.
+        // SAFETY: zeroes to which nobody else has a pointer. If the command changes the text meanwhile, the post isn't taken below,
+        // and the copy is discarded.
         unsafe { config::write_words(fresh, &(&*mailbox.text.get())[..len]) };
     }
-    let taken = posted - POSTED + TAKEN;
-    // ORDERING: AcqRel: the copy was made before. A command that sees TAKEN keeps out.
-    if mailbox.state.compare_exchange(posted, taken, AcqRel, Relaxed).is_err() {
+    let Some(taken) = mailbox.posts.take(posted) else {
         fresh.inspect(|fresh| unmap(*fresh));
         return;
-    }
+    };
     let mut why = Refusal::new();
     let table = match fresh {
         Some(fresh) => table(fresh, &mut why),
         None => why.because(&[NO_MEMORY]),
     };
-    let end = match table {
+    match table {
         Some(table) => {
             policy::publish(table);
             programs::choose_for_readers();
-            mailbox.since_ns.store(futex::now(Clock::Monotonic), Relaxed); // before the state
+            mailbox.since_ns.store(futex::now(Clock::Monotonic), Relaxed); // before it is done
             tell(table);
-            DONE
+            mailbox.posts.done(taken);
         }
-        None => {
-            // SAFETY: while the state is TAKEN, the command keeps out.
-            unsafe {
-                let text: *mut u8 = mailbox.text.get().cast();
-                text.copy_from_nonoverlapping(why.text().as_ptr(), why.text().len());
-            }
-            mailbox.len.store(why.text().len() as u32, Relaxed); // before the state
-            REFUSED
-        }
-    };
-    // ORDERING: Release, for the command: what it reads after this has been written. It may have timed out, and posted
-    // something else.
-    let _ = mailbox.state.compare_exchange(taken, posted - POSTED + end, Release, Relaxed);
+        None => mailbox.posts.refused(taken, why.text()),
+    }
 }
 
 /// Gives it back.

@@ -170,10 +170,11 @@ table! {
     /// `lock` exists until this returns; `until` is null or readable.
     fn rwlock_read(lock: *mut RwLock, clock: clockid_t, until: *const timespec) -> c_int {
         // SAFETY: the caller's promise.
-        let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
+        let Ok(_) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        let run = move || lock.read(deadline);
+        // SAFETY: the caller's promise.
+        let run = move || unsafe { lock.read(clock, until) };
         // With a deadline nobody can get stuck.
         let how = if until.is_null() { rwlock::READS } else { rwlock::READS.trying() };
         if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
@@ -186,7 +187,7 @@ table! {
     fn rwlock_try_read(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        let run = move || rwlock::errno(lock.biased().try_read());
+        let run = move || lock.try_read();
         let how = rwlock::READS.trying();
         if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
@@ -197,10 +198,11 @@ table! {
     /// As [`rwlock_read`].
     fn rwlock_write(lock: *mut RwLock, clock: clockid_t, until: *const timespec) -> c_int {
         // SAFETY: the caller's promise.
-        let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
+        let Ok(_) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        let run = move || lock.write(deadline);
+        // SAFETY: the caller's promise.
+        let run = move || unsafe { lock.write(clock, until) };
         // As above.
         let how = if until.is_null() { rwlock::WRITES } else { rwlock::WRITES.trying() };
         if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
@@ -213,7 +215,7 @@ table! {
     fn rwlock_try_write(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        let run = move || rwlock::errno(lock.biased().try_write(thread::id()));
+        let run = move || lock.try_write();
         let how = rwlock::WRITES.trying();
         if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
@@ -225,11 +227,8 @@ table! {
     fn rwlock_unlock(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        let run = move || {
-            lock.release();
-            0
-        };
-        if watch::is_on() { rwlock::unlock_watched(lock, run) } else { run() }
+        let run = move || lock.release();
+        if watch::is_on() { rwlock::unlocked(lock, Call::UNKNOWN, run) } else { run() }
     }
 
     /// See [`epoch::start`]. Always 0, like the three below.

@@ -34,14 +34,14 @@ pub(crate) struct Thread {
     /// The trace's account. Own thread only.
     pub(crate) traced: Room<32>,
     /// The observation's account. Own thread only.
-    pub(crate) observed: Room<176>,
+    pub(crate) observed: Room<224>,
     /// The account of the watcher of lock orders. Own thread only.
     pub(crate) ordered: Room<24>,
     /// What policies keep about it, a `programs::cells::ThreadCell`; null: no policy has been asked. Own thread only.
     pub(crate) cell: AtomicPtr<c_void>,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 336);
+const _: () = assert!(size_of::<Thread>() <= 384);
 
 /// Room for an account of an unknown type.
 #[repr(C, align(8))]
@@ -66,9 +66,9 @@ core::arch::global_asm!(
     ".hidden lockwright_thread",
     ".globl lockwright_thread",
     ".type lockwright_thread, @object",
-    ".size lockwright_thread, 336",
+    ".size lockwright_thread, 384",
     "lockwright_thread:",
-    ".zero 336",
+    ".zero 384",
     ".popsection",
 );
 

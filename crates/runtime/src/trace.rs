@@ -24,7 +24,6 @@ use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use lockwright_contract::About;
 use lockwright_contract::trace::{Chunk, RECORDS, Tracer, What};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
@@ -225,13 +224,9 @@ pub(crate) unsafe fn load(emulated: &[u8], cpus: u32, rehearse: fn(usize)) {
             ]),
         }
     }
-    let mut command = [0_u8; 512];
-    let about = About {
-        now_ns: now(),
-        lock: variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto"),
-        emulated,
-        command: files::command_line(&mut command),
-    };
+    let mut room = files::AboutRoom::new();
+    let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
+    let about = files::about(&mut room, lock, emulated);
     let made = Tracer::create(dir, &about, limit.saturating_mul(2), cpus);
     match made {
         Ok(tracer) => {

@@ -164,6 +164,8 @@ impl LockSpec {
             {
                 continue;
             }
+            // All preferences.
+            let draw = if option.key == rw::PREFER.key && draw == 4 { 8 } else { draw };
             let value = (option.min + draw.saturating_sub(5)).min(option.max);
             let sign = if varied.options.is_empty() { ':' } else { ',' };
             varied.text.push_str(&format!("{sign}{}={value}", option.key));

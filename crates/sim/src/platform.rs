@@ -266,6 +266,10 @@ impl Platform for Sim {
         Moment(in_ns(engine(), ns))
     }
 
+    fn sooner(one: Moment, other: Moment) -> Moment {
+        Moment(one.0.min(other.0))
+    }
+
     fn place() -> Place {
         let e = engine();
         let number = e.my_cpu();

@@ -5,7 +5,7 @@ use crate::lock::LockSpec;
 use crate::units::Tid;
 use lockwright_locks::catalog::{ReadWriteVisitor, visit_read_write};
 use lockwright_locks::entry::Entry;
-use lockwright_locks::rw::{ReadWrite, Tuning};
+use lockwright_locks::rw::{Prefer, ReadWrite, Tuning};
 use lockwright_platform::Machine;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -30,6 +30,8 @@ pub(crate) trait AnyReadWrite {
     fn leave_write(&self);
     /// Asks, and is torn out of its wait; `false`: it can't.
     fn torn_wait(&self, writes: bool) -> bool;
+    /// Changes who goes first, by the option's number; `false`: it can't.
+    fn switch(&self, prefer: u32) -> bool;
     /// May a thread that reads read again?
     fn nests(&self) -> bool;
     /// May the last thread that needs it destroy it?
@@ -103,6 +105,10 @@ impl<P: Machine, L: ReadWrite<P>> AnyReadWrite for Typed<P, L> {
 
     fn torn_wait(&self, writes: bool) -> bool {
         self.lock.torn_wait(writes)
+    }
+
+    fn switch(&self, prefer: u32) -> bool {
+        self.lock.switch(Prefer::of(prefer))
     }
 
     fn nests(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Why something can't be read or written.
 
+use lockwright_contract::header::{Foreign, Layout};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,16 @@ pub(crate) enum Why {
     Version(u32, u32),
     /// It is what it should be, but its content is impossible.
     Damaged(String),
+}
+
+impl Why {
+    /// Why a file that should be `what`, in this layout, isn't read.
+    pub(crate) fn foreign<L: Layout>(foreign: Foreign, what: &'static str) -> Self {
+        match foreign {
+            Foreign::Short | Foreign::Incomplete | Foreign::NotOurs => Self::NotOurs(what),
+            Foreign::Version(version) => Self::Version(version, L::VERSION),
+        }
+    }
 }
 
 impl Error {

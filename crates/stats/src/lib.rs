@@ -10,10 +10,12 @@
 //! # Ok::<(), lockwright_stats::Error>(())
 //! ```
 
+mod author;
 mod error;
 mod read;
 pub mod trace;
 
+pub use author::Author;
 pub use error::Error;
 pub use read::{read_dir, read_file};
 
@@ -36,6 +38,14 @@ pub struct Process {
     pub last_ns: u64,
     /// Its epochs, in the order in which they first ended.
     pub epochs: Vec<Epoch>,
+}
+
+impl Process {
+    /// A process without epochs.
+    fn new(author: Author) -> Self {
+        let Author { pid, command, lock, emulated, start_ns, last_ns } = author;
+        Self { pid, command, lock, emulated, start_ns, last_ns, epochs: Vec::new() }
+    }
 }
 
 /// One epoch of a process.

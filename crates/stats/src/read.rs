@@ -1,11 +1,13 @@
 //! From files to numbers.
 
 use crate::error::{Error, Why};
-use crate::{ClassStats, Epoch, Process};
+use crate::{Author, ClassStats, Epoch, Process};
+use lockwright_contract::header::{CLASSES, Layout};
 use lockwright_contract::histogram::middle;
 use lockwright_contract::layout::{
-    CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC, VERSION, block_at,
+    ClassBlock, EPOCHS, EpochHead, EpochsHeader, HEADS_AT, LENGTH, block_at,
 };
+use lockwright_contract::text::unpadded;
 use lockwright_numbers::Times;
 use std::fs::{self, File};
 use std::io;
@@ -23,7 +25,7 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Process>, Error> {
     let mut processes = Vec::new();
     for entry in fs::read_dir(dir).map_err(system)? {
         let path = entry.map_err(system)?.path();
-        if path.extension().is_none_or(|end| end != "stats") {
+        if !path.as_os_str().as_encoded_bytes().ends_with(EpochsHeader::ENDING.as_bytes()) {
             continue;
         }
         match read_file(&path) {
@@ -48,23 +50,11 @@ pub fn read_file(path: &Path) -> Result<Process, Error> {
     if file.metadata().map_err(system)?.len() != LENGTH as u64 {
         return Err(failed(Why::NotOurs("a recording of epochs")));
     }
-    let header: Header = at(&file, 0).map_err(system)?;
-    if header.magic.load(Relaxed) != MAGIC {
-        return Err(failed(Why::NotOurs("a recording of epochs")));
-    }
-    if header.version != VERSION {
-        return Err(failed(Why::Version(header.version, VERSION)));
-    }
-    let emulated = text(&header.emulated);
-    let mut process = Process {
-        pid: header.pid,
-        command: text(&header.command),
-        lock: text(&header.lock),
-        emulated: (!emulated.is_empty()).then_some(emulated),
-        start_ns: header.start_ns,
-        last_ns: header.last_ns.load(Relaxed),
-        epochs: Vec::new(),
-    };
+    let header: EpochsHeader = at(&file, 0).map_err(system)?;
+    let author = Author::of::<EpochsHeader>(&header.common).map_err(|foreign| {
+        failed(Why::foreign::<EpochsHeader>(foreign, "a recording of epochs"))
+    })?;
+    let mut process = Process::new(author);
     for slot in 0..EPOCHS {
         let head: EpochHead =
             at(&file, HEADS_AT + slot * size_of::<EpochHead>()).map_err(system)?;
@@ -78,7 +68,8 @@ pub fn read_file(path: &Path) -> Result<Process, Error> {
 
 fn epoch(file: &File, slot: usize, head: &EpochHead) -> io::Result<Epoch> {
     let id = head.id.load(Relaxed) - 1;
-    let name = text(&head.name.each_ref().map(|byte| byte.load(Relaxed)));
+    let name = head.name.each_ref().map(|byte| byte.load(Relaxed));
+    let name = String::from_utf8_lossy(unpadded(&name)).into_owned();
     let mut classes = Vec::new();
     for class in (0..CLASSES).filter(|class| head.classes.load(Relaxed) & 1 << class != 0) {
         let block: ClassBlock = at(file, block_at(slot, class))?;
@@ -111,7 +102,7 @@ fn epoch(file: &File, slot: usize, head: &EpochHead) -> io::Result<Epoch> {
 
 /// A type of a layout, all of whose fields are integers.
 pub(crate) trait Plain {}
-impl Plain for Header {}
+impl Plain for EpochsHeader {}
 impl Plain for EpochHead {}
 impl Plain for ClassBlock {}
 
@@ -124,20 +115,15 @@ pub(crate) fn at<T: Plain>(file: &File, offset: usize) -> io::Result<T> {
     Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// Reads a field that is padded with zeroes.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..len]).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use lockwright_contract::{About, Execution, Writer};
     use std::os::unix::ffi::OsStrExt;
 
-    const ABOUT: About<'_> =
-        About { now_ns: 7, lock: b"asl", emulated: b"", command: b"./server --fast" };
+    fn about() -> About<'static> {
+        About { now_ns: 7, lock: b"asl", command: b"./server --fast", ..About::default() }
+    }
 
     fn sample(latency_ns: u64, class: u8) -> Execution {
         Execution { latency_ns, slo_ns: 1000, window_ns: 16, next_window_ns: 8, class }
@@ -146,7 +132,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_while_the_writer_goes_on() {
         let dir = tempfile::tempdir().unwrap();
-        let writer = Writer::create(dir.path().as_os_str().as_bytes(), &ABOUT).unwrap();
+        let writer = Writer::create(dir.path().as_os_str().as_bytes(), &about()).unwrap();
         let slot = writer.slot(5).unwrap();
         writer.name(slot, "get".as_bytes());
         writer.percentile(slot, 999_000);
@@ -180,7 +166,7 @@ mod tests {
     #[test]
     fn places_are_one_for_each_epoch_until_there_are_none() {
         let dir = tempfile::tempdir().unwrap();
-        let writer = Writer::create(dir.path().as_os_str().as_bytes(), &ABOUT).unwrap();
+        let writer = Writer::create(dir.path().as_os_str().as_bytes(), &about()).unwrap();
         let first = writer.slot(9).unwrap();
         for id in 0..EPOCHS as u32 - 1 {
             assert_eq!(writer.slot(1000 + id), writer.slot(1000 + id));
@@ -193,10 +179,10 @@ mod tests {
     fn each_recording_has_its_own_file_and_a_bad_folder_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().as_os_str().as_bytes();
-        Writer::create(folder, &ABOUT).unwrap();
-        Writer::create(folder, &ABOUT).unwrap();
+        Writer::create(folder, &about()).unwrap();
+        Writer::create(folder, &about()).unwrap();
         assert_eq!(read_dir(dir.path()).unwrap().len(), 2);
-        assert!(Writer::create(b"/nowhere at all", &ABOUT).is_err());
+        assert!(Writer::create(b"/nowhere at all", &about()).is_err());
         assert!(read_dir("/nowhere at all".as_ref()).is_err());
         fs::write(dir.path().join("1-0.stats"), "something else").unwrap();
         assert_eq!(read_dir(dir.path()).unwrap().len(), 2);

@@ -53,6 +53,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             // Decisions.
             &[
                 "config",
+                "preference",
                 "environment",
                 "pause",
                 "policy",

@@ -13,9 +13,10 @@ use crate::compare::server::{Ready, Server};
 use crate::hints::{Failure, warn};
 use crate::interrupt::INTERRUPTED;
 use crate::launch::Launched;
-use crate::{catalog, epoch, epochs, launch, library, machine, output};
+use crate::{catalog, epoch, epochs, launch, library, machine, output, preference};
 use lockwright_locks::spec::GLIBC;
 use lockwright_numbers::units;
+use lockwright_observer::targets::is_rwlocks;
 use lockwright_observer::{elf, find};
 use std::env;
 use std::ffi::OsStr;
@@ -45,7 +46,8 @@ and output count.
 Ctrl-C ends the measurement and reports what was measured so far (exit code
 130).")]
 pub(crate) struct Args {
-    /// Locks to compare, separated by commas; the first one is the baseline
+    /// Locks to compare, separated by commas; the first one is the baseline. rwlock:prefer=patient: auto, with another order at
+    /// readers-writer locks
     #[arg(long, alias = "locks", value_name = "LOCKS", default_value = "glibc,auto")]
     lock: String,
     /// Rounds, at most [default: 60, or as many as fit into a minute if that is more]
@@ -129,10 +131,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let command = |setting: &Setting| {
         let mut command = Command::new(&path);
         command.arg0(name).args(arguments).env_remove(run::LOCK).env_remove("LOCKWRIGHT_RULES");
-        command.env_remove(epochs::VARIABLE).env_remove(EMULATE);
+        command.env_remove(epochs::VARIABLE).env_remove(EMULATE).env_remove(preference::VARIABLE);
         match &setting.lock {
             Some(lock) => {
                 command.envs(run::under(&library)).env(run::LOCK, lock);
+                if let Some(who) = setting.prefers {
+                    command.env(preference::VARIABLE, who);
+                }
             }
             None => without(&mut command),
         }
@@ -242,7 +247,7 @@ fn asked(args: &Args) -> serde_json::Value {
 fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure> {
     let mut settings: Vec<Setting> = Vec::new();
     for name in catalog::split(&args.lock) {
-        catalog::check(&name)?;
+        catalog::check_rule(&name, &[])?;
         if settings.iter().any(|known| known.name == name) {
             return Err(Failure::new(format!("'{name}' appears twice in --lock"))
                 .hint("for example --lock glibc,auto,fifo"));
@@ -250,8 +255,11 @@ fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure>
         // Only the library measures epochs and slows cores down.
         let is_bare = !args.with_epochs() && emulate.is_none();
         let as_it_is = name == GLIBC && is_bare;
-        let lock = (!as_it_is).then(|| machine::tuned(&name));
-        settings.push(Setting { name, lock });
+        let is_rwlocks = is_rwlocks(&name);
+        let prefers = is_rwlocks.then(|| catalog::preference(&name)).transpose()?;
+        let lock = if is_rwlocks { "auto" } else { &name };
+        let lock = (!as_it_is).then(|| machine::tuned(lock));
+        settings.push(Setting { name, lock, prefers });
     }
     if settings.len() < 2 {
         return Err(Failure::new(format!("nothing to compare with in --lock '{}'", args.lock))

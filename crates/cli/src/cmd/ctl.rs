@@ -33,6 +33,8 @@ use std::time::Duration;
                                                  and back if that is worse
   lockwright ctl 4242 switch 0x55d0c4a012a0 cal  one lock in the heap
   lockwright ctl 4242 switch libfoo.so default   back to the default lock
+  lockwright ctl 4242 switch g_table rwlock:prefer=patient
+                                                 who goes first at an rwlock
   lockwright ctl 4242 set g_lock spin=20us       an option of its current lock
   lockwright ctl 4242 slo get 100us              another SLO for an epoch
   lockwright ctl 4242 level full --for 60s       count owners and stacks
@@ -96,13 +98,13 @@ struct GuardArgs {
 /// Give locks another rule
 ///
 /// TARGET is `all`, `default` (mutexes that no rule names), a lock as the list names it (`g_lock`, `pool+0x28`, `0x55d0c4a012a0`), a
-/// function that waits for it, a library, or all of a kind (`kind:recursive`). RULE `default` removes TARGET's own rule.
+/// function that waits for it, a library, or all of a kind (`kind:recursive`; `kind:rwlock`: readers-writer locks). RULE `default` removes TARGET's own rule.
 #[derive(clap::Args)]
 struct SwitchArgs {
     /// Which locks
     #[arg(value_name = "TARGET")]
     target: String,
-    /// NAME[:key=value,...], see `lockwright list`; or `default`
+    /// NAME[:key=value,...], see `lockwright list`; for readers-writer locks rwlock:prefer=WHO; or `default`
     #[arg(value_name = "RULE", value_parser = catalog::SPEC, hide_possible_values = true)]
     rule: String,
     #[command(flatten)]
@@ -207,11 +209,16 @@ fn switch(pid: libc::pid_t, args: &SwitchArgs) -> Result<ExitCode, Failure> {
     let lock = match args.rule.as_str() {
         "default" => None,
         lock => {
-            catalog::check(lock)?;
+            catalog::check_rule(lock, &[])?;
             Some(machine::tuned(lock))
         }
     };
     change(pid, &args.target, &args.guard, |target, table| {
+        if let Some(lock) = &lock {
+            let all = [args.target.clone()]; // `all`, `default`
+            let targets = if target.rules().is_empty() { &all } else { target.rules() };
+            catalog::check_rule(lock, targets)?;
+        }
         target.put(table, lock.as_deref());
         Ok(())
     })
@@ -241,7 +248,7 @@ fn with(lock: &str, options: &str) -> Result<String, Failure> {
     let kept = own.split(',').filter(|option| !option.is_empty() && !new.contains(&key(option)));
     let all: Vec<&str> = kept.chain([options]).collect();
     let lock = format!("{name}:{}", all.join(","));
-    catalog::check(&lock)?;
+    catalog::check_rule(&lock, &[])?;
     Ok(lock)
 }
 

@@ -10,7 +10,7 @@ use crate::observed::{self, run};
 use crate::output::say;
 use crate::profile::{flame, report};
 use crate::standing;
-use crate::{catalog, launch, output, signals};
+use crate::{catalog, launch, output, preference, signals};
 use lockwright_bench::{catch_interrupts, interrupted, progress};
 use lockwright_contract::counters::control::Level;
 use lockwright_numbers::units;
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<libc::pid_t>,
     /// Report on a file that `lockwright ctl PID dump` wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock", "level", "library", "sections"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock", "rwlock", "level", "library", "sections"])]
     read: Option<PathBuf>,
     /// Sample the process from outside; all shares are estimates
     #[arg(long, requires = "pid")]
@@ -75,6 +75,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true,
           conflicts_with = "pid")]
     lock: Option<String>,
+    /// Who goes first at readers-writer locks: own (as the program asks), readers, writers, strict (a thread that reads again
+    /// may deadlock) or patient (by turns: no writer starves)
+    #[arg(long, value_name = "WHO", conflicts_with = "pid")]
+    rwlock: Option<String>,
     #[command(flatten)]
     delegating: Delegating,
     /// How much to count
@@ -275,6 +279,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::new("--lock glibc: the library counts only its own locks")
             .hint("glibc's locks, from outside: lockwright profile -p PID --sample"));
     }
+    preference::check(args.rwlock.as_deref(), args.lock.as_deref())?;
     let library = args.library.as_deref();
     let counts = run::WhatToCount {
         level: args.level.into(),
@@ -286,6 +291,9 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
     let mut delegation = None;
     let prepare = |command: &mut Command, program: &Program, library: &Path| {
         delegation = args.delegating.prepare(command, program, library)?;
+        if let Some(who) = &args.rwlock {
+            command.env(preference::VARIABLE, who);
+        }
         Ok(())
     };
     let ran = run::program(&args.command, args.lock.as_deref(), counts, library, prepare)?;

@@ -4,7 +4,7 @@ use super::run::{self, LOCK};
 use crate::format::FormatFlags;
 use crate::hints::{Failure, cause};
 use crate::output::{print, print_json, say};
-use crate::{catalog, launch, leftovers, library, lock_trace, signals};
+use crate::{catalog, launch, leftovers, library, lock_trace, preference, signals};
 use lockwright_observer::traced;
 use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
@@ -37,6 +37,10 @@ pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
+    /// Who goes first at readers-writer locks: own (as the program asks), readers, writers, strict (a thread that reads again
+    /// may deadlock) or patient (by turns: no writer starves)
+    #[arg(long, value_name = "WHO")]
+    rwlock: Option<String>,
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
@@ -49,7 +53,7 @@ pub(crate) struct Args {
     library: Option<PathBuf>,
     /// Run nothing: print the summary of an existing trace
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["output", "force", "lock", "limit", "library", "command"])]
+        conflicts_with_all = ["output", "force", "lock", "rwlock", "limit", "library", "command"])]
     show: Option<PathBuf>,
     #[command(flatten)]
     format: FormatFlags,
@@ -94,6 +98,7 @@ fn show(file: &Path, as_json: bool) -> Result<ExitCode, Failure> {
 
 fn record(args: Args) -> Result<ExitCode, Failure> {
     let inherited = run::inherited_lock(args.lock.as_deref())?;
+    preference::check(args.rwlock.as_deref(), args.lock.as_deref())?;
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let again = format!("lockwright record --force -- {}", name.display());
     launch::keep(&args.output, args.force, "a trace", &again)?;
@@ -114,6 +119,9 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     catalog::warn_of_textbook(lock.as_deref(), "lockwright record --lock auto -- PROGRAM");
     if let Some(lock) = lock {
         command.env(LOCK, lock);
+    }
+    if let Some(who) = args.rwlock {
+        command.env(preference::VARIABLE, who);
     }
     let status = launch::to_end(&mut command, &path)?;
     let mut trace = Trace::collect(folder.path())

@@ -9,7 +9,7 @@ use crate::output::say;
 use crate::policy::loading::Compiled;
 use crate::policy::slots::Slots;
 use crate::policy::started::{self, Start};
-use crate::{catalog, epoch, launch, library, machine, pause, rules, signals};
+use crate::{catalog, epoch, launch, library, machine, pause, preference, rules, signals};
 use lockwright_numbers::units;
 use lockwright_observer::elf::{self, Program};
 use lockwright_observer::find;
@@ -34,6 +34,7 @@ use std::process::{Command, ExitCode};
   lockwright run --emulate big:0,little:1x3.75 --lock asl -- ./server
   lockwright run --config locks.toml -- ./server
   lockwright run --policy big-first -- ./server
+  lockwright run --rwlock patient -- ./server    writers don't starve
   lockwright run --lock asl --stats=epochs.json -- ./server
   lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
   lockwright run --lock asl --slo 2ms -- ./annotated
@@ -52,11 +53,18 @@ A configuration file chooses locks by library, mutex, calling function or kind
   use = \"policy:big-first\"  # lockwright policy list
   [[lock]]
   kind = \"recursive\"
-  use = \"mcs\"")]
+  use = \"mcs\"
+  [[lock]]
+  rwlock = \"g_table\"    # or kind = \"rwlock\", for all of them
+  use = \"rwlock:prefer=patient\"")]
 pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
+    /// Who goes first at readers-writer locks: own (as the program asks), readers, writers, strict (a thread that reads again
+    /// may deadlock) or patient (by turns: no writer starves)
+    #[arg(long, value_name = "WHO")]
+    rwlock: Option<String>,
     /// Choose locks by library, mutex, caller or kind
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -99,6 +107,7 @@ pub(super) const SLO: &str = "LOCKWRIGHT_SLO";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let inherited = inherited_lock(args.lock.as_deref())?;
+    preference::check(args.rwlock.as_deref(), args.lock.as_deref())?;
     if let Some(spec) = &args.topology {
         topology::check(spec)?;
     }
@@ -147,6 +156,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     catalog::warn_of_textbook(specs, "lockwright run --lock auto -- PROGRAM");
     if let Some(lock) = lock {
         command.env(LOCK, machine::tuned(&lock));
+    }
+    if let Some(who) = args.rwlock {
+        command.env(preference::VARIABLE, who);
     }
     if let Some(kind) = pause {
         command.env(pause::VARIABLE, kind.name());

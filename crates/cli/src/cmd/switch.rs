@@ -2,7 +2,7 @@
 
 use crate::ctl::target;
 use crate::hints::Failure;
-use crate::{catalog, machine, output, rules};
+use crate::{catalog, machine, output, preference, rules};
 use lockwright_observer::elf;
 use lockwright_observer::mailbox::{self, Remote};
 use lockwright_observer::process::Process;
@@ -13,14 +13,15 @@ use std::process::ExitCode;
 /// Show which locks a running process uses, or switch it to others
 ///
 /// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes up the new locks the next
-/// time one of its threads has to wait for a mutex; until then, locks make no difference. The command waits up to two
-/// seconds for that. Threads that already wait keep their old lock. There is no choice for readers-writer locks and
-/// condition variables.
+/// time one of its threads has to wait for a lock; until then, locks make no difference. The command waits up to two
+/// seconds for that. Threads that already wait keep their old lock. At readers-writer locks you choose who goes first. There is
+/// no choice for condition variables.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright switch 4242                         which locks it uses
   lockwright switch 4242 fifo                    another default, the same rules
   lockwright switch 4242 --config locks.toml     other rules, as with `run`
+  lockwright switch 4242 --rwlock patient        writers don't starve any more
   lockwright switch $(pidof server) auto:spin=5000")]
 pub(crate) struct Args {
     /// The process
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// file without `default` keeps the default lock
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Who goes first at readers-writer locks that no rule names: own (as the program asks), readers, writers, strict or patient
+    #[arg(long, value_name = "WHO")]
+    rwlock: Option<String>,
 }
 
 pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
@@ -43,7 +47,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     let process = Process::open(args.pid)?;
     let mailbox = Remote::find(&process)?;
     mailbox::refuse_detached(&process, &mailbox)?;
-    if args.lock.is_none() && args.config.is_none() {
+    if args.lock.is_none() && args.config.is_none() && args.rwlock.is_none() {
         output::print(&target::describe(&process, &mailbox.table()?))?;
         if let Some(table) = mailbox.posted()? {
             output::print(&posted(&process, &table))?;
@@ -64,6 +68,10 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     }
     if let Some(lock) = lock {
         table.default = lock;
+    }
+    if let Some(who) = &args.rwlock {
+        preference::checked(who, "--rwlock")?;
+        table.prefer(Some(who.as_str()).filter(|who| *who != preference::OWN));
     }
     let is_in_force = mailbox::post(&process, &mailbox, &table)?;
     catalog::warn_of_textbook(table.locks(), &format!("lockwright switch {} auto", args.pid));

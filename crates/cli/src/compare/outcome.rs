@@ -125,7 +125,10 @@ mod tests {
     use super::*;
 
     fn settings(names: &[&str]) -> Vec<Setting> {
-        names.iter().map(|name| Setting { name: (*name).into(), lock: None }).collect()
+        names
+            .iter()
+            .map(|name| Setting { name: (*name).into(), lock: None, prefers: None })
+            .collect()
     }
 
     /// Rounds in which setting `at` takes `times[at]`, and `CPU[at]` of CPU time; both drift together.

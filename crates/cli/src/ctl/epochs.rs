@@ -5,6 +5,8 @@ use crate::output::{plain, shown, table};
 use lockwright_contract::epochs::{
     Common, Epochs, IDS, MAGIC, NAME, NUMBERED, Own, SYMBOL, Windows,
 };
+use lockwright_contract::post::remote::Memory;
+use lockwright_contract::text::unpadded;
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_numbers::format::{si, time};
 use lockwright_numbers::units;
@@ -166,10 +168,7 @@ impl Remote {
     /// Finds the epochs of the preloaded library, or of the runtime that is linked into the program.
     pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
         let at = mailbox::symbol_in(process, SYMBOL)?;
-        let mut head = [0; 16];
-        process.read(at, &mut head)?;
-        let size = u32_at(&head, offset_of!(Epochs, size)) as usize;
-        if u64_at(&head, offset_of!(Epochs, magic)) != MAGIC || size != size_of::<Epochs>() {
+        if !process.has::<Epochs>(at, MAGIC)? {
             return Err(mailbox::other_version(process));
         }
         Ok(Self { at })
@@ -235,8 +234,7 @@ impl Remote {
             let name = u64_at(&all, offset_of!(Epochs, names) + epoch.id * size_of::<u64>());
             if name != 0 {
                 process.read(name, &mut names)?;
-                let end = names.iter().position(|&byte| byte == 0).unwrap_or(NAME);
-                epoch.name = String::from_utf8_lossy(&names[..end]).into_owned();
+                epoch.name = String::from_utf8_lossy(unpadded(&names)).into_owned();
             } else {
                 epoch.name = format!("epoch {}", epoch.id);
             }

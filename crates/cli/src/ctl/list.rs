@@ -26,6 +26,10 @@ fn rule<'a>(table: &'a Table, lock: &Ranked) -> &'a str {
     match lock.kind {
         LockKind::Mutex => table.lock_at(lock.place),
         LockKind::Semaphore => "glibc's",
+        // Rules say who goes first at these, but not which lock serves them.
+        LockKind::ReadWrite => "rwlock",
+        LockKind::Spin => "spin",
+        LockKind::Condition => "",
     }
 }
 

@@ -6,7 +6,7 @@ use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::objects::ObjectFile;
 use lockwright_observer::process::{Process, mappings};
 use lockwright_observer::table::{Rule, Table};
-use lockwright_observer::targets::{MUTEX_SIZE, named, of_kind};
+use lockwright_observer::targets::{MUTEX_SIZE, is_rwlocks, named, of_kind};
 use lockwright_observer::written::written;
 use lockwright_symbols::Symboliser;
 use std::collections::BTreeSet;
@@ -64,14 +64,23 @@ impl Target {
         Err(unknown(process, text, &objects, &locks))
     }
 
+    /// The targets of its rules.
+    pub(crate) fn rules(&self) -> &[String] {
+        match self {
+            Self::Rules(targets) => targets,
+            Self::All | Self::Default => &[],
+        }
+    }
+
     /// Gives these mutexes a lock in a table; `None` removes their own rule.
     pub(crate) fn put(&self, table: &mut Table, lock: Option<&str>) {
         match (self, lock) {
             (Self::All, Some(lock)) => {
-                *table = Table { default: lock.to_owned(), rules: Vec::new() }
+                table.default = lock.to_owned();
+                table.rules.retain(|rule| is_rwlocks(&rule.lock)); // those are no mutexes
             }
             (Self::Default, Some(lock)) => table.default = lock.to_owned(),
-            (Self::All, None) => table.rules.clear(),
+            (Self::All, None) => table.rules.retain(|rule| is_rwlocks(&rule.lock)),
             (Self::Default, None) => {}
             (Self::Rules(targets), lock) => table.set(targets, lock),
         }
@@ -156,17 +165,19 @@ pub(crate) fn whose(process: &Process, table: &Table) -> Vec<String> {
         true => objects(process, is_named).unwrap_or_default(),
         false => Vec::new(),
     };
-    let named = |part: &Option<(&str, &str, u64)>| {
+    let named = |rule: &Rule, part: &Option<(&str, &str, u64)>| {
         let (what, file, offset) = (*part)?;
         let object = objects.iter().find(|object| object.name == file)?;
         let (what, name) = match what {
             "call" => ("caller", function(object, offset)?),
+            "mutex" if is_rwlocks(&rule.lock) => ("rwlock", object.variable(offset)?),
             _ => (what, object.variable(offset)?),
         };
         Some(format!("{what} {} ({}+{offset:#x})", shown(&name), shown(file)))
     };
-    let whose =
-        |(rule, part): (&Rule, _)| named(part).unwrap_or_else(|| shown(&rule.whose()).into_owned());
+    let whose = |(rule, part): (&Rule, _)| {
+        named(rule, part).unwrap_or_else(|| shown(&rule.whose()).into_owned())
+    };
     table.rules.iter().zip(&parts).map(whose).collect()
 }
 

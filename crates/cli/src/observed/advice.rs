@@ -122,11 +122,18 @@ fn advice(
             time(wake_up_ns as f64)
         );
         (Rule::LongSections, text, target.draw())
-    } else if lock.kind == LockKind::Semaphore {
+    } else if lock.kind != LockKind::Mutex {
+        let why = match lock.kind {
+            LockKind::Semaphore => "Semaphores stay glibc's, so no other lock helps",
+            LockKind::ReadWrite => {
+                "No rule gives it another lock; `--rwlock` and rules say who goes first"
+            }
+            _ => "Rules choose among the locks of mutexes alone",
+        };
         let rule = if is_starved { Rule::Starved } else { Rule::ShortSections };
         let text = format!(
             "take it less often, or split it: threads lost {} of their time here ({} or more). \
-             Semaphores stay glibc's, so no other lock helps",
+             {why}",
             percent(lost),
             LITTLE_SHOWN
         );

@@ -9,7 +9,8 @@ use crate::{launch, leftovers, library, machine};
 use indicatif::ProgressBar;
 use lockwright_bench::{children_time, interrupted};
 use lockwright_contract::counters::control::Level;
-use lockwright_contract::counters::layout::ENDING;
+use lockwright_contract::counters::layout::CountersHeader;
+use lockwright_contract::header::Layout;
 use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::course::Course;
 use lockwright_observer::counts::events::Events;
@@ -131,7 +132,12 @@ pub(crate) fn program(
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = Vec::new();
-    let mut all = files(folder.path(), ENDING, |file, path| reader::read(&file, path), unread)?;
+    let mut all = files(
+        folder.path(),
+        CountersHeader::ENDING,
+        |file, path| reader::read(&file, path),
+        unread,
+    )?;
     all.sort_by_key(|segment| {
         std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
     });
@@ -152,7 +158,10 @@ pub(crate) fn program(
         outcomes.push(outcome);
     }
     // A process that used semaphores has a segment even if no thread waited.
-    outcomes.retain(|outcome| !outcome.locks.is_empty() || outcome.signals.waits > 0);
+    outcomes.retain(|outcome| {
+        let no_locks = outcome.signals.waits > 0 || !outcome.conditions.is_empty();
+        !outcome.locks.is_empty() || no_locks
+    });
     samplers.tell(&mut outcomes);
     family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
@@ -204,7 +213,7 @@ fn leave(folder: TempDir) {
     }
     let names = fs::read_dir(folder.path()).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    for name in names.filter(|name| name.ends_with(ENDING)) {
+    for name in names.filter(|name| name.ends_with(CountersHeader::ENDING)) {
         let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
         let Some(process) = pid.and_then(|pid| Process::open(pid).ok()) else { continue };
         let off = Live::find(&process).and_then(|live| live.begin(&process, Level::Off));

@@ -109,9 +109,10 @@ mod tests {
     use crate::observed::advice::tests::lock;
     use lockwright_observer::sampler::hold::Inversion;
 
-    fn advice(causes: &[(Cause, f64)], holding: Holding) -> Option<(Rule, String)> {
+    fn advice(causes: &[(Cause, f64)], mut holding: Holding) -> Option<(Rule, String)> {
         let mut lock = lock(1_000_000_000, (10, 1_000_000_000, 100_000_000));
-        lock.holding = Some(Holding { samples: 100, causes: causes.to_vec(), ..holding });
+        (holding.samples, holding.causes) = (100, causes.to_vec());
+        lock.holding = Some(holding);
         advise(&lock)
     }
 
@@ -131,7 +132,8 @@ mod tests {
             assert_eq!(advice(&causes, Holding::default()).unwrap().0, rule);
         }
         assert_eq!(advice(&[(Cause::Running, 1.0)], Holding::default()), None);
-        let slow = Holding { classes: vec![0.1, 0.9], ..Holding::default() };
+        let mut slow = Holding::default();
+        slow.classes.extend([0.1, 0.9]);
         let (rule, text) = advice(&[(Cause::Running, 1.0)], slow).unwrap();
         assert!(rule == Rule::HolderOnSlowCore && text.contains("90 %"));
     }
@@ -147,7 +149,9 @@ mod tests {
         });
         let of = |share| {
             let causes = [(Cause::Preempted, share), (Cause::Running, 1.0 - share)];
-            advice(&causes, Holding { inversion: inversion.clone(), ..Holding::default() })
+            let mut holding = Holding::default();
+            holding.inversion.clone_from(&inversion);
+            advice(&causes, holding)
         };
         let (rule, text) = of(0.9).unwrap();
         assert_eq!(rule, Rule::Inverted);
@@ -159,7 +163,8 @@ mod tests {
     fn few_samples_say_nothing() {
         let mut lock = lock(1_000_000_000, (10, 1_000_000_000, 100_000_000));
         let causes = vec![(Cause::Preempted, 1.0)];
-        lock.holding = Some(Holding { samples: FEW - 1, causes, ..Holding::default() });
+        let holding = lock.holding.insert(Holding::default());
+        (holding.samples, holding.causes) = (FEW - 1, causes);
         assert_eq!(advise(&lock), None);
     }
 }

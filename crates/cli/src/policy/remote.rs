@@ -5,24 +5,8 @@ use crate::hints::Failure;
 use lockwright_contract::programs::mailbox::SYMBOL;
 use lockwright_observer::mailbox::{settled, symbol_in};
 use lockwright_observer::process::Process;
-use lockwright_policy::control::{Answered, Control, InSlot, Memory, Pending, Prepared};
+use lockwright_policy::control::{Answered, Control, InSlot, Pending, Prepared};
 use std::time::Duration;
-
-/// A process's memory.
-#[derive(Clone, Copy)]
-pub(crate) struct MemoryOf<'a>(&'a Process);
-
-impl Memory for MemoryOf<'_> {
-    type Error = Failure;
-
-    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Failure> {
-        self.0.read(at, bytes)
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        self.0.write(at, bytes)
-    }
-}
 
 /// Where a process has its policies, as long as it runs.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +20,7 @@ impl RemotePlace {
 
     /// Opens them.
     pub(crate) fn open(self, process: &Process) -> Result<Remote<'_>, Failure> {
-        let control = settled(process, || Control::open(MemoryOf(process), self.0))?;
+        let control = settled(process, || Control::open(process, self.0))?;
         Ok(Remote { process, control })
     }
 }
@@ -44,7 +28,7 @@ impl RemotePlace {
 /// A process's policies.
 pub(crate) struct Remote<'a> {
     process: &'a Process,
-    pub(crate) control: Control<MemoryOf<'a>>,
+    pub(crate) control: Control<'a, Process>,
 }
 
 impl Remote<'_> {

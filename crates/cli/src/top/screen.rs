@@ -264,7 +264,7 @@ fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     let text = told(process.selected + 1, lock);
     let mut lines: Vec<Line<'static>> =
         text.lines().map(|line| Line::from(line.to_owned())).collect();
-    if lock.kind == LockKind::Semaphore {
+    if lock.kind != LockKind::Mutex {
         return lines;
     }
     let mut rule =

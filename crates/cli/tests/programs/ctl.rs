@@ -2,9 +2,8 @@
 
 use super::{FOLDER, LIBRARY, compiled, lockwright};
 use anyhow::{Context, Result, bail, ensure};
-use lockwright_contract::mailbox::{
-    DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, TAKEN,
-};
+use lockwright_contract::mailbox::{MAGIC, Mailbox};
+use lockwright_contract::post::{Post, PostState};
 use lockwright_locks::catalog::front_rules;
 use lockwright_tests::{End, Outcome, source_dir};
 use serde_json::Value;
@@ -74,7 +73,7 @@ impl Program {
         Ok(new)
     }
 
-    fn start_file(path: &PathBuf) -> Result<Self> {
+    pub(super) fn start_file(path: &PathBuf) -> Result<Self> {
         let mut command = Command::new(path);
         Self::spawn(command.env("LD_PRELOAD", &*LIBRARY).env("LOCKWRIGHT_LOCK", "auto"))
     }
@@ -411,30 +410,33 @@ fn a_program_under_stress_takes_each_of_many_switches() -> Result<()> {
     let at = u64::from_str_radix(mailbox.trim_start_matches("0x"), 16)?;
     let memory =
         File::options().read(true).write(true).open(format!("/proc/{}/mem", program.child.id()))?;
-    let word = |offset: usize| -> Result<u32> {
+    // The word is the first field of the posts.
+    let word = offset_of!(Mailbox, posts);
+    let seen = || -> Result<Post> {
         let mut bytes = [0; 4];
-        memory.read_exact_at(&mut bytes, at + offset as u64)?;
-        Ok(u32::from_ne_bytes(bytes))
+        memory.read_exact_at(&mut bytes, at + word as u64)?;
+        Ok(Post::of(u32::from_ne_bytes(bytes)))
     };
     let write = |offset: usize, bytes: &[u8]| memory.write_all_at(bytes, at + offset as u64);
+    let set = |post: Post| write(word, &post.word().to_ne_bytes());
     let mut magic = [0; 8];
     memory.read_exact_at(&mut magic, at + offset_of!(Mailbox, magic) as u64)?;
     ensure!(u64::from_ne_bytes(magic) == MAGIC);
     let locks: Vec<&str> = front_rules().map(|entry| entry.id).collect();
     for lock in locks.iter().cycle().take(SWITCHES) {
-        let state = word(offset_of!(Mailbox, state))?;
-        ensure!(state & STATE != TAKEN, "two at a time");
-        let post = state.wrapping_add(POST) & !STATE;
+        let before = seen()?;
+        ensure!(!before.is(PostState::Taken), "two at a time");
+        let post = before.next();
         let text = format!("{lock}\n");
-        write(offset_of!(Mailbox, state), &(post | EMPTY).to_ne_bytes())?;
+        set(post)?;
         write(offset_of!(Mailbox, text), text.as_bytes())?;
         write(offset_of!(Mailbox, len), &(text.len() as u32).to_ne_bytes())?;
-        write(offset_of!(Mailbox, state), &(post | POSTED).to_ne_bytes())?;
+        set(post.with(PostState::Posted))?;
         let begun = Instant::now();
         loop {
-            let state = word(offset_of!(Mailbox, state))?;
-            ensure!(state != post | REFUSED, "{lock} is refused");
-            if state == post | DONE {
+            let now = seen()?;
+            ensure!(now != post.with(PostState::Refused), "{lock} is refused");
+            if now == post.with(PostState::Done) {
                 break;
             }
             ensure!(begun.elapsed() < PATIENCE, "nobody takes {lock}");

@@ -241,6 +241,10 @@ pub fn asked(own: u32, until_ns: [u64; LEASED], now_ns: u64) -> u32 {
     leased.map_or(0, |at| at as u32 + 1).max(own)
 }
 
+const _: () = assert!(
+    core::mem::offset_of!(Control, magic) == 0 && core::mem::offset_of!(Control, size) == 8
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;

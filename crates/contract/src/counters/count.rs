@@ -3,10 +3,11 @@
 use crate::counters::Segment;
 use crate::counters::control::MOST;
 use crate::counters::layout::{
-    CLASSES, DEPTH, Histogram, LOCKS, LockKind, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT,
-    PIECES, PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS, Thread, UNKNOWN,
-    WAYS, is_owner, owner, owner_at,
+    DEPTH, LOCKS, LockKind, OTHER_CONDITIONS, OTHER_LOCKS, OTHER_THREADS, OTHERS, PIECE,
+    PIECE_KEYS_AT, PIECES, PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS,
+    Thread, UNKNOWN, WAYS, is_owner, owner, owner_at,
 };
+use crate::header::CLASSES;
 use crate::pieces::Pieces;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -54,102 +55,20 @@ pub struct Blame {
 }
 
 /// Adds, unless there is nothing to add, so that most cache lines stay where they are.
-fn add(to: &AtomicU64, count: u64) {
+pub(crate) fn add(to: &AtomicU64, count: u64) {
     if count != 0 {
         to.fetch_add(count, Relaxed); // a counter; its order doesn't matter to a reader
     }
 }
 
 /// Raises a maximum; `true` if it rose.
-fn raise(to: &AtomicU64, value: u64) -> bool {
+pub(crate) fn raise(to: &AtomicU64, value: u64) -> bool {
     to.load(Relaxed) < value && to.fetch_max(value, Relaxed) < value // as in `add`
 }
 
 impl Segment {
-    /// Adds one record to another, and leaves zeroes behind. `slower`: both have the memory for waits on slower cores.
-    pub(crate) fn drain(from: &Record, to: &Record, slower: bool) {
-        let moved = |from: &AtomicU64, to: &AtomicU64| add(to, from.swap(0, Relaxed)); // see `empty`
-        let raised = |from: &AtomicU64, to: &AtomicU64| raise(to, from.swap(0, Relaxed));
-        for (from, to) in [
-            (&from.arrived, &to.arrived),
-            (&from.gave_up, &to.gave_up),
-            (&from.holds, &to.holds),
-            (&from.hold_ns, &to.hold_ns),
-            (&from.blocked_ns, &to.blocked_ns),
-            (&from.followed, &to.followed),
-            (&from.owners, &to.owners),
-            (&from.cores, &to.cores),
-            (&from.releases, &to.releases),
-            (&from.signals, &to.signals),
-        ] {
-            moved(from, to);
-        }
-        from.waiter.store(0, Relaxed);
-        let no_more = [&from.blocked_since_ns, &from.blocked_until_ns, &from.last_ms];
-        for no_more in no_more {
-            no_more.store(0, Relaxed);
-        }
-        let hold_site = from.hold_max_site.swap(0, Relaxed);
-        if raised(&from.hold_max_ns, &to.hold_max_ns) {
-            to.hold_max_site.store(hold_site, Relaxed);
-        }
-        let wait_site = from.wait_max_site.swap(0, Relaxed);
-        let wait_at = from.wait_max_at_ns.swap(0, Relaxed);
-        if raised(&from.wait_max_ns, &to.wait_max_ns) {
-            to.wait_max_site.store(wait_site, Relaxed);
-            to.wait_max_at_ns.store(wait_at, Relaxed);
-        }
-        to.place.store(from.place.swap(0, Relaxed), Relaxed);
-        to.locks.fetch_add(from.locks.swap(0, Relaxed), Relaxed);
-        for (from, to) in from.classes.iter().zip(&to.classes) {
-            moved(&from.awake, &to.awake);
-            moved(&from.asleep, &to.asleep);
-            moved(&from.wait_ns, &to.wait_ns);
-            raised(&from.max_ns, &to.max_ns);
-        }
-        for (from, to) in [(&from.waiters, &to.waiters), (&from.holders, &to.holders)] {
-            for site in from {
-                let address = site.address.swap(0, Relaxed);
-                if address == 0 {
-                    continue;
-                }
-                let to = Self::site(to, address);
-                moved(&site.count, &to.count);
-                moved(&site.ns, &to.ns);
-                let (tid, stack) = (site.max_tid.swap(0, Relaxed), site.stack.swap(0, Relaxed));
-                if raised(&site.max_ns, &to.max_ns) {
-                    to.max_tid.store(tid, Relaxed);
-                    to.stack.store(stack, Relaxed);
-                }
-            }
-        }
-        for (tid, from_thread) in from.tids.iter().zip(&from.threads) {
-            let tid = tid.swap(0, Relaxed);
-            if tid != 0 {
-                let to = Self::thread(to, tid);
-                moved(&from_thread.waits, &to.waits);
-                moved(&from_thread.wait_ns, &to.wait_ns);
-                moved(&from_thread.blamed_ns, &to.blamed_ns);
-            }
-        }
-        let histogram = |from: &Histogram, to: &Histogram| {
-            for (from, to) in from.buckets.iter().zip(&to.buckets) {
-                if from.load(Relaxed) != 0 {
-                    moved(from, to);
-                }
-            }
-        };
-        histogram(&from.hold, &to.hold);
-        histogram(&from.wait, &to.wait);
-        if slower {
-            for (from, to) in from.slower.iter().zip(&to.slower) {
-                histogram(from, to);
-            }
-        }
-    }
-
     /// The entry for this place among a record's sites.
-    fn site(sites: &[Site; SITES], address: u64) -> &Site {
+    pub(crate) fn site(sites: &[Site; SITES], address: u64) -> &Site {
         let address = if address == 0 { UNKNOWN } else { address };
         let is_it = |site: &&Site| match site.address.load(Relaxed) {
             // Relaxed: the place needs nothing but zeroes.
@@ -169,7 +88,7 @@ impl Segment {
     }
 
     /// The entry for this thread among a record's threads.
-    fn thread(record: &Record, tid: u32) -> &Thread {
+    pub(crate) fn thread(record: &Record, tid: u32) -> &Thread {
         const LAST: usize = THREADS - 1;
         let is_it = |known: &AtomicU32| match known.load(Relaxed) {
             // Relaxed, as in `site`.
@@ -196,7 +115,7 @@ impl Segment {
     }
 
     /// `stack` is called only if its result is kept.
-    fn count_at(
+    pub(crate) fn count_at(
         sites: &[Site; SITES],
         blame: Blame,
         count: u64,
@@ -219,45 +138,49 @@ impl Segment {
         }
     }
 
-    /// Counts that `count` threads had to wait for a lock. `place` is the index of the lock's rule in the process's
+    /// Counts that `count` threads had to wait for a mutex. `place` is the index of the mutex's rule in the process's
     /// table of locks.
     pub fn arrived(&self, lock: u64, place: u32, now_ns: u64, count: u64) {
         self.arrived_at(lock, LockKind::Mutex, place, now_ns, count);
     }
 
-    pub(crate) fn arrived_at(
-        &self,
-        lock: u64,
-        kind: LockKind,
-        place: u32,
-        now_ns: u64,
-        count: u64,
-    ) {
+    /// The same, for a lock of any kind. `place` is 0 if it isn't a mutex.
+    pub fn arrived_at(&self, lock: u64, kind: LockKind, place: u32, now_ns: u64, count: u64) {
+        let Some(record) = self.used(lock, kind, now_ns) else { return };
+        add(&record.arrived, count);
+        if record.place.load(Relaxed) != place {
+            record.place.store(place, Relaxed); // a hint, and mostly read
+        }
+    }
+
+    /// The record of a lock of this kind, in which something is counted at `now_ns`.
+    pub(crate) fn used(&self, lock: u64, kind: LockKind, now_ns: u64) -> Option<&Record> {
         let now_ms = now_ns / 1_000_000;
-        let at = self.record_of(lock, now_ms);
-        let Some(record) = self.record(at) else { return };
-        // The address now has a mutex instead of a semaphore, or vice versa: the memory was freed without destroying
-        // the first lock.
+        let mut at = self.record_of(lock, now_ms);
+        if at == OTHER_LOCKS && kind == LockKind::Cond {
+            at = OTHER_CONDITIONS;
+        }
+        let record = self.record(at)?;
+        // The address now has another kind of lock: the memory was freed without destroying the first lock.
         let is_other = || record.kind.load(Relaxed) != kind as u32;
-        let is_new = is_other() && record.arrived.load(Relaxed) != 0;
+        let has_counts =
+            || [&record.arrived, &record.failed_tries].iter().any(|count| count.load(Relaxed) != 0);
+        let is_new = is_other() && has_counts();
         if at < LOCKS && (is_new || record.destroyed.load(Relaxed) != 0) {
             self.empty(at, now_ms, lock); // a new lock at an old one's address
         }
-        if at < LOCKS && is_other() {
+        // Relaxed, all of it: these are hints, and mostly read.
+        if at != OTHER_LOCKS && is_other() {
             record.kind.store(kind as u32, Relaxed);
         }
-        add(&record.arrived, count);
-        // Relaxed, all of it: these are hints, and mostly read.
         if record.last_ms.load(Relaxed) != now_ms {
             record.last_ms.store(now_ms, Relaxed);
         }
-        if record.place.load(Relaxed) != place {
-            record.place.store(place, Relaxed);
-        }
-        let last = &self.header().last_ns;
+        let last = &self.header().common.last_ns;
         if last.load(Relaxed) + 1_000_000 <= now_ns {
             last.store(now_ns, Relaxed);
         }
+        Some(record)
     }
 
     /// Counts waits that ended a while ago. If the lock has lost its record since, they are dropped.
@@ -281,7 +204,13 @@ impl Segment {
     /// A wait has ended.
     pub fn waited(&self, wait: &Wait) {
         let index = self.record_of(wait.lock, wait.ended_ns / 1_000_000);
-        let Some(record) = self.record(index) else { return };
+        if let Some(record) = self.record(index) {
+            self.waited_in(index, record, wait);
+        }
+    }
+
+    /// As [`waited`](Self::waited), for the lock with this record.
+    pub(crate) fn waited_in(&self, index: usize, record: &Record, wait: &Wait) {
         if !wait.acquired {
             add(&record.gave_up, 1);
         }
@@ -370,6 +299,10 @@ impl Segment {
         let since = if others { now_ns & !LOGARITHM } else { 0 };
         if record.blocked_since_ns.load(Relaxed) != since {
             record.blocked_since_ns.store(since, Relaxed); // a hint
+        }
+        // Whoever had it before may yet say so. But this thread is not to blame.
+        if record.unblamed_tries.load(Relaxed) != 0 {
+            record.unblamed_tries.store(0, Relaxed); // a hint
         }
     }
 
@@ -467,7 +400,7 @@ impl Segment {
         // SAFETY: that many words; zeroes are free keys.
         let keys: &[AtomicU64; PIECES] = unsafe { self.at(PIECE_KEYS_AT) };
         // SAFETY: within the mapping, which lasts forever, and at a page's start.
-        let pieces = unsafe { Pieces::new(keys, self.base.add(PIECES_AT)) };
+        let pieces = unsafe { Pieces::new(keys, self.file.base.add(PIECES_AT)) };
         pieces.put(key, registers, fill).map_or(0, |number| number | PIECE)
     }
 }

@@ -1,16 +1,10 @@
-//! The segment's layout, version 3. Little-endian 64-bit machines only, like the whole library.
+//! The segment's layout, version 5.
 
+use crate::hash::spread;
+use crate::header::{CLASSES, Header, Layout, PAGE};
 use crate::histogram::Scale;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-
-/// The first eight bytes of a complete segment; written last.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
-/// Incremented when this layout changes.
-pub const VERSION: u32 = 3;
-/// The suffix of a segment's name: `PID-N.observe`.
-pub const ENDING: &str = ".observe";
-pub(crate) const ENDING_NUL: &[u8] = b".observe\0";
 
 /// Default folders of segments, in order of preference. The user's id goes between the two parts.
 pub const FOLDERS: [(&str, &str); 2] =
@@ -18,6 +12,12 @@ pub const FOLDERS: [(&str, &str); 2] =
 
 /// Maximum number of records that a process has at a time.
 pub const LOCKS: usize = 2048;
+/// The index of the record for all locks without a record of their own.
+pub const OTHER_LOCKS: usize = LOCKS;
+/// The same for condition variables.
+pub const OTHER_CONDITIONS: usize = LOCKS + 1;
+/// Number of records.
+pub const RECORDS: usize = LOCKS + 2;
 /// Number of places that a key may occupy.
 pub const WAYS: usize = 16;
 /// Places in the program that one record distinguishes, for waiters and for holders; the last one stands for all
@@ -25,8 +25,6 @@ pub const WAYS: usize = 16;
 pub const SITES: usize = 8;
 /// Threads that one record distinguishes; the last one stands for all others.
 pub const THREADS: usize = 32;
-/// Classes of cores that are distinguished; slower ones count as the last.
-pub const CLASSES: usize = 4;
 /// Number of semaphores whose takers are known at a time.
 pub const TAKERS: usize = 2048;
 /// Number of places that a semaphore's taker may occupy; a cache line contains four.
@@ -43,8 +41,6 @@ pub const DEPTH: usize = 15;
 pub const SCALE: Scale = Scale::COARSE;
 /// Number of their buckets.
 pub const BUCKETS: usize = SCALE.buckets();
-/// The unit in which a mapping is populated.
-pub const PAGE: usize = 4096;
 
 /// Replaces a return address that isn't known.
 pub const UNKNOWN: u64 = 1;
@@ -60,32 +56,15 @@ pub const ADDRESS_BITS: u32 = 56;
 pub const GONE: u64 = 1 << ADDRESS_BITS;
 /// In a key, together with [`GONE`]: destroyed semaphores that were not locks.
 pub const SIGNALS: u64 = GONE << 1;
-/// This key means that the record is being given to another lock.
-pub const MOVING: u64 = u64::MAX;
+/// In a key, together with [`GONE`]: destroyed condition variables.
+pub const CONDITIONS: u64 = SIGNALS << 1;
 
-/// The writer of the segment. Non-atomic fields are constant once `magic` is set.
+/// How the segment begins. A reset moves `start_ns` ([`Segment::reset`](crate::counters::Segment)), any count `last_ns`.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Header {
-    /// [`MAGIC`].
-    pub magic: AtomicU64,
-    /// [`VERSION`].
-    pub version: u32,
-    /// The process's id, as the process sees it.
-    pub pid: u32,
-    /// The inode of the namespace of that id; 0: not known.
-    pub namespace: u64,
-    /// The N of its name.
-    pub number: u64,
-    /// The segment's length, bytes.
-    pub length: u64,
-    /// When the process began, in clock ticks since boot (`/proc/PID/stat`, field 22); 0: not known.
-    pub started: u64,
-    /// When counting began, ns of `CLOCK_MONOTONIC`; after a [`Segment::reset`](crate::counters::Segment) later than the segment
-    /// itself.
-    pub start_ns: AtomicU64,
-    /// When something was last counted, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
-    pub last_ns: AtomicU64,
+pub struct CountersHeader {
+    /// Who writes it.
+    pub common: Header,
     /// Waits for locks without a record ([`Segment::record_of`](crate::counters::Segment)). They count in the last record.
     pub unplaced: AtomicU64,
     /// Records that were given to another lock. Their counts went to the place that first waited for the former lock.
@@ -98,12 +77,14 @@ pub struct Header {
     pub lost: AtomicU64,
     /// Bytes of the map at [`MAPS_AT`]; 0: there is none, or it is being written.
     pub maps_length: AtomicU64,
-    /// This boot's id, from `/proc/sys/kernel/random/boot_id`.
-    pub boot: [u8; 40],
-    /// The lock in use when counting began, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
-    pub lock: [u8; 128],
-    /// The command line, with blanks between the words; cut off if too long.
-    pub command: [u8; 512],
+}
+
+// SAFETY: `repr(C)`, a header first, integers all, and the assertion below.
+unsafe impl Layout for CountersHeader {
+    const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
+    const VERSION: u32 = 5;
+    const ENDING: &'static str = ".observe";
+    const LENGTH: Option<usize> = Some(LENGTH);
 }
 
 /// A stack: return addresses, the innermost first.
@@ -141,10 +122,6 @@ pub const fn taker_ways(semaphore: u64) -> Range<usize> {
     first..first + TAKER_WAYS
 }
 
-const fn spread(semaphore: u64) -> u64 {
-    semaphore.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 /// Number of locks whose last owner is known at a time.
 pub const OWNERS: usize = 256;
 /// In a last owner: number of bits for a CPU, above those for the thread's id.
@@ -176,6 +153,26 @@ pub enum LockKind {
     Mutex = 0,
     /// A semaphore, which may be a lock ([`is_lock`]).
     Semaphore = 1,
+    /// A readers-writer lock.
+    ReadWrite = 2,
+    /// A spin lock. Nobody knows who holds it.
+    Spin = 3,
+    /// A condition variable, which is no lock: threads wait for a signal.
+    Cond = 4,
+}
+
+impl LockKind {
+    /// The kind with this number; `None`: there is none.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Mutex),
+            1 => Some(Self::Semaphore),
+            2 => Some(Self::ReadWrite),
+            3 => Some(Self::Spin),
+            4 => Some(Self::Cond),
+            _ => None,
+        }
+    }
 }
 
 /// Is a semaphore used as a lock? It is if threads release it themselves after taking it. A semaphore that is destroyed
@@ -237,6 +234,42 @@ pub struct Class {
     pub max_ns: AtomicU64,
 }
 
+/// One side of a readers-writer lock: the waits of its readers, or those of its writers.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Side {
+    /// How often they had to wait. (As in [`Site`], each timed wait counts for several, here and below.)
+    pub waits: AtomicU64,
+    /// How long, ns.
+    pub wait_ns: AtomicU64,
+    /// The longest, ns.
+    pub max_ns: AtomicU64,
+    /// Waits that began while readers held the lock.
+    pub behind_readers: AtomicU64,
+    /// Waits that began while a writer held it.
+    pub behind_writer: AtomicU64,
+}
+
+/// What happened to the waiters of a condition variable. A call that found no waiter doesn't count.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Wakes {
+    /// The mutex that it was last used with: an address.
+    pub mutex: AtomicU64,
+    /// Calls that wake one waiter.
+    pub signals: AtomicU64,
+    /// Calls that wake all waiters.
+    pub broadcasts: AtomicU64,
+    /// The threads that these calls woke.
+    pub woken: AtomicU64,
+    /// How many of them then released the mutex.
+    pub got_on: AtomicU64,
+    /// How many of them waited for the same condition variable again, and had not released the mutex before.
+    pub wasted: AtomicU64,
+    /// Calls of threads whose own last wait was for this condition variable.
+    pub by_waiters: AtomicU64,
+}
+
 /// A lock's record. Zeroes are valid for a new lock.
 #[repr(C)]
 #[derive(Debug)]
@@ -292,11 +325,29 @@ pub struct Record {
     pub kind: AtomicU32,
     /// Semaphores: the thread that last began to wait.
     pub waiter: AtomicU32,
+    /// Readers-writer locks: who goes first. 0: readers; 1: writers, but readers join readers; 2: writers.
+    pub prefer: AtomicU32,
+    /// Not used.
+    pub unused: AtomicU32,
+    /// Readers-writer locks: the readers' waits.
+    pub readers: Side,
+    /// Readers-writer locks: the writers' waits.
+    pub writers: Side,
+    /// Condition variables: what happened to the waiters.
+    pub wakes: Wakes,
+    /// How often a thread tried to take the lock, and didn't get it. These are no waits.
+    pub failed_tries: AtomicU64,
+    /// Those that the next holder to release the lock by the slow path is to blame for.
+    pub unblamed_tries: AtomicU64,
+    /// Places that tried in vain. Their times are 0.
+    pub triers: [Site; SITES],
+    /// Places that released the lock after others had tried in vain. Their times are 0.
+    pub tried_holders: [Site; SITES],
     /// By class of core, the fastest first.
     pub classes: [Class; CLASSES],
     /// Places that wait.
     pub waiters: [Site; SITES],
-    /// Places that make them wait.
+    /// Places that make them wait. Condition variables: places that wake them, and how long those had waited.
     pub holders: [Site; SITES],
     /// Ids of the threads in `threads`; the last one may be [`OTHER_THREADS`]; 0: this place is free.
     pub tids: [AtomicU32; THREADS],
@@ -322,7 +373,7 @@ pub const NOTHING: u32 = 3;
 /// Where the last owners begin. They are apart from the records: every thread that had to wait reads its lock's last
 /// owner, but records are written all the time.
 pub const OWNERS_AT: usize = PAGE - OWNERS * 8;
-const _: () = assert!(size_of::<Header>() <= OWNERS_AT);
+const _: () = assert!(size_of::<CountersHeader>() <= OWNERS_AT);
 /// Where the keys begin.
 pub const KEYS_AT: usize = PAGE;
 /// Where the stacks begin.
@@ -330,7 +381,7 @@ pub const STACKS_AT: usize = KEYS_AT + LOCKS * 8;
 /// Where the states of the records' memory begin. They exist before that memory does.
 pub const MEMORY_AT: usize = STACKS_AT + STACKS * size_of::<Stack>();
 /// Where the takers of semaphores begin.
-pub const TAKERS_AT: usize = (MEMORY_AT + (LOCKS + 1) * 4).next_multiple_of(PAGE);
+pub const TAKERS_AT: usize = (MEMORY_AT + RECORDS * 4).next_multiple_of(PAGE);
 /// Where the keys of the pieces begin.
 pub const PIECE_KEYS_AT: usize = TAKERS_AT + TAKERS * size_of::<Taker>();
 /// Where the map of the process's memory begins: those lines of `/proc/PID/maps` that describe files, the heap and the
@@ -345,7 +396,7 @@ pub const RECORD: usize = size_of::<Record>().next_multiple_of(PAGE);
 /// The bytes of a record that exist when its memory is [`HEAD`]: whole pages.
 pub const HEAD_LENGTH: usize = core::mem::offset_of!(Record, slower).next_multiple_of(PAGE);
 /// Where the pieces begin ([`Pieces`](crate::pieces::Pieces)).
-pub const PIECES_AT: usize = RECORDS_AT + (LOCKS + 1) * RECORD;
+pub const PIECES_AT: usize = RECORDS_AT + RECORDS * RECORD;
 /// The segment's length; most of it is holes.
 pub const LENGTH: usize = PIECES_AT + PIECES * size_of::<crate::pieces::Stack>();
 
@@ -355,10 +406,8 @@ pub const fn record_at(index: usize) -> usize {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() <= PAGE);
     assert!(size_of::<Stack>() == 128);
     assert!(LOCKS.is_multiple_of(WAYS) && STACKS.is_power_of_two());
     assert!((TAKERS / TAKER_WAYS).is_power_of_two() && MAPS_AT.is_multiple_of(PAGE));
     assert!(HEAD_LENGTH == 2 * PAGE && RECORD == 4 * PAGE);
-    assert!(cfg!(target_endian = "little"));
 };

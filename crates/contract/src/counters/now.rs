@@ -36,15 +36,15 @@ impl Segment {
 
 #[cfg(test)]
 mod tests {
-    use crate::counters::{About, Segment};
+    use crate::counters::Segment;
+    use crate::header::About;
     use std::os::unix::ffi::OsStrExt;
     use std::vec::Vec;
 
     #[test]
     fn locks_of_all_kinds_are_shown_while_somebody_waits() {
         let dir = tempfile::tempdir().unwrap();
-        let about =
-            About { now_ns: 1, started: 0, namespace: 0, boot: b"", lock: b"auto", command: b"" };
+        let about = About { now_ns: 1, lock: b"auto", ..About::default() };
         let segment = Segment::create(dir.path().as_os_str().as_bytes(), &about).unwrap();
         segment.arrived(128, 0, 1_000_000, 1);
         segment.semaphore_waits(64, 2_000_000, 8);

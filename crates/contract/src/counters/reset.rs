@@ -6,26 +6,23 @@
 
 use crate::counters::Segment;
 use crate::counters::layout::{
-    HEAD, HEAD_LENGTH, LENGTH, LOCKS, MAGIC, Record, VERSION, WHOLE, record_at,
+    CountersHeader, HEAD, HEAD_LENGTH, LockKind, RECORDS, Record, WHOLE, record_at,
 };
+use crate::file::Mapped;
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 impl Segment {
     /// Another process's segment; `None`: there is none, or it has another version.
     ///
     /// # Safety
-    /// [`LENGTH`] bytes are mapped at `base`, shared, for as long as this is used, and the file behind them isn't
+    /// [`LENGTH`](crate::counters::layout::LENGTH) bytes are mapped at `base`, shared, for as long as this is used, and the file behind them isn't
     /// shorter. They are writable, unless only [`waited_for`](Self::waited_for) and [`is_still`](Self::is_still) are
     /// used.
     pub unsafe fn of_other(base: *mut u8) -> Option<Self> {
-        let segment = Self { base };
-        let header = segment.header();
-        // ORDERING: Acquire, pairs with the Release in `create`: the header is there.
-        let is_ours = header.magic.load(Acquire) == MAGIC
-            && header.version == VERSION
-            && header.length == LENGTH as u64;
-        is_ours.then_some(segment)
+        // SAFETY: our caller's promise.
+        let segment = Self { file: unsafe { Mapped::at(base) } };
+        segment.header().common.check::<CountersHeader>().is_ok().then_some(segment)
     }
 
     /// Sets all counts to 0; the locks stay. Returns how many locks had counts.
@@ -33,22 +30,27 @@ impl Segment {
         // Relaxed, all of it: these are independent counters.
         let header = self.header();
         let mut locks = 0;
-        for index in 0..=LOCKS {
+        for index in 0..RECORDS {
             let memory = self.memory(index).load(Relaxed);
             if ![HEAD, WHOLE].contains(&memory) {
                 continue;
             }
             // SAFETY: its head is populated; what is behind it is looked at only if it is WHOLE.
             let record: &Record = unsafe { self.at(record_at(index)) };
-            if record.arrived.load(Relaxed) > 0 {
+            let counts = [&record.arrived, &record.failed_tries];
+            let is_lock = record.kind.load(Relaxed) != LockKind::Cond as u32;
+            if is_lock && counts.iter().any(|count| count.load(Relaxed) > 0) {
                 locks += 1;
             }
             // SAFETY: zeroes are a valid record.
             let taken: Record = unsafe { MaybeUninit::zeroed().assume_init() };
             let (place, count) = (record.place.load(Relaxed), record.locks.load(Relaxed));
+            let (prefer, mutex) = (record.prefer.load(Relaxed), record.wakes.mutex.load(Relaxed));
             Self::drain(record, &taken, memory == WHOLE);
             record.place.store(place, Relaxed);
             record.locks.store(count, Relaxed);
+            record.prefer.store(prefer, Relaxed);
+            record.wakes.mutex.store(mutex, Relaxed);
             // This tells a reader that compares with earlier counts that counting began anew.
             record.tenants.fetch_add(1, Relaxed);
         }
@@ -57,8 +59,8 @@ impl Segment {
         }
         header.stacks_lost.store(0, Relaxed);
         header.lost.store(0, Relaxed);
-        header.last_ns.store(now_ns, Relaxed);
-        header.start_ns.store(now_ns, Relaxed);
+        header.common.last_ns.store(now_ns, Relaxed);
+        header.common.start_ns.store(now_ns, Relaxed);
         locks
     }
 }
@@ -68,14 +70,15 @@ const _: () = assert!(HEAD_LENGTH < size_of::<Record>(), "`slower` lies behind t
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::{About, Wait};
+    use crate::counters::Wait;
+    use crate::counters::layout::LOCKS;
+    use crate::header::About;
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn nothing_is_left_and_counting_goes_on() {
         let dir = tempfile::tempdir().unwrap();
-        let about =
-            About { now_ns: 1, started: 0, namespace: 0, boot: b"", lock: b"auto", command: b"" };
+        let about = About { now_ns: 1, lock: b"auto", ..About::default() };
         let segment = Segment::create(dir.path().as_os_str().as_bytes(), &about).unwrap();
         let wait =
             Wait { lock: 64, ns: 1000, weight: 1, asleep: true, acquired: true, ..Wait::default() };
@@ -95,9 +98,9 @@ mod tests {
         count();
         assert_eq!(seen(), (2, 2, 2, 5));
         // SAFETY: the same mapping.
-        let other = unsafe { Segment::of_other(segment.base) }.unwrap();
+        let other = unsafe { Segment::of_other(segment.file.base) }.unwrap();
         assert_eq!((other.reset(7), seen()), (1, (0, 0, 0, 5)));
-        assert_eq!(segment.header().start_ns.load(Relaxed), 7);
+        assert_eq!(segment.header().common.start_ns.load(Relaxed), 7);
         count();
         assert_eq!(seen(), (1, 1, 1, 5));
     }

@@ -1,42 +1,22 @@
 //! Creates the segment, and assigns its records to locks.
 
-pub use crate::Refused;
 use crate::counters::layout::{
-    ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, LockKind,
-    MAGIC, MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS,
-    STACKS, STACKS_AT, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
+    CONDITIONS, CountersHeader, GONE, HEAD, HEAD_LENGTH, Histogram, KEYS_AT, LENGTH, LOCKS,
+    LockKind, MAPS, MAPS_AT, MEMORY_AT, NOTHING, OTHER_CONDITIONS, OTHER_LOCKS, OWNERS, OWNERS_AT,
+    RECORD, RECORDS, Record, SIGNALS, STACKS, STACKS_AT, Stack, UNKNOWN, UNUSED, WAYS, WHOLE,
+    record_at,
 };
-use crate::file::{self, Name};
+use crate::file::{self, Mapped, Name, Refused};
+use crate::hash::{MOVING, spread};
+use crate::header::{About, Layout};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
-
-/// The header's contents.
-#[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
-    /// The current time, ns of `CLOCK_MONOTONIC`.
-    pub now_ns: u64,
-    /// When the process began, in clock ticks since boot; 0: not known.
-    pub started: u64,
-    /// The inode of its namespace of process ids; 0: not known.
-    pub namespace: u64,
-    /// This boot's id.
-    pub boot: &'a [u8],
-    /// The lock in use.
-    pub lock: &'a [u8],
-    /// The command line.
-    pub command: &'a [u8],
-}
 
 /// The shared memory. Mapped forever; as cheap to copy as a pointer.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    pub(crate) base: *mut u8,
+    pub(crate) file: Mapped<CountersHeader>,
 }
-
-// SAFETY: everything behind it is atomic, or constant.
-unsafe impl Send for Segment {}
-// SAFETY: as above.
-unsafe impl Sync for Segment {}
 
 impl Segment {
     /// Creates `DIR/PID-N.observe`, with the first free N.
@@ -45,44 +25,18 @@ impl Segment {
     /// The system's error from creating, growing or mapping the file; or the folder is a link, or belongs to another
     /// user.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid, number) = file::create(dir, ENDING_NUL, LENGTH, MAPS_AT)?;
-        let mut header = Header {
-            magic: AtomicU64::new(0),
-            version: VERSION,
-            pid,
-            namespace: about.namespace,
-            number: number.into(),
-            length: LENGTH as u64,
-            started: about.started,
-            start_ns: AtomicU64::new(about.now_ns),
-            last_ns: AtomicU64::new(about.now_ns),
-            unplaced: AtomicU64::new(0),
-            evicted: AtomicU64::new(0),
-            retired: AtomicU64::new(0),
-            stacks_lost: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            maps_length: AtomicU64::new(0),
-            boot: [0; 40],
-            lock: [0; 128],
-            command: [0; 512],
-        };
-        file::fill(&mut header.boot, about.boot);
-        file::fill(&mut header.lock, about.lock);
-        file::fill(&mut header.command, about.command);
-        // SAFETY: fresh, and longer than the header.
-        unsafe { file::publish(base, header, |header| &header.magic, MAGIC) };
-        Ok(Self { base })
+        Mapped::make(dir, about, LENGTH, MAPS_AT, |_| {}).map(|file| Self { file })
     }
 
     /// Its file's name in its folder, if the process `pid` made it.
     pub fn name(&self, pid: u32) -> Option<Name> {
-        let header = self.header();
-        (header.pid == pid).then(|| file::name(pid, header.number as u32, ENDING_NUL))
+        let header = &self.header().common;
+        (header.pid == pid).then(|| file::name(pid, header.number as u32, CountersHeader::ENDING))
     }
 
     /// Where it is mapped.
     pub fn base(&self) -> *const u8 {
-        self.base
+        self.file.base
     }
 
     /// What is at this offset.
@@ -90,13 +44,12 @@ impl Segment {
     /// # Safety
     /// It is a `T`, within the populated bytes.
     pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
-        // SAFETY: mapped forever, and the caller's promise.
-        unsafe { &*self.base.add(offset).cast() }
+        // SAFETY: mapped for as long as there is a segment, and our caller's promise.
+        unsafe { self.file.place(offset) }
     }
 
-    pub(crate) fn header(&self) -> &Header {
-        // SAFETY: written by `create`.
-        unsafe { self.at(0) }
+    pub(crate) fn header(&self) -> &CountersHeader {
+        self.file.header()
     }
 
     pub(crate) fn keys(&self) -> &[AtomicU64; LOCKS] {
@@ -116,20 +69,21 @@ impl Segment {
     }
 
     pub(crate) fn memory(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: LOCKS + 1 words.
-        unsafe { self.at(MEMORY_AT + index.min(LOCKS) * 4) }
+        // SAFETY: RECORDS words.
+        unsafe { self.at(MEMORY_AT + index.min(RECORDS - 1) * 4) }
     }
 
     /// Writes the map of the process's memory: `fill` passes on pieces of text. Called by one thread at a time.
     pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         // SAFETY: whole pages of the mapping, for nothing else.
-        unsafe { file::write_text(&self.header().maps_length, self.base.add(MAPS_AT), MAPS, fill) };
+        unsafe {
+            file::write_text(&self.header().maps_length, self.file.base.add(MAPS_AT), MAPS, fill)
+        };
     }
 
     /// The places that a key may occupy.
     fn ways(key: u64) -> core::ops::Range<usize> {
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let first = hash as usize % (LOCKS / WAYS) * WAYS;
+        let first = (spread(key) >> 32) as usize % (LOCKS / WAYS) * WAYS;
         first..first + WAYS
     }
 
@@ -158,7 +112,7 @@ impl Segment {
     #[cold]
     fn give(&self, index: usize, state: u32, from: usize, to: usize) -> bool {
         // SAFETY: within the mapping, and whole pages.
-        let at = unsafe { self.base.add(record_at(index) + from) };
+        let at = unsafe { self.file.base.add(record_at(index) + from) };
         // SAFETY: as above.
         let is_there = unsafe { file::populate(at, to - from) }.is_ok();
         if is_there {
@@ -184,7 +138,7 @@ impl Segment {
         is_there.then(|| &record.slower[class - 1])
     }
 
-    /// The index of a key's record; assigns one if necessary.
+    /// The index of a key's record; assigns one if necessary. [`OTHER_LOCKS`]: there is no room.
     pub(crate) fn record_of(&self, key: u64, now_ms: u64) -> usize {
         self.find(key).unwrap_or_else(|| self.place(key, now_ms))
     }
@@ -209,9 +163,9 @@ impl Segment {
         };
         let Some(at) = Self::ways(key).find(makes_room) else {
             self.header().unplaced.fetch_add(1, Relaxed); // a counter
-            return LOCKS;
+            return OTHER_LOCKS;
         };
-        if self.empty(at, now_ms, key) { at } else { LOCKS }
+        if self.empty(at, now_ms, key) { at } else { OTHER_LOCKS }
     }
 
     /// A lock was destroyed. Its counts stay until another lock needs the record.
@@ -233,21 +187,26 @@ impl Segment {
         {
             return false;
         }
-        let site = match record.waiters[0].address.load(Relaxed) {
-            0 => UNKNOWN,
-            site => site,
-        };
+        // (A lock that threads only tried to take has no waiters.)
+        let firsts = [&record.waiters[0], &record.triers[0]];
+        let sites = firsts.map(|site| site.address.load(Relaxed));
+        let site = sites.into_iter().find(|&site| site != 0).unwrap_or(UNKNOWN);
         let is_signal = Self::is_signal(record);
-        let gone = site | if is_signal { GONE | SIGNALS } else { GONE };
+        let is_condition = record.kind.load(Relaxed) == LockKind::Cond as u32;
+        let (gone, others) = match (is_signal, is_condition) {
+            (true, _) => (site | GONE | SIGNALS, OTHER_LOCKS),
+            (_, true) => (site | GONE | CONDITIONS, OTHER_CONDITIONS),
+            _ => (site | GONE, OTHER_LOCKS),
+        };
         // The counts of a place go to the last record if the place is needed for a lock. So do those of a lock that has
         // no place to go to.
         let to = match key {
-            key if key & GONE != 0 => LOCKS,
+            key if key & GONE != 0 => others,
             _ => self.find(gone).unwrap_or_else(|| {
                 let free = |&way: &usize| {
                     self.keys()[way].compare_exchange(0, gone, Relaxed, Relaxed).is_ok()
                 };
-                Self::ways(gone).find(free).unwrap_or(LOCKS)
+                Self::ways(gone).find(free).unwrap_or(others)
             }),
         };
         match self.record(to) {
@@ -258,13 +217,13 @@ impl Segment {
                 if key & GONE == 0 {
                     target.locks.fetch_add(1, Relaxed);
                 }
-                if to < LOCKS {
+                if to != OTHER_LOCKS {
                     target.kind.store(record.kind.load(Relaxed), Relaxed);
                 }
             }
             _ => {}
         }
-        self.header().evicted.fetch_add(u64::from(!is_signal), Relaxed);
+        self.header().evicted.fetch_add(u64::from(!is_signal && !is_condition), Relaxed);
         record.destroyed.store(0, Relaxed);
         record.kind.store(LockKind::Mutex as u32, Relaxed);
         record.tenants.fetch_add(1, Relaxed);

@@ -168,13 +168,13 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::{About, Blame};
+    use crate::counters::Blame;
+    use crate::header::About;
     use std::os::unix::ffi::OsStrExt;
     use std::vec::Vec;
 
     fn segment(dir: &tempfile::TempDir) -> Segment {
-        let about =
-            About { now_ns: 1, started: 0, namespace: 0, boot: b"", lock: b"auto", command: b"" };
+        let about = About { now_ns: 1, lock: b"auto", ..About::default() };
         Segment::create(dir.path().as_os_str().as_bytes(), &about).unwrap()
     }
 

@@ -1,13 +1,13 @@
 //! Makes the file, and writes to it.
 
 use super::{
-    BUSY, EDGES, EDGES_AT, Edge, GONE, HALF, Header, KEYS_AT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC,
-    MAPS, MAPS_AT, MOVING, NOTHING, READ, READY, SETS, STACKS, STACKS_AT, THREAD, THREADS,
-    THREADS_AT, Thread, UNUSED, VERSION, WAYS,
+    BUSY, EDGES, EDGES_AT, Edge, GONE, HALF, KEYS_AT, LENGTH, LOCKS, LOCKS_AT, Lock, MAPS, MAPS_AT,
+    NOTHING, OrderHeader, READ, READY, SETS, STACKS, STACKS_AT, THREAD, THREADS, THREADS_AT,
+    Thread, UNUSED,
 };
-use crate::About;
 use crate::file::{self, Mapped, Refused};
-use crate::layout::PAGE;
+use crate::hash::{MOVING, ways};
+use crate::header::{About, PAGE};
 use crate::pieces::Pieces;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -31,59 +31,19 @@ pub struct Pair<'a> {
 }
 
 /// The file. Mapped forever; as cheap to copy as a pointer.
-pub type Order = Mapped<Header>;
-
-/// The places in which a key may be, out of this many.
-fn ways(key: u64, all: usize) -> impl Iterator<Item = usize> {
-    let hash = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-    (0..WAYS).map(move |way| (hash + way) % all)
-}
+pub type Order = Mapped<OrderHeader>;
 
 fn count(one: &AtomicU64) {
     one.fetch_add(1, Relaxed); // a counter
 }
 
-impl Mapped<Header> {
+impl Mapped<OrderHeader> {
     /// Makes `DIR/PID-N.order`, with the first free N.
     ///
     /// # Errors
     /// As [`Writer::create`](crate::Writer::create).
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid, _) = file::create(dir, b".order\0", LENGTH, MAPS_AT)?;
-        let zero = || AtomicU64::new(0);
-        let mut header = Header {
-            magic: zero(),
-            version: VERSION,
-            pid,
-            length: LENGTH as u64,
-            start_ns: about.now_ns,
-            threads: AtomicU32::new(0),
-            locks: AtomicU32::new(0),
-            tables: AtomicU32::new(UNUSED),
-            reserved: 0,
-            maps_length: zero(),
-            threads_lost: zero(),
-            held_lost: zero(),
-            locks_lost: zero(),
-            edges_lost: zero(),
-            edges_evicted: zero(),
-            stacks_lost: zero(),
-            lock: [0; 128],
-            command: [0; 512],
-        };
-        file::fill(&mut header.lock, about.lock);
-        file::fill(&mut header.command, about.command);
-        // SAFETY: fresh, and longer than the header.
-        Ok(unsafe { file::publish(base, header, |header| &header.magic, MAGIC) })
-    }
-
-    /// What is at this offset.
-    ///
-    /// # Safety
-    /// It is a `T`, within the mapping, and its page is populated.
-    unsafe fn place<T>(&self, offset: usize) -> &'static T {
-        // SAFETY: mapped forever, and the caller's promise.
-        unsafe { &*self.base.add(offset).cast() }
+        Self::make(dir, about, LENGTH, MAPS_AT, |_| {})
     }
 
     fn populate(&self, bytes: Range<usize>) -> bool {

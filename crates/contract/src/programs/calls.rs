@@ -90,7 +90,7 @@ pub unsafe extern "C" fn log2(value: u64, _: u64, _: u64, _: u64, _: u64, _: &En
     log2_of(value).into()
 }
 
-/// What the machine answers: the helpers that [`helpers`] can't know.
+/// What the machine answers: the helpers that [`helpers`](helpers()) can't know.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineHelpers {
     /// `lw_now`.

@@ -1,23 +1,19 @@
 //! How `lockwright policy` gives a running process a policy: memory of the process, which the command writes as a debugger would. The
 //! process looks at one word of it when a thread has to wait for a mutex.
 //!
-//! ```text
-//!   EMPTY, DONE, REFUSED ──command: requests, then──► POSTED ──a thread that waits──► TAKEN ──► DONE │ REFUSED: says why
-//!         ▲───────────command, to post another─────────┘
-//! ```
-//!
 //! The image lies in the mailbox itself, and the thread copies it to fresh memory. So the process opens no file, offers no memory that
-//! a command which is killed could leave behind, and a command that is late writes only here. The state's upper bits count the posts:
-//! a thread that has copied something looks whether the state is still its own. If not, it has copied a mixture, and drops it.
+//! a command which is killed could leave behind, and a command that is late writes only here. A thread that has copied something looks
+//! whether the post is still the one that it has taken ([`post`](crate::post)). If not, it has copied a mixture, and drops it.
 //!
 //! ```text
 //!   room:  Request │ image │ pieces of the maps' memory that aren't zero: Piece, its bytes │ Request │ ...       all padded to 8
 //! ```
 //!
 //! An idle process takes nothing up, so requests queue. The command appends one: it writes it behind the others, then their new length,
-//! then the state (POSTED once more). A thread that comes meanwhile takes up the others alone, or all, and perhaps all once more: then
+//! then Posted once more. A thread that comes meanwhile takes up the others alone, or all, and perhaps all once more: then
 //! those policies begin anew.
 
+use crate::post::Posts;
 use crate::programs::image::NAME;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -26,32 +22,15 @@ use lockwright_platform::hooks::Hook;
 /// The symbol of a process's [`Programs`].
 pub const SYMBOL: &str = "lockwright_programs";
 /// How they begin. Changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockprg2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockprg3");
 /// Slots, of which the first is never used: a lock with slot 0 has no policy.
 pub const SLOTS: usize = 16;
 /// Bytes for requests.
 pub const ROOM: usize = 256 << 10;
-/// Bytes of a refusal.
-pub const TEXT: usize = 256;
 /// The number of hooks.
 pub const HOOKS: usize = Hook::ALL.len();
 /// The longest time that a hook may take, on average, if the command doesn't say, ns.
 pub const BUDGET_NS: u32 = 10_000;
-
-/// The state's lower bits.
-pub const STATE: u32 = 7;
-/// One more post, in the state's upper bits.
-pub const POST: u32 = STATE + 1;
-/// Nothing has been posted.
-pub const EMPTY: u32 = 0;
-/// Something is ready to be taken.
-pub const POSTED: u32 = 1;
-/// A thread is doing it.
-pub const TAKEN: u32 = 2;
-/// The last request has been done.
-pub const DONE: u32 = 3;
-/// The last request was refused; the text says why.
-pub const REFUSED: u32 = 4;
 
 /// In [`Request::what`]: nothing. A later request for this slot has replaced it.
 pub const VOID: u32 = 0;
@@ -60,7 +39,9 @@ pub const LOAD: u32 = 1;
 /// In [`Request::what`]: the slot gets none.
 pub const UNLOAD: u32 = 2;
 
-/// In [`SlotState::state`], which has the [`STATE`] bits, and above them a number: there is no policy.
+/// A slot's state is below this; above it is a number.
+pub const TURN: u32 = 8;
+/// In [`SlotState::state`]: there is no policy.
 pub const FREE: u32 = 0;
 /// In [`SlotState::state`]: locks may ask it.
 pub const LOADED: u32 = 1;
@@ -206,14 +187,10 @@ pub struct Programs {
     pub magic: u64,
     /// Its own size, in bytes.
     pub size: u32,
-    /// One of [`EMPTY`], [`POSTED`], [`TAKEN`], [`DONE`], [`REFUSED`], and a number.
-    pub state: AtomicU32,
     /// Bytes of the requests in the room.
     pub len: AtomicU32,
-    /// Bytes of the text.
-    pub text_len: AtomicU32,
-    /// Why the last of them was refused.
-    pub text: UnsafeCell<[u8; TEXT]>,
+    /// What has become of them; and if the last was refused, why.
+    pub posts: Posts,
     /// Not 0: somebody has set a tag.
     pub tagged: AtomicU32,
     /// Policies that have been taken away, whose memory isn't free yet: a thread may be in a hook.
@@ -244,12 +221,8 @@ pub struct Tags(pub [Tag; TAGS]);
 #[repr(C, align(64))]
 pub struct PostRoom(pub UnsafeCell<[u8; ROOM]>);
 
-// SAFETY: as below.
+// SAFETY: the process only reads it; the command may write meanwhile, and the process checks afterwards whether it did.
 unsafe impl Sync for PostRoom {}
-
-// SAFETY: the process may read text and room while the command writes, and checks afterwards whether it did. It writes only with
-// TAKEN set, when the command keeps out.
-unsafe impl Sync for Programs {}
 
 impl SlotState {
     const fn new() -> Self {
@@ -296,10 +269,8 @@ impl Programs {
         Self {
             magic: MAGIC,
             size: size_of::<Self>() as u32,
-            state: AtomicU32::new(EMPTY),
             len: AtomicU32::new(0),
-            text_len: AtomicU32::new(0),
-            text: UnsafeCell::new([0; TEXT]),
+            posts: Posts::new(),
             tagged: AtomicU32::new(0),
             retired: AtomicU32::new(0),
             boosted: AtomicU32::new(0),
@@ -312,3 +283,7 @@ impl Programs {
         }
     }
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(Programs, magic) == 0 && core::mem::offset_of!(Programs, size) == 8
+);

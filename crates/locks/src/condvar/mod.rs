@@ -47,6 +47,7 @@ mod list;
 mod signal;
 
 use crate::front::Parts;
+use core::sync::atomic::AtomicU64;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Machine, Ptr, Woken, Word};
 
@@ -99,6 +100,9 @@ pub struct Sleeper<P: Machine> {
     listed: P::Word,
     next: P::Ptr<Sleeper<P>>,
     previous: P::Ptr<Sleeper<P>>,
+    /// When the wait began, ns; 0: nobody wants to know. Written by the waiter before it joins the list, and read by the thread that takes
+    /// it out.
+    pub since_ns: AtomicU64,
 }
 
 impl<P: Machine> Default for Sleeper<P> {
@@ -108,6 +112,31 @@ impl<P: Machine> Default for Sleeper<P> {
             listed: P::Word::new(UNLISTED),
             next: P::Ptr::new(core::ptr::null_mut()),
             previous: P::Ptr::new(core::ptr::null_mut()),
+            since_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The waiters that a call gave a signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// How many.
+    pub threads: u32,
+    /// Of how many it is known since when they had waited ([`Sleeper::since_ns`]).
+    pub timed: u32,
+    /// The sum of these times, ns; it may wrap.
+    pub since_ns: u64,
+    /// The earliest of them, ns.
+    pub first_ns: u64,
+}
+
+impl Given {
+    fn add(&mut self, since_ns: u64) {
+        self.threads += 1;
+        if since_ns != 0 {
+            self.first_ns = if self.timed == 0 { since_ns } else { self.first_ns.min(since_ns) };
+            self.timed += 1;
+            self.since_ns = self.since_ns.wrapping_add(since_ns);
         }
     }
 }

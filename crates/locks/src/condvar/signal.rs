@@ -1,6 +1,6 @@
 //! Signals: which waiter gets one, and whether it needs a wake.
 
-use super::{AMONG_OTHERS, AWAKE, Cond, MOVED, SIGNALLED, Sleeper, WAIT};
+use super::{AMONG_OTHERS, AWAKE, Cond, Given, MOVED, SIGNALLED, Sleeper, WAIT};
 use crate::front::{self, Parts};
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Machine, Ptr, Word};
@@ -9,10 +9,11 @@ impl<P: Machine> Cond<'_, P> {
     /// Wakes the waiter that came first.
     ///
     /// `held` is called while a waiter is in the list; it returns the waiter's mutex if the caller holds that.
-    pub fn signal<'m>(&self, held: impl FnOnce() -> Option<Parts<'m, P>>) {
+    pub fn signal<'m>(&self, held: impl FnOnce() -> Option<Parts<'m, P>>) -> Given {
+        let mut given = Given::default();
         if self.first.load(Relaxed).is_null() {
             // Waiters that joined before us in the program's own order (under the mutex) are visible.
-            return;
+            return given;
         }
         self.lock_list();
         let mut next = self.first.load(Relaxed);
@@ -25,7 +26,7 @@ impl<P: Machine> Cond<'_, P> {
             let waiter = unsafe { &*next };
             next = waiter.next.load(Relaxed); // under the list's lock
             let gate: *const P::Word = &raw const waiter.gate;
-            match self.give(waiter, held, true) {
+            match self.give(waiter, held, true, &mut given) {
                 Claim::Cancelled => {} // the signal is for the next
                 Claim::Awake => break None,
                 Claim::Asleep => break Some(gate),
@@ -39,12 +40,14 @@ impl<P: Machine> Cond<'_, P> {
         if let Some(gate) = woken {
             P::unpark(gate, 1);
         }
+        given
     }
 
     /// Wakes all waiters. `held` is as for [`signal`](Self::signal).
-    pub fn broadcast<'m>(&self, held: impl FnOnce() -> Option<Parts<'m, P>>) {
+    pub fn broadcast<'m>(&self, held: impl FnOnce() -> Option<Parts<'m, P>>) -> Given {
+        let mut given = Given::default();
         if self.first.load(Relaxed).is_null() {
-            return; // as in `signal`
+            return given; // as in `signal`
         }
         self.lock_list();
         let mut next = self.first.load(Relaxed);
@@ -55,7 +58,7 @@ impl<P: Machine> Cond<'_, P> {
             let waiter = unsafe { &*next };
             next = waiter.next.load(Relaxed); // under the list's lock
             let gate: *const P::Word = &raw const waiter.gate;
-            match self.give(waiter, held, false) {
+            match self.give(waiter, held, false, &mut given) {
                 Claim::Cancelled | Claim::Awake => {}
                 Claim::Asleep => {
                     // Move all of them to one address, so that one call wakes them all.
@@ -72,6 +75,7 @@ impl<P: Machine> Cond<'_, P> {
         if herd > 0 {
             P::unpark(list_lock, u32::MAX);
         }
+        given
     }
 
     /// Does the list have waiters? (For `destroy`.)
@@ -84,10 +88,17 @@ impl<P: Machine> Cond<'_, P> {
 
     /// Takes a waiter out of the list and gives it its signal. `only`: nobody else gets one now. A cancelled waiter stays
     /// in the list.
-    fn give(&self, waiter: &Sleeper<P>, held: Option<Parts<'_, P>>, only: bool) -> Claim<P> {
+    fn give(
+        &self,
+        waiter: &Sleeper<P>,
+        held: Option<Parts<'_, P>>,
+        only: bool,
+        given: &mut Given,
+    ) -> Claim<P> {
         let listed = waiter.listed.load(Relaxed); // under the list's lock
         self.unlist(waiter); // this comes first, by invariant 2
         let among_others = only && !self.first.load(Relaxed).is_null(); // under the list's lock
+        let since_ns = waiter.since_ns.load(Relaxed); // as above
         let claim = claim(waiter, held, if among_others { AMONG_OTHERS } else { 0 });
         if matches!(claim, Claim::Cancelled) {
             // It still has to leave the list by itself, so it exists, and its links are as they were.
@@ -95,6 +106,7 @@ impl<P: Machine> Cond<'_, P> {
             self.link(waiter, me, me);
             waiter.listed.store(listed, Relaxed);
         } else {
+            given.add(since_ns);
             self.score(listed, matches!(claim, Claim::Awake));
         }
         claim

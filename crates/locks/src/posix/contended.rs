@@ -14,7 +14,7 @@ use super::hooks;
 use super::mutex::{
     Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, TYPE, UNDECIDED,
 };
-use crate::front::{self, FREE, Left, Parts, Tuning, View, Waiter, counts};
+use crate::front::{self, FREE, Left, PROMISED, Parts, Tuning, View, WAITED, Waiter, counts};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
 
@@ -203,6 +203,11 @@ fn by_word<E: Environment>(
 /// no wake: with [`PROMISED`] in the word, unlock wakes nobody.
 pub fn ask<E: Environment>(mutex: &Mutex<E>) {
     mutex.word.divert();
+}
+
+/// Will the mutex's holder release it by the slow path, and say so? A hint. (A holder that grants the lock to the next waiter doesn't.)
+pub fn is_asked<E: Environment>(mutex: &Mutex<E>) -> bool {
+    [WAITED, PROMISED].contains(&mutex.word.now())
 }
 
 /// Acquires word 0, queueing in `lock`, which stands in front of it: the holder of `lock` may compete for the word.

@@ -73,10 +73,34 @@ impl<P: Programmable + ReaderTable> Biased<'_, P> {
     /// As [`Parts::read`].
     #[inline]
     pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
-        if self.policy == 0 {
-            return self.parts.read(waiter);
+        match self.begin_read() {
+            Ok(()) => Outcome::Acquired,
+            Err(seen) => self.finish_read(seen, waiter),
         }
-        if self.show() { Outcome::Acquired } else { self.in_by_lock(self.parts.read(waiter)) }
+    }
+
+    /// As [`Parts::begin_read`].
+    #[inline]
+    pub fn begin_read(&self) -> Result<(), u32> {
+        if self.policy == 0 {
+            return self.parts.begin_read();
+        }
+        if !self.show() {
+            self.parts.begin_read()?;
+            self.in_by_lock(Outcome::Acquired);
+        }
+        Ok(())
+    }
+
+    /// As [`Parts::finish_read`].
+    #[inline]
+    pub fn finish_read<'w>(
+        &self,
+        seen: u32,
+        waiter: impl FnOnce(Counted) -> Waiter<'w, P>,
+    ) -> Outcome {
+        let outcome = self.parts.finish_read(seen, waiter);
+        if self.policy == 0 { outcome } else { self.in_by_lock(outcome) }
     }
 
     /// As [`Parts::try_read`].
@@ -88,15 +112,42 @@ impl<P: Programmable + ReaderTable> Biased<'_, P> {
         if self.show() { Outcome::Acquired } else { self.in_by_lock(self.parts.try_read()) }
     }
 
-    /// As [`Parts::write`]. `waiter` may be called twice.
+    /// As [`Parts::write`]. `waiter` may be called several times.
     #[inline]
     pub fn write<'w>(&self, me: u32, waiter: impl Fn(Counted) -> Waiter<'w, P>) -> Outcome {
-        let outcome = self.parts.write(me, &waiter);
-        if outcome != Outcome::Acquired || self.is_ours() {
-            if outcome == Outcome::Acquired {
-                self.ask(0, 0);
+        match self.begin_write(me) {
+            Ok(()) => Outcome::Acquired,
+            Err(seen) => self.finish_write(me, seen, waiter),
+        }
+    }
+
+    /// As [`Parts::begin_write`]. If the state is 0, the caller holds the lock itself, and readers may be in by the table.
+    #[inline]
+    pub fn begin_write(&self, me: u32) -> Result<(), u32> {
+        self.parts.begin_write(me)?;
+        if !self.is_ours() {
+            return Err(0);
+        }
+        self.ask(0, 0);
+        Ok(())
+    }
+
+    /// As [`Parts::finish_write`]; `seen` is what [`begin_write`](Self::begin_write) returned.
+    #[inline]
+    pub fn finish_write<'w>(
+        &self,
+        me: u32,
+        seen: u32,
+        waiter: impl Fn(Counted) -> Waiter<'w, P>,
+    ) -> Outcome {
+        if seen != 0 {
+            let outcome = self.parts.finish_write(me, &waiter);
+            if outcome != Outcome::Acquired || self.is_ours() {
+                if outcome == Outcome::Acquired {
+                    self.ask(0, 0);
+                }
+                return outcome;
             }
-            return outcome;
         }
         self.revoke(me, waiter)
     }
@@ -116,6 +167,14 @@ impl<P: Programmable + ReaderTable> Biased<'_, P> {
     /// Releases what the thread `me` holds, for reading or for writing.
     #[inline]
     pub fn unlock(&self, me: u32) {
+        if !self.begin_unlock(me) {
+            self.parts.finish_unlock();
+        }
+    }
+
+    /// As [`Parts::begin_unlock`].
+    #[inline]
+    pub fn begin_unlock(&self, me: u32) -> bool {
         if self.policy == 0 {
             P::load_to_write(self.parts.state); // the line is ours before we read the next word in it
         }
@@ -124,9 +183,9 @@ impl<P: Programmable + ReaderTable> Biased<'_, P> {
             && self.parts.owner.load(Relaxed) != me
             && self.leave_table()
         {
-            return;
+            return true;
         }
-        self.parts.unlock();
+        self.parts.begin_unlock()
     }
 
     /// Does a slot of the thread's row show this lock? For tests.

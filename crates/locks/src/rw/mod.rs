@@ -1,7 +1,7 @@
 //! Locks that let readers in together.
 //!
 //! ```text
-//! rwlock       one word for readers, one word for waiting writers: pthread_rwlock_t, all three preferences
+//! rwlock       one word for readers, one word for waiting writers: pthread_rwlock_t, all its preferences, and one more
 //! phase_fair   tickets for writers, two counters for readers: read and write phases take turns
 //! bravo        over any of them: readers show themselves in a table instead, until a writer comes
 //! programmed_rw  rwlock, whose readers use that table, too, while a policy says so; biased.rs has its protocol
@@ -31,15 +31,23 @@ pub enum Prefer {
     Writers,
     /// Readers wait for waiting writers. A thread that read-locks again may wait forever.
     WritersStrictly,
+    /// Phases take turns: a reader that finds a waiting writer lets it go first, but waits for that no longer than
+    /// [`PATIENCE_NS`](rwlock::PATIENCE_NS); a writer that leaves lets in the readers that came meanwhile. A thread may read-lock again, which
+    /// then may take as long as that. Not one of glibc's.
+    Patient,
 }
 
 impl Prefer {
-    /// By glibc's number.
+    /// Their names, by their numbers: what options and variables may say instead.
+    pub const NAMES: [&'static str; 4] = ["readers", "writers", "strict", "patient"];
+
+    /// By glibc's number, or 3 for [`Patient`](Self::Patient).
     #[inline]
     pub fn of(number: u32) -> Self {
         match number {
             0 => Self::Readers,
             2 => Self::WritersStrictly,
+            3 => Self::Patient,
             _ => Self::Writers,
         }
     }
@@ -100,6 +108,12 @@ pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
         let _ = writes;
         false
     }
+
+    /// From now on, whoever asks for the lock goes by this preference; those who have it, or wait, by the one they had. `false`: it can't.
+    fn switch(&self, prefer: Prefer) -> bool {
+        let _ = prefer;
+        false
+    }
 }
 
 /// What the locks' behaviour depends on.
@@ -118,9 +132,10 @@ pub struct Tuning {
 /// The option `prefer`.
 pub const PREFER: OptionSpec = OptionSpec {
     key: "prefer",
-    meaning: "who goes first if both wait: 0 readers, 1 writers (but readers may join readers), 2 writers, strictly",
+    meaning: "who goes first if both wait: 0 readers, 1 writers (but readers may join readers), 2 writers, strictly, 3 by turns: readers \
+              let a waiting writer go first, for 10 ms at most; or readers, writers, strict, patient",
     min: 0,
-    max: 2,
+    max: 3,
     default: Some(Prefer::Readers as u32),
 };
 

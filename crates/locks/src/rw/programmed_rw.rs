@@ -50,7 +50,7 @@ pub struct ProgrammedRw<P: Programmable + ReaderTable> {
 impl<P: Programmable + ReaderTable> ProgrammedRw<P> {
     fn biased(&self, me: u32) -> Biased<'_, P> {
         let Self { state, writers, owner, bias, tuning } = self;
-        let parts = Parts { state, writers, owner, prefer: tuning.prefer };
+        let parts = Parts { state, writers, owner, prefer: tuning.prefer as u32 };
         Biased { parts, bias, policy: tuning.policy, row: me as usize }
     }
 

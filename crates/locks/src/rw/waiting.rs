@@ -15,6 +15,12 @@ pub(super) const READER: u32 = 1 << 3;
 pub(super) const WRITERS: u32 = 1 << 31;
 /// The most readers that we let in: far below the field's end, because arrivals count themselves first.
 pub(super) const READERS_MAX: u32 = 1 << 27;
+/// At least that many.
+pub(super) const TOO_MANY: u32 = READERS_MAX * READER;
+const _: () = assert!(TOO_MANY == WRITERS / 2, "one bit says it");
+
+/// How long a patient reader waits uncounted for a writer, ns.
+pub const PATIENCE_NS: u32 = 10_000_000;
 
 /// A write phase without an owner, for the first thread that claims it.
 pub(super) const OPEN: u32 = 1;
@@ -66,8 +72,8 @@ pub struct Parts<'a, P: Platform> {
     pub writers: &'a P::Word,
     /// The writer's thread id: written by the writer while it holds the lock.
     pub owner: &'a P::Word,
-    /// Who goes first. Must be the same in every call.
-    pub prefer: Prefer,
+    /// Who goes first: the number of a [`Prefer`], or of none, which counts as [`Prefer::Writers`]. It may be different in each call.
+    pub prefer: u32,
 }
 
 /// Where a waiting thread is counted: this must be undone if it is torn out of its wait.
@@ -103,9 +109,19 @@ impl<P: Platform> Waiter<'_, P> {
             unsafe { cell.as_ptr().write_volatile(counted) };
         }
     }
+
+    /// How long to wait awake on `state`.
+    fn spin_unless_asleep(&self, state: u32) -> u32 {
+        if state & ASLEEP == 0 { self.spin_ns } else { 0 }
+    }
 }
 
 impl<P: Platform> Parts<'_, P> {
+    #[inline(always)]
+    pub(super) fn prefers(&self, prefer: Prefer) -> bool {
+        self.prefer == prefer as u32
+    }
+
     /// Ends a wait that its own thread was torn out of: a signal handler interrupted it, and does not return. If we got
     /// the lock meanwhile, releases it.
     #[cold]
@@ -116,7 +132,7 @@ impl<P: Platform> Parts<'_, P> {
             Counted::AsReader => self.unlock(),
             Counted::AsOwner => self.unlock(),
             Counted::AsWriter if self.give_up() != Outcome::Acquired => {}
-            Counted::AsWriter => self.leave_write_phase(),
+            Counted::AsWriter => self.leave_write_phase(true),
         }
     }
 
@@ -127,15 +143,26 @@ impl<P: Platform> Parts<'_, P> {
         if writes {
             self.writers.fetch_add(WAITING, Relaxed);
             self.leave(Counted::AsWriter);
-        } else if self.prefer != Prefer::WritersStrictly {
+        } else if !self.prefers(Prefer::WritersStrictly) {
             self.state.fetch_add(READER, Relaxed);
             self.leave(Counted::AsReader);
         }
     }
 
-    /// We are registered, during a write phase (or as one reader too many).
+    /// We are registered: during a write phase, or as one reader too many, or, if we are patient, in a read phase with WRITERS.
     #[cold]
     pub(super) fn read_slow(&self, mut seen: u32, waiter: Waiter<'_, P>) -> Outcome {
+        let is_in = |state| !is_writing(state) && readers(state) < READERS_MAX;
+        if is_in(seen) {
+            debug_assert!(self.prefers(Prefer::Patient) && has_writers(seen), "invariant 7");
+            if self.is_awaited(seen) {
+                seen = self.step_aside(seen, &waiter);
+            }
+            if is_in(seen) {
+                waiter.is(Counted::Nowhere);
+                return Outcome::Acquired;
+            }
+        }
         if readers(seen) >= READERS_MAX {
             waiter.is(Counted::Nowhere);
             if !self.withdraw() {
@@ -149,12 +176,12 @@ impl<P: Platform> Parts<'_, P> {
             self.withdraw();
             return Outcome::Deadlock;
         }
-        let mut spin_ns = if seen & ASLEEP == 0 { waiter.spin_ns } else { 0 };
+        let mut spin_ns = waiter.spin_unless_asleep(seen);
         loop {
             let mut claimed = false;
             // ORDERING: Acquire, pairs with [leave], [downgrade].
             seen = P::spin_for(self.state, Acquire, spin_ns, |state| {
-                claimed = is_writing(state) && self.prefer == Prefer::Readers && self.claim();
+                claimed = is_writing(state) && self.prefers(Prefer::Readers) && self.claim();
                 claimed || !is_writing(state)
             });
             if claimed {
@@ -176,6 +203,40 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
+    /// We are in, and a writer waits: lets it go first, for a bounded time (invariant 7). Returns the state in which we registered again.
+    fn step_aside(&self, seen: u32, waiter: &Waiter<'_, P>) -> u32 {
+        waiter.is(Counted::Nowhere);
+        self.unlock();
+        let patience = P::after(PATIENCE_NS);
+        let end = waiter.deadline.map_or(patience, |own| P::sooner(own, patience));
+        let is_over = |state| is_writing(state) || !has_writers(state);
+        let mut seen = P::spin_for(self.state, Relaxed, waiter.spin_unless_asleep(seen), is_over); // we only look
+        while !is_over(seen) && self.is_awaited(seen) {
+            let asleep = seen | ASLEEP;
+            // ORDERING: AcqRel, pairs with [give up]: either that writer sees ASLEEP, or we see its count.
+            // SURVIVES: our patience ends.
+            // SURVIVES no-store: the sleep compares the word and fails; then we try again.
+            if let Err(now) = self.state.compare_exchange(seen, asleep, AcqRel, Relaxed) {
+                seen = now;
+                continue;
+            }
+            // SURVIVES: our patience ends.
+            if !self.is_awaited(asleep) || P::park(self.state, asleep, Some(end)) == Woken::TimedOut
+            {
+                break;
+            }
+            seen = self.state.load(Relaxed); // verified by the exchange
+            if seen & ASLEEP == 0 {
+                break; // a write phase has begun since, or the last writer has given up
+            }
+        }
+        // STATE: as in `read`.
+        // ORDERING: Acquire, pairs with [leave], [downgrade].
+        let seen = self.state.fetch_add(READER, Acquire);
+        waiter.is(Counted::AsReader);
+        seen
+    }
+
     /// Takes our registration back; `false` if it has become an entry, so that we hold the lock.
     fn withdraw(&self) -> bool {
         loop {
@@ -191,16 +252,19 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// Acquires for reading, after waiting writers. Such readers are not registered: they try again when woken.
+    /// Acquires for reading, after waiting writers, if that needs no waiting after all.
+    #[cold]
+    pub(super) fn join_strictly(&self, seen: u32) -> Result<(), u32> {
+        if self.try_read() == Outcome::Acquired { Ok(()) } else { Err(seen) }
+    }
+
+    /// As [`join_strictly`](Self::join_strictly), which must have failed. Such readers are not registered: they try again when woken.
     #[cold]
     pub(super) fn read_strictly<'w>(
         &self,
         mut seen: u32,
         waiter: impl FnOnce(Counted) -> Waiter<'w, P>,
     ) -> Outcome {
-        if self.try_read() == Outcome::Acquired {
-            return Outcome::Acquired;
-        }
         let waiter = waiter(Counted::Nowhere);
         if self.owner.load(Relaxed) == waiter.me {
             return Outcome::Deadlock; // if we are the owner, that can't change while we look
@@ -285,6 +349,12 @@ impl<P: Platform> Parts<'_, P> {
             if self.state.compare_exchange(seen, seen | WRITERS, Release, Relaxed).is_err() {
                 continue;
             }
+            // Patient readers come out soon.
+            if self.prefers(Prefer::Patient)
+                && is_open(P::spin_for(self.writers, Relaxed, waiter.spin_ns, is_open))
+            {
+                continue; // and acquire it
+            }
             if P::park(self.writers, dozing, waiter.deadline) == Woken::TimedOut {
                 waiter.is(Counted::Nowhere);
                 return self.give_up();
@@ -328,12 +398,12 @@ impl<P: Platform> Parts<'_, P> {
             // ORDERING: Release, published by [give up].
             // SURVIVES: where it matters, [give up] releases it once more.
             match self.writers.compare_exchange(seen, gone, Release, Relaxed) {
-                Ok(_) if waiting(gone) == 0 && self.prefer == Prefer::WritersStrictly => break,
+                Ok(_) if waiting(gone) == 0 => break,
                 Ok(_) => return Outcome::TimedOut,
                 Err(now) => seen = now,
             }
         }
-        // Readers may be sleeping only because of us.
+        // Strict and patient readers may be sleeping only because of us. (With other preferences they don't, but threads may differ.)
         // ORDERING: AcqRel [give up]: a reader that sets ASLEEP later finds that nobody waits.
         // SURVIVES: the Acquire; only an address is used after it.
         // SURVIVES acquire: as at the reader's exchange, too rare for explorations.

@@ -4,7 +4,8 @@ use super::observation::Observed;
 use super::reader::Reader;
 use super::snapshot::Of;
 use crate::files::open_file;
-use lockwright_contract::counters::layout::ENDING;
+use lockwright_contract::counters::layout::CountersHeader;
+use lockwright_contract::header::Layout;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ impl Course {
             return;
         }
         for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|one| one.path()) {
-            let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
+            let is_one = path.to_str().is_some_and(|path| path.ends_with(CountersHeader::ENDING));
             if is_one && let Some(file) = open_file(&path) {
                 self.segments.entry(path).or_insert_with(|| (file, Reader::default()));
             }

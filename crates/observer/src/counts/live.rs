@@ -7,6 +7,7 @@ use crate::process::Process;
 use lockwright_contract::counters::control::{
     BUSY, Control, FAILED, LEASED, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
 };
+use lockwright_contract::post::remote::Memory;
 use lockwright_native::futex::Clock;
 use lockwright_symbols::mappings;
 use lockwright_text::{Failure, cause};
@@ -60,10 +61,7 @@ impl Live {
 
     /// Is it still the same control? The process may have started another program.
     fn is_there(&self, process: &Process) -> Result<bool, Failure> {
-        let mut magic = [0; 8];
-        process.read(self.at + offset_of!(Control, magic) as u64, &mut magic)?;
-        Ok(u64::from_le_bytes(magic) == MAGIC
-            && self.word(process, offset_of!(Control, size))? as usize == size_of::<Control>())
+        process.has::<Control>(self.at, MAGIC)
     }
 
     /// Fails if it isn't, so that we never write anywhere else.
@@ -75,9 +73,7 @@ impl Live {
     }
 
     fn word(&self, process: &Process, offset: usize) -> Result<u32, Failure> {
-        let mut bytes = [0; 4];
-        process.read(self.at + offset as u64, &mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
+        process.word(self.at + offset as u64)
     }
 
     /// The level in force.
@@ -135,9 +131,7 @@ impl Live {
     fn until_ns(&self, process: &Process) -> Result<[u64; LEASED], Failure> {
         let mut until_ns = [0; LEASED];
         for (at, until) in until_ns.iter_mut().enumerate() {
-            let mut bytes = [0; 8];
-            process.read(self.until_at(at), &mut bytes)?;
-            *until = u64::from_le_bytes(bytes);
+            *until = process.word64(self.until_at(at))?;
         }
         Ok(until_ns)
     }
@@ -167,9 +161,7 @@ impl Live {
                 .hint("df /dev/shm; or set LOCKWRIGHT_OBSERVE_DIR before it starts"));
             }
         }
-        let mut base = [0; 8];
-        process.read(self.at + offset_of!(Control, base) as u64, &mut base)?;
-        let base = u64::from_le_bytes(base);
+        let base = process.word64(self.at + offset_of!(Control, base) as u64)?;
         let maps = mappings(self.pid).map_err(|error| process.gone(&error))?;
         let Some(map) = maps.iter().find(|map| map.start == base) else { return Ok(None) };
         // The path as the process sees it, which may be in a container.

@@ -1,5 +1,6 @@
 //! What was observed in a process, with names: the contents of a report.
 
+use super::beyond::Beyond;
 use super::counter::Event;
 use super::snapshot::{LockKind, Of, Signals};
 use crate::sampler::hold::Holding;
@@ -30,6 +31,9 @@ pub struct Observed {
     pub threads: usize,
     /// Sorted by the total waiting time of all threads, the longest first.
     pub locks: Vec<Ranked>,
+    /// Condition variables, which are no locks, in the same order. `holders` are the places that wake waiters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Ranked>,
     /// Locks that share a cache line.
     pub false_sharing: Vec<Suspects>,
     /// The requested event.
@@ -141,6 +145,9 @@ pub struct Ranked {
     /// Advice, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
+    /// What only some locks have.
+    #[serde(flatten)]
+    pub beyond: Beyond<Site>,
 }
 
 /// Times, ns.

@@ -14,9 +14,6 @@ use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The variable that names the little cores to emulate.
-const EMULATE: &str = "LOCKWRIGHT_EMULATE";
-
 /// Names and ranks everything. `elapsed_ns` and `threads` come from the caller.
 pub fn outcome(
     snapshot: &Snapshot,
@@ -39,17 +36,6 @@ pub fn copy(path: &Path) -> Result<Observed, Failure> {
     Ok(outcome(&segment, &mut symbols, elapsed_ns, 0))
 }
 
-/// The little cores that a process emulates. One that has ended had this command's environment, if this command started it.
-fn emulated(pid: u32) -> Option<String> {
-    let Ok(variables) = std::fs::read(format!("/proc/{pid}/environ")) else {
-        return std::env::var(EMULATE).ok().filter(|spec| !spec.is_empty());
-    };
-    let mut variables = variables.split(|&byte| byte == 0);
-    let spec =
-        variables.find_map(|one| one.strip_prefix(EMULATE.as_bytes())?.strip_prefix(b"="))?;
-    (!spec.is_empty()).then(|| String::from_utf8_lossy(spec).into_owned())
-}
-
 /// Names and ranks the first `most` locks, the highest `key` first. Only these get names, because naming is the slowest
 /// step.
 pub fn busiest<K: Ord>(
@@ -60,23 +46,27 @@ pub fn busiest<K: Ord>(
     most: usize,
     key: impl Fn(&Lock) -> K,
 ) -> Observed {
-    let mut locks = together(&snapshot.locks, symbols);
-    locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
     let mut unwinding = Unwinding { space: snapshot.space(), unwinder: None };
-    let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
-    let locks: Vec<Ranked> = locks.iter().take(most).map(ranked).collect();
+    let mut all = |locks: &[Rc<Lock>]| -> Vec<Ranked> {
+        let mut locks = together(locks, symbols);
+        locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
+        let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
+        locks.iter().take(most).map(ranked).collect()
+    };
+    let (locks, conditions) = (all(&snapshot.locks), all(&snapshot.conditions));
     Observed {
         pid: snapshot.pid,
         processes: Vec::new(),
         command: snapshot.command.clone(),
         lock: snapshot.lock.clone(),
-        emulated: emulated(snapshot.pid),
+        emulated: snapshot.emulated.clone(),
         elapsed_ns,
         slice_ns: 0,
         threads,
         false_sharing: suspects(&locks),
         events: None,
         locks,
+        conditions,
         signals: snapshot.signals,
         own_locks: Vec::new(),
         samples: 0,
@@ -100,12 +90,15 @@ struct Unwinding {
 impl Unwinding {
     /// The lock, with its stacks unwound.
     fn of(&mut self, lock: &Rc<Lock>, symbols: &mut Symboliser) -> Rc<Lock> {
-        let all = lock.waiters.iter().chain(&lock.holders);
-        if all.clone().all(|site| site.piece.is_none()) {
+        let beyond = &lock.beyond;
+        let tried = beyond.triers.iter().chain(&beyond.tried_holders);
+        let mut all = lock.waiters.iter().chain(&lock.holders).chain(tried);
+        if all.all(|site| site.piece.is_none()) {
             return Rc::clone(lock);
         }
         let mut lock = Lock::clone(lock);
-        for site in lock.waiters.iter_mut().chain(&mut lock.holders) {
+        let tried = lock.beyond.triers.iter_mut().chain(&mut lock.beyond.tried_holders);
+        for site in lock.waiters.iter_mut().chain(&mut lock.holders).chain(tried) {
             let Some(piece) = &site.piece else { continue };
             let unwinder = self.unwinder.get_or_insert_with(|| Unwinder::new(symbols));
             // Return addresses, found by frame pointers.
@@ -134,7 +127,8 @@ pub fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<Lock>> {
             all.push(Rc::clone(lock));
             continue;
         }
-        let site = match (lock.of, lock.waiters.first().map(|site| site.at)) {
+        let first = lock.waiters.first().or_else(|| lock.beyond.triers.first());
+        let site = match (lock.of, first.map(|site| site.at)) {
             (Of::Gone(site), _) | (_, Some(At::Address(site))) => site,
             _ => 0,
         };
@@ -150,14 +144,16 @@ pub fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<Lock>> {
 }
 
 fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
-    let place = lock.waiters.first().map(|site| called(site, symbols).0);
+    let first = lock.waiters.first().or_else(|| lock.beyond.triers.first());
+    let place = first.map(|site| called(site, symbols).0);
+    let them = if lock.kind == LockKind::Condition { "condition variables" } else { "locks" };
     let (name, address) = match lock.of {
         Of::Lock(address) => (lock_name(address, place, symbols), address),
         Of::Gone(site) => {
             let (function, _) = called_at(at(site), Callers::Unknown, symbols);
-            (format!("locks that are gone, of {function}"), 0)
+            (format!("{them} that are gone, of {function}"), 0)
         }
-        Of::Others => ("other locks".to_owned(), 0),
+        Of::Others => (format!("other {them}"), 0),
     };
     let part = |count: u64| (lock.followed > 0).then(|| count as f64 / lock.followed as f64);
     let classes = lock.classes.iter().enumerate().filter(|(_, class)| class.times.count() > 0);
@@ -193,6 +189,7 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         course: Vec::new(),
         events: None,
         advice: None,
+        beyond: lock.beyond.with(|seen| sites(seen, symbols)),
     }
 }
 
@@ -211,7 +208,10 @@ pub fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) 
 }
 
 fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
-    let total: u64 = sites.iter().map(|site| site.ns).sum();
+    // Tries in vain take no time.
+    let is_timed = sites.iter().any(|site| site.ns > 0);
+    let part = |site: &Seen| if is_timed { site.ns } else { site.count };
+    let total: u64 = sites.iter().map(part).sum();
     let named = sites.iter().map(|site| {
         let (function, place) = called(site, symbols);
         let stack = site.stack.iter().flat_map(|&frame| {
@@ -226,7 +226,7 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
             ns: site.ns,
             max_ns: site.max_ns,
             max_tid: site.max_tid,
-            share: site.ns as f64 / total.max(1) as f64,
+            share: part(site) as f64 / total.max(1) as f64,
             stack: stack.collect(),
             samples: None,
         }
@@ -309,7 +309,7 @@ fn is_lock_function(symbol: &str) -> bool {
 
 /// Is it a function of the lock's own interface?
 pub fn is_of_a_lock(frame: &Frame) -> bool {
-    const OURS: [&str; 23] = [
+    const OURS: [&str; 29] = [
         "lockwright::",
         "lockwright_sync::",
         "lockwright_runtime::",
@@ -326,8 +326,14 @@ pub fn is_of_a_lock(frame: &Frame) -> bool {
         "std::unique_lock",
         "std::scoped_lock",
         "std::shared_mutex",
+        "std::shared_timed_mutex",
+        "std::shared_lock",
+        "std::__shared_mutex_",
+        "std::__glibcxx_rwlock_",
+        "__glibcxx_rwlock_",
         "std::recursive_mutex",
         "std::condition_variable",
+        "std::__condvar",
         "std::_V2::condition_variable_any",
         "std::__invoke",
         "std::__apply_impl",
@@ -381,6 +387,7 @@ mod tests {
             "lw_cond_wait",
             "std::condition_variable::wait<Queue::pop()::{lambda()#1}>",
             "std::_V2::condition_variable_any::wait<std::shared_mutex>",
+            "std::__shared_mutex_pthread::lock_shared",
             "lockwright::condition_variable::wait<lockwright::mutex>",
         ] {
             assert!(is_of_a_lock(name), "{name}");

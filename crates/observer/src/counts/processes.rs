@@ -1,6 +1,7 @@
 //! Finds the processes that use our locks.
 
-use lockwright_contract::counters::layout::ENDING;
+use lockwright_contract::counters::layout::CountersHeader;
+use lockwright_contract::header::Layout;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -51,6 +52,7 @@ fn has_locks(pid: libc::pid_t) -> bool {
     lines.any(|line| {
         let name = line.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         name.len() < line.len()
-            && (name.starts_with(b"liblockwright.so") || name.ends_with(ENDING.as_bytes()))
+            && (name.starts_with(b"liblockwright.so")
+                || name.ends_with(CountersHeader::ENDING.as_bytes()))
     })
 }

@@ -7,8 +7,9 @@
 use super::observation::{Observed, Site};
 use super::snapshot::{LockKind, Of};
 use crate::files::open_file;
-use lockwright_contract::counters::layout::{ENDING, LENGTH};
+use lockwright_contract::counters::layout::{CountersHeader, LENGTH};
 use lockwright_contract::counters::{Segment, WaitedSemaphore};
+use lockwright_contract::header::Layout;
 use lockwright_symbols::{Frame, Python, PythonFrame, blocked, mappings};
 use lockwright_text::cause;
 use memmap2::Mmap;
@@ -51,7 +52,8 @@ impl Samplers {
     pub fn look_into(&mut self, folder: &Path) {
         for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|one| one.path()) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let pid = name.strip_suffix(ENDING).and_then(|name| name.split('-').next());
+            let pid =
+                name.strip_suffix(CountersHeader::ENDING).and_then(|name| name.split('-').next());
             let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else { continue };
             // A process in a container may have a different id there. Make sure that the process with this id has this
             // file.

@@ -1,15 +1,19 @@
 //! Reads segments.
 
+use super::beyond::{Beyond, Prefers, Side, Sides, Wakes};
 use super::snapshot::{At, Lock, LockKind, Of, Part, Seen, Signals, Snapshot, Waits};
 use crate::bytes::Bytes;
 use crate::stack::Piece;
 use lockwright_contract::counters::layout::SCALE;
 use lockwright_contract::counters::layout::{
-    ADDRESS_BITS, BUCKETS, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT, MEMORY_AT,
-    MOVING, NOTHING, PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT,
-    Site, Stack, THREADS, Thread, UNUSED, VERSION, WHOLE, is_lock, record_at,
+    ADDRESS_BITS, BUCKETS, CountersHeader, GONE, KEYS_AT, LOCKS, MAPS, MAPS_AT, MEMORY_AT, NOTHING,
+    OTHER_LOCKS, PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, RECORDS, Record, STACKS,
+    STACKS_AT, Site, Stack, THREADS, Thread, UNUSED, WHOLE, is_lock, record_at,
 };
+use lockwright_contract::hash::MOVING;
+use lockwright_contract::header::Foreign;
 use lockwright_numbers::Times;
+use lockwright_stats::Author;
 use lockwright_symbols::mappings_in;
 use lockwright_text::{Failure, cause};
 use std::collections::BTreeMap;
@@ -49,28 +53,26 @@ impl Reader {
         let mut head = vec![0; MAPS_AT];
         file.read_exact_at(&mut head, 0).map_err(|_| refuse("it is too short"))?;
         let head = Bytes(&head);
-        if head.u64(offset_of!(Header, magic)) != MAGIC {
-            return Err(refuse("it holds no counts of locks"));
-        }
-        if head.u32(offset_of!(Header, version)) != VERSION
-            || head.u64(offset_of!(Header, length)) != LENGTH as u64
-        {
-            return Err(refuse("another version of lockwright wrote it"));
-        }
-        let mut maps = vec![0; (head.u64(offset_of!(Header, maps_length)) as usize).min(MAPS)];
+        let author = Author::read::<CountersHeader>(head.0).map_err(|foreign| match foreign {
+            Foreign::Version(_) => refuse("another version of lockwright wrote it"),
+            _ => refuse("it holds no counts of locks"),
+        })?;
+        let mut maps =
+            vec![0; (head.u64(offset_of!(CountersHeader, maps_length)) as usize).min(MAPS)];
         file.read_exact_at(&mut maps, MAPS_AT as u64).map_err(|_| refuse("it is too short"))?;
         let mut stacks = Stacks { head: &head, file, pieces: &mut self.pieces };
         let (mut locks, mut signals) = (BTreeMap::<Of, Rc<Lock>>::new(), Signals::default());
+        let mut conditions = BTreeMap::<Of, Rc<Lock>>::new();
         let mut known = BTreeMap::new();
         let mut bytes = vec![0; RECORD];
-        for index in 0..=LOCKS {
-            let key = if index == LOCKS { MOVING } else { head.u64(KEYS_AT + index * 8) };
+        for index in 0..RECORDS {
+            let key = if index >= OTHER_LOCKS { MOVING } else { head.u64(KEYS_AT + index * 8) };
             let memory = head.u32(MEMORY_AT + index * 4);
             if key == 0 || key == MOVING && index < LOCKS || [UNUSED, NOTHING].contains(&memory) {
                 continue;
             }
             let of = match key {
-                _ if index == LOCKS => Of::Others,
+                _ if index >= OTHER_LOCKS => Of::Others,
                 key if key & GONE != 0 => Of::Gone(key & (GONE - 1)),
                 key => Of::Lock(key & ((1 << ADDRESS_BITS) - 1)),
             };
@@ -104,24 +106,28 @@ impl Reader {
                 signals.semaphores += u64::from(lock.locks);
                 signals.waits += lock.arrived;
                 signals.wait_ns += lock.wait_ns();
-            } else if lock.arrived > 0 {
-                locks.entry(of).or_insert(lock);
+            } else if lock.has_counts() {
+                let all =
+                    if lock.kind == LockKind::Condition { &mut conditions } else { &mut locks };
+                all.entry(of).or_insert(lock);
             }
         }
         self.known = known;
         Ok(Snapshot {
-            pid: head.u32(offset_of!(Header, pid)),
-            lock: head.text(offset_of!(Header, lock), 128),
-            command: head.text(offset_of!(Header, command), 512),
-            start_ns: head.u64(offset_of!(Header, start_ns)),
-            last_ns: head.u64(offset_of!(Header, last_ns)),
-            unplaced: head.u64(offset_of!(Header, unplaced)),
-            evicted: head.u64(offset_of!(Header, evicted)),
-            retired: head.u64(offset_of!(Header, retired)),
-            stacks_lost: head.u64(offset_of!(Header, stacks_lost)),
-            lost: head.u64(offset_of!(Header, lost)),
+            pid: author.pid,
+            lock: author.lock,
+            emulated: author.emulated,
+            command: author.command,
+            start_ns: author.start_ns,
+            last_ns: author.last_ns,
+            unplaced: head.u64(offset_of!(CountersHeader, unplaced)),
+            evicted: head.u64(offset_of!(CountersHeader, evicted)),
+            retired: head.u64(offset_of!(CountersHeader, retired)),
+            stacks_lost: head.u64(offset_of!(CountersHeader, stacks_lost)),
+            lost: head.u64(offset_of!(CountersHeader, lost)),
             mappings: mappings_in(&String::from_utf8_lossy(&maps)),
             locks: locks.into_values().collect(),
+            conditions: conditions.into_values().collect(),
             signals,
         })
     }
@@ -173,7 +179,7 @@ impl Bytes<'_> {
         };
         let mut sites: Vec<Seen> =
             (0..lockwright_contract::counters::layout::SITES).filter_map(site).collect();
-        sites.sort_by_key(|site| std::cmp::Reverse(site.ns));
+        sites.sort_by_key(|site| std::cmp::Reverse((site.ns, site.count)));
         sites
     }
 
@@ -223,11 +229,13 @@ fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
         }
     };
     let is_gone = number(offset_of!(Record, destroyed)) != 0;
-    let kind = match record.u32(offset_of!(Record, kind)) {
-        kind if kind == lockwright_contract::counters::layout::LockKind::Semaphore as u32 => {
-            LockKind::Semaphore
-        }
-        _ => LockKind::Mutex,
+    use lockwright_contract::counters::layout::LockKind as Kind;
+    let kind = match Kind::from_number(record.u32(offset_of!(Record, kind))) {
+        Some(Kind::Semaphore) => LockKind::Semaphore,
+        Some(Kind::ReadWrite) => LockKind::ReadWrite,
+        Some(Kind::Spin) => LockKind::Spin,
+        Some(Kind::Cond) => LockKind::Condition,
+        Some(Kind::Mutex) | None => LockKind::Mutex,
     };
     let (releases, signals) =
         (number(offset_of!(Record, releases)), number(offset_of!(Record, signals)));
@@ -256,5 +264,37 @@ fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
         holders: record.sites(offset_of!(Record, holders), stacks),
         threads: record.threads(),
         hold: record.times(offset_of!(Record, hold)),
+        beyond: beyond(kind, &record, stacks),
+    }
+}
+
+fn beyond(kind: LockKind, record: &Bytes<'_>, stacks: &mut Stacks<'_>) -> Beyond<Seen> {
+    use lockwright_contract::counters::layout::{Side as Waits, Wakes as Woken};
+    let side = |at: usize| Side {
+        waits: record.u64(at + offset_of!(Waits, waits)),
+        wait_ns: record.u64(at + offset_of!(Waits, wait_ns)),
+        max_ns: record.u64(at + offset_of!(Waits, max_ns)),
+        behind_readers: record.u64(at + offset_of!(Waits, behind_readers)),
+        behind_writer: record.u64(at + offset_of!(Waits, behind_writer)),
+    };
+    let number = |offset: usize| record.u64(offset_of!(Record, wakes) + offset);
+    Beyond {
+        failed_tries: record.u64(offset_of!(Record, failed_tries)),
+        triers: record.sites(offset_of!(Record, triers), stacks),
+        tried_holders: record.sites(offset_of!(Record, tried_holders), stacks),
+        sides: (kind == LockKind::ReadWrite).then(|| Sides {
+            prefer: Prefers::of(record.u32(offset_of!(Record, prefer))),
+            readers: side(offset_of!(Record, readers)),
+            writers: side(offset_of!(Record, writers)),
+        }),
+        wakes: (kind == LockKind::Condition).then(|| Wakes {
+            mutex: number(offset_of!(Woken, mutex)),
+            signals: number(offset_of!(Woken, signals)),
+            broadcasts: number(offset_of!(Woken, broadcasts)),
+            woken: number(offset_of!(Woken, woken)),
+            got_on: number(offset_of!(Woken, got_on)),
+            wasted: number(offset_of!(Woken, wasted)),
+            by_waiters: number(offset_of!(Woken, by_waiters)),
+        }),
     }
 }

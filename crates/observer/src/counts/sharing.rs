@@ -1,12 +1,22 @@
 //! Locks that share a cache line: a thread that takes one slows down users of the others.
 
 use super::observation::{Ranked, Suspects};
+use super::snapshot::LockKind;
 use std::collections::BTreeSet;
 
 /// Size of a cache line, on all machines that we know except some of Apple's.
 const LINE: u64 = 64;
-/// Size of a mutex.
-const MUTEX: u64 = size_of::<libc::pthread_mutex_t>() as u64;
+/// The size of a lock.
+fn size(kind: LockKind) -> u64 {
+    let size = match kind {
+        LockKind::Mutex => size_of::<libc::pthread_mutex_t>(),
+        LockKind::Semaphore => size_of::<libc::sem_t>(),
+        LockKind::ReadWrite => size_of::<libc::pthread_rwlock_t>(),
+        LockKind::Spin => size_of::<libc::pthread_spinlock_t>(),
+        LockKind::Condition => size_of::<libc::pthread_cond_t>(),
+    };
+    size as u64
+}
 
 /// Locks with fewer waits are not suspected.
 const BUSY: u64 = 100;
@@ -19,8 +29,8 @@ pub(super) fn suspects(locks: &[Ranked]) -> Vec<Suspects> {
     let mut found: Vec<Suspects> = Vec::new();
     let mut told = BTreeSet::new();
     for (at, lock) in placed.iter().enumerate() {
-        // A mutex may span two lines. Data after the mutex shares its last line.
-        let line = (lock.address + MUTEX - 1) / LINE;
+        // A lock may span two lines. Data after the lock shares its last line.
+        let line = (lock.address + size(lock.kind) - 1) / LINE;
         let others = placed[at + 1..].iter().take_while(|other| other.address / LINE <= line);
         let group: Vec<&&Ranked> = std::iter::once(lock).chain(others).collect();
         if group.len() > 1 && told.insert(line) {

@@ -1,7 +1,9 @@
 //! The counts of a process at one moment, read from its segment.
 
+use super::beyond::Beyond;
 use crate::stack::Piece;
-use lockwright_contract::counters::layout::{CLASSES, OTHERS, UNKNOWN};
+use lockwright_contract::counters::layout::{OTHERS, UNKNOWN};
+use lockwright_contract::header::CLASSES;
 use lockwright_numbers::Times;
 use lockwright_symbols::{AddressSpace, Mapping};
 use serde::Serialize;
@@ -29,6 +31,13 @@ pub enum LockKind {
     Mutex,
     /// glibc's own semaphore; the thread that takes it also releases it.
     Semaphore,
+    /// A readers-writer lock.
+    #[serde(rename = "rwlock")]
+    ReadWrite,
+    /// A spin lock. Nobody knows who holds it.
+    Spin,
+    /// A condition variable, which is no lock.
+    Condition,
 }
 
 /// Semaphores that are not locks: one thread releases what another thread took. They have no holder, so no thread is
@@ -163,9 +172,16 @@ pub struct Lock {
     pub threads: Vec<Part>,
     /// How long threads that had to wait held it, ns.
     pub hold: Times,
+    /// What only some locks have.
+    pub beyond: Beyond<Seen>,
 }
 
 impl Lock {
+    /// Did a thread wait for it, or try to take it in vain?
+    pub(super) fn has_counts(&self) -> bool {
+        self.arrived > 0 || self.wait_ns() > 0 || self.beyond.failed_tries > 0
+    }
+
     /// Total waiting time of all threads, ns.
     pub fn wait_ns(&self) -> u64 {
         self.classes.iter().map(|class| class.ns).sum()
@@ -233,10 +249,13 @@ impl Lock {
                     None => sum.push(part.clone()),
                 }
             }
-            sum.sort_by_key(|site| std::cmp::Reverse(site.ns));
+            sum.sort_by_key(|site| std::cmp::Reverse((site.ns, site.count)));
         };
         sites(&mut self.waiters, &other.waiters);
         sites(&mut self.holders, &other.holders);
+        sites(&mut self.beyond.triers, &other.beyond.triers);
+        sites(&mut self.beyond.tried_holders, &other.beyond.tried_holders);
+        self.beyond.add(&other.beyond);
         for part in &other.threads {
             match self.threads.iter_mut().find(|known| known.tid == part.tid) {
                 Some(known) => {
@@ -304,9 +323,12 @@ impl Lock {
                 }
             }
             now.retain(|site| site.count > 0);
-            now.sort_by_key(|site| std::cmp::Reverse(site.ns));
+            now.sort_by_key(|site| std::cmp::Reverse((site.ns, site.count)));
         };
         sites(&mut self.waiters, &before.waiters, self.wait_max_ns);
+        sites(&mut self.beyond.triers, &before.beyond.triers, u64::MAX);
+        sites(&mut self.beyond.tried_holders, &before.beyond.tried_holders, u64::MAX);
+        self.beyond.subtract(&before.beyond);
         sites(&mut self.holders, &before.holders, u64::MAX); // what others waited for it, not how long it held the lock
         for now in &mut self.threads {
             if let Some(then) = before.threads.iter().find(|then| then.tid == now.tid) {
@@ -326,6 +348,8 @@ pub struct Snapshot {
     pub pid: u32,
     /// The value of LOCKWRIGHT_LOCK.
     pub lock: String,
+    /// The emulated little cores; every figure is emulated then.
+    pub emulated: Option<String>,
     /// Its command line.
     pub command: String,
     /// Both are ns of `CLOCK_MONOTONIC`.
@@ -346,6 +370,8 @@ pub struct Snapshot {
     pub mappings: Vec<Mapping>,
     /// The locks that threads waited for.
     pub locks: Vec<Rc<Lock>>,
+    /// The condition variables.
+    pub conditions: Vec<Rc<Lock>>,
     /// Semaphores that are not used as locks.
     pub signals: Signals,
 }
@@ -353,14 +379,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// The counts since `before`.
     pub fn since(mut self, before: &Self) -> Self {
-        let known: BTreeMap<Of, &Rc<Lock>> =
-            before.locks.iter().map(|lock| (lock.of, lock)).collect();
-        let locks = self.locks.into_iter().filter_map(|lock| match known.get(&lock.of) {
-            Some(then) if Rc::ptr_eq(then, &lock) => None,
-            Some(then) => Some(Rc::new(lock.since(then))),
-            None => Some(lock),
-        });
-        self.locks = locks.filter(|lock| lock.arrived > 0 || lock.wait_ns() > 0).collect();
+        self.locks = since(self.locks, &before.locks);
+        self.conditions = since(self.conditions, &before.conditions);
         let Signals { waits, wait_ns, .. } = before.signals;
         self.signals.waits = self.signals.waits.saturating_sub(waits);
         self.signals.wait_ns = self.signals.wait_ns.saturating_sub(wait_ns);
@@ -371,6 +391,17 @@ impl Snapshot {
     pub fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
     }
+}
+
+/// What these locks did since `before`; those that did nothing are left out.
+fn since(locks: Vec<Rc<Lock>>, before: &[Rc<Lock>]) -> Vec<Rc<Lock>> {
+    let known: BTreeMap<Of, &Rc<Lock>> = before.iter().map(|lock| (lock.of, lock)).collect();
+    let locks = locks.into_iter().filter_map(|lock| match known.get(&lock.of) {
+        Some(then) if Rc::ptr_eq(then, &lock) => None,
+        Some(then) => Some(Rc::new(lock.since(then))),
+        None => Some(lock),
+    });
+    locks.filter(|lock| lock.has_counts()).collect()
 }
 
 #[cfg(test)]
@@ -411,6 +442,7 @@ mod tests {
             holders: Vec::new(),
             threads: Vec::new(),
             hold: times,
+            beyond: Beyond::default(),
         }
     }
 

@@ -4,7 +4,8 @@ use super::circles::{Circle, CycleVerdict, circles};
 use super::reader::{Edge, End, LockKind, Lost, Noted, read};
 use crate::counts::outcome::{is_of_a_lock, lock_name};
 use crate::files::files;
-use lockwright_contract::order::ENDING;
+use lockwright_contract::header::Layout;
+use lockwright_contract::order::OrderHeader;
 use lockwright_symbols::{Frame, Symboliser, Unwinder};
 use lockwright_text::Failure;
 use serde::Serialize;
@@ -127,7 +128,8 @@ impl Orders {
 
 /// What the processes recorded in that folder, those with a cycle first.
 pub fn all(folder: &Path, unread: impl FnMut(&Failure)) -> Result<Vec<Orders>, Failure> {
-    let mut all = files(folder, ENDING, |file, path| Ok(outcome(&read(file, path)?)), unread)?;
+    let read = |file, path: &Path| Ok(outcome(&read(file, path)?));
+    let mut all = files(folder, OrderHeader::ENDING, read, unread)?;
     all.retain(|outcome| outcome.pairs > 0);
     let worst = |outcome: &Orders| outcome.circles.first().map_or(Risk::Guarded, |c| c.risk);
     all.sort_by_key(|outcome| (worst(outcome), outcome.circles.is_empty(), outcome.pid));

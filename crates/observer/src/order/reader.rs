@@ -2,11 +2,13 @@
 
 use crate::bytes::Bytes;
 use crate::stack::Piece;
+use lockwright_contract::header::Foreign;
 use lockwright_contract::order::{
-    AGAIN, EDGES, EDGES_AT, Edge as Laid, GATES, GONE, HALF, HELD, Header, Held as LaidHeld,
-    KEYS_AT, KIND_SHIFT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC, MAPS, MAPS_AT, READ, READY, RWLOCK,
-    SPIN, STACKS, STACKS_AT, THREAD, THREADS, THREADS_AT, Thread as LaidThread, VERSION,
+    AGAIN, EDGES, EDGES_AT, Edge as Laid, GATES, GONE, HALF, HELD, Held as LaidHeld, KEYS_AT,
+    KIND_SHIFT, LOCKS, LOCKS_AT, Lock, MAPS, MAPS_AT, OrderHeader, READ, READY, RWLOCK, SPIN,
+    STACKS, STACKS_AT, THREAD, THREADS, THREADS_AT, Thread as LaidThread,
 };
+use lockwright_stats::Author;
 use lockwright_symbols::{AddressSpace, mappings_in};
 use lockwright_text::{Failure, cause};
 use serde::Serialize;
@@ -104,17 +106,13 @@ pub(super) fn read(file: File, path: &Path) -> Result<Noted, Failure> {
     let mut bytes = vec![0; STACKS_AT];
     file.read_exact_at(&mut bytes, 0).map_err(|error| refuse(&cause(&error)))?;
     let head = Bytes(&bytes);
-    if head.u64(offset_of!(Header, magic)) != MAGIC {
-        return Err(refuse("no process recorded its lock order there"));
-    }
-    if head.u32(offset_of!(Header, version)) != VERSION
-        || head.u64(offset_of!(Header, length)) != LENGTH as u64
-    {
-        return Err(refuse("another version of lockwright wrote it"));
-    }
-    let maps = (head.u64(offset_of!(Header, maps_length)) as usize).min(MAPS);
+    let author = Author::read::<OrderHeader>(&bytes).map_err(|foreign| match foreign {
+        Foreign::Version(_) => refuse("another version of lockwright wrote it"),
+        _ => refuse("no process recorded its lock order there"),
+    })?;
+    let maps = (head.u64(offset_of!(OrderHeader, maps_length)) as usize).min(MAPS);
     let maps = String::from_utf8_lossy(&bytes[MAPS_AT..MAPS_AT + maps]).into_owned();
-    let has_tables = head.u32(offset_of!(Header, tables)) == READY;
+    let has_tables = head.u32(offset_of!(OrderHeader, tables)) == READY;
     let edges = (0..EDGES).filter(|_| has_tables).filter_map(|at| {
         let edge = head.from(EDGES_AT + at * size_of::<Laid>());
         // If two edges were written at the same time, both count.
@@ -128,20 +126,20 @@ pub(super) fn read(file: File, path: &Path) -> Result<Noted, Failure> {
     let threads = (0..THREADS).filter_map(|at| thread(&head.from(THREADS_AT + at * THREAD)));
     let count = |offset| head.u64(offset);
     Ok(Noted {
-        pid: head.u32(offset_of!(Header, pid)),
-        command: head.text(offset_of!(Header, command), 512),
-        lock: head.text(offset_of!(Header, lock), 128),
+        pid: author.pid,
+        command: author.command,
+        lock: author.lock,
         space: AddressSpace { pid: 0, mappings: mappings_in(&maps), threads: Vec::new() },
         edges: edges.collect(),
         threads: threads.collect(),
         gone: gone.collect(),
         lost: Lost {
-            threads: count(offset_of!(Header, threads_lost)),
-            held: count(offset_of!(Header, held_lost)),
-            locks: count(offset_of!(Header, locks_lost)),
-            edges: count(offset_of!(Header, edges_lost)),
-            evicted: count(offset_of!(Header, edges_evicted)),
-            stacks: count(offset_of!(Header, stacks_lost)),
+            threads: count(offset_of!(OrderHeader, threads_lost)),
+            held: count(offset_of!(OrderHeader, held_lost)),
+            locks: count(offset_of!(OrderHeader, locks_lost)),
+            edges: count(offset_of!(OrderHeader, edges_lost)),
+            evicted: count(offset_of!(OrderHeader, edges_evicted)),
+            stacks: count(offset_of!(OrderHeader, stacks_lost)),
         },
         file,
     })

@@ -1,15 +1,13 @@
 //! Posts requests, and waits until the process takes them up.
 
-use super::{Control, Memory, part, text};
+use super::{Control, part, text};
 use crate::image::Image;
+use lockwright_contract::post::PostState;
+use lockwright_contract::post::remote::{Answer, Begun, Memory, Writing};
 use lockwright_contract::programs::image::{ImageHeader, LARGEST, NAME};
-use lockwright_contract::programs::mailbox::{
-    DONE, EMPTY, LOAD, POST, POSTED, Piece, Programs, REFUSED, ROOM, Request, STATE, TAKEN, TEXT,
-    UNLOAD, VOID,
-};
+use lockwright_contract::programs::mailbox::{LOAD, Piece, Programs, ROOM, Request, UNLOAD, VOID};
 use std::mem::offset_of;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,25 +81,7 @@ impl Prepared {
     }
 }
 
-/// How long a command polls without sleeping: a process with contended locks and a free CPU answers within this.
-const AWAKE: Duration = Duration::from_micros(200);
-
-/// A thread that is taking something up is done within this, or has been stopped.
-const TAKES: Duration = Duration::from_secs(1);
-
-/// Lets some time pass in a wait that began at `begun`.
-fn pause(begun: Instant) {
-    let waited = begun.elapsed();
-    if waited > AWAKE {
-        sleep((waited / 8).min(Duration::from_millis(1)));
-    }
-}
-
-impl<M: Memory> Control<M> {
-    fn state(&self) -> Result<u32, M::Error> {
-        self.word(offset_of!(Programs, state))
-    }
-
+impl<M: Memory> Control<'_, M> {
     /// Puts a policy into a slot, whatever it had. Waits this long for a thread to take it up.
     ///
     /// # Errors
@@ -120,7 +100,7 @@ impl<M: Memory> Control<M> {
     /// # Errors
     /// The memory's.
     pub fn unload(&self, slot: u32, patience: Duration) -> Result<Answered, M::Error> {
-        let begun = Instant::now();
+        let begun = Begun::new();
         loop {
             let request = Request { what: UNLOAD, slot, ..Request::default() };
             let said = self.post(request, &[], patience)?;
@@ -129,7 +109,7 @@ impl<M: Memory> Control<M> {
             if said != Answered::Done || is_clean || begun.elapsed() >= patience {
                 return Ok(said);
             }
-            pause(begun);
+            begun.pause();
         }
     }
 
@@ -148,40 +128,33 @@ impl<M: Memory> Control<M> {
         image: &[u8],
         patience: Duration,
     ) -> Result<Answered, M::Error> {
-        let begun = Instant::now();
-        let mut before = self.state()?;
-        while before & STATE == TAKEN {
-            if begun.elapsed() > TAKES {
-                let why = "it is stopped while it changes its policies";
-                return Ok(Answered::Refused(why.to_owned()));
-            }
-            pause(begun);
-            before = self.state()?;
-        }
-        let queue = if before & STATE == POSTED { self.queue()? } else { Vec::new() };
-        let post = before.wrapping_add(POST) & !STATE;
         let own = [&request.bytes()[..], image].concat();
-        if !self.put(post, &queue, request.slot, own)? {
-            return Ok(Answered::Full);
-        }
-        loop {
-            let state = self.state()?;
-            if state == post | DONE {
-                return Ok(Answered::Done);
-            } else if state == post | REFUSED {
-                let len = self.word(offset_of!(Programs, text_len))? as usize;
-                let mut why = vec![0; len.min(TEXT)];
-                self.memory.read(self.at + offset_of!(Programs, text) as u64, &mut why)?;
-                return Ok(Answered::Refused(String::from_utf8_lossy(&why).into_owned()));
-            } else if begun.elapsed() >= patience {
-                return Ok(Answered::Nothing);
+        let answer = self.posts().post(patience, |writing| {
+            let is_queue = writing.before.is(PostState::Posted);
+            let queue = if is_queue { self.queue()? } else { Vec::new() };
+            self.put(writing, &queue, request.slot, own)
+        })?;
+        Ok(match answer {
+            Answer::Done => Answered::Done,
+            Answer::Refused(why) => {
+                Answered::Refused(String::from_utf8_lossy(why.text()).into_owned())
             }
-            pause(begun);
-        }
+            Answer::Nothing => Answered::Nothing,
+            Answer::NotPosted => Answered::Full,
+            Answer::Stopped => {
+                Answered::Refused("it is stopped while it changes its policies".to_owned())
+            }
+        })
     }
 
-    /// Posts a request behind the others in the queue, except for those for the same slot. `false`: it doesn't fit.
-    fn put(&self, post: u32, queue: &[u8], slot: u32, own: Vec<u8>) -> Result<bool, M::Error> {
+    /// Writes a request behind the others in the queue, except for those for the same slot. `false`: it doesn't fit.
+    fn put(
+        &self,
+        writing: &Writing<'_, M>,
+        queue: &[u8],
+        slot: u32,
+        own: Vec<u8>,
+    ) -> Result<bool, M::Error> {
         let (mut kept, mut same) = (Vec::new(), Vec::new());
         for (at, request, bytes) in requests(queue) {
             match request.what {
@@ -196,20 +169,17 @@ impl<M: Memory> Control<M> {
             self.memory.write(self.room + queue.len() as u64, &own)?;
             self.set(offset_of!(Programs, len), (queue.len() + own.len()) as u32)?;
             for at in same {
-                let at = self.room + (at + offset_of!(Request, what)) as u64;
-                self.memory.write(at, &VOID.to_ne_bytes())?;
+                self.memory.set_word(self.room + (at + offset_of!(Request, what)) as u64, VOID)?;
             }
         } else {
             kept.extend(own);
             if kept.len() > ROOM {
                 return Ok(false);
             }
-            // The process must not take up what was posted before while we replace it.
-            self.set(offset_of!(Programs, state), post | EMPTY)?;
+            writing.replace()?;
             self.memory.write(self.room, &kept)?;
             self.set(offset_of!(Programs, len), kept.len() as u32)?;
         }
-        self.set(offset_of!(Programs, state), post | POSTED)?;
         Ok(true)
     }
 
@@ -219,12 +189,12 @@ impl<M: Memory> Control<M> {
     /// The memory's.
     pub fn pending(&self) -> Result<Vec<Pending>, M::Error> {
         let queue = loop {
-            let state = self.state()?;
-            if ![POSTED, TAKEN].contains(&(state & STATE)) {
+            let post = self.posts().seen()?;
+            if !post.is(PostState::Posted) && !post.is(PostState::Taken) {
                 return Ok(Vec::new());
             }
             let queue = self.queue()?;
-            if state == self.state()? {
+            if post == self.posts().seen()? {
                 break queue;
             }
         };

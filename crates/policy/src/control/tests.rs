@@ -3,47 +3,26 @@
 use super::posting::pieces;
 use super::*;
 use crate::image::Image;
+use lockwright_contract::post::PostState;
+use lockwright_contract::post::remote::OwnMemory;
 use lockwright_contract::programs::image::{ImageHeader, LARGEST};
 use lockwright_contract::programs::mailbox::{
-    DONE, FREE, LOAD, POSTED, PostRoom, REFUSED, ROOM, Request, STATE, TAKEN, Tags, UNLOAD, VOID,
+    FREE, LOAD, PostRoom, ROOM, Request, Tags, UNLOAD, VOID,
 };
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-/// This process's own memory.
-struct Own;
-
-impl Memory for Own {
-    type Error = std::convert::Infallible;
-
-    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Self::Error> {
-        for (byte, at) in bytes.iter_mut().zip(at..) {
-            // SAFETY: the tests' own statics; byte by byte, as others may write them.
-            *byte = unsafe { (at as *const u8).read_volatile() };
-        }
-        Ok(())
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Self::Error> {
-        // SAFETY: as above. A word is written at once, as the kernel does.
-        unsafe {
-            match *bytes {
-                [a, b, c, d] => (at as *mut [u8; 4]).write_volatile([a, b, c, d]),
-                _ => (at as *mut u8).copy_from(bytes.as_ptr(), bytes.len()),
-            }
-        }
-        Ok(())
-    }
-}
+// SAFETY: only mailboxes that live forever are read and written.
+static OWN: OwnMemory = unsafe { OwnMemory::new() };
 
 /// A mailbox of its own, forever.
-fn mailbox() -> (&'static Programs, Control<Own>) {
+fn mailbox() -> (&'static Programs, Control<'static, OwnMemory>) {
     let tags = Box::leak(Box::new(Tags::new()));
     let room = Box::leak(Box::new(PostRoom::new()));
     let programs = Box::leak(Box::new(Programs::new(tags, room)));
     let at = (&raw const *programs).expose_provenance() as u64;
-    (programs, Control::open(Own, at).unwrap().unwrap())
+    (programs, Control::open(&OWN, at).unwrap().unwrap())
 }
 
 #[test]
@@ -52,7 +31,7 @@ fn another_version_is_noticed() {
     let at = control.at;
     // SAFETY: nobody else uses it.
     unsafe { (&raw const programs.magic).cast_mut().write(MAGIC + 1) };
-    assert!(Control::open(Own, at).unwrap().is_none());
+    assert!(Control::open(&OWN, at).unwrap().is_none());
 }
 
 /// A policy of this name, with so much code behind its header.
@@ -85,23 +64,26 @@ fn posted(programs: &Programs) -> Vec<(u32, u32)> {
 #[test]
 fn a_process_takes_up_what_is_posted_and_answers() {
     let (programs, control) = mailbox();
-    for (end, said) in [(DONE, Answered::Done), (REFUSED, Answered::Refused("no".to_owned()))] {
+    for (is_done, said) in [(true, Answered::Done), (false, Answered::Refused("no".to_owned()))] {
         let taker = thread::spawn(move || {
-            while programs.state.load(SeqCst) & STATE != POSTED {
+            let taken = loop {
+                if let Some(posted) = programs.posts.posted() {
+                    break programs.posts.take(posted).unwrap();
+                }
                 thread::yield_now();
+            };
+            if is_done {
+                programs.posts.done(taken);
+            } else {
+                programs.posts.refused(taken, b"no");
             }
-            let state = programs.state.load(SeqCst);
-            programs.state.store(state - POSTED + TAKEN, SeqCst);
-            // SAFETY: the state is TAKEN.
-            unsafe { programs.text.get().cast::<[u8; 2]>().write(*b"no") };
-            programs.text_len.store(2, SeqCst);
-            programs.state.store(state - POSTED + end, SeqCst);
         });
         assert_eq!(control.unload(9, Duration::from_secs(60)), Ok(said));
         assert_eq!(posted(programs), [(UNLOAD, 9)]);
         taker.join().unwrap();
     }
-    programs.state.store(TAKEN, SeqCst);
+    control.unload(9, Duration::ZERO).unwrap();
+    programs.posts.take(programs.posts.posted().unwrap()).unwrap();
     let said = control.unload(9, Duration::ZERO);
     assert!(matches!(said, Ok(Answered::Refused(why)) if why.contains("stopped")));
 }
@@ -122,11 +104,11 @@ fn requests_wait_in_a_queue_and_replace_earlier_ones_for_their_slot() {
     let all = [(VOID, 3), (VOID, 4), (UNLOAD, 5), (UNLOAD, 3), (LOAD, 4)];
     assert_eq!(posted(programs), all);
     // What has been done isn't posted again.
-    let state = programs.state.load(Relaxed);
-    programs.state.store(state - POSTED + DONE, Relaxed);
+    let post = programs.posts.posted().unwrap();
+    programs.posts.done(programs.posts.take(post).unwrap());
     assert_eq!((control.pending(), unload(7)), (Ok(Vec::new()), Answered::Nothing));
     assert_eq!(posted(programs), [(UNLOAD, 7)]);
-    assert_eq!(programs.state.load(Relaxed), state + POST);
+    assert_eq!(programs.posts.posted(), Some(post.next().with(PostState::Posted)));
 }
 
 #[test]
@@ -136,8 +118,8 @@ fn a_full_queue_is_tidied_and_then_takes_nothing_more() {
     assert_eq!(load(1, ROOM / 2), Answered::Nothing);
     assert_eq!((load(2, ROOM / 4), load(2, ROOM / 4)), (Answered::Nothing, Answered::Nothing));
     assert_eq!(posted(programs), [(LOAD, 1), (LOAD, 2)]);
-    let state = programs.state.load(Relaxed);
-    assert_eq!((load(3, ROOM / 4), programs.state.load(Relaxed)), (Answered::Full, state));
+    let post = programs.posts.seen();
+    assert_eq!((load(3, ROOM / 4), programs.posts.seen()), (Answered::Full, post));
     assert_eq!(posted(programs), [(LOAD, 1), (LOAD, 2)]);
 }
 
@@ -190,14 +172,14 @@ fn slots_are_read_as_the_process_shows_them() {
     slot.slow_hook.store(1, Relaxed);
     slot.slow_ns.store(99, Relaxed);
     for (state, slow) in [(LOADED, None), (TOO_SLOW, Some((Hook::SkipShuffle, 99)))] {
-        slot.state.store(POST + state, Relaxed);
+        slot.state.store(TURN + state, Relaxed);
         let policy = control.in_slot(1).unwrap().unwrap();
         assert_eq!((policy.name.as_str(), policy.too_slow), ("fair", slow));
         let hook = AskedHook { hook: Hook::SkipShuffle, asked: 610, mean_ns: Some(5.5) };
         assert_eq!(policy.hooks, [hook]);
     }
     assert_eq!(control.free_slot(), Ok(Some(2)));
-    slot.state.store(2 * POST + FREE, Relaxed);
+    slot.state.store(2 * TURN + FREE, Relaxed);
     assert_eq!((control.in_slot(1), control.in_slot(16)), (Ok(None), Ok(None)));
 }
 

@@ -8,11 +8,12 @@ use crate::{access, files, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_contract::Refused;
+use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::control::{BUSY, Control, FAILED, Level, NONE, OPEN};
 use lockwright_contract::counters::layout::FOLDERS;
-use lockwright_contract::counters::{About, Refused, Segment};
 use lockwright_contract::file::decimal;
-use lockwright_native::futex::{self, Clock};
+use lockwright_native::futex;
 use lockwright_native::system_call;
 
 /// What the environment said at the start: the program may have changed it by the time that the segment is made.
@@ -20,6 +21,7 @@ struct Said {
     /// The lock in use.
     lock: [u8; 128],
     lock_len: usize,
+    emulated: &'static [u8],
     /// LOCKWRIGHT_OBSERVE_DIR, which replaces [`FOLDERS`]; empty: not set.
     folder: [u8; 256],
     folder_len: usize,
@@ -28,8 +30,13 @@ struct Said {
 struct Spec(UnsafeCell<Said>);
 // SAFETY: written by the constructor.
 unsafe impl Sync for Spec {}
-static SPEC: Spec =
-    Spec(UnsafeCell::new(Said { lock: [0; 128], lock_len: 0, folder: [0; 256], folder_len: 0 }));
+static SPEC: Spec = Spec(UnsafeCell::new(Said {
+    lock: [0; 128],
+    lock_len: 0,
+    emulated: b"",
+    folder: [0; 256],
+    folder_len: 0,
+}));
 
 /// The path of the segment's file, if it lies in one of [`FOLDERS`]; ends in NUL. Empty: somebody else removes it.
 struct File(UnsafeCell<[u8; 128]>);
@@ -39,16 +46,17 @@ static FILE: File = File(UnsafeCell::new([0; 128]));
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
-/// Reads LOCKWRIGHT_OBSERVE.
+/// Reads LOCKWRIGHT_OBSERVE. The segment will say what is emulated.
 ///
 /// # Safety
 /// Called once, by the constructor.
-pub(crate) unsafe fn load() {
+pub(crate) unsafe fn load(emulated: &'static [u8]) {
     let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
     // SAFETY: called once, before anybody reads it.
     let said = unsafe { &mut *SPEC.0.get() };
     said.lock_len = lock.len().min(said.lock.len());
     said.lock[..said.lock_len].copy_from_slice(&lock[..said.lock_len]);
+    said.emulated = emulated;
     if let Some(folder) = variable(c"LOCKWRIGHT_OBSERVE_DIR") {
         match said.folder.get_mut(..folder.len()) {
             Some(place) if folder[0] == b'/' => {
@@ -127,19 +135,10 @@ fn make() -> Result<Segment, Refused> {
     if access::now() == access::Access::None {
         return Err(Refused::System(libc::EPERM)); // the program's own filter may kill
     }
-    let (mut command, mut boot) = ([0_u8; 512], [0_u8; 40]);
     // SAFETY: written by the constructor.
     let said = unsafe { &*SPEC.0.get() };
-    let about = About {
-        now_ns: futex::now(Clock::Monotonic),
-        started: own_start(),
-        namespace: files::inode(c"/proc/self/ns/pid"),
-        boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot)
-            .unwrap_or(b"")
-            .trim_ascii(),
-        lock: &said.lock[..said.lock_len],
-        command: files::command_line(&mut command),
-    };
+    let mut room = files::AboutRoom::new();
+    let about = files::about(&mut room, &said.lock[..said.lock_len], said.emulated);
     if said.folder_len > 0 {
         match Segment::create(&said.folder[..said.folder_len], &about) {
             Err(Refused::System(libc::ENOENT)) => {} // the command that made the folder has ended, but the program goes on
@@ -182,21 +181,6 @@ fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
         len += piece.len();
     }
     len
-}
-
-/// When this process was started, in ticks since boot; 0 if the kernel doesn't tell.
-#[inline(never)] // its buffer is too large to keep on a small stack
-fn own_start() -> u64 {
-    let mut stat = [0_u8; 512]; // 22 fields of 20 digits fit
-    files::read(c"/proc/self/stat", &mut stat).map_or(0, started)
-}
-
-/// Field 22 of `/proc/PID/stat`; the second may contain anything.
-fn started(stat: &[u8]) -> u64 {
-    let end = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 1);
-    let field = stat[end..].split(|&byte| byte == b' ').filter(|field| !field.is_empty()).nth(19);
-    let digits = field.unwrap_or(b"").iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
 }
 
 /// The process ends, and removes its file, which takes memory. (If the process is killed, the next command removes it.)

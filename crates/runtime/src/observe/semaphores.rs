@@ -6,10 +6,10 @@
 //!
 //! `sem_post` may be called in signal handlers, so it uses only atomics, and the thread's id.
 
-use super::{alone, begun, is_full, lockwright_observe, maps, opened, segment, stack};
+use super::{alone, begun, is_full, looks, opened, seen_fork, segment, stack, wrappers};
 use crate::caller::Call;
 use crate::layout::Semaphore;
-use crate::{fork, thread};
+use crate::thread;
 use lockwright_contract::counters::{Blame, Taken, Wait};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
@@ -48,16 +48,12 @@ pub(crate) fn begins() {
 
 /// The calling thread asks for it. Returns since when it has to wait, ns; 0: it is free, or the wait isn't counted.
 pub(crate) fn waits(s: &Semaphore) -> u64 {
-    fork::era(); // so that a child notices the fork even if no fork handler ran
-    let Some(segment) = segment() else { return 0 };
+    let Some(segment) = seen_fork() else { return 0 };
     if s.value() != 0 {
         return 0;
     }
     let (lock, now) = (address(s), futex::now(Clock::Monotonic));
-    lockwright_observe.expire(now);
-    if maps::is_due(now) {
-        maps::tell(&segment, now);
-    }
+    looks(&segment, now);
     let tid = thread::id();
     segment.semaphore_waits(lock, now, tid);
     if segment.taker(lock).is_some_and(|taken| taken.tid == tid) {
@@ -90,6 +86,7 @@ pub(crate) fn has_waited(s: &Semaphore, since: u64, acquired: bool, call: Call) 
     if is_full() && acquired {
         segment.follow(lock, tid, here.cpu, true);
     }
+    let call = wrappers::beyond(call);
     let (site, ns) = (call.from as u64, now.saturating_sub(since));
     alone(since, ns);
     let wants = is_full() && segment.wants_stack(lock, site, ns);
@@ -153,6 +150,7 @@ pub(crate) fn posted(address: usize, post: Post, call: Call) {
     if post.now_ns == 0 {
         return;
     }
+    let call = wrappers::beyond(call);
     let blame = Blame { site: call.from as u64, tid: thread::id(), by_thread: is_full() };
     if post.since_ns > begun() {
         segment.held(lock, post.now_ns.saturating_sub(post.since_ns), 1, blame);

@@ -11,8 +11,9 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_contract::file::decimal;
 use lockwright_contract::programs::mailbox::{
-    HOOKS, LOADED, POST, SAMPLE, SLOTS, STATE, SlotState, TOO_SLOW,
+    HOOKS, LOADED, SAMPLE, SLOTS, SlotState, TOO_SLOW, TURN,
 };
+use lockwright_contract::text::unpadded;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies;
 use lockwright_platform::hooks::{Context, Hook};
@@ -138,7 +139,7 @@ fn take_off(entry: &Mapped, info: &SlotState, hook: Hook, mean_ns: u64) {
     }
     info.slow_hook.store(hook as u32, Relaxed); // before the state
     info.slow_ns.store(mean_ns, Relaxed);
-    let turn = entry.turn.get() * POST;
+    let turn = entry.turn.get() * TURN;
     // ORDERING: AcqRel, for the command: why was written before. Fails if the slot already has another policy.
     if info.state.compare_exchange(turn | LOADED, turn | TOO_SLOW, AcqRel, Relaxed).is_err() {
         return;
@@ -158,12 +159,11 @@ fn tell(info: &SlotState, hook: Hook, mean_ns: u64) {
     for (to, from) in name.chunks_exact_mut(8).zip(&info.name) {
         to.copy_from_slice(&from.load(Relaxed).to_ne_bytes()); // written before it was loaded
     }
-    let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     let mut digits = [[0; 10]; 2];
     let [took, budget] = &mut digits;
     say(&[
         b"policy '",
-        &name[..len],
+        unpadded(&name),
         b"' is off: ",
         hook.name().as_bytes(),
         b" takes ",
@@ -216,4 +216,4 @@ fn in_section(cell: &ThreadCell, entry: &Mapped, hook: Hook, context: &Context) 
     answer
 }
 
-const _: () = assert!(SLOTS == policies::SLOTS && STATE + 1 == POST && JUDGED < 0x80);
+const _: () = assert!(SLOTS == policies::SLOTS && JUDGED < 0x80);

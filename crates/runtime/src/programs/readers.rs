@@ -4,7 +4,7 @@ use super::mailbox::lockwright_programs;
 use crate::policy;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use lockwright_contract::programs::mailbox::{LOADED, STATE};
+use lockwright_contract::programs::mailbox::{LOADED, TURN};
 use lockwright_platform::hooks::Hook;
 
 /// The slot of the policy that decides about readers of readers-writer locks; 0: none.
@@ -24,7 +24,7 @@ pub(crate) fn choose_for_readers() {
     let choose = || {
         let slots = lockwright_programs.slots.iter().zip(0..);
         let decide = slots.filter(|(info, slot)| {
-            info.state.load(Relaxed) & STATE == LOADED // see the exchange, here and below
+            info.state.load(Relaxed) % TURN == LOADED // see the exchange, here and below
                 && info.hooks.load(Relaxed) & Hook::RwBias.bit() != 0
                 && policy::asks(*slot)
         });

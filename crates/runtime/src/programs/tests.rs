@@ -5,6 +5,7 @@
 use super::*;
 use crate::thread;
 use core::sync::atomic::AtomicBool;
+use lockwright_contract::post::remote::{Answer, Memory, OwnMemory, RemotePosts};
 use lockwright_contract::programs::image::NAME;
 use lockwright_contract::programs::mailbox::{SAMPLE, TOO_SLOW};
 use lockwright_contract::programs::maps::{Layout, MapKind, MapSpec};
@@ -88,33 +89,29 @@ fn request(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Vec<u8> {
 
 /// Posts as the command does, until it is taken up. `Err`: why the last request was refused.
 fn post_all(requests: &[u8]) -> Result<(), String> {
+    // SAFETY: by `alone` nobody else posts; and the room is written only here.
+    static OWN: OwnMemory = unsafe { OwnMemory::new() };
     let mailbox = &lockwright_programs;
-    // SAFETY: the only poster, by `alone`.
-    unsafe {
-        let room: *mut u8 = mailbox.room.0.get().cast();
-        room.copy_from_nonoverlapping(requests.as_ptr(), requests.len());
-    }
-    mailbox.len.store(requests.len() as u32, Relaxed);
-    let post = (mailbox.state.load(Relaxed) & !STATE).wrapping_add(POST);
-    mailbox.state.store(post | POSTED, Relaxed);
+    let posts = (&raw const mailbox.posts).expose_provenance() as u64;
+    let remote = RemotePosts::new(&OWN, posts);
+    let Ok(mut said) = remote.post(Duration::ZERO, |writing| {
+        writing.replace()?;
+        OWN.write(mailbox.room.0.get().expose_provenance() as u64, requests)?;
+        mailbox.len.store(requests.len() as u32, Relaxed);
+        Ok(true)
+    });
     // This thread takes it up; or a thread of another test that waits for a mutex has begun to.
-    let state = loop {
-        take();
-        let state = mailbox.state.load(Relaxed);
-        if state & STATE != POSTED {
-            break state;
+    loop {
+        match said {
+            Answer::Done => return Ok(()),
+            Answer::Refused(why) => return Err(String::from_utf8(why.text().to_vec()).unwrap()),
+            Answer::Nothing => take(),
+            said => panic!("{said:?}"),
         }
         std::thread::yield_now();
-    };
-    assert_eq!(state & !STATE, post);
-    if state & STATE == DONE {
-        return Ok(());
+        let Ok(now) = remote.answer(mailbox.posts.seen());
+        said = now;
     }
-    assert_eq!(state & STATE, REFUSED);
-    let len = mailbox.text_len.load(Relaxed) as usize;
-    // SAFETY: nothing is posted.
-    let text = unsafe { &(&*mailbox.text.get())[..len] };
-    Err(String::from_utf8(text.to_vec()).unwrap())
 }
 
 fn post(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Result<(), String> {
@@ -149,7 +146,7 @@ fn a_policy_comes_answers_changes_and_goes() {
         |slot| [Hook::CmpNode, Hook::SkipShuffle, Hook::RwBias].map(|hook| ask_it(slot, hook));
     assert_eq!((answers(3), answers(2)), ([1, 5, 0], [0; 3]));
     let info = &lockwright_programs.slots[3];
-    assert_eq!(info.state.load(Relaxed) % POST, LOADED);
+    assert_eq!(info.state.load(Relaxed) % TURN, LOADED);
     assert_eq!(
         (info.version.load(Relaxed), info.name[0].load(Relaxed)),
         (7, u64::from(u32::from_le_bytes(*b"test")))
@@ -158,7 +155,7 @@ fn a_policy_comes_answers_changes_and_goes() {
     assert_eq!((answers(3), Native::hooks(3)), ([0, 0, 2], Hook::RwBias.bit() | LENGTHS));
     unload_it(3);
     assert_eq!((answers(3), Native::hooks(3)), ([0; 3], 0));
-    assert_eq!(info.state.load(Relaxed) % POST, FREE);
+    assert_eq!(info.state.load(Relaxed) % TURN, FREE);
     assert_eq!(lockwright_programs.retired.load(Relaxed), 0);
 }
 
@@ -181,7 +178,7 @@ fn the_last_policy_that_decides_about_readers_does() {
     let slow = [(Hook::RwBias, says(1)), (Hook::SkipShuffle, takes(10_000))];
     post(LOAD, 2, &image(&slow, 0, 0), &[]).unwrap();
     assert_eq!(for_readers(), 2);
-    while lockwright_programs.slots[2].state.load(Relaxed) % POST == LOADED {
+    while lockwright_programs.slots[2].state.load(Relaxed) % TURN == LOADED {
         ask_it(2, Hook::SkipShuffle);
     }
     assert_eq!(for_readers(), 4);
@@ -219,14 +216,14 @@ fn what_is_replaced_while_it_is_read_is_dropped() {
     let good = image(&[(Hook::CmpNode, says(1))], 0, 0);
     let bytes = request(LOAD, 1, &good, &[]);
     let (request, code, pieces, _) = Request::first(&bytes).unwrap();
-    let state = lockwright_programs.state.load(Relaxed);
+    let post = lockwright_programs.posts.seen();
     let obey = |taken| obey(&request, code, pieces, taken, &mut Refusal::new());
-    assert_eq!((obey(state + POST), ask_it(1, Hook::CmpNode)), (None, 0));
-    assert_eq!((obey(state), ask_it(1, Hook::CmpNode)), (Some(()), 1));
+    assert_eq!((obey(post.next()), ask_it(1, Hook::CmpNode)), (None, 0));
+    assert_eq!((obey(post), ask_it(1, Hook::CmpNode)), (Some(()), 1));
     let unload = Request { what: UNLOAD, ..request };
     let obey = |taken| super::obey(&unload, &[], &[], taken, &mut Refusal::new());
-    assert_eq!((obey(state + POST), ask_it(1, Hook::CmpNode)), (None, 1));
-    assert_eq!((obey(state), ask_it(1, Hook::CmpNode)), (Some(()), 0));
+    assert_eq!((obey(post.next()), ask_it(1, Hook::CmpNode)), (None, 1));
+    assert_eq!((obey(post), ask_it(1, Hook::CmpNode)), (Some(()), 0));
     unload_it(1);
     assert_eq!(mappings(), 0);
 }
@@ -347,12 +344,12 @@ fn a_slow_policy_is_taken_off_and_may_come_again() {
     post(LOAD, 6, &slow, &[]).unwrap();
     let info = &lockwright_programs.slots[6];
     let end = Instant::now() + Duration::from_secs(60);
-    while info.state.load(Relaxed) % POST == LOADED {
+    while info.state.load(Relaxed) % TURN == LOADED {
         assert!(Instant::now() < end);
         ask_it(6, Hook::SkipShuffle);
         ask_it(6, Hook::CmpNode);
     }
-    assert_eq!(info.state.load(Relaxed) % POST, TOO_SLOW);
+    assert_eq!(info.state.load(Relaxed) % TURN, TOO_SLOW);
     assert_eq!(info.slow_hook.load(Relaxed), Hook::SkipShuffle as u32);
     assert!(info.slow_ns.load(Relaxed) > 1000);
     assert_eq!((Native::hooks(6), ask_it(6, Hook::CmpNode)), (0, 0));

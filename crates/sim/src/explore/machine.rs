@@ -104,6 +104,10 @@ impl Platform for Explored {
         in_ns(ns)
     }
 
+    fn sooner(one: Ps, other: Ps) -> Ps {
+        one.min(other)
+    }
+
     fn place() -> Place {
         let e = engine();
         let me = e.me();

@@ -10,6 +10,7 @@ use crate::engine::{Engine, engine, fail};
 use crate::lock::LockSpec;
 use crate::order::Stamp;
 use crate::readers::{AnyReadWrite, make};
+use lockwright_locks::rw::{PREFER, Prefer};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
@@ -127,8 +128,14 @@ struct World {
     /// Each thread comes once; if the last one is a writer, it destroys the lock.
     left: Option<Cell<u32>>,
     ended: Cell<bool>,
+    /// The preferences that threads change to as they go.
+    mixed: &'static [u32],
+    mixing: RefCell<fastrand::Rng>,
     rng: RefCell<fastrand::Rng>,
 }
+
+/// In some schedules threads change the preference, to one of these. In the last, no reader reads again.
+const MIXED: [&[u32]; 4] = [&[], &[], &[0, 1, 3], &[0, 1, 2, 3]];
 
 impl World {
     fn draw(&self, below: u32) -> u32 {
@@ -152,7 +159,29 @@ impl World {
         }
     }
 
+    /// From now on, perhaps, another preference holds.
+    fn mix(&self) {
+        let mut rng = self.mixing.borrow_mut();
+        if self.mixed.is_empty() || rng.u8(0..3) == 0 {
+            return;
+        }
+        let prefer = self.mixed[rng.usize(0..self.mixed.len())];
+        if self.lock.switch(prefer) {
+            let e = engine();
+            let me = e.me();
+            let what =
+                ["prefers readers", "prefers writers", "prefers writers strictly", "is patient"]
+                    [prefer as usize];
+            explorer(e).record(me, what, 0, None, Location::caller());
+        }
+    }
+
+    fn nests(&self) -> bool {
+        self.lock.nests() && !self.mixed.contains(&(Prefer::WritersStrictly as u32))
+    }
+
     fn visit(&self, way: Way) {
+        self.mix();
         let me = engine().me();
         let lock = &self.lock;
         let way = match way {
@@ -172,12 +201,14 @@ impl World {
         };
         if reads {
             self.data.reads(self.draw(8));
-            if matches!(way, Way::ReadTwice) && lock.nests() {
+            if matches!(way, Way::ReadTwice) && self.nests() {
+                self.mix();
                 lock.read(me);
                 self.data.reads(self.draw(8));
                 lock.leave_read(me);
             }
             self.data.has_read();
+            self.mix();
             self.one_less();
             return lock.leave_read(me);
         }
@@ -192,6 +223,7 @@ impl World {
         };
         if writes {
             self.data.writes(self.draw(8));
+            self.mix();
             let is_last = self.one_less();
             lock.leave_write();
             if is_last {
@@ -258,6 +290,10 @@ pub(super) fn set_up(
     let lock = make::<Explored>(programmed.as_ref().unwrap_or(spec), threads as usize);
     explorer(e).lock = lock.place();
     explorer(e).lines_out = 0; // the lock's own, which it keeps
+    // A sequence of its own: the other draws are the same as without it.
+    let mut mixing = rng.clone();
+    let given = spec.option(PREFER.key).is_some();
+    let mixed = MIXED[mixing.usize(0..if given { 1 } else { MIXED.len() })];
     let ends = rng.u8(0..6) == 0 && lock.last_may_end();
     let world = Rc::new(World {
         lock,
@@ -265,6 +301,8 @@ pub(super) fn set_up(
         finished: Cell::default(),
         left: ends.then(|| Cell::new(threads)),
         ended: Cell::default(),
+        mixed,
+        mixing: RefCell::new(mixing),
         rng: RefCell::new(rng),
     });
     spawn(e, &world, threads, move |world: &World, _| {

@@ -17,6 +17,13 @@ pub(super) static ENTRY: Workload = Workload {
             max: 100.0,
         },
         ParamSpec {
+            key: "writers",
+            meaning: "threads that only write, while the others only read; 0: each thread draws, see `reads`",
+            default: 0.0,
+            min: 0.0,
+            max: 4096.0,
+        },
+        ParamSpec {
             key: "lines",
             meaning: "shared cache lines that a section reads, or reads and modifies",
             default: 1.0,
@@ -34,11 +41,14 @@ pub(super) static ENTRY: Workload = Workload {
 fn setup(setup: &mut Setup) {
     let (lines, exponential) = (setup.count("lines"), setup.count("exponential") == 1);
     let (cs, gap) = (setup.param("cs"), setup.param("gap"));
-    let reads = setup.param("reads") / 100.0;
+    let (reads, writers) = (setup.param("reads") / 100.0, setup.count("writers"));
     let (lock, data) = (setup.lock(), setup.data(lines));
     setup.threads(move |me| {
         while me.goes_on() {
-            let is_read = me.chance() < reads;
+            let is_read = match writers {
+                0 => me.chance() < reads,
+                some => me.number() >= some,
+            };
             me.operation(|| {
                 if is_read {
                     me.reading(lock, || {

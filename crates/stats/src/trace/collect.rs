@@ -1,11 +1,12 @@
 //! Makes a trace from the files that processes recorded.
 
 use super::{Hold, LockInfo, Meta, Place, Step, ThreadHolds, Trace, TraceThread};
-use crate::Error;
 use crate::error::Why;
-use crate::read::{Plain, at, text};
+use crate::read::{Plain, at};
+use crate::{Author, Error};
+use lockwright_contract::header::{Foreign, Layout};
 use lockwright_contract::trace::{
-    CHUNK, CHUNKS_AT, Chunk, Header, MAGIC, OBJECTS, OBJECTS_AT, VERSION, What, complete, objects,
+    CHUNK, CHUNKS_AT, Chunk, OBJECTS, OBJECTS_AT, TraceHeader, What, complete, objects,
 };
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,7 +15,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Plain for Header {}
+impl Plain for TraceHeader {}
 impl Plain for Chunk {}
 impl Plain for [u8; OBJECTS] {}
 
@@ -53,7 +54,8 @@ type Objects = Vec<(Range<u64>, String)>;
 
 /// What one process recorded.
 struct ProcessTrace {
-    header: Header,
+    author: Author,
+    header: TraceHeader,
     objects: Objects,
     threads: Vec<ThreadTrace>,
     dropped: u64,
@@ -78,11 +80,11 @@ impl Trace {
         let mut processes = Vec::new();
         for entry in fs::read_dir(dir).map_err(system)? {
             let path = entry.map_err(system)?.path();
-            if path.extension().is_some_and(|end| end == "locks") {
+            if path.as_os_str().as_encoded_bytes().ends_with(TraceHeader::ENDING.as_bytes()) {
                 processes.extend(process(&path).map_err(|why| Error::new(&path, why))?);
             }
         }
-        processes.sort_by_key(|process| (process.header.start_ns, process.header.pid));
+        processes.sort_by_key(|process| (process.author.start_ns, process.author.pid));
         Ok(merge(processes))
     }
 }
@@ -90,16 +92,17 @@ impl Trace {
 /// One process; `None`: its file isn't complete.
 fn process(path: &Path) -> Result<Option<ProcessTrace>, Why> {
     let file = File::open(path).map_err(Why::System)?;
-    let header: Header = match at(&file, 0) {
+    let header: TraceHeader = match at(&file, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         header => header.map_err(Why::System)?,
     };
-    if header.magic.load(Relaxed) != MAGIC {
-        return Ok(None);
-    }
-    if header.version != VERSION {
-        return Err(Why::Version(header.version, VERSION));
-    }
+    let author = match Author::of::<TraceHeader>(&header.common) {
+        Ok(author) => author,
+        Err(foreign @ Foreign::Version(_)) => {
+            return Err(Why::foreign::<TraceHeader>(foreign, "a trace"));
+        }
+        Err(_) => return Ok(None),
+    };
     let list: [u8; OBJECTS] = at(&file, OBJECTS_AT).map_err(Why::System)?;
     let objects = objects(&header, &list)
         .map(|(memory, path)| (memory, String::from_utf8_lossy(path).into_owned()))
@@ -119,21 +122,21 @@ fn process(path: &Path) -> Result<Option<ProcessTrace>, Why> {
             Some(Operation { what, address, from_ns, to_ns })
         }));
     }
-    Ok(Some(ProcessTrace { header, objects, threads: threads.into_values().collect(), dropped }))
+    let threads = threads.into_values().collect();
+    Ok(Some(ProcessTrace { author, header, objects, threads, dropped }))
 }
 
 fn merge(processes: Vec<ProcessTrace>) -> (Trace, Vec<ThreadHolds>) {
     let mut meta = Meta::default();
     let (mut own, mut objects, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     for (number, process) in processes.into_iter().enumerate() {
-        let header = &process.header;
+        let ProcessTrace { author, header, .. } = process;
         if number == 0 {
-            meta.lock = text(&header.lock);
+            meta.lock = author.lock;
             meta.cpus = header.cpus;
         }
-        let emulated = text(&header.emulated);
-        meta.emulated = meta.emulated.or((!emulated.is_empty()).then_some(emulated));
-        meta.processes.push(text(&header.command));
+        meta.emulated = meta.emulated.or(author.emulated);
+        meta.processes.push(author.command);
         meta.dropped += process.dropped;
         meta.is_disk_full |= header.is_disk_full.load(Relaxed) != 0;
         own.push(Own {
@@ -286,13 +289,14 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use tempfile::TempDir;
 
-    const ABOUT: About<'_> =
-        About { now_ns: 7, lock: b"asl", emulated: b"", command: b"./server --fast" };
+    fn about() -> About<'static> {
+        About { now_ns: 7, lock: b"asl", command: b"./server --fast", ..About::default() }
+    }
 
     fn tracer(records: u64) -> (TempDir, Tracer) {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().as_os_str().as_bytes();
-        let tracer = Tracer::create(folder, &ABOUT, records, 2).unwrap();
+        let tracer = Tracer::create(folder, &about(), records, 2).unwrap();
         tracer.header().gap_ns.store(10, Relaxed);
         tracer.header().operation_ns.store(5, Relaxed);
         (dir, tracer)
@@ -456,7 +460,8 @@ mod tests {
     fn each_process_has_its_locks_and_what_is_no_recording_is_left_out() {
         let (dir, first) = tracer(1);
         let folder = dir.path().as_os_str().as_bytes();
-        let about = About { now_ns: 8, command: b"child", emulated: b"big:0,little:1x2", ..ABOUT };
+        let about =
+            About { now_ns: 8, command: b"child", emulated: b"big:0,little:1x2", ..about() };
         let second = Tracer::create(folder, &about, 1, 2).unwrap();
         for (tracer, from) in [(first, 200), (second, 100)] {
             tracer.chunk(None, 72, 0).unwrap().push(What::Acquired, 0xa0, from, from + 1);

@@ -7,7 +7,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
         "crates/calibrate",
         &["class.rs", "kernel.rs", "layout.rs", "lib.rs", "memory.rs", "power.rs"],
     ),
-    ("crates/contract", &["programs/maps.rs", "programs/maps/hash.rs", "programs/maps/ring.rs"]),
     ("crates/demo", &["lmdb.rs", "main.rs", "place.rs", "sqlite.rs"]),
     ("crates/energy", &["battery.rs", "gauge.rs", "hwmon.rs", "lib.rs", "perf.rs", "rapl.rs"]),
     (

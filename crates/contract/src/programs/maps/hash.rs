@@ -10,7 +10,9 @@
 //! Those who change a key's entry set the lock bits of both buckets, in order; they try a few times, and then give up. A look-up sets
 //! nothing: it compares the key, and then looks whether the header is still the same.
 
-use super::{E2BIG, EBUSY, EEXIST, EINVAL, ENOENT, EXIST, LARGEST_KEY, Map, NO_EXIST, copy, store};
+use super::map::{
+    self, E2BIG, EBUSY, EEXIST, EINVAL, ENOENT, EXIST, LARGEST_KEY, Map, NO_EXIST, copy, store,
+};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -46,7 +48,7 @@ impl KeyPlace {
         let mut hash = 0x9e37_79b9_7f4a_7c15_u64;
         for (at, word) in copy.iter_mut().enumerate().take(words) {
             // SAFETY: our caller's promise: as many readable bytes as a key has.
-            *word = unsafe { super::word(key.add(at * 8), size - at * 8) };
+            *word = unsafe { map::word(key.add(at * 8), size - at * 8) };
             hash = mixed(hash ^ *word);
         }
         let bucket = |hash: u64| (((hash >> 32) * u64::from(map.buckets)) >> 32) as u32;

@@ -10,7 +10,7 @@
 //! interrupted for a whole turn of the ring can't write into a newer one: the newer record is not taken, and counts as lost. A reader
 //! takes a record only if its cells' first words are the same before and after the copy.
 
-use super::{EBUSY, EINVAL, Map, word};
+use super::map::{EBUSY, EINVAL, Map, store, word};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
 
@@ -62,9 +62,7 @@ pub(super) unsafe fn write(this: *mut Map, data: *const u8, size: u64) -> i64 {
         let len = ROOM.min(size - at);
         for piece in (0..len).step_by(8) {
             // SAFETY: as many readable bytes, by our caller's promise; within the cell.
-            unsafe {
-                super::store(cell(number), 8 + piece, word(data.add(at + piece), len - piece))
-            }
+            unsafe { store(cell(number), 8 + piece, word(data.add(at + piece), len - piece)) }
         }
     }
     for number in first..first + cells {

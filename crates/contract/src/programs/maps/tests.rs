@@ -3,6 +3,7 @@
 use super::*;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::vec::Vec;
 use std::{thread, vec};
 
