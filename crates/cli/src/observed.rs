@@ -1,6 +1,7 @@
 //! `lockwright profile`: counts locks of a program or a process, and reports on them.
 
 pub(crate) mod advice;
+mod conditions;
 pub(crate) mod delegate;
 pub(crate) mod page;
 pub(crate) mod pprof;
@@ -8,5 +9,6 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sections;
 mod slow;
+mod starved;
 pub(crate) mod threads;
 pub(crate) mod timeline;

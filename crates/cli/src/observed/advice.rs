@@ -1,7 +1,7 @@
 //! Advice about a lock: rules, their thresholds, and a command to run.
 
 use super::delegate::delegate;
-use super::slow;
+use super::{slow, starved};
 use lockwright_calibrate::Delegation;
 use lockwright_numbers::format::time;
 use lockwright_observer::counts::lifetimes::Lifetimes;
@@ -31,8 +31,21 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// A command that lets readers of a readers-writer lock wait for a waiting writer.
+    pub(super) fn prefer_writers(&self, lock: &Ranked) -> String {
+        match self {
+            Self::Program(words) => format!("lockwright run --rwlock patient -- {words}"),
+            Self::Process(pid) if lock.name.contains(' ') => {
+                format!("lockwright switch {pid} --rwlock patient")
+            }
+            Self::Process(pid) => {
+                format!("lockwright ctl {pid} switch {} rwlock:prefer=patient", lock.name)
+            }
+        }
+    }
+
     /// A command that shows the callers.
-    fn draw(&self) -> String {
+    pub(super) fn draw(&self) -> String {
         match self {
             Self::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
             Self::Process(pid) => format!("lockwright profile -p {pid} --flame locks.svg"),
@@ -105,7 +118,9 @@ fn advice(
     let is_starved = lock.wait.max_ns >= STARVED_NS
         && lock.holders.iter().all(|site| site.max_ns.saturating_mul(FAR) <= lock.wait.max_ns)
         && !algorithm.starts_with("fifo");
-    let (rule, text, command) = if lost < LITTLE {
+    let (rule, text, command) = if let Some(found) = starved::advise(lock, target) {
+        found
+    } else if lost < LITTLE {
         let text = format!(
             "leave it: threads lost {} of their time here, less than {}",
             percent(lost),
@@ -125,9 +140,7 @@ fn advice(
     } else if lock.kind != LockKind::Mutex {
         let why = match lock.kind {
             LockKind::Semaphore => "Semaphores stay glibc's, so no other lock helps",
-            LockKind::ReadWrite => {
-                "No rule gives it another lock; `--rwlock` and rules say who goes first"
-            }
+            LockKind::ReadWrite => "Who goes first, --rwlock says; no other lock serves it",
             _ => "Rules choose among the locks of mutexes alone",
         };
         let rule = if is_starved { Rule::Starved } else { Rule::ShortSections };
@@ -157,7 +170,8 @@ fn advice(
         let other = if algorithm.starts_with("fifo") { "auto" } else { "fifo" };
         (Rule::ShortSections, text, target.compare(lock, other))
     };
-    let note = match rule != Rule::Little && lock.kind == LockKind::Mutex {
+    let may_hand_over = matches!(rule, Rule::ShortSections | Rule::Starved | Rule::LongSections);
+    let note = match may_hand_over && lock.kind == LockKind::Mutex {
         true => delegate(in_sections, known.here).unwrap_or_default(),
         false => String::new(), // what semaphores guard can't be handed over
     };

@@ -1,7 +1,7 @@
 //! An outcome as a self-contained HTML page without scripts.
 
+use super::{conditions, report};
 use crate::hints::Failure;
-use crate::observed::report;
 use crate::output::shown;
 use crate::profile::{flame, words};
 use lockwright_numbers::format::{count, si, time};
@@ -34,8 +34,8 @@ pub(crate) fn page(
     let body = html! {
         h1 { (shown(title)) }
         @if busy.is_empty() {
-            p { "No thread had to wait for a mutex or a semaphore." }
-            p.soft { (super::report::UNWATCHED) }
+            p { (report::nobody(outcomes)) "." }
+            p.soft { (report::UNWATCHED) "." }
         }
         @for process in processes { (process) }
         @for order in orders.unwrap_or_default() { (circles(order)) }
@@ -56,6 +56,9 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
         }
         @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }
         @for lock in report::own_locks(outcome) { (own(lock)) }
+        @for (one, wakes) in conditions::told(outcome) {
+            pre { (conditions::one(one, wakes, outcome.elapsed_ns)) }
+        }
         @if !outcome.locks.is_empty() { (table(outcome, most)) }
         @if let Some(svg) = over_time(outcome) { (page::figure(&svg, "")) }
         @for lock in outcome.locks.iter().take(most.min(TOLD)) { (told(lock)) }
@@ -170,6 +173,7 @@ fn told(lock: &Ranked) -> Markup {
     ];
     html! {
         h3 { (shown(&lock.name)) }
+        @if let Some(more) = report::more(lock) { p.soft { (more) } }
         @if lock.kind == LockKind::Semaphore { p.soft { "a semaphore used as a lock; it stays glibc's" } }
         (page::terms(parts.into_iter().filter_map(|(term, meaning)| Some((term, meaning?)))))
     }

@@ -1,10 +1,11 @@
 //! An outcome as text.
 
-use super::threads;
 use super::timeline::signs;
+use super::{conditions, threads};
 use crate::output::{beside, plain, shown, table};
 use crate::profile::words::{self, FEW, meanwhile};
 use lockwright_numbers::format::{count, time};
+use lockwright_observer::counts::beyond::{Beyond, Prefers, Side, Sides};
 use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::observation::Advice;
 use lockwright_observer::counts::observation::Total;
@@ -23,20 +24,29 @@ const PLACES: usize = 3;
 const NOISE: f64 = 0.01;
 
 /// What a report that names no lock can't exclude.
-pub(super) const UNWATCHED: &str = "not counted: readers-writer locks, condition variables, spin locks, failed \
-    trylocks, glibc's inner locks, and locks that the program makes itself; where threads sleep for them: lockwright \
-    profile -p PID --sample";
+pub(super) const UNWATCHED: &str =
+    "not watched: locks whose waiters only spin, and those of fibers and goroutines";
+
+/// What is said if no thread waited for a lock. `outcomes` are of processes that counted or were sampled.
+pub(super) fn nobody(outcomes: &[Observed]) -> String {
+    let samples: u64 = outcomes.iter().map(|outcome| outcome.samples).sum();
+    let sampled = match samples {
+        0 => "threads weren't looked at for waits of other kinds".to_owned(),
+        many => format!("in {} looks no thread slept for a lock of another kind", count(many)),
+    };
+    format!(
+        "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore, and no trylock failed, as far as its \
+         processes could count; a process that couldn't has said so on its standard error. Besides, {sampled}"
+    )
+}
 
 /// The reports on all processes in which threads waited.
 pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| has_waits(outcome)).collect();
     if busy.is_empty() {
-        return wrapped(
-            "no thread had to wait for a mutex or a semaphore, as far as its processes could count; a process that \
-             couldn't has said so on its standard error",
-        ) + "\n"
-            + &wrapped(UNWATCHED)
-            + "\n";
+        let events: Vec<String> =
+            outcomes.iter().map(conditions::text).filter(|text| !text.is_empty()).collect();
+        return wrapped(&nobody(outcomes)) + "\n" + &wrapped(UNWATCHED) + "\n" + &events.concat();
     }
     let mut text = String::new();
     for outcome in &busy {
@@ -52,7 +62,9 @@ pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
 
 /// Did threads of this process wait for any lock?
 pub(super) fn has_waits(outcome: &Observed) -> bool {
-    !outcome.locks.is_empty() || own_locks(outcome).next().is_some()
+    !outcome.locks.is_empty()
+        || own_locks(outcome).next().is_some()
+        || conditions::told(outcome).next().is_some()
 }
 
 /// Its locks that aren't pthread's, without those that hardly anybody waits for.
@@ -115,16 +127,21 @@ fn text(outcome: &Observed, most: usize) -> String {
     );
     text.push_str(&(wrapped(&about) + "\n"));
     text.push('\n');
-    let own = own(outcome);
+    let conditions = conditions::text(outcome);
+    let others: Vec<String> =
+        [own(outcome), conditions].into_iter().filter(|text| !text.is_empty()).collect();
+    let others = others.join("\n");
     // The lock that threads wait for most comes first.
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     let counted = outcome.locks.first().map_or(0.0, |lock| lock.wait_ns as f64 / elapsed);
-    let is_first = own_locks(outcome).next().is_some_and(|lock| lock.waiting > counted);
+    let sampled = own_locks(outcome).next().map_or(0.0, |lock| lock.waiting);
+    let is_first = sampled.max(conditions::waiting(outcome)) > counted;
+    if outcome.locks.is_empty() {
+        text.push_str(&others);
+        return text;
+    }
     if is_first {
-        text.push_str(&own);
-        if outcome.locks.is_empty() {
-            return text;
-        }
+        text.push_str(&others);
         text.push('\n');
     }
     let mut drawn = table(&[
@@ -163,7 +180,9 @@ fn text(outcome: &Observed, most: usize) -> String {
             text.push_str(&events(total, count));
         }
         if let Some(advice) = &lock.advice {
-            text.push_str(&beside("   sections  ", &sections(advice)));
+            if advice.in_sections >= 0.001 {
+                text.push_str(&beside("   sections  ", &sections(advice)));
+            }
             text.push_str(&beside("   advice    ", &shown(&advice.text)));
             if !advice.note.is_empty() {
                 text.push_str(&beside("             ", &shown(&advice.note)));
@@ -181,9 +200,9 @@ fn text(outcome: &Observed, most: usize) -> String {
         };
         text.push_str(&format!("\n{more}: --top {}\n", outcome.locks.len()));
     }
-    if !is_first && !own.is_empty() {
+    if !is_first && !others.is_empty() {
         text.push('\n');
-        text.push_str(&own);
+        text.push_str(&others);
     }
     text.push_str(&threads::text(outcome, most));
     for suspects in outcome.false_sharing.iter().take(TOLD) {
@@ -236,7 +255,7 @@ fn events(total: &Total, events: u64) -> String {
     beside("   events    ", &line)
 }
 
-fn duration(ns: u64) -> String {
+pub(super) fn duration(ns: u64) -> String {
     time(ns as f64)
 }
 
@@ -246,8 +265,11 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     if lock.locks > 1 {
         text.push_str(&format!("   {} locks\n", lock.locks));
     }
-    if lock.kind == LockKind::Semaphore {
-        text.push_str("   a semaphore used as a lock; it stays glibc's\n");
+    match lock.kind {
+        LockKind::Semaphore => text.push_str("   a semaphore used as a lock; it stays glibc's\n"),
+        LockKind::ReadWrite => text.push_str("   a readers-writer lock\n"),
+        LockKind::Spin => text.push_str("   a spin lock, which records no holder\n"),
+        LockKind::Mutex | LockKind::Condition => {}
     }
     let mut places = |verb: &str, sites: &[Site]| {
         for site in sites.iter().take(PLACES).filter(|site| site.ns > 0) {
@@ -265,6 +287,10 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     };
     places("   held by   ", &lock.holders);
     places("   waited in ", &lock.waiters);
+    if let Some(sides) = &lock.beyond.sides {
+        text.push_str(&self::sides(sides));
+    }
+    text.push_str(&tries(lock));
     if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
         let line = format!("{}, by {} samples", meanwhile(holding), count(holding.samples));
         text.push_str(&beside("   holders   ", &shown(&line)));
@@ -281,6 +307,59 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
         text.push_str(&beside("   hand-over ", &line));
     }
     text
+}
+
+/// What a readers-writer lock's sides waited, and which tries failed, on one line; `None`: there is nothing to say.
+pub(super) fn more(lock: &Ranked) -> Option<String> {
+    let sides = lock.beyond.sides.as_ref().map_or_else(String::new, sides);
+    let all = sides + &tries(lock);
+    let words: Vec<&str> = all.split_whitespace().collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// Readers and writers of a readers-writer lock.
+fn sides(sides: &Sides) -> String {
+    let Sides { prefer, readers, writers } = sides;
+    let side = |(who, side): (&str, &Side)| {
+        let Side { waits, wait_ns, max_ns, .. } = side;
+        let times = format!("{}, longest {}", duration(*wait_ns), duration(*max_ns));
+        (*waits > 0).then(|| format!("{who}: {} waits, {times}", count(*waits)))
+    };
+    let mut parts: Vec<String> =
+        [("readers", readers), ("writers", writers)].into_iter().filter_map(side).collect();
+    parts.push(format!("it prefers {}", preferred(*prefer)));
+    let line = parts.join("; ");
+    beside("   who waits ", &line)
+}
+
+/// Whom a readers-writer lock prefers.
+fn preferred(prefer: Prefers) -> &'static str {
+    match prefer {
+        Prefers::Readers => "readers",
+        Prefers::Writers => "writers when a writer leaves",
+        Prefers::WritersStrictly => "writers",
+        Prefers::Patient => "neither: readers let a waiting writer go first for a while",
+    }
+}
+
+/// Failed tries; empty: there were none.
+fn tries(lock: &Ranked) -> String {
+    let Beyond { failed_tries, triers, tried_holders, .. } = &lock.beyond;
+    if *failed_tries == 0 {
+        return String::new();
+    }
+    let places = |sites: &[Site]| {
+        let places = sites.iter().take(PLACES).map(|site| match site.place.as_str() {
+            "" => site.function.clone(),
+            place => format!("{} ({place})", site.function),
+        });
+        places.collect::<Vec<_>>().join(", ")
+    };
+    let mut line = format!("{} failed trylocks, in {}", count(*failed_tries), places(triers));
+    if !tried_holders.is_empty() {
+        line += &format!("; held meanwhile by {}", places(tried_holders));
+    }
+    beside("   tried     ", &shown(&line))
 }
 
 /// How often, and the longest time.

@@ -19,12 +19,13 @@ pub(super) fn advise(lock: &Ranked) -> Option<(Rule, String)> {
     let holder = lock.holders.first().map_or("its section", |site| site.function.as_str());
     let while_waited = "of the time that others waited";
     let said = match cause {
-        Cause::Asleep(call) => (
-            Rule::HolderSleeps,
-            format!(
-                "take {call} out of {holder}'s section: its holder slept in {call} for {share} {while_waited}"
-            ),
-        ),
+        Cause::Asleep(call) => {
+            let who = holding.asleep_in.as_deref().unwrap_or(holder);
+            let text = format!(
+                "take {call} out of {holder}'s section: {who} slept in {call} with the lock for {share} {while_waited}"
+            );
+            (Rule::HolderSleeps, text)
+        }
         Cause::Preempted => (
             Rule::HolderPreempted,
             format!(

@@ -211,6 +211,10 @@ pub enum Rule {
     Starved,
     /// Its critical sections are short, and threads lose time.
     ShortSections,
+    /// A writer waits, and readers go on to join readers.
+    WritersStarve,
+    /// Many trylocks fail.
+    TriedInVain,
     /// A thread waits for a holder of far lower priority that has no CPU.
     Inverted,
     /// Its holder sleeps in a system call.

@@ -1,0 +1,145 @@
+//! Condition variables: which of them is a lock in disguise, and which wakes threads in vain. Waits for work are no contention.
+
+use super::report::{duration, times};
+use crate::output::{beside, shown};
+use lockwright_numbers::format::count;
+use lockwright_observer::counts::beyond::Wakes;
+use lockwright_observer::counts::observation::{Observed, Ranked, Site};
+use lockwright_text::wrapped;
+
+/// Fewer calls that wake say nothing.
+const CALLS: u64 = 10;
+/// Fewer woken threads aren't worth a word.
+const WOKEN: u64 = 50;
+/// Maximum number of condition variables with details.
+const TOLD: usize = 3;
+/// Number of places shown for each.
+const PLACES: usize = 3;
+
+/// Condition variables that are told with details, the one with the most waiting first.
+pub(super) fn told(outcome: &Observed) -> impl Iterator<Item = (&Ranked, &Wakes)> {
+    let with_wakes =
+        outcome.conditions.iter().filter_map(|one| Some((one, one.beyond.wakes.as_ref()?)));
+    with_wakes.filter(|(_, wakes)| acts_as_lock(wakes) || is_wasteful(wakes))
+}
+
+/// Do threads signal it that have waited for it, as a lock's holders do? Who signals a queue seldom waits for work.
+pub(super) fn acts_as_lock(wakes: &Wakes) -> bool {
+    let calls = wakes.signals + wakes.broadcasts;
+    calls >= CALLS && 10 * wakes.by_waiters >= 8 * calls
+}
+
+/// Did most of the threads that were woken only wait again?
+fn is_wasteful(wakes: &Wakes) -> bool {
+    wakes.woken >= WOKEN && 2 * wakes.wasted >= wakes.woken
+}
+
+/// What threads do about it, in one line.
+pub(super) fn advice(wakes: &Wakes) -> String {
+    let part = format!("{:.0} %", 100.0 * wakes.wasted as f64 / wakes.woken.max(1) as f64);
+    match (acts_as_lock(wakes), is_wasteful(wakes)) {
+        (true, true) => format!(
+            "it is a lock made of a mutex and a condition variable, and {part} of its wake-ups were in vain: use a mutex, or give \
+             each waiter a condition variable of its own"
+        ),
+        (true, false) => {
+            "it is a lock made of a mutex and a condition variable: shorten what lies between, or use a mutex".to_owned()
+        }
+        _ if wakes.broadcasts > wakes.signals => {
+            format!("signal one waiter instead of broadcasting to all: {part} of the wake-ups were in vain")
+        }
+        _ => format!(
+            "signal only when there is something for the waiter to do: {part} of the wake-ups were in vain"
+        ),
+    }
+}
+
+/// One of them.
+pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
+    let what = if acts_as_lock(wakes) {
+        "a condition variable that acts as a lock"
+    } else {
+        "a condition variable"
+    };
+    let waiting = condition.wait_ns as f64 / elapsed_ns.max(1) as f64;
+    let head = format!("{}, {what}: {waiting:.1} threads waited on average", condition.name);
+    let mut text = beside("*  ", &shown(&head));
+    let mut places = |verb: &str, sites: &[Site]| {
+        for site in sites.iter().take(PLACES).filter(|site| site.count > 0) {
+            let line = format!(
+                "{:.0} % {} ({}): {}",
+                100.0 * site.share,
+                site.function,
+                site.place,
+                times(site)
+            );
+            text += &beside(verb, &shown(&line));
+        }
+    };
+    places("   waited in ", &condition.waiters);
+    places("   woken by  ", &condition.holders);
+    let line = format!(
+        "{} woken by {} signals and {} broadcasts: {} got on, {} only waited again",
+        count(wakes.woken),
+        count(wakes.signals),
+        count(wakes.broadcasts),
+        count(wakes.got_on),
+        count(wakes.wasted)
+    );
+    text += &beside("   wake-ups  ", &line);
+    text + &beside("   advice    ", &advice(wakes))
+}
+
+/// All of them: those with details, and the others in a line; empty: no thread waited for one.
+pub(super) fn text(outcome: &Observed) -> String {
+    let mut all: Vec<String> = told(outcome)
+        .take(TOLD)
+        .map(|(one_of, wakes)| one(one_of, wakes, outcome.elapsed_ns))
+        .collect();
+    let named: Vec<u64> = told(outcome).take(TOLD).map(|(one, _)| one.address).collect();
+    let others: Vec<&Ranked> =
+        outcome.conditions.iter().filter(|one| !named.contains(&one.address)).collect();
+    if !others.is_empty() {
+        let line = format!(
+            "not ranked: {}, for events and not for locks ({} waits, {})",
+            match others.len() {
+                1 => "a condition variable".to_owned(),
+                many => format!("{many} condition variables"),
+            },
+            count(others.iter().map(|one| one.contended).sum()),
+            duration(others.iter().map(|one| one.wait_ns).sum())
+        );
+        all.push(wrapped(&line) + "\n");
+    }
+    all.join("\n")
+}
+
+/// How many threads waited on average for the first one that acts as a lock; 0: none does.
+pub(super) fn waiting(outcome: &Observed) -> f64 {
+    let locks = told(outcome).filter(|(_, wakes)| acts_as_lock(wakes));
+    let most = locks.map(|(one, _)| one.wait_ns).max().unwrap_or(0);
+    most as f64 / outcome.elapsed_ns.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wakes(signals: u64, broadcasts: u64, by_waiters: u64, got_on: u64, wasted: u64) -> Wakes {
+        let woken = got_on + wasted;
+        Wakes { signals, broadcasts, by_waiters, woken, got_on, wasted, ..Wakes::default() }
+    }
+
+    #[test]
+    fn a_lock_in_disguise_is_told_from_a_queue() {
+        let fair = wakes(0, 1000, 990, 400, 600);
+        assert!(acts_as_lock(&fair) && is_wasteful(&fair));
+        assert!(advice(&fair).contains("60 % of its wake-ups were in vain"));
+        let queue = wakes(1000, 0, 0, 990, 10);
+        assert!(!acts_as_lock(&queue) && !is_wasteful(&queue));
+        let herd = wakes(0, 100, 0, 100, 700);
+        assert!(!acts_as_lock(&herd) && is_wasteful(&herd));
+        assert!(advice(&herd).starts_with("signal one waiter") && advice(&herd).contains("88 %"));
+        assert!(!acts_as_lock(&wakes(3, 0, 3, 3, 0)) && !is_wasteful(&wakes(0, 3, 0, 1, 9)));
+    }
+}
