@@ -10,5 +10,6 @@ pub(crate) mod run;
 pub(crate) mod sections;
 mod slow;
 mod starved;
+mod target;
 pub(crate) mod threads;
 pub(crate) mod timeline;

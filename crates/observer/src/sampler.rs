@@ -10,7 +10,6 @@
 pub(crate) mod call;
 pub mod family;
 pub mod hold;
-pub mod origin;
 pub mod outcome;
 mod running;
 pub mod sample;

@@ -11,17 +11,18 @@
 
 mod awaited;
 mod holder;
+mod looker;
+mod sleeper;
 
 pub use holder::{Doing, HolderNow};
+pub use looker::Named;
 
 use crate::counts::outcome::lock_name;
 use awaited::Awaited;
-use lockwright_symbols::{
-    Blocked, Frame, Registers, Symboliser, Unwinder, blocked, cpu_time, proc_text, slept_for, task,
-    threads,
-};
+use lockwright_symbols::{Frame, Symboliser, blocked, slept_for};
 use lockwright_text::{Failure, cause};
-use std::collections::HashMap;
+use looker::Observer;
+use sleeper::{Sleeper, look};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -58,25 +59,6 @@ pub struct StandingWait {
     awaited: Awaited,
 }
 
-/// A thread with its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// Its id, as this machine's tools show it.
-    pub tid: libc::pid_t,
-    /// Its name; empty: it has ended.
-    pub name: String,
-    /// Its policy or nice value, if unlike most threads'.
-    pub scheduling: Option<String>,
-}
-
-impl Named {
-    fn of(pid: libc::pid_t, tid: libc::pid_t) -> Self {
-        let task = task(pid, tid).ok();
-        let scheduling = task.as_ref().and_then(lockwright_symbols::Task::scheduling);
-        Self { tid, name: task.map_or_else(String::new, |task| task.name), scheduling }
-    }
-}
-
 impl Standing {
     /// Does it name anybody?
     pub fn is_empty(&self) -> bool {
@@ -97,141 +79,65 @@ impl Standing {
         blocked(pid, pid).map_err(fail)?;
         let symbols = Symboliser::of_process(pid).map_err(fail)?;
         let mut observer = Observer::new(pid, symbols);
-        let first = observer.look();
+        let first = look(&mut observer);
         if first.is_empty() {
             return Ok(Self::default());
         }
         let begun = Instant::now();
         sleep(APART);
-        let waits = observer.look();
+        let waits = look(&mut observer);
         let watched = begun.elapsed();
         let same = |now: &Sleeper| first.iter().find(|then| then.tid == now.tid) == Some(now);
         let still: Vec<Sleeper> = waits.into_iter().filter(same).collect();
-        Ok(observer.told(&still, watched))
+        Ok(told(&mut observer, &still, watched))
     }
 }
 
-/// A thread that sleeps for something that another thread has to do.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sleeper {
-    tid: libc::pid_t,
-    blocked: Blocked,
-    awaited: Awaited,
-    /// Its stack, the innermost function first.
-    stack: Vec<u64>,
-    /// How often it has got a CPU so far: as long as that stays, this is one wait.
-    slices: Option<u64>,
-}
-
-/// Looks into a process.
-pub(super) struct Observer {
-    pid: libc::pid_t,
-    symbols: Symboliser,
-    unwinder: Unwinder,
-    /// Threads' ids in our namespace, by their ids in the process's own: in a container they differ.
-    ids: HashMap<u32, libc::pid_t>,
-}
-
-impl Observer {
-    fn new(pid: libc::pid_t, mut symbols: Symboliser) -> Self {
-        let unwinder = Unwinder::new(&mut symbols);
-        Self { pid, symbols, unwinder, ids: HashMap::new() }
-    }
-
-    /// The threads that sleep for something that another thread has to do.
-    fn look(&mut self) -> Vec<Sleeper> {
-        self.ids = ids(self.pid);
-        let tids: Vec<libc::pid_t> = self.ids.values().copied().collect();
-        let mut all: Vec<Sleeper> = tids.into_iter().filter_map(|tid| self.sleeper(tid)).collect();
-        all.sort_by_key(|one| one.tid);
-        all
-    }
-
-    fn sleeper(&mut self, tid: libc::pid_t) -> Option<Sleeper> {
-        let state = blocked(self.pid, tid).ok()??;
-        if state.call != Some(libc::SYS_futex) {
-            return None;
-        }
-        let stack = self.stack(&state);
-        let awaited = awaited::of(self, &state, &stack)?;
-        // Did it go on in the meantime? Then these are of two moments.
-        let slices = cpu_time(self.pid, tid).map(|time| time.slices);
-        let is_still = blocked(self.pid, tid).ok().flatten() == Some(state);
-        is_still.then_some(Sleeper { tid, blocked: state, awaited, stack, slices })
-    }
-
-    /// The stack of a thread that sleeps.
-    fn stack(&mut self, state: &Blocked) -> Vec<u64> {
-        let registers = Registers {
-            instruction: state.instruction,
-            stack: state.stack_pointer,
-            ..Registers::default()
-        };
-        self.unwinder.sleeping(self.symbols.space(), registers)
-    }
-
-    fn frames(&mut self, stack: &[u64]) -> Vec<Frame> {
-        stack.iter().flat_map(|&address| self.symbols.code(address).to_vec()).collect()
-    }
-
-    /// Names everything that lasts.
-    fn told(&mut self, sleepers: &[Sleeper], watched: Duration) -> Standing {
-        let mut waits: Vec<StandingWait> = sleepers
-            .iter()
-            .map(|sleeper| {
-                let frames = self.frames(&sleeper.stack);
-                let at = crate::sampler::outcome::own(&frames);
-                let since = slept_for(self.pid, sleeper.tid).map(|slept| slept.max(watched));
-                StandingWait {
-                    thread: Named::of(self.pid, sleeper.tid),
-                    lock: self.name(&sleeper.awaited),
-                    kind: sleeper.awaited.kind(),
-                    since,
-                    at: frames.get(at).cloned().unwrap_or_default(),
-                    holder: holder::of(self, sleeper, sleepers),
-                    awaited: sleeper.awaited.clone(),
-                }
-            })
-            .collect();
-        let deadlocks = circles(&waits);
-        let in_circle: Vec<libc::pid_t> =
-            deadlocks.iter().flatten().map(|&at| waits[at].thread.tid).collect();
-        let is_told = |wait: &StandingWait| {
-            let is_long = wait.since.is_none_or(|since| since >= LONG);
-            let is_hopeless = wait.holder.is_hopeless();
-            in_circle.contains(&wait.thread.tid)
-                || (wait.awaited.is_lock() && (is_long || is_hopeless))
-        };
-        let in_line = sleepers.iter().filter(|one| one.awaited == Awaited::Turn).count();
-        waits.retain(is_told);
-        waits.sort_by_key(|wait| {
-            (!in_circle.contains(&wait.thread.tid), std::cmp::Reverse(wait.since), wait.thread.tid)
-        });
-        let deadlocks = circles(&waits);
-        Standing { waits, deadlocks, in_line }
-    }
-
-    fn name(&mut self, awaited: &Awaited) -> String {
-        match awaited {
-            Awaited::Lock { address, .. } => lock_name(*address, None, &mut self.symbols),
-            Awaited::Turn => String::new(),
-            Awaited::End { thread } => {
-                let name = Named::of(self.pid, *thread).name;
-                format!("the end of thread {thread} ({name})")
+/// Names everything that lasts.
+fn told(observer: &mut Observer, sleepers: &[Sleeper], watched: Duration) -> Standing {
+    let mut waits: Vec<StandingWait> = sleepers
+        .iter()
+        .map(|sleeper| {
+            let frames = observer.frames(&sleeper.stack);
+            let at = crate::sampler::outcome::own(&frames);
+            let since = slept_for(observer.pid, sleeper.tid).map(|slept| slept.max(watched));
+            StandingWait {
+                thread: Named::of(observer.pid, sleeper.tid),
+                lock: name(observer, &sleeper.awaited),
+                kind: sleeper.awaited.kind(),
+                since,
+                at: frames.get(at).cloned().unwrap_or_default(),
+                holder: holder::of(observer, sleeper, sleepers),
+                awaited: sleeper.awaited.clone(),
             }
-        }
-    }
+        })
+        .collect();
+    let deadlocks = circles(&waits);
+    let in_circle: Vec<libc::pid_t> =
+        deadlocks.iter().flatten().map(|&at| waits[at].thread.tid).collect();
+    let is_told = |wait: &StandingWait| {
+        let is_long = wait.since.is_none_or(|since| since >= LONG);
+        let is_hopeless = wait.holder.is_hopeless();
+        in_circle.contains(&wait.thread.tid) || (wait.awaited.is_lock() && (is_long || is_hopeless))
+    };
+    let in_line = sleepers.iter().filter(|one| one.awaited == Awaited::Turn).count();
+    waits.retain(is_told);
+    waits.sort_by_key(|wait| {
+        (!in_circle.contains(&wait.thread.tid), std::cmp::Reverse(wait.since), wait.thread.tid)
+    });
+    let deadlocks = circles(&waits);
+    Standing { waits, deadlocks, in_line }
 }
 
-/// Threads' ids in our namespace, by their ids in the process's own.
-fn ids(pid: libc::pid_t) -> HashMap<u32, libc::pid_t> {
-    let inner = |tid: libc::pid_t| {
-        let status = proc_text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        ids.split_whitespace().next_back()?.parse().ok()
-    };
-    let all = threads(pid).unwrap_or_default();
-    all.into_iter().map(|tid| (inner(tid).unwrap_or(tid.cast_unsigned()), tid)).collect()
+fn name(observer: &mut Observer, awaited: &Awaited) -> String {
+    match awaited {
+        Awaited::Lock { address, .. } => lock_name(*address, None, &mut observer.symbols),
+        Awaited::Turn => String::new(),
+        Awaited::End { thread } => {
+            let name = Named::of(observer.pid, *thread).name;
+            format!("the end of thread {thread} ({name})")
+        }
+    }
 }
 
 /// The circles among the waits, each once, beginning with its lowest thread.

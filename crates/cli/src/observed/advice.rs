@@ -1,6 +1,7 @@
 //! Advice about a lock: rules, their thresholds, and a command to run.
 
 use super::delegate::delegate;
+use super::target::Target;
 use super::{slow, starved};
 use lockwright_calibrate::Delegation;
 use lockwright_numbers::format::time;
@@ -21,50 +22,6 @@ const STARVED_NS: u64 = 10_000_000;
 const STARVED: &str = "10 ms";
 /// The factor that counts as "far".
 const FAR: u64 = 10;
-
-/// The program or process under observation.
-#[derive(Clone, Debug)]
-pub(crate) enum Target {
-    /// A program and its arguments, quoted for a shell.
-    Program(String),
-    Process(libc::pid_t),
-}
-
-impl Target {
-    /// A command that lets readers of a readers-writer lock wait for a waiting writer.
-    pub(super) fn prefer_writers(&self, lock: &Ranked) -> String {
-        match self {
-            Self::Program(words) => format!("lockwright run --rwlock patient -- {words}"),
-            Self::Process(pid) if lock.name.contains(' ') => {
-                format!("lockwright switch {pid} --rwlock patient")
-            }
-            Self::Process(pid) => {
-                format!("lockwright ctl {pid} switch {} rwlock:prefer=patient", lock.name)
-            }
-        }
-    }
-
-    /// A command that shows the callers.
-    pub(super) fn draw(&self) -> String {
-        match self {
-            Self::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
-            Self::Process(pid) => format!("lockwright profile -p {pid} --flame locks.svg"),
-        }
-    }
-
-    /// A command that tries another lock: for all of a program's mutexes, or for this one in a process.
-    fn compare(&self, lock: &Ranked, other: &str) -> String {
-        match self {
-            Self::Program(words) => format!("lockwright compare --lock glibc,auto,fifo -- {words}"),
-            Self::Process(pid) => {
-                // The list's "0x..., of FUNCTION", and lists of several locks, are not valid targets.
-                let name = lock.name.split(',').next().unwrap_or_default();
-                let one = if name.contains(' ') { "all" } else { name };
-                format!("lockwright ctl {pid} switch {one} {other} --guard 5s")
-            }
-        }
-    }
-}
 
 /// The duration of a wake-up on this machine, ns.
 pub(crate) fn wake_up_ns() -> u64 {

@@ -1,7 +1,7 @@
 //! Condition variables: which of them is a lock in disguise, and which wakes threads in vain. Waits for work are no contention.
 
-use super::report::{duration, times};
 use crate::output::{beside, shown};
+use crate::profile::words::{duration, times};
 use lockwright_numbers::format::count;
 use lockwright_observer::counts::beyond::Wakes;
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};

@@ -7,8 +7,8 @@ use crate::profile::{flame, words};
 use lockwright_numbers::format::{count, si, time};
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};
 use lockwright_observer::counts::snapshot::LockKind;
+use lockwright_observer::findings::OwnLock;
 use lockwright_observer::order::outcome::{self as order, Risk};
-use lockwright_observer::sampler::outcome::OwnLock;
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style, page};
 use maud::{Markup, html};
 
@@ -152,7 +152,7 @@ fn told(lock: &Ranked) -> Markup {
         (!sites.is_empty()).then(|| {
             html! { @for site in sites {
                 (format!("{:.0} % ", 100.0 * site.share)) code { (shown(&site.function)) }
-                (place(site)) ": " (report::times(site)) br;
+                (place(site)) ": " (words::times(site)) br;
             } }
         })
     };

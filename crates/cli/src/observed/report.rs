@@ -3,7 +3,7 @@
 use super::timeline::signs;
 use super::{conditions, threads};
 use crate::output::{beside, plain, shown, table};
-use crate::profile::words::{self, FEW, meanwhile};
+use crate::profile::words::{self, FEW, duration, meanwhile, times};
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::beyond::{Beyond, Prefers, Side, Sides};
 use lockwright_observer::counts::counter::Event;
@@ -11,8 +11,8 @@ use lockwright_observer::counts::observation::Advice;
 use lockwright_observer::counts::observation::Total;
 use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
 use lockwright_observer::counts::snapshot::{LockKind, Signals};
+use lockwright_observer::findings::OwnLock;
 use lockwright_observer::sampler::outcome::Folded;
-use lockwright_observer::sampler::outcome::OwnLock;
 use lockwright_text::wrapped;
 
 /// Number of locks with details.
@@ -255,10 +255,6 @@ fn events(total: &Total, events: u64) -> String {
     beside("   events    ", &line)
 }
 
-pub(super) fn duration(ns: u64) -> String {
-    time(ns as f64)
-}
-
 /// Details of one lock: its holders, where threads wait, and on which class of core.
 pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     let mut text = beside(&format!("{number}. "), &shown(&lock.name));
@@ -360,21 +356,6 @@ fn tries(lock: &Ranked) -> String {
         line += &format!("; held meanwhile by {}", places(tried_holders));
     }
     beside("   tried     ", &shown(&line))
-}
-
-/// How often, and the longest time.
-pub(crate) fn times(site: &Site) -> String {
-    let (entered, longest) = (count(site.count), duration(site.max_ns));
-    match site.samples {
-        None => format!("{entered} times, longest {longest}"),
-        Some(samples) if site.max_ns == 0 => {
-            format!("about {entered} times, by {} samples", count(samples))
-        }
-        Some(samples) => {
-            let samples = count(samples);
-            format!("about {entered} times, longest seen {longest}, by {samples} samples")
-        }
-    }
 }
 
 fn percentiles(of: &Percentiles) -> String {

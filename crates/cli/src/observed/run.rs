@@ -1,6 +1,7 @@
 //! Profiles a program from start to end, or a process for a while.
 
-use super::advice::{Circumstances, Target, advise, wake_up_ns};
+use super::advice::{Circumstances, advise, wake_up_ns};
+use super::target::Target;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::Failure;
 use crate::machine::MachineFile;

@@ -3,7 +3,7 @@
 use crate::profile::words::FEW;
 use lockwright_numbers::format::time;
 use lockwright_observer::counts::observation::{Ranked, Rule};
-use lockwright_observer::sampler::hold::{Cause, Holding};
+use lockwright_observer::findings::{Cause, Holding};
 
 /// A cause with at least this share is what made others wait.
 const MAIN: f64 = 0.4;
@@ -108,7 +108,7 @@ fn inverted(holding: &Holding) -> Option<String> {
 mod tests {
     use super::*;
     use crate::observed::advice::tests::lock;
-    use lockwright_observer::sampler::hold::Inversion;
+    use lockwright_observer::findings::Inversion;
 
     fn advice(causes: &[(Cause, f64)], mut holding: Holding) -> Option<(Rule, String)> {
         let mut lock = lock(1_000_000_000, (10, 1_000_000_000, 100_000_000));

@@ -1,6 +1,6 @@
 //! Advice about locks that threads get too late or not at all: writers behind readers, and trylocks that fail.
 
-use super::advice::Target;
+use super::target::Target;
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::beyond::{Prefers, Side};
 use lockwright_observer::counts::observation::{Ranked, Rule};

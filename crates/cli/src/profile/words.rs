@@ -1,8 +1,10 @@
 //! What was seen of threads that wait and of holders, in words: what reports by counts and by samples have in common.
 
 use crate::output::{beside, shown};
-use lockwright_observer::sampler::hold::{Cause, Holding};
-use lockwright_observer::sampler::outcome::{OwnLock, WaitSite};
+use lockwright_numbers::format::{count, time};
+use lockwright_observer::counts::observation::Site;
+use lockwright_observer::findings::{Cause, Holding};
+use lockwright_observer::findings::{OwnLock, WaitSite};
 
 /// Maximum number of sites of a lock in a report; JSON has all.
 const SITES: usize = 4;
@@ -87,4 +89,24 @@ fn did(cause: &Cause) -> String {
         Cause::Signal => "waited for a signal".into(),
         Cause::Stopped => "was stopped".into(),
     }
+}
+
+/// How often, and the longest time.
+pub(crate) fn times(site: &Site) -> String {
+    let (entered, longest) = (count(site.count), duration(site.max_ns));
+    match site.samples {
+        None => format!("{entered} times, longest {longest}"),
+        Some(samples) if site.max_ns == 0 => {
+            format!("about {entered} times, by {} samples", count(samples))
+        }
+        Some(samples) => {
+            let samples = count(samples);
+            format!("about {entered} times, longest seen {longest}, by {samples} samples")
+        }
+    }
+}
+
+/// A time, ns, in words.
+pub(crate) fn duration(ns: u64) -> String {
+    time(ns as f64)
 }

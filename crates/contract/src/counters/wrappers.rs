@@ -25,7 +25,7 @@ pub const WRAPPERS: usize = 64;
 pub struct Wrapper {
     /// A return address within the function.
     pub from: AtomicU64,
-    /// A [`Slot`], packed.
+    /// A [`BackSlot`], packed.
     pub slot: AtomicU64,
 }
 
@@ -72,14 +72,14 @@ pub enum Base {
 
 /// Where a function's return address lies, and where its caller's frame pointer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct BackSlot {
     /// The return address: base, and distance in bytes.
     pub back: (Base, u16),
     /// The frame pointer: likewise; `None`: it is still in its register.
     pub frame: Option<(Base, u16)>,
 }
 
-impl Slot {
+impl BackSlot {
     /// Distances above this can't be packed.
     pub const MOST: u16 = 0x3fff;
 
@@ -99,7 +99,7 @@ impl Slot {
     pub const fn unpack(word: u64) -> Self {
         const fn place(word: u64) -> (Base, u16) {
             let base = if word & 1 == 0 { Base::Stack } else { Base::Frame };
-            (base, (word >> 1) as u16 & Slot::MOST)
+            (base, (word >> 1) as u16 & BackSlot::MOST)
         }
         let frame = word >> 16;
         let frame = if frame & 1 == 0 { None } else { Some(place(frame >> 1)) };
@@ -114,10 +114,11 @@ mod tests {
     #[test]
     fn slots_are_packed_without_loss() {
         let bases = [Base::Stack, Base::Frame];
-        for back in bases.map(|base| (base, 24)).into_iter().chain([(Base::Frame, Slot::MOST)]) {
+        for back in bases.map(|base| (base, 24)).into_iter().chain([(Base::Frame, BackSlot::MOST)])
+        {
             for frame in [None, Some((Base::Stack, 16)), Some((Base::Frame, 0))] {
-                let slot = Slot { back, frame };
-                assert_eq!(Slot::unpack(slot.pack()), slot);
+                let slot = BackSlot { back, frame };
+                assert_eq!(BackSlot::unpack(slot.pack()), slot);
             }
         }
     }

@@ -3,8 +3,8 @@
 use super::beyond::Beyond;
 use super::counter::Event;
 use super::snapshot::{LockKind, Of, Signals};
-use crate::sampler::hold::Holding;
-use crate::sampler::outcome::OwnLock;
+use crate::findings::Holding;
+use crate::findings::OwnLock;
 use lockwright_numbers::Times;
 use serde::Serialize;
 

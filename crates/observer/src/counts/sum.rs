@@ -3,11 +3,11 @@
 //! A server's workers have the same locks at other addresses. One report on all of them says more than one on each.
 
 use super::observation::{Observed, Percentiles, Ranked, Site};
-use crate::sampler::hold::Holding;
-use crate::sampler::outcome::OwnLock;
+use crate::findings::Holding;
+use crate::findings::OwnLock;
 
 /// Processes of one program.
-pub struct Group {
+pub struct Together {
     /// All of them together. Its time is the sum of theirs, so that shares are averages over the processes.
     pub sum: Observed,
     /// The processes.
@@ -15,10 +15,10 @@ pub struct Group {
 }
 
 /// Puts processes of the same program, under the same lock, together; in their order.
-pub fn groups(outcomes: &[Observed]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+pub fn groups(outcomes: &[Observed]) -> Vec<Together> {
+    let mut groups: Vec<Together> = Vec::new();
     for outcome in outcomes {
-        let is_its = |group: &&mut Group| {
+        let is_its = |group: &&mut Together| {
             program(&group.sum) == program(outcome)
                 && group.sum.lock == outcome.lock
                 && group.sum.emulated == outcome.emulated
@@ -29,7 +29,7 @@ pub fn groups(outcomes: &[Observed]) -> Vec<Group> {
                 group.processes.push(outcome.clone());
             }
             None => {
-                groups.push(Group { sum: outcome.clone(), processes: vec![outcome.clone()] });
+                groups.push(Together { sum: outcome.clone(), processes: vec![outcome.clone()] });
             }
         }
     }
@@ -187,7 +187,7 @@ fn add_own(sum: &mut OwnLock, part: &OwnLock) {
     }
     for site in &part.waiters {
         let share = site.share * part.waits as f64 / all;
-        let same = |one: &&mut crate::sampler::outcome::WaitSite| {
+        let same = |one: &&mut crate::findings::WaitSite| {
             (&one.function, one.line) == (&site.function, site.line)
         };
         match sum.waiters.iter_mut().find(same) {
@@ -210,7 +210,7 @@ fn add_own(sum: &mut OwnLock, part: &OwnLock) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::hold::Cause;
+    use crate::findings::Cause;
     use lockwright_numbers::Times;
 
     fn lock(name: &str, wait_ns: u64, functions: &[(&str, u64)]) -> Ranked {

@@ -2,19 +2,6 @@
 //!
 //! Whose section it is, their callers say. A function is one of these if its name ends as such functions' names do. A program's own
 //! wrappers may have any names: users give those (`--wrapper`).
-//!
-//! [`Passers`] tells a running process which they are, so that it counts where they are called ([`lockwright_contract`]'s `wrappers`).
-
-use super::outcome::is_of_a_lock;
-use super::snapshot::{At, Snapshot};
-use crate::mailbox::symbol_in;
-use crate::process::Process;
-use lockwright_contract::counters::wrappers::{
-    Base, MAGIC, SYMBOL, Slot, WRAPPERS, Wrapper, Wrappers,
-};
-use lockwright_symbols::{Frame, ReturnSlot, Symboliser, Unwinder};
-use std::collections::BTreeSet;
-use std::mem::offset_of;
 
 /// Words with which their names end.
 const ENDS: [&str; 20] = [
@@ -63,82 +50,6 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
     let Some(end) = ENDS.iter().position(|end| end == last) else { return false };
     let is_beside = |word: &String| BESIDE.contains(&word.as_str());
     end < CLEAR || own.iter().chain(&class).any(is_beside)
-}
-
-/// Finds a process's wrappers in what it has counted, and tells the process.
-pub(crate) struct Passers {
-    /// Names that the user has given.
-    named: Vec<String>,
-    /// Addresses that were looked at, or given to the process.
-    known: BTreeSet<u64>,
-    given: u32,
-}
-
-impl Passers {
-    pub(crate) fn new(named: &[String]) -> Self {
-        Self { named: named.to_vec(), known: BTreeSet::new(), given: 0 }
-    }
-
-    /// Looks at places that are new in these counts.
-    pub(crate) fn look(
-        &mut self,
-        process: &Process,
-        counts: &Snapshot,
-        symbols: &mut Symboliser,
-        unwinder: &mut Unwinder,
-    ) {
-        let sites = counts.locks.iter().flat_map(|lock| lock.waiters.iter().chain(&lock.holders));
-        for site in sites {
-            let At::Address(back) = site.at else { continue };
-            if !self.known.insert(back) || self.given as usize == WRAPPERS {
-                continue;
-            }
-            let frames = symbols.code(back.saturating_sub(1));
-            let passes = |frame: &Frame| {
-                let name = frame.function.as_deref().unwrap_or_default();
-                is_of_a_lock(frame) || self.named.iter().any(|named| named == name)
-            };
-            if !frames.iter().all(passes) {
-                continue;
-            }
-            let Some(slot) = unwinder.return_slot(back).and_then(slot) else { continue };
-            // The process may have ended.
-            if self.give(process, back, slot).is_some() {
-                self.given += 1;
-            }
-        }
-    }
-
-    /// Writes an entry, and then the number of entries.
-    fn give(&self, process: &Process, from: u64, slot: Slot) -> Option<()> {
-        let at = symbol_in(process, SYMBOL).ok()?;
-        let mut head = [0; 16];
-        process.read(at, &mut head).ok()?;
-        let is_ours = head[..8] == MAGIC.to_le_bytes()
-            && head[8..12] == (size_of::<Wrappers>() as u32).to_le_bytes();
-        let count = u32::from_le_bytes(head[12..].try_into().ok()?);
-        if !is_ours || count as usize >= WRAPPERS {
-            return None;
-        }
-        let entry = at + (offset_of!(Wrappers, all) + count as usize * size_of::<Wrapper>()) as u64;
-        let bytes = [from.to_le_bytes(), slot.pack().to_le_bytes()].concat();
-        process.write(entry, &bytes).ok()?;
-        let count_at = at + offset_of!(Wrappers, count) as u64;
-        process.write(count_at, &(count + 1).to_le_bytes()).ok()
-    }
-}
-
-/// As the process reads it; `None`: it is too far away.
-fn slot(found: ReturnSlot) -> Option<Slot> {
-    let place = |(by_frame, distance): (bool, u16)| {
-        let base = if by_frame { Base::Frame } else { Base::Stack };
-        (distance <= Slot::MOST).then_some((base, distance))
-    };
-    let frame = match found.frame {
-        None => None,
-        Some(frame) => Some(place(frame)?),
-    };
-    Some(Slot { back: place(found.back)?, frame })
 }
 
 /// The name without template arguments and parameters.

@@ -1,13 +1,14 @@
 //! Samples several processes: a program, and what it starts; without knowing beforehand which those are.
 
-use super::hold::Holding;
-use super::outcome::{OwnLock, name_sleeps, own_locks};
+use super::outcome::{name_sleeps, own_locks};
 use super::sample::{End, Sampled, Sampler};
 use super::target::Target;
 use crate::counts::live::Live;
 use crate::counts::observation::Observed;
+use crate::counts::passers::Passers;
 use crate::counts::reader;
-use crate::counts::wrapper::Passers;
+use crate::findings::Holding;
+use crate::findings::OwnLock;
 use crate::process::Process;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::{LENGTH, LockKind};

@@ -11,80 +11,13 @@
 
 use super::call::call_name;
 use super::seen::StackId;
+use crate::findings::{Cause, Holding, Inversion};
 use lockwright_native::place;
 use lockwright_symbols::{
     Blocked, CpuTime, Task, TaskState, Throttled, cpu_time, task, throttled_ns,
 };
-use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
-
-/// What a holder was doing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "what", content = "call")]
-pub enum Cause {
-    /// It ran.
-    Running,
-    /// It ran, mostly to get pages of memory.
-    PageFaults,
-    /// It slept until a page of memory had been read.
-    Paging,
-    /// It could have run, but other threads had the CPUs.
-    Preempted,
-    /// It could have run, but its cgroup had used up its quota of CPU time.
-    Throttled,
-    /// It slept in this system call.
-    Asleep(String),
-    /// It waited for another lock.
-    Lock,
-    /// It waited for a condition variable or the like.
-    Signal,
-    /// A signal or a debugger had stopped it.
-    Stopped,
-}
-
-/// What one lock's holders did while others waited for it.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Holding {
-    /// The number of samples.
-    pub samples: u64,
-    /// The share (0 to 1) of them in which holders did what.
-    pub causes: Vec<(Cause, f64)>,
-    /// The share by class of core, the fastest first; empty: all cores are of one class.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub classes: Vec<f64>,
-    /// The function of the program in which it slept most often, and its place: `flush (log.c:12)`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub asleep_in: Option<String>,
-    /// A thread that waited for one with a far lower priority.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inversion: Option<Inversion>,
-}
-
-impl Holding {
-    /// What holders did most.
-    pub fn main(&self) -> Option<&(Cause, f64)> {
-        self.causes.first()
-    }
-
-    /// The share of one cause.
-    pub fn share(&self, cause: &Cause) -> f64 {
-        self.causes.iter().find(|(one, _)| one == cause).map_or(0.0, |(_, share)| *share)
-    }
-}
-
-/// A thread with a high priority that waited for one with a low priority.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Inversion {
-    /// The waiter: its name, and its policy or nice value.
-    pub waiter: (String, String),
-    /// The holder, likewise.
-    pub holder: (String, String),
-    /// The share of the lock's samples in which this was so.
-    pub share: f64,
-    /// How long that was in all, ns, as far as samples tell.
-    pub ns: u64,
-}
 
 /// If a holder has a fault this often, ns of its running time, then faults are what it does.
 const FAULT_NS: u64 = 8_000;

@@ -1,11 +1,11 @@
 //! The samples with names: which locks were waited for, who waited, who held them.
 
-use super::hold::Holding;
-use super::origin::Origin;
 use super::sample::{End, Sampled};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId, Stacks, WaitedLock};
 use super::target::{Target, variable};
 use crate::counts::outcome::is_of_a_lock;
+use crate::findings::{Holding, OwnLock, WaitSite};
+use crate::origin::Origin;
 use lockwright_symbols::{Frame, Symboliser};
 use lockwright_text::cause;
 use serde::Serialize;
@@ -73,49 +73,6 @@ pub struct LockSeen {
     /// What its holders did meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holding: Option<Holding>,
-}
-
-/// Locks of one origin that aren't pthread's, and for which threads waited.
-#[derive(Clone, Debug, Serialize)]
-pub struct OwnLock {
-    /// Whose they are.
-    pub origin: Origin,
-    /// In words, with the function of glibc that was called: `malloc's arena lock: free`.
-    pub name: String,
-    /// Average number of waiting threads over all samples.
-    pub waiting: f64,
-    /// The sum of waiting threads over all samples.
-    pub waits: u64,
-    /// Shares of all waits.
-    pub waiters: Vec<WaitSite>,
-    /// What can be done.
-    pub advice: String,
-}
-
-/// What a thread was doing.
-#[derive(Clone, Debug, Serialize)]
-pub struct WaitSite {
-    /// The share (0 to 1) of the samples.
-    pub share: f64,
-    /// Number of samples.
-    pub samples: u64,
-    /// For a holder: `running`, `sleeping`, ...
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<&'static str>,
-    /// The innermost function that belongs to the program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-    /// Its file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// The line in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
-    /// All functions of its most frequent stack, the innermost first: `function (file:line)`.
-    pub stack: Vec<String>,
-    /// The callers of `function`, from inside to outside.
-    #[serde(skip)]
-    pub callers: Vec<String>,
 }
 
 /// Samples of a stack, outermost function first, for a flame graph.

@@ -1,10 +1,11 @@
 //! Samples all threads of a process repeatedly, without stopping any.
 
-use super::hold::{Holding, Holds};
+use super::hold::Holds;
 use super::running::Running;
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
 use super::target::{Target, field};
 use super::wait::{self, Wait};
+use crate::findings::Holding;
 use lockwright_symbols::{Blocked, Registers, Symboliser, Unwinder, blocked, proc_text, threads};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind};

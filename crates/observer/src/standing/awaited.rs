@@ -1,6 +1,6 @@
 //! What a thread sleeps for: the lock's words say, or else the functions on its stack.
 
-use super::Observer;
+use super::looker::Observer;
 use crate::sampler::outcome::is_plumbing;
 use crate::sampler::wait::{self, Mutex, Wait};
 use lockwright_symbols::{Blocked, Frame, read_memory};
@@ -10,7 +10,7 @@ use lockwright_symbols::{Blocked, Frame, read_memory};
 pub(crate) enum Awaited {
     Lock {
         address: u64,
-        kind: Kind,
+        kind: Wanted,
         /// The holder's id in the process's own namespace; 0: none is recorded.
         owner: u32,
         /// The number of readers that hold a readers-writer lock.
@@ -24,7 +24,7 @@ pub(crate) enum Awaited {
 
 /// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Wanted {
     Mutex(Mutex),
     /// Wanted for reading, or for writing.
     Reading,
@@ -35,9 +35,9 @@ impl Awaited {
     /// In words, with an article.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::Lock { kind: Kind::Mutex(kind), .. } => kind.word(),
-            Self::Lock { kind: Kind::Reading, .. } => "readers-writer lock, for reading",
-            Self::Lock { kind: Kind::Writing, .. } => "readers-writer lock, for writing",
+            Self::Lock { kind: Wanted::Mutex(kind), .. } => kind.word(),
+            Self::Lock { kind: Wanted::Reading, .. } => "readers-writer lock, for reading",
+            Self::Lock { kind: Wanted::Writing, .. } => "readers-writer lock, for writing",
             Self::End { .. } => "join",
             Self::Turn => "line",
         }
@@ -68,7 +68,7 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
     let below = Below::of(&observer.frames(stack));
     let at = state.arguments[0];
     if below.calls("rwlock") {
-        let kind = if below.calls("wrlock") { Kind::Writing } else { Kind::Reading };
+        let kind = if below.calls("wrlock") { Wanted::Writing } else { Wanted::Reading };
         return match by_words {
             _ if below.is_ours => ours(pid, at, kind),
             Wait::ReadWrite { lock: address, writer, readers, .. } => {
@@ -79,13 +79,13 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
     }
     match by_words {
         Wait::Mutex { lock: address, kind, owner } => {
-            Some(lock(address, Kind::Mutex(kind), owner, 0))
+            Some(lock(address, Wanted::Mutex(kind), owner, 0))
         }
         _ if below.calls("cond") => None,
         // The holder may have ended, or be a thread of the parent.
         Wait::Word { .. } if below.is_ours || below.calls("mutex") => {
             let (kind, owner) = orphan(pid, at)?;
-            Some(lock(at, Kind::Mutex(kind), owner, 0))
+            Some(lock(at, Wanted::Mutex(kind), owner, 0))
         }
         _ if below.is_ours && below.calls("front") => Some(Awaited::Turn),
         _ if below.calls("join") => {
@@ -134,8 +134,8 @@ fn orphan(pid: libc::pid_t, at: u64) -> Option<(Mutex, u32)> {
 }
 
 /// One of our own readers-writer locks.
-fn ours(pid: libc::pid_t, at: u64, kind: Kind) -> Option<Awaited> {
-    let address = if kind == Kind::Writing { at.checked_sub(OUR_WRITERS)? } else { at };
+fn ours(pid: libc::pid_t, at: u64, kind: Wanted) -> Option<Awaited> {
+    let address = if kind == Wanted::Writing { at.checked_sub(OUR_WRITERS)? } else { at };
     let (state, owner) = (word(pid, address)?, word(pid, address + OUR_OWNER)?);
     let readers = if state & OUR_WRITE == 0 { (state & !OUR_MARK) >> OUR_READERS } else { 0 };
     Some(Awaited::Lock { address, kind, owner, readers })

@@ -1,7 +1,8 @@
 //! Who has to do something before a sleeper goes on, and what that thread does meanwhile.
 
-use super::awaited::{Awaited, Kind};
-use super::{Named, Observer, Sleeper, ids};
+use super::awaited::{Awaited, Wanted};
+use super::looker::{Named, Observer, ids};
+use super::sleeper::Sleeper;
 use crate::sampler::call::call_name;
 use crate::sampler::outcome::own;
 use lockwright_symbols::{Blocked, Frame, TaskState, blocked, proc_text, task};
@@ -97,7 +98,7 @@ pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) ->
 }
 
 fn is_mutex(awaited: &Awaited) -> bool {
-    matches!(awaited, Awaited::Lock { kind: Kind::Mutex(_), .. })
+    matches!(awaited, Awaited::Lock { kind: Wanted::Mutex(_), .. })
 }
 
 /// A holder that is no thread of the process.

@@ -7,7 +7,7 @@ use crate::access;
 use crate::caller::Call;
 use core::ptr::{from_mut, without_provenance_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use lockwright_contract::counters::wrappers::{Base, Slot, WRAPPERS, Wrapper, Wrappers};
+use lockwright_contract::counters::wrappers::{BackSlot, Base, WRAPPERS, Wrapper, Wrappers};
 use lockwright_native::system_call;
 
 /// Wrappers may be nested this deeply.
@@ -36,7 +36,7 @@ fn look_beyond(mut call: Call, count: usize) -> Call {
         let is_its = |one: &&Wrapper| one.from.load(Relaxed) == call.from as u64;
         let all = &lockwright_wrappers.all[..count];
         let Some(found) = all.iter().find(is_its) else { return call };
-        let slot = Slot::unpack(found.slot.load(Relaxed)); // as above
+        let slot = BackSlot::unpack(found.slot.load(Relaxed)); // as above
         let place = |(base, distance): (Base, u16)| {
             let base = if base == Base::Stack { call.stack } else { call.frame };
             base.wrapping_add(distance.into())

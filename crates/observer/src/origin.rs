@@ -168,7 +168,7 @@ impl Origin {
     }
 
     /// The function of glibc that the program called, of a stack whose function `own` is the program's: `fprintf`.
-    pub(super) fn called(frames: &[Frame], own: usize) -> Option<String> {
+    pub(crate) fn called(frames: &[Frame], own: usize) -> Option<String> {
         let name = frames.get(own.checked_sub(1)?)?.function.as_deref()?;
         let plain = name.trim_start_matches("__GI_").trim_start_matches('_');
         let plain = plain.trim_start_matches("libc_").trim_start_matches("IO_");
@@ -176,7 +176,7 @@ impl Origin {
     }
 
     /// Is it inside glibc?
-    pub(super) fn is_glibcs(self) -> bool {
+    pub(crate) fn is_glibcs(self) -> bool {
         matches!(self, Self::Arena | Self::Stdio | Self::Loader | Self::TimeZone | Self::Glibc)
     }
 

@@ -1,0 +1,47 @@
+//! What is observed, and commands to try with it.
+
+use lockwright_observer::counts::observation::Ranked;
+
+/// The program or process under observation.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A program and its arguments, quoted for a shell.
+    Program(String),
+    Process(libc::pid_t),
+}
+
+impl Target {
+    /// A command that lets readers of a readers-writer lock wait for a waiting writer.
+    pub(super) fn prefer_writers(&self, lock: &Ranked) -> String {
+        match self {
+            Self::Program(words) => format!("lockwright run --rwlock patient -- {words}"),
+            Self::Process(pid) if lock.name.contains(' ') => {
+                format!("lockwright switch {pid} --rwlock patient")
+            }
+            Self::Process(pid) => {
+                format!("lockwright ctl {pid} switch {} rwlock:prefer=patient", lock.name)
+            }
+        }
+    }
+
+    /// A command that shows the callers.
+    pub(super) fn draw(&self) -> String {
+        match self {
+            Self::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
+            Self::Process(pid) => format!("lockwright profile -p {pid} --flame locks.svg"),
+        }
+    }
+
+    /// A command that tries another lock: for all of a program's mutexes, or for this one in a process.
+    pub(super) fn compare(&self, lock: &Ranked, other: &str) -> String {
+        match self {
+            Self::Program(words) => format!("lockwright compare --lock glibc,auto,fifo -- {words}"),
+            Self::Process(pid) => {
+                // The list's "0x..., of FUNCTION", and lists of several locks, are not valid targets.
+                let name = lock.name.split(',').next().unwrap_or_default();
+                let one = if name.contains(' ') { "all" } else { name };
+                format!("lockwright ctl {pid} switch {one} {other} --guard 5s")
+            }
+        }
+    }
+}

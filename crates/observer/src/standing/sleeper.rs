@@ -1,0 +1,39 @@
+//! Threads that sleep for something that another thread has to do.
+
+use super::awaited::{self, Awaited};
+use super::looker::{Observer, ids};
+use lockwright_symbols::{Blocked, blocked, cpu_time};
+
+/// A thread that sleeps for something that another thread has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sleeper {
+    pub(super) tid: libc::pid_t,
+    blocked: Blocked,
+    pub(super) awaited: Awaited,
+    /// Its stack, the innermost function first.
+    pub(super) stack: Vec<u64>,
+    /// How often it has got a CPU so far: as long as that stays, this is one wait.
+    slices: Option<u64>,
+}
+
+/// All of them, by their ids.
+pub(super) fn look(observer: &mut Observer) -> Vec<Sleeper> {
+    observer.ids = ids(observer.pid);
+    let mut tids: Vec<libc::pid_t> = observer.ids.values().copied().collect();
+    tids.sort_unstable();
+    tids.into_iter().filter_map(|tid| sleeper(observer, tid)).collect()
+}
+
+fn sleeper(observer: &mut Observer, tid: libc::pid_t) -> Option<Sleeper> {
+    let pid = observer.pid;
+    let state = blocked(pid, tid).ok()??;
+    if state.call != Some(libc::SYS_futex) {
+        return None;
+    }
+    let stack = observer.stack(&state);
+    let awaited = awaited::of(observer, &state, &stack)?;
+    // Did it go on in the meantime? Then these are of two moments.
+    let slices = cpu_time(pid, tid).map(|time| time.slices);
+    let is_still = blocked(pid, tid).ok().flatten() == Some(state);
+    is_still.then_some(Sleeper { tid, blocked: state, awaited, stack, slices })
+}
