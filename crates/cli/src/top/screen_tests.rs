@@ -3,7 +3,6 @@
 use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
-use lockwright_observer::counts::beyond::Beyond;
 use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
 use lockwright_observer::counts::snapshot::{LockKind, Of};
 use lockwright_observer::table::Table;

@@ -47,6 +47,7 @@ mod list;
 mod signal;
 
 use crate::front::Parts;
+#[allow(clippy::disallowed_types, reason = "an observer's note, on which no step depends")]
 use core::sync::atomic::AtomicU64;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Machine, Ptr, Woken, Word};
@@ -102,6 +103,7 @@ pub struct Sleeper<P: Machine> {
     previous: P::Ptr<Sleeper<P>>,
     /// When the wait began, ns; 0: nobody wants to know. Written by the waiter before it joins the list, and read by the thread that takes
     /// it out.
+    #[allow(clippy::disallowed_types, reason = "as at the import")]
     pub since_ns: AtomicU64,
 }
 
@@ -112,6 +114,7 @@ impl<P: Machine> Default for Sleeper<P> {
             listed: P::Word::new(UNLISTED),
             next: P::Ptr::new(core::ptr::null_mut()),
             previous: P::Ptr::new(core::ptr::null_mut()),
+            #[allow(clippy::disallowed_types, reason = "as at the import")]
             since_ns: AtomicU64::new(0),
         }
     }

@@ -313,7 +313,7 @@ impl Sampler {
         kind: LockKind,
         owner: Owner,
         now: u64,
-    ) -> (Holder, Option<(libc::pid_t, Option<(Blocked, StackId)>)>) {
+    ) -> (Holder, Option<HoldingThread>) {
         let pid = self.target.pid;
         let mut id = match owner {
             Owner::Readers => return (Holder::Readers, None),
@@ -350,6 +350,9 @@ impl Sampler {
         (Holder::Unknown, None)
     }
 }
+
+/// A thread that holds a lock, and where it sleeps; `None`: it runs, or waits for a CPU.
+type HoldingThread = (libc::pid_t, Option<(Blocked, StackId)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {

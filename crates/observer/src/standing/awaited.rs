@@ -10,7 +10,7 @@ use lockwright_symbols::{Blocked, Frame, read_memory};
 pub(crate) enum Awaited {
     Lock {
         address: u64,
-        kind: Wanted,
+        kind: LockWanted,
         /// The holder's id in the process's own namespace; 0: none is recorded.
         owner: u32,
         /// The number of readers that hold a readers-writer lock.
@@ -24,9 +24,9 @@ pub(crate) enum Awaited {
 
 /// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum LockWanted {
     Mutex(Mutex),
-    /// Wanted for reading, or for writing.
+    /// LockWanted for reading, or for writing.
     Reading,
     Writing,
 }
@@ -35,9 +35,9 @@ impl Awaited {
     /// In words, with an article.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::Lock { kind: Wanted::Mutex(kind), .. } => kind.word(),
-            Self::Lock { kind: Wanted::Reading, .. } => "readers-writer lock, for reading",
-            Self::Lock { kind: Wanted::Writing, .. } => "readers-writer lock, for writing",
+            Self::Lock { kind: LockWanted::Mutex(kind), .. } => kind.word(),
+            Self::Lock { kind: LockWanted::Reading, .. } => "readers-writer lock, for reading",
+            Self::Lock { kind: LockWanted::Writing, .. } => "readers-writer lock, for writing",
             Self::End { .. } => "join",
             Self::Turn => "line",
         }
@@ -68,7 +68,7 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
     let below = Below::of(&observer.frames(stack));
     let at = state.arguments[0];
     if below.calls("rwlock") {
-        let kind = if below.calls("wrlock") { Wanted::Writing } else { Wanted::Reading };
+        let kind = if below.calls("wrlock") { LockWanted::Writing } else { LockWanted::Reading };
         return match by_words {
             _ if below.is_ours => ours(pid, at, kind),
             Wait::ReadWrite { lock: address, writer, readers, .. } => {
@@ -79,13 +79,13 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
     }
     match by_words {
         Wait::Mutex { lock: address, kind, owner } => {
-            Some(lock(address, Wanted::Mutex(kind), owner, 0))
+            Some(lock(address, LockWanted::Mutex(kind), owner, 0))
         }
         _ if below.calls("cond") => None,
         // The holder may have ended, or be a thread of the parent.
         Wait::Word { .. } if below.is_ours || below.calls("mutex") => {
             let (kind, owner) = orphan(pid, at)?;
-            Some(lock(at, Wanted::Mutex(kind), owner, 0))
+            Some(lock(at, LockWanted::Mutex(kind), owner, 0))
         }
         _ if below.is_ours && below.calls("front") => Some(Awaited::Turn),
         _ if below.calls("join") => {
@@ -134,8 +134,8 @@ fn orphan(pid: libc::pid_t, at: u64) -> Option<(Mutex, u32)> {
 }
 
 /// One of our own readers-writer locks.
-fn ours(pid: libc::pid_t, at: u64, kind: Wanted) -> Option<Awaited> {
-    let address = if kind == Wanted::Writing { at.checked_sub(OUR_WRITERS)? } else { at };
+fn ours(pid: libc::pid_t, at: u64, kind: LockWanted) -> Option<Awaited> {
+    let address = if kind == LockWanted::Writing { at.checked_sub(OUR_WRITERS)? } else { at };
     let (state, owner) = (word(pid, address)?, word(pid, address + OUR_OWNER)?);
     let readers = if state & OUR_WRITE == 0 { (state & !OUR_MARK) >> OUR_READERS } else { 0 };
     Some(Awaited::Lock { address, kind, owner, readers })

@@ -1,6 +1,6 @@
 //! Who has to do something before a sleeper goes on, and what that thread does meanwhile.
 
-use super::awaited::{Awaited, Wanted};
+use super::awaited::{Awaited, LockWanted};
 use super::looker::{Named, Observer, ids};
 use super::sleeper::Sleeper;
 use crate::sampler::call::call_name;
@@ -98,7 +98,7 @@ pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) ->
 }
 
 fn is_mutex(awaited: &Awaited) -> bool {
-    matches!(awaited, Awaited::Lock { kind: Wanted::Mutex(_), .. })
+    matches!(awaited, Awaited::Lock { kind: LockWanted::Mutex(_), .. })
 }
 
 /// A holder that is no thread of the process.
