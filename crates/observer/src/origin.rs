@@ -149,7 +149,7 @@ impl Origin {
                 };
             }
         }
-        if waits_for_gil(&others().collect::<Vec<_>>()) {
+        if waits_for_gil(&frames.iter().collect::<Vec<_>>()) {
             return Some(Self::PythonGil);
         }
         let is_inner = names().take(4).any(|name| name.contains("lll_lock_wait"));
@@ -246,8 +246,11 @@ fn waits_for_gil(frames: &[&Frame]) -> bool {
         "PyEval_SaveThread",
     ];
     let name = |frame: &&&Frame| frame.function.clone().unwrap_or_default();
-    let is_libcs = |frame: &&&Frame| frame.module.starts_with("libc.so");
-    let waits = frames.iter().take_while(is_libcs).any(|one| name(&one).contains("pthread_cond"));
+    let is_ours = |frame: &&&Frame| frame.module.contains("lockwright");
+    let is_libcs = |frame: &&&Frame| frame.module.starts_with("libc.so") || is_ours(frame);
+    // glibc's function, or ours, whose name a stripped library doesn't have.
+    let mut inner = frames.iter().take_while(is_libcs);
+    let waits = inner.any(|one| name(&one).contains("pthread_cond") || is_ours(&one));
     let mut python = frames.iter().skip_while(is_libcs).take(LOOKED_AT / 2);
     let taker = python.position(|one| {
         let name = name(&one);

@@ -173,12 +173,25 @@ fn process(pid: libc::pid_t) -> Result<ExitCode, Failure> {
             .hint(format!("ls -l /proc/{pid}/exe"))
     })?;
     report.program(&program, program.made_by());
+    let own = profile.own_locks.first().filter(|_| profile.locks.is_empty());
     let (is_reachable, words, hint) = match program.obstacle() {
         _ if has_library => {
             (true, "it runs under lockwright".to_owned(), format!("lockwright profile -p {pid}"))
         }
+        _ if program.go => {
+            let words = format!("not reachable: {}", Whose::Go);
+            (false, words, Whose::Go.advice().to_owned())
+        }
         Some(obstacle) => {
             (false, format!("not reachable: {}", obstacle.reason()), obstacle.hint(&program.path))
+        }
+        None if own.is_some() => {
+            let own = own.expect("just asked");
+            (
+                false,
+                format!("its threads wait for {}, not for pthread's locks", own.name),
+                own.advice.clone(),
+            )
         }
         None => (
             true,

@@ -17,6 +17,7 @@ use lockwright_observer::mailbox::Remote;
 use lockwright_observer::process::Process;
 use lockwright_observer::standing::Standing;
 use lockwright_observer::table::Table;
+use lockwright_text::wrapped;
 use serde_json::{Value, json};
 use std::thread::sleep;
 use std::time::Duration;
@@ -123,10 +124,13 @@ impl List {
         text.push('\n');
         let locks = self.outcome.as_ref().map_or(&[][..], |outcome| &outcome.locks);
         match locks {
-            [] => text.push_str(&format!(
-                "no thread had to wait for a mutex or a semaphore in {}\n",
-                time(self.elapsed.as_nanos() as f64)
-            )),
+            [] => {
+                let line = format!(
+                    "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore in {}",
+                    time(self.elapsed.as_nanos() as f64)
+                );
+                text.push_str(&(wrapped(&line) + "\n"));
+            }
             locks => text.push_str(&self.locks(locks)),
         }
         if !self.epochs.is_empty() {

@@ -17,7 +17,7 @@ fn open(process: &Process) -> Result<(File, PathBuf), Failure> {
     let file = Live::find(process)?.file(process)?;
     file.ok_or_else(|| {
         Failure::new(format!(
-            "process {pid} has counted nothing yet: no thread had to wait for a mutex or a semaphore"
+            "process {pid} has counted nothing yet: no thread had to wait for a lock"
         ))
         .hint(format!("if it counts (lockwright ctl {pid}), try again later"))
     })

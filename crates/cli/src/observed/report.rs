@@ -118,11 +118,15 @@ const PIDS: usize = 8;
 /// The report on one process, with at most `most` locks in the table.
 fn text(outcome: &Observed, most: usize) -> String {
     let mut text = String::new();
+    // A process that has counted nothing doesn't say under which lock it ran.
+    let under = match outcome.lock.as_str() {
+        "" => String::new(),
+        lock => format!(" under {}", shown(lock)),
+    };
     let about = format!(
-        "{}: {} under {}{}",
+        "{}: {}{under}{}",
         who(outcome),
         time(outcome.elapsed_ns as f64 / outcome.processes.len().max(1) as f64),
-        shown(&outcome.lock),
         emulation(outcome),
     );
     text.push_str(&(wrapped(&about) + "\n"));

@@ -152,7 +152,7 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
         (_, Detail::Epochs) => slos(process),
         (None, _) => vec![Line::from(match process.outcome.elapsed_ns {
             0 => "looking ...",
-            _ => "no thread had to wait for a mutex or a semaphore; other locks aren't counted",
+            _ => "no thread had to wait for a mutex, a rwlock, a spin lock or a semaphore",
         })],
         (Some(lock), Detail::Places) => places(process, lock),
         (Some(lock), Detail::Stacks(until)) => stacks(lock, until),

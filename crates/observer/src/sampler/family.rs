@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_millis(20);
 /// The shortest time between two looks at holders: no two fall into one tick of the scheduler's.
 const GLANCE: Duration = Duration::from_millis(4);
-/// Sampling takes at most one part in this many of the time: a process with many threads is sampled less often.
-const PARTS: u32 = 40;
+/// Samples take at most one part in this many of a CPU's time, and so do looks at holders: a process with many threads is sampled less often.
+const PARTS: u32 = 80;
 /// How often we look for new processes.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Maximum number of processes.
