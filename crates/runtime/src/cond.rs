@@ -13,7 +13,7 @@ use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
 use crate::probes::fire;
 use crate::watch::{self, Who};
-use crate::{attached, config, fork, mutex, observe, real, thread};
+use crate::{attached, config, fork, guard, mutex, observe, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
@@ -395,6 +395,10 @@ pub(crate) unsafe fn wait_by_glibc(
         match until {
             None => real::pthread_cond_wait(cond.cast(), mutex.cast()),
             Some((By::Own, at)) => real::pthread_cond_timedwait(cond.cast(), mutex.cast(), at),
+            // C11's condvar, whose clock this is. musl has no function for other clocks.
+            Some((By::Clock(libc::CLOCK_REALTIME), at)) if !guard::is_glibc() => {
+                real::pthread_cond_timedwait(cond.cast(), mutex.cast(), at)
+            }
             Some((By::Clock(id), at)) => {
                 real::pthread_cond_clockwait(cond.cast(), mutex.cast(), id, at)
             }

@@ -51,7 +51,7 @@ pub(crate) fn is_glibc_only() -> bool {
     match GLIBC_ONLY.load(Relaxed) {
         0 => {
             // May run before our constructor. The environment is the same, so every thread finds the same answer.
-            let ours = guard::tool().is_none()
+            let ours = !guard::stands_aside()
                 && variable(c"LOCKWRIGHT_LOCK").is_none_or(
                     |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
                 );
