@@ -278,7 +278,7 @@ fn variables_are_set_and_other_preloads_kept() -> Result<()> {
     assert!(!set.contains_key("LOCKWRIGHT_TOPOLOGY") && !set.contains_key("LOCKWRIGHT_RULES"));
     let other = "libm.so.6";
     let outcome = lockwright().env("LD_PRELOAD", other).args(["run", "--", "env"]).run()?;
-    assert!(outcome.text().contains(&format!("LD_PRELOAD={library}:{other}\n")));
+    assert!(outcome.text().contains(&format!("LD_PRELOAD={other}:{library}\n")));
     Ok(())
 }
 
