@@ -38,6 +38,7 @@ pub mod elf;
 pub mod files;
 pub mod find;
 pub mod mailbox;
+pub mod multilib;
 pub mod objects;
 pub mod order;
 pub mod process;

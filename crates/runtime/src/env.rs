@@ -6,21 +6,28 @@ use core::ptr::null_mut;
 use lockwright_contract::Refused;
 use lockwright_native::{symbol, system_call};
 
-/// The value of an environment variable; `None` if it is unset or empty.
-pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
+/// Where the value of an environment variable is; null if it is unset.
+pub(crate) fn place(name: &CStr) -> *mut c_char {
     // As `getenv`, but null in a program that runs with more rights than the user who started it.
     let get = symbol::environment();
     if get.is_null() {
+        return null_mut();
+    }
+    // SAFETY: the function of that name has this type; a NUL-terminated name.
+    unsafe {
+        let get: unsafe extern "C" fn(*const c_char) -> *mut c_char = core::mem::transmute(get);
+        get(name.as_ptr())
+    }
+}
+
+/// The value of an environment variable; `None` if it is unset or empty.
+pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
+    let value = place(name);
+    if value.is_null() {
         return None;
     }
-    // SAFETY: the function of that name has this type; a NUL-terminated name; the value stays as long as nobody changes the
-    // environment, and our constructor copies what it keeps.
-    unsafe {
-        let get: unsafe extern "C" fn(*const c_char) -> *const c_char = core::mem::transmute(get);
-        let value = get(name.as_ptr());
-        if value.is_null() { None } else { Some(CStr::from_ptr(value).to_bytes()) }
-    }
-    .filter(|value| !value.is_empty())
+    // SAFETY: a NUL-terminated text, which stays as long as nobody changes the environment; our constructor copies what it keeps.
+    Some(unsafe { CStr::from_ptr(value) }.to_bytes()).filter(|value| !value.is_empty())
 }
 
 /// The parts before and after the first `at`.

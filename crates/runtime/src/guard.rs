@@ -7,13 +7,13 @@
 //!   an error. AddressSanitizer doesn't check that, so under it the locks stay ours.
 //! - A library that replaces such a function itself, and comes after us in search order, where the program's calls never reach it:
 //!   libfaketime converts the times of timed waits. In front of us it would see each call first, and call ours, as it would glibc's.
-//!   So `lockwright run` puts us last.
+//!   So `lockwright run` puts us last, and where we are not, we see to it that the programs that this one starts find us there.
 //! - A program with another libc. musl's dynamic linker obeys LD_PRELOAD, too; and musl's objects have other layouts. That
 //!   program has nothing to do with us, so we say nothing.
 //!
 //! Normally this costs the plain mutex nothing: it is one way of being watched, see `fast`.
 
-use crate::env::{say, variable};
+use crate::env::{self, say, variable};
 use crate::object::{self, Object};
 use crate::real;
 use crate::watch::{self, Who};
@@ -86,6 +86,40 @@ fn wrapper() -> Option<Wrapper> {
     found
 }
 
+/// Names our library last in LD_PRELOAD, for the programs that this one starts.
+///
+/// # Safety
+/// Nobody else uses the environment.
+unsafe fn come_last() {
+    let list = env::place(c"LD_PRELOAD");
+    if list.is_null() {
+        return;
+    }
+    // SAFETY: the process's own copy of its environment, on its stack. We have the only reference, and leave the NUL alone.
+    let list = unsafe { core::slice::from_raw_parts_mut(list.cast(), libc::strlen(list)) };
+    put_last(list, b"liblockwright.so");
+}
+
+/// Moves the first path with this file name to the end of the list.
+fn put_last(list: &mut [u8], file: &[u8]) {
+    let is_ours = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(file);
+    let mut start = 0;
+    for path in list.split(|byte| b": ".contains(byte)) {
+        let len = path.len();
+        if !is_ours(path) {
+            start += len + 1;
+            continue;
+        }
+        let rest = &mut list[start..];
+        if rest.len() > len {
+            rest.rotate_left(len); // the separator, the others, ours
+            let others = rest.len() - len;
+            rest[..others].rotate_left(1);
+        }
+        return;
+    }
+}
+
 /// Do we stand aside? The answer never changes.
 pub(crate) fn stands_aside() -> bool {
     !is_glibc() || tool().is_some() || wrapper().is_some()
@@ -103,6 +137,8 @@ pub(crate) unsafe fn stand_aside() -> bool {
         say(&[tool, b" knows glibc's locks alone: the program runs on those, not on ours\n"]);
     } else if let Some(Wrapper { library, function }) = wrapper() {
         watch::begin(Who::Tool, None);
+        // SAFETY: the constructor runs before the program.
+        unsafe { come_last() };
         let (library, function) = (library.to_bytes(), function.to_bytes());
         say(&[
             b"'",
@@ -156,6 +192,21 @@ fn is_valgrind() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn our_library_is_put_last() {
+        let put = |list: &str| {
+            let mut bytes = std::vec::Vec::from(list);
+            put_last(&mut bytes, b"us.so");
+            std::string::String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(put("/a/us.so:b.so c.so"), "b.so c.so:/a/us.so");
+        assert_eq!(put("b.so:us.so:/c/d.so"), "b.so:/c/d.so:us.so");
+        assert_eq!(put("b.so:/x/us.so"), "b.so:/x/us.so");
+        assert_eq!(put("b.so"), "b.so");
+        assert_eq!(put("us.so:"), ":us.so");
+        assert_eq!(put(""), "");
+    }
 
     #[test]
     fn nobody_watches_the_tests() {

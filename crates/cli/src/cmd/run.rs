@@ -13,6 +13,7 @@ use crate::{catalog, epoch, launch, library, machine, pause, rules, signals};
 use lockwright_numbers::units;
 use lockwright_observer::elf::{self, Program};
 use lockwright_observer::find;
+use lockwright_observer::multilib;
 use lockwright_observer::targets;
 use lockwright_observer::whose::Whose;
 use std::env;
@@ -281,7 +282,8 @@ pub(crate) fn under(library: &Path) -> [(&'static str, OsString); 2] {
 /// The value of LD_PRELOAD: the libraries of the previous value, then ours, once. A library that wraps lock functions (libfaketime)
 /// gets the program's calls first, and calls our functions where it would call glibc's.
 pub(crate) fn preload(library: &Path) -> OsString {
-    behind(&env::var_os("LD_PRELOAD").unwrap_or_default(), library)
+    let others = env::var_os("LD_PRELOAD").unwrap_or_default();
+    behind(&others, &multilib::path(library).unwrap_or_else(|| library.to_owned()))
 }
 
 fn behind(others: &OsStr, library: &Path) -> OsString {
