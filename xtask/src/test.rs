@@ -16,14 +16,16 @@ use std::time::Instant;
 use times::Times;
 
 /// The Debian packages that the steps need.
-pub(crate) const PACKAGES: [&str; 29] = [
+pub(crate) const PACKAGES: [&str; 32] = [
     "build-essential",
     "chromium",
     "chromium-sandbox",
     "dpkg-dev",
+    "faketime",
     "gdb",
     "git",
     "jq",
+    "libc6-i386",
     "libclang-dev",
     "libjemalloc2",
     "libkyotocabinet-dev",
@@ -34,6 +36,7 @@ pub(crate) const PACKAGES: [&str; 29] = [
     "libtcmalloc-minimal4",
     "memcached",
     "mmdebstrap",
+    "musl-tools",
     "openjdk-17-jdk-headless",
     "patch",
     "pkg-config",

@@ -158,7 +158,7 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[
         &["policy"],
         "The compiler for policies in C; clang or the newest clang-N in PATH if unset.",
     ),
-    ("LD_PRELOAD", STARTERS, "Libraries named there are loaded behind lockwright's own."),
+    ("LD_PRELOAD", STARTERS, "Libraries named there are loaded in front of lockwright's own."),
     (
         "ASAN_OPTIONS",
         STARTERS,

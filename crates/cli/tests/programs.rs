@@ -5,6 +5,7 @@ mod terminal;
 
 use anyhow::{Context, Result, ensure};
 use built::LIBRARY;
+use lockwright_observer::multilib;
 use lockwright_tests::{Child, End, Outcome, compile, executable};
 use std::collections::BTreeMap;
 use std::env;
@@ -49,6 +50,8 @@ mod profile;
 mod record;
 #[path = "programs/semaphores.rs"]
 mod semaphores;
+#[path = "programs/strangers.rs"]
+mod strangers;
 #[path = "programs/switch.rs"]
 mod switch;
 #[path = "programs/top.rs"]
@@ -66,6 +69,13 @@ fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let program = FOLDER.path().join(name);
     compile(&source, &program, flags).expect("our C programs compile");
     program
+}
+
+/// What the variable has for our library.
+fn preloaded() -> Result<String> {
+    let library = LIBRARY.canonicalize()?;
+    let library = multilib::path(&library).unwrap_or(library);
+    Ok(library.to_str().context("a path in UTF-8")?.to_owned())
 }
 
 static CONTEND: LazyLock<PathBuf> = LazyLock::new(|| compiled("contend", "contend.c", &[]));
@@ -272,8 +282,7 @@ fn every_lock_runs_a_program() -> Result<()> {
 
 #[test]
 fn variables_are_set_and_other_preloads_kept() -> Result<()> {
-    let library = LIBRARY.canonicalize()?;
-    let library = library.to_str().context("a path in UTF-8")?;
+    let library = preloaded()?;
     let set = environment(&["--lock", "fifo:spin=10", "--topology", "big:0-"]);
     assert!(set.is_err(), "a bad topology must not start the program");
     let set = environment(&["--lock", "fifo:spin=10"])?;
@@ -282,7 +291,7 @@ fn variables_are_set_and_other_preloads_kept() -> Result<()> {
     assert!(!set.contains_key("LOCKWRIGHT_TOPOLOGY") && !set.contains_key("LOCKWRIGHT_RULES"));
     let other = "libm.so.6";
     let outcome = lockwright().env("LD_PRELOAD", other).args(["run", "--", "env"]).run()?;
-    assert!(outcome.text().contains(&format!("LD_PRELOAD={library}:{other}\n")));
+    assert!(outcome.text().contains(&format!("LD_PRELOAD={other}:{library}\n")));
     Ok(())
 }
 

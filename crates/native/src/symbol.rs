@@ -2,6 +2,9 @@
 //!
 //! We refer to `dlsym` weakly. A static program has no dynamic linker, should not be made to carry one
 //! (the link editor warns about that), and simply has none of these symbols.
+//!
+//! So we do to what only glibc has. musl's dynamic linker obeys LD_PRELOAD, too, and ends a program if a library asks for a symbol that it
+//! can't find.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -15,6 +18,7 @@ pub enum Scope {
 }
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 
 /// Declares `$function`, which returns the address of `$symbol`. It is looked up when we are loaded; null: nothing defines it.
 macro_rules! weak {
@@ -52,8 +56,43 @@ weak! {
 }
 
 weak! {
+    /// glibc's `gnu_get_libc_version`; null in a program on another libc.
+    pub fn libc_version = "gnu_get_libc_version"
+}
+
+weak! {
+    /// glibc's `__libc_single_threaded`.
+    pub fn single_threaded = "__libc_single_threaded"
+}
+
+weak! {
+    /// glibc's `__register_atfork`.
+    pub fn register_atfork = "__register_atfork"
+}
+
+weak! {
+    /// glibc's `strerrordesc_np`.
+    pub fn error_text = "strerrordesc_np"
+}
+
+weak! {
+    /// glibc's `secure_getenv`, which musl has had since 2019.
+    pub fn environment = "secure_getenv"
+}
+
+weak! {
+    /// `dlvsym`; null in a static program.
+    fn dlvsym = "dlvsym"
+}
+
+weak! {
     /// ThreadSanitizer's initialiser. We don't look it up by `dlsym`, which allocates a message when it finds nothing.
     pub fn thread_sanitizer = "__tsan_init"
+}
+
+weak! {
+    /// AddressSanitizer's initialiser, likewise.
+    pub fn address_sanitizer = "__asan_init"
 }
 
 impl Scope {
@@ -75,6 +114,26 @@ pub fn find(scope: Scope, name: &CStr) -> *mut c_void {
     unsafe {
         let dlsym: Dlsym = core::mem::transmute(dlsym);
         dlsym(scope.handle(), name.as_ptr())
+    }
+}
+
+/// The address of the symbol called `name` in this version, as seen from `handle`; null if there is none.
+///
+/// # Safety
+/// `handle` is the dynamic linker's, and both texts end in a NUL.
+pub unsafe fn find_version(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> *mut c_void {
+    let dlvsym = dlvsym();
+    if dlvsym.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the function of that name has this type; the caller's promise.
+    unsafe {
+        let dlvsym: Dlvsym = core::mem::transmute(dlvsym);
+        dlvsym(handle, name, version)
     }
 }
 

@@ -39,6 +39,7 @@ pub mod files;
 pub mod find;
 pub mod findings;
 pub mod mailbox;
+pub mod multilib;
 pub mod objects;
 pub mod order;
 pub mod origin;

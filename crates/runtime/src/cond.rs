@@ -21,7 +21,7 @@ use crate::leave::{self, Wait};
 use crate::observe::{self, conditions};
 use crate::probes::fire;
 use crate::watch::{self, Who};
-use crate::{attached, config, fork, mutex, real, thread};
+use crate::{attached, config, fork, guard, mutex, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
@@ -430,6 +430,10 @@ pub(crate) unsafe fn wait_by_glibc(
         match until {
             None => real::pthread_cond_wait(cond.cast(), mutex.cast()),
             Some((By::Own, at)) => real::pthread_cond_timedwait(cond.cast(), mutex.cast(), at),
+            // C11's condvar, whose clock this is. musl has no function for other clocks.
+            Some((By::Clock(libc::CLOCK_REALTIME), at)) if !guard::is_glibc() => {
+                real::pthread_cond_timedwait(cond.cast(), mutex.cast(), at)
+            }
             Some((By::Clock(id), at)) => {
                 real::pthread_cond_clockwait(cond.cast(), mutex.cast(), id, at)
             }

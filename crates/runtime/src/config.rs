@@ -61,7 +61,7 @@ pub(crate) fn is_glibc_only() -> bool {
 #[cold]
 #[inline(never)]
 fn look_for_glibc() -> bool {
-    let ours = guard::tool().is_none()
+    let ours = !guard::stands_aside()
         && variable(c"LOCKWRIGHT_LOCK").is_none_or(
             |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
         );

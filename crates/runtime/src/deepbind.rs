@@ -24,6 +24,7 @@
 use crate::env::say;
 use crate::object::{self, Object};
 use crate::real::{self, Symbol};
+use crate::watch::{self, Who};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -48,7 +49,7 @@ const SEALED: u8 = 3;
 /// As `dlopen`.
 pub unsafe fn before_dlopen(path: *const c_char, mode: c_int) -> usize {
     let real = DLOPEN.get();
-    if mode & libc::RTLD_DEEPBIND != 0 {
+    if mode & libc::RTLD_DEEPBIND != 0 && !watch::is_by(Who::Tool) {
         let (how, hint): (&[u8], _) = match lead_here() {
             WRAPPED => (b"another library wraps glibc's locks", LAST),
             SEALED => (b"libc's symbols can't be written", WITHOUT_US),
@@ -72,7 +73,7 @@ pub unsafe fn before_dlmopen(space: c_long, path: *const c_char, mode: c_int) ->
     unsafe {
         if space == libc::LM_ID_BASE {
             before_dlopen(path, mode);
-        } else {
+        } else if !watch::is_by(Who::Tool) {
             tell(path, &[b"in a namespace of its own (dlmopen)", b""], WITHOUT_US);
         }
     }
@@ -121,7 +122,8 @@ fn lead_here() -> u8 {
         return known;
     }
     // Look up glibc's own functions first: afterwards a look-up finds ours.
-    let mut answer = if real::resolve().all(is_glibcs) { LEADS_HERE } else { WRAPPED };
+    let mut answer =
+        if real::resolve().all(|(_, at)| is_glibcs(at)) { LEADS_HERE } else { WRAPPED };
     if answer == LEADS_HERE {
         let own = Own::collect();
         // Only one thread at a time is in here, so nobody write-protects the pages while we write.

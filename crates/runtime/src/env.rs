@@ -4,22 +4,30 @@ use crate::{access, thread};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
 use lockwright_contract::Refused;
-use lockwright_native::system_call;
+use lockwright_native::{symbol, system_call};
 
-unsafe extern "C" {
-    /// As `getenv`, but null in a program that runs with more rights than the user who started it.
-    fn secure_getenv(name: *const c_char) -> *const c_char;
+/// Where the value of an environment variable is; null if it is unset.
+pub(crate) fn place(name: &CStr) -> *mut c_char {
+    // As `getenv`, but null in a program that runs with more rights than the user who started it.
+    let get = symbol::environment();
+    if get.is_null() {
+        return null_mut();
+    }
+    // SAFETY: the function of that name has this type; a NUL-terminated name.
+    unsafe {
+        let get: unsafe extern "C" fn(*const c_char) -> *mut c_char = core::mem::transmute(get);
+        get(name.as_ptr())
+    }
 }
 
 /// The value of an environment variable; `None` if it is unset or empty.
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: a NUL-terminated name; the value stays as long as nobody changes the environment, and our
-    // constructor copies what it keeps.
-    unsafe {
-        let value = secure_getenv(name.as_ptr());
-        if value.is_null() { None } else { Some(CStr::from_ptr(value).to_bytes()) }
+    let value = place(name);
+    if value.is_null() {
+        return None;
     }
-    .filter(|value| !value.is_empty())
+    // SAFETY: a NUL-terminated text, which stays as long as nobody changes the environment; our constructor copies what it keeps.
+    Some(unsafe { CStr::from_ptr(value) }.to_bytes()).filter(|value| !value.is_empty())
 }
 
 /// The parts before and after the first `at`.
@@ -65,20 +73,26 @@ fn message(pieces: &[&[u8]], line: &mut [u8; 512]) -> usize {
 
 /// Says that nothing is recorded in the folder `dir` of `name`.
 pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
-    unsafe extern "C" {
-        /// What an error number means, in English; null if nothing.
-        fn strerrordesc_np(error: c_int) -> *const c_char;
-    }
     let why = match why {
         Refused::Link => c"it is a symbolic link",
         Refused::Foreign => c"it belongs to another user",
-        // SAFETY: no preconditions; the text is constant.
-        Refused::System(error) => unsafe {
-            let text = strerrordesc_np(error);
-            if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
-        },
+        Refused::System(error) => error_text(error).unwrap_or(c"unknown error"),
     };
     say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
+}
+
+/// What an error number means, in English.
+fn error_text(error: c_int) -> Option<&'static CStr> {
+    let text = symbol::error_text();
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the function of that name has this type, and no preconditions; the text is constant.
+    unsafe {
+        let text: unsafe extern "C" fn(c_int) -> *const c_char = core::mem::transmute(text);
+        let text = text(error);
+        (!text.is_null()).then(|| CStr::from_ptr(text))
+    }
 }
 
 /// Can we write a line to stderr without waiting for a reader, and without exceeding the program's file size limit (SIGXFSZ)?

@@ -10,21 +10,33 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8};
 use lockwright_locks::front::{FREE, HELD};
+use lockwright_native::symbol;
 use lockwright_platform::Ptr;
 #[cfg(not(target_arch = "x86_64"))]
 use lockwright_platform::Word as _;
 
-unsafe extern "C" {
-    /// Set while the process has one thread (glibc 2.32 and later).
-    #[link_name = "__libc_single_threaded"]
-    static SINGLE_THREADED: core::sync::atomic::AtomicU8;
+/// The byte that is 1 while the process has one thread: glibc's (2.32 and later). Until [`begin`], and with another libc, it is
+/// one of ours that says SEVERAL.
+static SINGLE_THREADED: AtomicPtr<AtomicU8> =
+    AtomicPtr::new((&raw const ALWAYS_SEVERAL).cast_mut());
+
+/// Finds glibc's byte. Called by the constructor.
+pub(crate) fn begin() {
+    let glibcs = symbol::single_threaded().cast::<AtomicU8>().cast_mut();
+    if glibcs.is_null() {
+        return;
+    }
+    let ours = SINGLE_THREADED.load(Relaxed);
+    SINGLE_THREADED.store(glibcs, Relaxed); // a thread that reads the other byte acts correctly, too
+    // SAFETY: our variable. It may say WATCHED or GRANTING by now.
+    let _ = unsafe { MODE.compare_exchange(ours, glibcs, Relaxed, Relaxed) };
 }
 
 /// Does the process have one thread, this one?
 #[inline(always)]
 pub(crate) fn is_single_threaded() -> bool {
-    // SAFETY: glibc's variable, a `char` that is written before a second thread starts.
-    unsafe { SINGLE_THREADED.load(Relaxed) != 0 }
+    // SAFETY: glibc's variable, a `char` that is written before a second thread starts; or our own.
+    unsafe { (*SINGLE_THREADED.load(Relaxed)).load(Relaxed) != 0 }
 }
 
 /// [`mode`]: the process has several threads.
@@ -36,7 +48,7 @@ pub(crate) const GRANTING: u32 = 8;
 /// [`mode`]: operations are watched, however many threads there are.
 const WATCHED: u32 = 4;
 
-// The address of the byte that `mode` reads: glibc's byte, or one of ours that says WATCHED or GRANTING. The byte is read
+// The address of the byte that `mode` reads: glibc's byte, or one of ours that says WATCHED, GRANTING or SEVERAL. The byte is read
 // anyway, so emulation and traces cost nothing in a process that doesn't use them. In assembly, because reaching a Rust
 // static would take one more load.
 core::arch::global_asm!(
@@ -47,9 +59,11 @@ core::arch::global_asm!(
     ".type lockwright_mode, @object",
     ".size lockwright_mode, 8",
     "lockwright_mode:",
-    ".quad __libc_single_threaded",
+    ".quad {several}",
     ".popsection",
+    several = sym ALWAYS_SEVERAL,
 );
+static ALWAYS_SEVERAL: AtomicU8 = AtomicU8::new(SEVERAL as u8);
 static ALWAYS_WATCHED: AtomicU8 = AtomicU8::new(WATCHED as u8);
 static ALWAYS_GRANTING: AtomicU8 = AtomicU8::new(GRANTING as u8);
 
@@ -117,20 +131,21 @@ pub(crate) fn by_mode<R>(
 /// the mutex.
 #[inline]
 pub(crate) fn grants() {
-    let (glibcs, ours) = (&raw const SINGLE_THREADED, &raw const ALWAYS_GRANTING);
+    let (glibcs, ours) = (SINGLE_THREADED.load(Relaxed), &raw const ALWAYS_GRANTING);
     // SAFETY: our variable. Relaxed: whichever of the two bytes a thread reads, it acts correctly.
     unsafe {
         if core::ptr::eq(MODE.load(Relaxed), glibcs) {
-            let _ = MODE.compare_exchange(glibcs.cast_mut(), ours.cast_mut(), Relaxed, Relaxed);
+            let _ = MODE.compare_exchange(glibcs, ours.cast_mut(), Relaxed, Relaxed);
         }
     }
 }
 
 /// From now on [`mode`] says WATCHED, or not any more.
 pub(crate) fn watch(is_watched: bool) {
-    let byte = if is_watched { &raw const ALWAYS_WATCHED } else { &raw const SINGLE_THREADED };
+    let watched = (&raw const ALWAYS_WATCHED).cast_mut();
+    let byte = if is_watched { watched } else { SINGLE_THREADED.load(Relaxed) };
     // SAFETY: our variable. Relaxed: it changes only before the program's main, and in a process with one thread.
-    unsafe { MODE.store(byte.cast_mut(), Relaxed) };
+    unsafe { MODE.store(byte, Relaxed) };
 }
 
 /// Takes word 0 if it is free and nobody queues; never if this mode says that operations are watched.

@@ -11,18 +11,20 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use lockwright_native::symbol;
 
 unsafe extern "C" {
-    /// glibc's registration of fork handlers; `pthread_atfork` itself is in a static library.
-    fn __register_atfork(
-        prepare: Option<unsafe extern "C" fn()>,
-        parent: Option<unsafe extern "C" fn()>,
-        child: Option<unsafe extern "C" fn()>,
-        library: *mut c_void,
-    ) -> c_int;
     /// Stands for the object that we are part of; the compiler's start files define it.
     static __dso_handle: c_void;
 }
+
+/// glibc's `__register_atfork`, which registers fork handlers; `pthread_atfork` itself is in a static library.
+type Register = unsafe extern "C" fn(
+    prepare: Option<unsafe extern "C" fn()>,
+    parent: Option<unsafe extern "C" fn()>,
+    child: Option<unsafe extern "C" fn()>,
+    library: *mut c_void,
+) -> c_int;
 
 /// Forks between the program's start and this process.
 static ERA: AtomicUsize = AtomicUsize::new(0);
@@ -48,11 +50,16 @@ pub(crate) fn era() -> usize {
 
 /// Starts watching; called by our constructor.
 pub(crate) fn watch() {
-    // SAFETY: the handler is removed with the object that we are part of: a program, the preloaded library, or a
-    // library that may be unloaded some day.
+    let register = symbol::register_atfork();
+    if register.is_null() {
+        return;
+    }
+    // SAFETY: the function of that name has this type. The handler is removed with the object that we are part of: a program, the
+    // preloaded library, or a library that may be unloaded some day.
     unsafe {
+        let register: Register = core::mem::transmute(register);
         let this = (&raw const __dso_handle).cast_mut();
-        __register_atfork(Some(prepare), None, Some(handler), this)
+        register(Some(prepare), None, Some(handler), this)
     };
 }
 

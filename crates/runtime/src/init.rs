@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
-use crate::{access, attached, config, emulate, env, epoch, fork, guard};
+use crate::{access, attached, config, emulate, env, epoch, fast, fork, guard};
 use crate::{
     machine, mutex, observe, order, pause, policy, real, recording, switch, thread, trace,
 };
@@ -13,16 +13,17 @@ use crate::{
 /// Most programs that we are preloaded into end soon, or never contend for a lock. So this asks the kernel for next to
 /// nothing, unless a variable asks for something that must begin now. The first thread that waits learns the rest.
 ///
-/// Returns `true` if a tool watches the program's locks; then all of them are glibc's.
+/// Returns `true` if we stand aside (see `guard`); then all of the program's locks are those without us.
 ///
 /// # Safety
 /// Called once, by the dynamic linker, before `main`, or when we are loaded into a running program.
 pub unsafe fn init() -> bool {
     let _ = real::resolve();
+    fast::begin();
     attached::learn();
     if attached::is_late() {
         // Now: the command is going to make libc's symbols with our names lead to our functions.
-        real::resolve_late();
+        let _ = real::resolve_late();
         // SAFETY: called once.
         unsafe { begin() };
         return false;
@@ -30,7 +31,7 @@ pub unsafe fn init() -> bool {
     // SAFETY: called once.
     if unsafe { guard::stand_aside() } {
         // Now, while the process has one thread: the tool may take a later write, without a lock, for a race.
-        real::resolve_late();
+        let _ = real::resolve_late();
         config::is_glibc_only();
         return true;
     }
@@ -72,12 +73,38 @@ macro_rules! call_at_exit {
     };
 }
 
+/// Declares glibc's functions that a runtime refers to weakly, so that a static program has them: for a library that is linked into
+/// programs.
+#[macro_export]
+macro_rules! keep_glibcs_functions {
+    () => {
+        const _: () = {
+            unsafe extern "C" {
+                fn __register_atfork();
+                fn gnu_get_libc_version();
+                fn secure_getenv();
+                fn strerrordesc_np();
+                static __libc_single_threaded: u8;
+            }
+            #[used]
+            static FUNCTIONS: [unsafe extern "C" fn(); 4] =
+                [__register_atfork, gnu_get_libc_version, secure_getenv, strerrordesc_np];
+            #[used]
+            static BYTE: &u8 = {
+                // SAFETY: its address alone.
+                unsafe { &__libc_single_threaded }
+            };
+        };
+    };
+}
+
 /// How every runtime begins: it follows forks, and reads the variables about locks and epochs. Only this module knows
 /// the watchers; they register with `watch` if a variable asks for them.
 ///
 /// # Safety
 /// Called once.
 pub(crate) unsafe fn begin() {
+    fast::begin();
     thread::learn();
     real::find_objects();
     real::read_kernels_clocks();

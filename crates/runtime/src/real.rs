@@ -124,9 +124,9 @@ macro_rules! real {
                 unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(
                     concat!(stringify!($name), "\0").as_bytes()) });)*
         }
-        /// Looks up all of them; returns the addresses, 0 for functions that this glibc doesn't have.
-        pub(crate) fn resolve() -> impl Iterator<Item = usize> {
-            [$(table::$name.get().addr()),*].into_iter()
+        /// Looks up all of them; returns names and addresses, 0 for functions that this glibc doesn't have.
+        pub(crate) fn resolve() -> impl Iterator<Item = (&'static CStr, usize)> {
+            [$((table::$name.name, table::$name.get().addr())),*].into_iter()
         }
     };
 }
@@ -169,11 +169,10 @@ pub(crate) fn late_address(at: usize) -> *mut c_void {
 }
 
 /// Looks up all of them now: a tool may take a later store for a race, and an attached library must find glibc's functions before
-/// their names lead to ours.
-pub(crate) fn resolve_late() {
-    for symbol in &LATE {
-        symbol.get();
-    }
+/// their names lead to ours. Returns what [`resolve`] does.
+pub(crate) fn resolve_late() -> impl Iterator<Item = (&'static CStr, usize)> {
+    let found = LATE.each_ref().map(|symbol| (symbol.name, symbol.get().addr()));
+    found.into_iter()
 }
 
 type Mutex = *mut libc::pthread_mutex_t;

@@ -6,7 +6,7 @@
 //! `thread_local!` would call `__tls_get_addr` here, which may allocate. But this library must work inside `malloc`.
 
 use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::mem::needs_drop;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
@@ -278,8 +278,15 @@ pub(crate) fn await_canceller() {
 
 /// Does this glibc keep a thread's cancellation in the bits that [`await_canceller`] knows?
 fn has_known_cancellation() -> bool {
-    // SAFETY: glibc's own constant, which ends in a NUL.
-    let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let version = symbol::libc_version();
+    if version.is_null() {
+        return false;
+    }
+    // SAFETY: the function of that name has this type; its result is constant, and ends in a NUL.
+    let version = unsafe {
+        let version: unsafe extern "C" fn() -> *const c_char = core::mem::transmute(version);
+        core::ffi::CStr::from_ptr(version())
+    };
     let minor =
         version.to_bytes().strip_prefix(b"2.").and_then(|text| core::str::from_utf8(text).ok());
     minor.and_then(|text| text.parse().ok()).is_some_and(|minor: u32| (34..=40).contains(&minor))

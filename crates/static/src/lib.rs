@@ -25,6 +25,7 @@ static START: extern "C" fn() = {
 };
 
 lockwright_runtime::call_at_exit!();
+lockwright_runtime::keep_glibcs_functions!();
 
 /// The core library needs a panic handler, though our code never panics. If it does, it must not fail silently.
 #[panic_handler]

@@ -65,6 +65,7 @@ static START: extern "C" fn() = {
 };
 
 lockwright_runtime::call_at_exit!();
+lockwright_runtime::keep_glibcs_functions!();
 
 /// The clock of all our times, which is that of [`Instant`].
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;

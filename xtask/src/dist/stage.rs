@@ -2,6 +2,7 @@
 
 use super::{VERSION, empty, run, tool};
 use anyhow::{Context, Result, ensure};
+use lockwright_observer::multilib;
 use lockwright_tests::Child;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -51,6 +52,9 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     ] {
         // Debian's strip removes these two sections, too.
         tool("strip", ["--remove-section=.comment", how, &path.display().to_string()])?;
+    }
+    if cfg!(target_arch = "x86_64") {
+        multilib::make(&library)?;
     }
     for (file, folder) in FILES {
         let name = Path::new(file).file_name().context("a file's name")?;
@@ -121,6 +125,7 @@ pub(super) fn check(tarball: &Path) -> Result<()> {
         .args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
         .env("HOME", folder.path()))?;
     let wanted = top.canonicalize()?.join("lib/lockwright/liblockwright.so");
+    let wanted = multilib::path(&wanted).unwrap_or(wanted);
     ensure!(said.trim() == wanted.display().to_string(), "it preloads '{}'", said.trim());
     ensure!(!folder.path().join(".cache").exists(), "it wrote another library to the cache");
     Ok(())

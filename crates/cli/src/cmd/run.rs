@@ -13,10 +13,12 @@ use crate::{catalog, epoch, launch, library, machine, pause, preference, rules, 
 use lockwright_numbers::units;
 use lockwright_observer::elf::{self, Program};
 use lockwright_observer::find;
+use lockwright_observer::multilib;
 use lockwright_observer::targets;
 use lockwright_observer::whose::Whose;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -289,14 +291,18 @@ pub(crate) fn under(library: &Path) -> [(&'static str, OsString); 2] {
     [("LD_PRELOAD", preload(library)), (ASAN, options)]
 }
 
-/// The value of LD_PRELOAD: our library first, then the previous value.
+/// The value of LD_PRELOAD: the libraries of the previous value, then ours, once. A library that wraps lock functions (libfaketime)
+/// gets the program's calls first, and calls our functions where it would call glibc's.
 pub(crate) fn preload(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        list.push(":");
-        list.push(others);
-    }
-    list
+    let others = env::var_os("LD_PRELOAD").unwrap_or_default();
+    behind(&others, &multilib::path(library).unwrap_or_else(|| library.to_owned()))
+}
+
+fn behind(others: &OsStr, library: &Path) -> OsString {
+    let paths = others.as_bytes().split(|byte| b": ".contains(byte)).map(OsStr::from_bytes);
+    let is_ours = |path: &OsStr| Path::new(path).file_name() == Some(OsStr::new(library::FILE));
+    let others = paths.filter(|path| !path.is_empty() && !is_ours(path));
+    others.chain([library.as_os_str()]).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
 pub(crate) fn refuse(program: &Program) -> Result<(), Failure> {
@@ -319,4 +325,17 @@ pub(crate) fn refuse(program: &Program) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_library_is_preloaded_last_and_once() {
+        let list = |others: &str| behind(others.as_ref(), Path::new("/new/liblockwright.so"));
+        assert_eq!(list(""), "/new/liblockwright.so");
+        assert_eq!(list("one.so /b/two.so"), "one.so:/b/two.so:/new/liblockwright.so");
+        assert_eq!(list("/old/liblockwright.so::one.so"), "one.so:/new/liblockwright.so");
+    }
 }

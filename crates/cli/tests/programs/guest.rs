@@ -16,7 +16,7 @@ fn a_program_with_address_sanitizer_runs() -> Result<()> {
             lockwright().args(["run", "--", "sh", "-c", &script]).env("ASAN_OPTIONS", given);
         let outcome = child.run()?;
         assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
-        let preloaded = LIBRARY.display();
+        let preloaded = preloaded()?;
         assert_eq!(outcome.text(), format!("{COUNT}{told}\n{preloaded}\n"), "{}", outcome.errors());
     }
     Ok(())

@@ -9,6 +9,7 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicUsize};
+use lockwright_native::symbol;
 
 const PAGE: usize = 4096;
 /// 0, or 1 plus the era of the process whose thread writes.
@@ -84,7 +85,7 @@ fn definition(object: &Object, pin: &Pin, word: &Word<'_>, stand_in: usize) -> u
         // SAFETY: a handle, and NUL-terminated names.
         unsafe {
             let by_version = word.version.map_or(null_mut(), |version| {
-                libc::dlvsym(handle, word.name.as_ptr(), version.as_ptr())
+                symbol::find_version(handle, word.name.as_ptr(), version.as_ptr())
             });
             let found = if by_version.is_null() {
                 libc::dlsym(handle, word.name.as_ptr())
