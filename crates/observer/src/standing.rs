@@ -181,7 +181,9 @@ impl Observer {
             .map(|sleeper| {
                 let frames = self.frames(&sleeper.stack);
                 let at = crate::sampler::outcome::own(&frames);
-                let since = slept_for(self.pid, sleeper.tid).map(|slept| slept.max(watched));
+                let is_told = !sleeper.awaited.is_short_of(&sleeper.blocked);
+                let slept = if is_told { slept_for(self.pid, sleeper.tid) } else { None };
+                let since = slept.map(|slept| slept.max(watched));
                 StandingWait {
                     thread: Named::of(self.pid, sleeper.tid),
                     lock: self.name(&sleeper.awaited),
