@@ -100,7 +100,9 @@ fn told(observer: &mut Observer, sleepers: &[Sleeper], watched: Duration) -> Sta
         .map(|sleeper| {
             let frames = observer.frames(&sleeper.stack);
             let at = crate::sampler::outcome::own(&frames);
-            let since = slept_for(observer.pid, sleeper.tid).map(|slept| slept.max(watched));
+            let is_told = !sleeper.awaited.is_short_of(&sleeper.blocked);
+            let slept = if is_told { slept_for(observer.pid, sleeper.tid) } else { None };
+            let since = slept.map(|slept| slept.max(watched));
             StandingWait {
                 thread: Named::of(observer.pid, sleeper.tid),
                 lock: name(observer, &sleeper.awaited),

@@ -46,6 +46,13 @@ impl Awaited {
     pub(super) fn is_lock(&self) -> bool {
         matches!(self, Self::Lock { .. })
     }
+
+    /// Does this sleep say nothing of how long the wait has taken? Writers at our own locks look again once a second.
+    pub(super) fn is_short_of(&self, state: &Blocked) -> bool {
+        const TIMEOUT: usize = 3;
+        let Self::Lock { address, kind: LockWanted::Writing, .. } = self else { return false };
+        state.arguments[0] == address + OUR_WRITERS && state.arguments[TIMEOUT] != 0
+    }
 }
 
 /// Words of our own readers-writer lock (`crates/runtime/src/rwlock.rs`): where readers sleep, where writers sleep, who writes.
@@ -70,7 +77,7 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
     if below.calls("rwlock") {
         let kind = if below.calls("wrlock") { LockWanted::Writing } else { LockWanted::Reading };
         return match by_words {
-            _ if below.is_ours => ours(pid, at, kind),
+            _ if below.is_ours => ours(pid, at),
             Wait::ReadWrite { lock: address, writer, readers, .. } => {
                 Some(lock(address, kind, writer, if writer == 0 { readers } else { 0 }))
             }
@@ -133,9 +140,12 @@ fn orphan(pid: libc::pid_t, at: u64) -> Option<(Mutex, u32)> {
     (word(pid, at)? != 0 && (1..1 << 22).contains(&owner)).then_some((kind, owner))
 }
 
-/// One of our own readers-writer locks.
-fn ours(pid: libc::pid_t, at: u64, kind: LockWanted) -> Option<Awaited> {
-    let address = if kind == LockWanted::Writing { at.checked_sub(OUR_WRITERS)? } else { at };
+/// One of our own readers-writer locks. It is aligned to 8 bytes, so the word says who sleeps there.
+fn ours(pid: libc::pid_t, at: u64) -> Option<Awaited> {
+    let (address, kind) = match at % 8 {
+        OUR_WRITERS => (at - OUR_WRITERS, LockWanted::Writing),
+        _ => (at, LockWanted::Reading),
+    };
     let (state, owner) = (word(pid, address)?, word(pid, address + OUR_OWNER)?);
     let readers = if state & OUR_WRITE == 0 { (state & !OUR_MARK) >> OUR_READERS } else { 0 };
     Some(Awaited::Lock { address, kind, owner, readers })

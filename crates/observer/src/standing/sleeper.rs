@@ -8,7 +8,7 @@ use lockwright_symbols::{Blocked, blocked, cpu_time};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sleeper {
     pub(super) tid: libc::pid_t,
-    blocked: Blocked,
+    pub(super) blocked: Blocked,
     pub(super) awaited: Awaited,
     /// Its stack, the innermost function first.
     pub(super) stack: Vec<u64>,
