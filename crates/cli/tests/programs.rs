@@ -33,6 +33,8 @@ mod energy;
 mod guest;
 #[path = "programs/hostile.rs"]
 mod hostile;
+#[path = "programs/hung.rs"]
+mod hung;
 #[path = "programs/kernel.rs"]
 mod kernel;
 #[path = "programs/line.rs"]

@@ -78,7 +78,7 @@ impl Program {
         Self::spawn(command.env("LD_PRELOAD", &*LIBRARY).env("LOCKWRIGHT_LOCK", "auto"))
     }
 
-    fn spawn(command: &mut Command) -> Result<Self> {
+    pub(super) fn spawn(command: &mut Command) -> Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut output = BufReader::new(child.stdout.take().context("its output")?);
         let mut said = String::new();
