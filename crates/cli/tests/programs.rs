@@ -51,12 +51,16 @@ mod profile;
 mod record;
 #[path = "programs/semaphores.rs"]
 mod semaphores;
+#[path = "programs/slow.rs"]
+mod slow;
 #[path = "programs/switch.rs"]
 mod switch;
 #[path = "programs/top.rs"]
 mod top;
 #[path = "programs/waits.rs"]
 mod waits;
+#[path = "programs/wrappers.rs"]
+mod wrappers;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";
