@@ -52,6 +52,8 @@ mod profile;
 mod record;
 #[path = "programs/semaphores.rs"]
 mod semaphores;
+#[path = "programs/slow.rs"]
+mod slow;
 #[path = "programs/strangers.rs"]
 mod strangers;
 #[path = "programs/switch.rs"]
@@ -60,6 +62,8 @@ mod switch;
 mod top;
 #[path = "programs/waits.rs"]
 mod waits;
+#[path = "programs/wrappers.rs"]
+mod wrappers;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";

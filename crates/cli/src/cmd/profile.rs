@@ -305,7 +305,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         args,
         &title,
         &ran.outcomes,
-        Some(&ran.sums),
+        Some((&ran.sums, ran.looks)),
         None,
         ran.orders.as_deref(),
         sections.as_ref(),
@@ -324,14 +324,17 @@ fn report_on(
     args: &Args,
     title: &str,
     outcomes: &[Observed],
-    sums: Option<&[Observed]>,
+    sums: Option<(&[Observed], u64)>,
     standing: Option<&Standing>,
     orders: Option<&[order::Orders]>,
     sections: Option<&Sections>,
 ) -> Result<(), Failure> {
+    let looked = || outcomes.iter().map(|outcome| outcome.samples).sum();
+    let looks = sums.map_or_else(looked, |(_, looks)| looks);
+    let sums = sums.map(|(sums, _)| sums);
     let text = match args.format {
         Format::Text => {
-            let mut text = observed::report::all(sums.unwrap_or(outcomes), args.top);
+            let mut text = observed::report::all(sums.unwrap_or(outcomes), looks, args.top);
             if let Some(sections) = sections {
                 text += &format!("\n{}", sections::text(sections, args.top));
             }
@@ -363,7 +366,7 @@ fn report_on(
         write(file, |to| observed::pprof::write(outcomes, to))?;
     }
     if let Some(file) = &args.html {
-        let page = observed::page::page(title, sums.unwrap_or(outcomes), orders, args.top)?;
+        let page = observed::page::page(title, sums.unwrap_or(outcomes), looks, orders, args.top)?;
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {

@@ -25,6 +25,7 @@ const DOTS: usize = 64;
 pub(crate) fn page(
     title: &str,
     outcomes: &[Observed],
+    looks: u64,
     orders: Option<&[order::Orders]>,
     most: usize,
 ) -> Result<String, Failure> {
@@ -34,7 +35,7 @@ pub(crate) fn page(
     let body = html! {
         h1 { (shown(title)) }
         @if busy.is_empty() {
-            p { (report::nobody(outcomes)) "." }
+            p { (report::nobody(looks)) "." }
             p.soft { (report::UNWATCHED) "." }
         }
         @for process in processes { (process) }

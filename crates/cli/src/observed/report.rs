@@ -27,10 +27,9 @@ const NOISE: f64 = 0.01;
 pub(super) const UNWATCHED: &str =
     "not watched: locks whose waiters only spin, and those of fibers and goroutines";
 
-/// What is said if no thread waited for a lock. `outcomes` are of processes that counted or were sampled.
-pub(super) fn nobody(outcomes: &[Observed]) -> String {
-    let samples: u64 = outcomes.iter().map(|outcome| outcome.samples).sum();
-    let sampled = match samples {
+/// What is said if no thread waited for a lock, and threads were looked at so often.
+pub(super) fn nobody(looks: u64) -> String {
+    let sampled = match looks {
         0 => "threads weren't looked at for waits of other kinds".to_owned(),
         many => format!("in {} looks no thread slept for a lock of another kind", count(many)),
     };
@@ -41,12 +40,12 @@ pub(super) fn nobody(outcomes: &[Observed]) -> String {
 }
 
 /// The reports on all processes in which threads waited.
-pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
+pub(crate) fn all(outcomes: &[Observed], looks: u64, most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| has_waits(outcome)).collect();
     if busy.is_empty() {
         let events: Vec<String> =
             outcomes.iter().map(conditions::text).filter(|text| !text.is_empty()).collect();
-        return wrapped(&nobody(outcomes)) + "\n" + &wrapped(UNWATCHED) + "\n" + &events.concat();
+        return wrapped(&nobody(looks)) + "\n" + &wrapped(UNWATCHED) + "\n" + &events.concat();
     }
     let mut text = String::new();
     for outcome in &busy {

@@ -56,6 +56,8 @@ pub(crate) struct Ran {
     pub(crate) outcomes: Vec<Observed>,
     /// The same, with processes of one program together.
     pub(crate) sums: Vec<Observed>,
+    /// How often threads were looked at, for waits that aren't counted.
+    pub(crate) looks: u64,
     /// The orders in which they took their locks, if requested.
     pub(crate) orders: Option<Vec<order::Orders>>,
     /// Their critical sections, if requested.
@@ -164,7 +166,7 @@ pub(crate) fn program(
         !outcome.locks.is_empty() || no_locks
     });
     samplers.tell(&mut outcomes);
-    family.tell(&mut outcomes, elapsed_ns);
+    let looks = family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
@@ -191,7 +193,7 @@ pub(crate) fn program(
     let orders = if counts.in_order { Some(order::all(folder.path(), unread)?) } else { None };
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
-    Ok(Ran { outcomes, sums, orders, sections, status })
+    Ok(Ran { outcomes, sums, looks, orders, sections, status })
 }
 
 /// Says which file can't be read. Its process was killed while it created the file.

@@ -22,7 +22,7 @@ static HUNG_CPP: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// A hang lasts. It is told once it has lasted for a while: nothing here takes that long.
-const PATIENCE: Duration = Duration::from_secs(6);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whose locks a program runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +205,8 @@ impl Expected<'_> {
         let hung = Hung::start(path, self.way, locks)?;
         let how_many = |list: usize| if all { list } else { 1 };
         let texts = hung.texts();
-        let text: Vec<String> = self.text.iter().map(|line| (*line).to_owned()).collect();
+        let mut text: Vec<String> = self.text.iter().map(|line| (*line).to_owned()).collect();
+        text[1..].sort();
         for words in &texts[..how_many(texts.len())] {
             hung.comes_to(&text, || Ok(plain(&hung.says(words)?)))
                 .with_context(|| format!("{} {locks:?} {words:?}", self.way))?;
@@ -492,13 +493,17 @@ fn a_holder_that_is_stopped_is_told() -> Result<()> {
     for locks in [Glibcs, Ours] {
         let hung = Hung::start(&HUNG, "condition", locks)?;
         let pid = hung.pid.parse()?;
-        // SAFETY: our own child, which nobody has waited for.
-        ensure!(unsafe { libc::kill(pid, libc::SIGSTOP) } == 0);
-        let line = "thread # (anna) waits for ledger (mutex), in takes (hung.c:#): held by # (bert), which is stopped by a signal or a \
-                    debugger";
-        let expected = vec![NOW.to_owned(), line.to_owned()];
         // Without our library: a process that is stopped answers nothing.
         let words = ["profile", "-q", "-p", &hung.pid, "--sample", "--time=10ms"];
+        let line = |doing: &str| {
+            let wait = "thread # (anna) waits for ledger (mutex), in takes (hung.c:#): held by # (bert), which";
+            vec![NOW.to_owned(), format!("{wait} {doing}")]
+        };
+        let waits = line("waits for another thread's signal, in awaits (hung.c:#)");
+        hung.comes_to(&waits, || Ok(plain(&hung.says(&words)?)))?;
+        // SAFETY: our own child, which nobody has waited for.
+        ensure!(unsafe { libc::kill(pid, libc::SIGSTOP) } == 0);
+        let expected = line("is stopped by a signal or a debugger");
         hung.comes_to(&expected, || Ok(plain(&hung.says(&words)?)))?;
         // SAFETY: as above.
         ensure!(unsafe { libc::kill(pid, libc::SIGCONT) } == 0);

@@ -104,12 +104,14 @@ impl Watching {
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
-    /// Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen
+    /// Returns how often threads were looked at, in all processes. Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen
     /// in them.
-    pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) {
+    pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) -> u64 {
+        let mut looks = 0;
         // A process in a container counts under another id, but then it is the only one.
         let is_one = outcomes.len() == 1;
         for seen in self.stop() {
+            looks += seen.samples;
             let pid = seen.pid.cast_unsigned();
             let its = match outcomes.iter().position(|one| one.pid == pid) {
                 None if is_one && seen.holdings.keys().any(|at| is_lock_of(&outcomes[0], *at)) => {
@@ -131,6 +133,7 @@ impl Watching {
             }
             (outcome.own_locks, outcome.samples) = (seen.own_locks, seen.samples);
         }
+        looks
     }
 }
 

@@ -48,6 +48,8 @@ struct Sums {
     samples: u64,
     causes: BTreeMap<Cause, f64>,
     classes: BTreeMap<u8, f64>,
+    /// Where holders slept on a futex, and whether on a lock's as far as its words tell: samples.
+    futexes: HashMap<(StackId, bool), u64>,
     /// Where holders slept in system calls: samples.
     sleeps: HashMap<StackId, u64>,
     /// By the two threads' names and priorities: samples.
@@ -78,7 +80,7 @@ impl Holds {
         }
     }
 
-    /// A thread holds a lock; `waiters` wait for it. `waits`: the holder waits for another lock itself.
+    /// A thread holds a lock; `waiters` wait for it. `waits`: the holder sleeps on what looks like another lock.
     pub(super) fn see(
         &mut self,
         lock: u64,
@@ -94,8 +96,10 @@ impl Holds {
         sums.compare(self.pid, &holder, waiters);
         let cause = match (holder.state, state) {
             (TaskState::Stopped, _) => Cause::Stopped,
-            (_, Some(_)) if waits => Cause::Lock,
-            (_, Some((Blocked { call: Some(libc::SYS_futex), .. }, _))) => Cause::Signal,
+            (_, Some((Blocked { call: Some(libc::SYS_futex), .. }, stack))) => {
+                *sums.futexes.entry((stack, waits)).or_default() += 1;
+                return;
+            }
             (_, Some((Blocked { call: Some(call), .. }, stack))) => {
                 *sums.sleeps.entry(stack).or_default() += 1;
                 Cause::Asleep(call_name(call))
@@ -159,11 +163,22 @@ impl Holds {
     }
 
     /// What was seen, by lock; and the stack in which its holders slept most often. `period_ns`: the time between two samples on average.
-    pub(super) fn end(mut self, period_ns: u64) -> HashMap<u64, (Holding, Option<StackId>)> {
+    /// `is_event`: does a thread with that stack wait for something to happen, and not for a lock?
+    pub(super) fn end(
+        mut self,
+        period_ns: u64,
+        mut is_event: impl FnMut(StackId) -> bool,
+    ) -> HashMap<u64, (Holding, Option<StackId>)> {
         for one in std::mem::take(&mut self.pending) {
             self.locks.entry(one.lock).or_default().add(Cause::Running, 1.0);
         }
         self.blame(Duration::ZERO);
+        for sums in self.locks.values_mut() {
+            for ((stack, waits), count) in std::mem::take(&mut sums.futexes) {
+                let is_lock = waits && !is_event(stack);
+                sums.add(if is_lock { Cause::Lock } else { Cause::Signal }, count as f64);
+            }
+        }
         let all = self.locks.into_iter();
         all.map(|(lock, sums)| (lock, sums.holding(period_ns))).collect()
     }

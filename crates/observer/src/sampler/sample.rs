@@ -43,6 +43,8 @@ pub struct Sampled {
 /// How often a running thread is sampled by the kernel between two of our samples, so that one of these is close to
 /// ours.
 const LOOKS: u64 = 4;
+/// Maximum number of frames of libraries below the function that the program called.
+const INNER: usize = 12;
 /// How often we look for new libraries.
 const REFRESH: Duration = Duration::from_millis(500);
 
@@ -126,7 +128,13 @@ impl Sampler {
         let period = took.as_nanos() as u64 / seen.samples().max(1);
         let refused = running.and_then(|running| running.refused);
         let (mut holdings, mut asleep) = (HashMap::new(), HashMap::new());
-        for (lock, (holding, stack)) in holds.end(period) {
+        // The words of a condition variable may look like a lock's. Names are found only now, since that takes long.
+        let is_event = |stack| {
+            let inner = seen.stacks.get(stack).iter().take(INNER);
+            let mut names = inner.filter_map(|at| target.symboliser.function(*at));
+            names.any(|name| ["cond", "sem_", "join", "barrier"].iter().any(|of| name.contains(of)))
+        };
+        for (lock, (holding, stack)) in holds.end(period, is_event) {
             holdings.insert(lock, holding);
             asleep.extend(stack.map(|stack| (lock, stack)));
         }
@@ -219,12 +227,11 @@ impl Sampler {
             let (holder, thread) = self.holder(lock, kind, owner, now);
             self.seen.holder(lock, holder, batch);
             if let Some((tid, state)) = thread {
-                let waits = waiters.values().flatten().any(|&one| one == tid);
+                let waits = self.waits_for_lock(state.as_ref());
                 self.holds.see(lock, tid, state, waits, &waiters[&lock]);
             }
         }
-        let rest = waited.iter().filter(|lock| !waiters.contains_key(lock));
-        self.see_holders(rest, &waiters.values().flatten().copied().collect::<Vec<_>>());
+        self.see_holders(waited.iter().filter(|lock| !waiters.contains_key(lock)));
         self.slept.retain(|tid, _| states.contains_key(tid));
         Ok(())
     }
@@ -232,16 +239,17 @@ impl Sampler {
     /// Looks only at the holders of these mutexes, for which threads wait.
     pub fn glance(&mut self, waited: &[u64]) {
         self.holds.settle();
-        self.see_holders(waited.iter(), &[]);
+        self.see_holders(waited.iter());
     }
 
-    fn see_holders<'a>(&mut self, locks: impl Iterator<Item = &'a u64>, waiters: &[libc::pid_t]) {
+    fn see_holders<'a>(&mut self, locks: impl Iterator<Item = &'a u64>) {
         let plain = wait::Mutex::Plain;
         for &lock in locks {
             let owner = Owner::Thread(wait::owner(self.target.pid, lock, plain));
             let holder = self.holder(lock, LockKind::Mutex(plain), owner, monotonic());
             if let (_, Some((tid, state))) = holder {
-                self.holds.see(lock, tid, state, waiters.contains(&tid), &[]);
+                let waits = self.waits_for_lock(state.as_ref());
+                self.holds.see(lock, tid, state, waits, &[]);
             }
         }
     }
@@ -303,6 +311,15 @@ impl Sampler {
             let mut names = inner.filter_map(|at| target.symboliser.function(*at));
             names.any(|name| name.contains("rwlock"))
         })
+    }
+
+    /// Does a thread that sleeps there wait for a lock, as far as words tell?
+    fn waits_for_lock(&self, asleep: Option<&(Blocked, StackId)>) -> bool {
+        let wait = asleep.and_then(|(state, _)| {
+            wait::of(self.target.pid, state, |id| self.outer.contains_key(&id))
+        });
+        // In the line before a lock of ours, the word isn't the lock's.
+        wait.is_some_and(|wait| wait != Wait::Other || self.target.has_library)
     }
 
     /// What the holder is doing; and who that is, and where it sleeps, if the lock says. We read the holder before and after,

@@ -1,0 +1,118 @@
+//! Whom `profile` names where a program's own functions only pass a lock on, or where several processes run one program.
+
+use super::ctl::Program;
+use super::slow::until;
+use super::{FOLDER, compiled, lockwright};
+use anyhow::{Context, Result, ensure};
+use lockwright_tests::End;
+use serde_json::Value;
+use std::fs;
+
+fn functions<'a>(lock: &'a Value, side: &str) -> Vec<&'a str> {
+    let sites = lock[side].as_array().into_iter().flatten();
+    sites.map(|site| site["function"].as_str().unwrap_or_default()).collect()
+}
+
+/// The holders are both users, the slow one first; and only users wait. A watched process first has to be told which functions are wrappers, so
+/// this need not be so from the first moment on.
+fn users_are_named(flags: &[&str], options: &[&str]) -> Result<()> {
+    let name = format!("wrappers{}", flags.concat());
+    let program = Program::start_file(&compiled(&name, "wrappers.c", flags))?;
+    for level in ["full", "counters"] {
+        let options = [&["--level", level], options].concat();
+        until(&program, &options, |report| {
+            let lock = &report["locks"][0];
+            let waiters = functions(lock, "waiters");
+            let only_users = waiters.iter().all(|user| ["quick", "hoard"].contains(user));
+            let is_so = lock["name"] == "table"
+                && functions(lock, "holders") == ["hoard", "quick"]
+                && waiters.first() == Some(&"quick")
+                && only_users;
+            is_so.then_some(())
+        })
+        .with_context(|| format!("{flags:?} {options:?}"))?;
+    }
+    program.end().map(drop)
+}
+
+#[test]
+fn users_are_named_past_functions_that_pass_a_lock_on() -> Result<()> {
+    for optimized in ["-O0", "-O2"] {
+        for frames in ["-fno-omit-frame-pointer", "-fomit-frame-pointer"] {
+            users_are_named(&[optimized, frames], &[])?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn two_levels_of_such_functions_are_passed_by() -> Result<()> {
+    users_are_named(&["-DDEEP", "-O0", "-fomit-frame-pointer"], &[])?;
+    users_are_named(&["-DDEEP", "-O2", "-fomit-frame-pointer"], &[])
+}
+
+/// Their names say nothing.
+#[test]
+fn wrappers_with_any_names_can_be_given() -> Result<()> {
+    let flags = ["-DLOCK=enter_region", "-DUNLOCK=leave_region"];
+    users_are_named(&flags, &["--wrapper", "enter_region,leave_region"])?;
+    // Nobody has said so in this process, so they are users like any others.
+    let program = Program::start_file(&compiled("regions", "wrappers.c", &flags))?;
+    until(&program, &[], |report| {
+        let lock = &report["locks"][0];
+        let both = [functions(lock, "holders"), functions(lock, "waiters")];
+        (both == [["leave_region"], ["enter_region"]]).then_some(())
+    })?;
+    program.end().map(drop)
+}
+
+/// Three processes that a program forks: each waits twice for one lock and once for another.
+#[test]
+fn processes_of_one_program_are_one_report() -> Result<()> {
+    let program = compiled("workers", "workers.c", &[]);
+    let outcome = lockwright().args(["profile", "--"]).args([&program]).run()?;
+    ensure!(outcome.end == End::Code(0) && outcome.text() == "done\n", "{}", outcome.describe());
+    let text = outcome.errors();
+    let head = format!("3 processes of {}", program.display());
+    ensure!(text.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(&head), "{text}");
+    ensure!(text.matches("\n1. ").count() == 1 && text.contains("\n1. requests\n"), "{text}");
+    ensure!(text.contains("\n2. sessions\n") && !text.contains("\n3. "), "{text}");
+
+    let file = FOLDER.path().join("workers.json");
+    let options = ["profile", "--format=json", "--output"];
+    let outcome = lockwright().args(options).args([&file]).args(["--"]).args([&program]).run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    let report: Value = serde_json::from_slice(&fs::read(file)?)?;
+    let [sum] = &report["programs"].as_array().context("programs")?[..] else {
+        anyhow::bail!("one program: {report:#}")
+    };
+    let parts = report["processes"].as_array().context("processes")?;
+    let pids = |ids: Vec<Option<u64>>| {
+        let mut ids = ids;
+        ids.sort_unstable();
+        ids
+    };
+    let summed = sum["processes"].as_array().context("its processes")?;
+    assert_eq!(
+        pids(summed.iter().map(Value::as_u64).collect()),
+        pids(parts.iter().map(|part| part["pid"].as_u64()).collect())
+    );
+    assert_eq!(parts.len(), 3, "{report:#}");
+    let of = |process: &Value, name: &str, field: &str| {
+        let locks = process["locks"].as_array().into_iter().flatten();
+        let lock = locks.into_iter().find(|lock| lock["name"] == name);
+        lock.and_then(|lock| lock.pointer(field)).and_then(Value::as_u64).unwrap_or_default()
+    };
+    for (name, waits) in [("requests", 2), ("sessions", 1)] {
+        assert_eq!(of(sum, name, "/locks"), 3, "{sum:#}");
+        for field in ["/contended", "/wait/count", "/waiters/0/count"] {
+            let each: Vec<u64> = parts.iter().map(|part| of(part, name, field)).collect();
+            assert_eq!((&each[..], of(sum, name, field)), (&[waits; 3][..], 3 * waits), "{field}");
+        }
+        for field in ["/wait_ns", "/holders/0/ns", "/hold/count"] {
+            let all: u64 = parts.iter().map(|part| of(part, name, field)).sum();
+            assert_eq!(of(sum, name, field), all, "{field}: {report:#}");
+        }
+    }
+    Ok(())
+}
