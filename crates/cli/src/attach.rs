@@ -14,12 +14,12 @@ mod live;
 
 use crate::hints::Failure;
 use crate::output;
-use crate::process::Process;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use elsewhere::{attach, detach};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use live::{attach, detach};
 use lockwright_numbers::format::time;
+use lockwright_observer::process::Process;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 //! The library that does this is a second one, `liblockwright_delegate.so`, in front of ours. It writes an account of what happened into a
 //! folder (`account.rs` there), which is read here.
 
-use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest};
 use crate::launch;
-use crate::written::{is_called, written};
 use lockwright_numbers::format::thousands;
+use lockwright_observer::elf::{ObjectFile, Program};
+use lockwright_observer::written::{is_called, written};
 use lockwright_text::wrapped;
 use std::fmt::Write as _;
 use std::fs;
@@ -299,7 +299,7 @@ fn account_of(pid: libc::pid_t) -> Option<DelegationAccount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::Symbol;
+    use lockwright_observer::elf::Symbol;
     use std::collections::BTreeSet;
 
     /// An account as the library writes it: two hooks, a row.

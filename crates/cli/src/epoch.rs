@@ -5,11 +5,11 @@
 //! load more libraries later, or start other programs, which inherit the variable. So an unknown name only causes a
 //! warning, unless it looks misspelt. A function that is certainly out of reach is refused.
 
-use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest, warn};
-use crate::written;
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_numbers::units;
+use lockwright_observer::elf::{ObjectFile, Program};
+use lockwright_observer::written;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -391,7 +391,7 @@ mod tests {
     fn object(name: &str, slots: &[&str], exports: &[&str], imports: &[&str]) -> ObjectFile {
         let set =
             |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
-        let symbol = |name: &&str, is_function| crate::elf::Symbol {
+        let symbol = |name: &&str, is_function| lockwright_observer::elf::Symbol {
             name: (*name).to_owned(),
             is_function,
             offset: 0,

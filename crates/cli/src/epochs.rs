@@ -6,8 +6,8 @@ mod show;
 pub(crate) use show::{Origin, csv_header, csv_rows, json, percentile, report, write};
 
 use crate::hints::Failure;
-use crate::process::proc_text;
 use lockwright_native::topology::{Class, Topology};
+use lockwright_observer::process::is_running;
 use lockwright_stats::{ClassStats, Epoch, Process};
 use std::path::Path;
 
@@ -98,23 +98,6 @@ impl Record {
 fn program_name(command: &str) -> String {
     let path = command.split(' ').next().unwrap_or_default();
     path.rsplit('/').next().unwrap_or_default().to_owned()
-}
-
-/// Is the process running? A zombie isn't.
-pub(crate) fn is_running(pid: u32) -> bool {
-    started(pid).is_some()
-}
-
-/// When a running process started, in clock ticks since boot; `None`: it doesn't run.
-pub(crate) fn started(pid: u32) -> Option<u64> {
-    let stat = proc_text(format!("/proc/{pid}/stat")).ok()?;
-    // The state follows the name, which is in parentheses. The start time is field 22. A process whose first thread has
-    // ended looks like a zombie.
-    let threads =
-        || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |tasks| tasks.count());
-    let runs = |rest: &str| !rest.starts_with(['Z', 'X']) || threads() > 1;
-    let (_, rest) = stat.rsplit_once(") ").filter(|(_, rest)| runs(rest))?;
-    rest.split(' ').nth(19)?.parse().ok()
 }
 
 /// Whether an SLO was met.
@@ -323,11 +306,5 @@ pub(crate) mod tests {
         topology.read(b"/sys");
         let cpus: Vec<_> = topology.online().map(|(cpu, _)| cpu.to_string()).collect();
         assert_eq!(ClassNames::new(Some(&format!("huge:{}x2.5", cpus.join(",")))).of(0), "huge");
-    }
-
-    #[test]
-    fn we_run_and_ended_processes_do_not() {
-        assert!(is_running(std::process::id()));
-        assert!(!is_running(u32::MAX));
     }
 }

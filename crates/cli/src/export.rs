@@ -4,14 +4,14 @@ mod metrics;
 mod serve;
 
 use crate::hints::{Failure, cause};
-use crate::observed::processes::Finder;
-use crate::observed::snapshot::Lock;
-use crate::observed::watched::Watched;
 use crate::output::say;
 use crate::signals::Watch;
 use crate::top::batch::wait;
 use crate::top::lease;
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::processes::Finder;
+use lockwright_observer::counts::snapshot::Lock;
+use lockwright_observer::counts::watched::Watched;
 use metrics::Told;
 use serve::Server;
 use std::collections::{BTreeMap, BTreeSet};

@@ -113,7 +113,7 @@ pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
 
 /// Shares root's folder with other users. A server that root starts drops its privileges, so its files belong to
 /// another user. Any user can create files in this folder, but can't list it, and can remove only their own files. So
-/// readers must be ready for any contents ([`crate::observed::run::open_file`]).
+/// readers must be ready for any contents ([`lockwright_observer::files::open_file`]).
 pub(crate) fn share(folder: &TempDir) {
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } == 0 {

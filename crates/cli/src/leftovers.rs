@@ -1,9 +1,9 @@
 //! Removes what killed processes left in memory: the folders of commands in which programs record (`launch::folder`),
 //! and the files in which observed programs count (`runtime/observe.rs`).
 
-use crate::epochs;
 use lockwright_contract::counters::layout::{CountersHeader, FOLDERS};
 use lockwright_contract::header::{Foreign, Header, Layout};
+use lockwright_observer::process::{is_running, started};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -27,7 +27,7 @@ fn namespace() -> u64 {
 pub(crate) fn remove(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let is_left = name.to_str().and_then(owner).is_some_and(|pid| !epochs::is_running(pid));
+        let is_left = name.to_str().and_then(owner).is_some_and(|pid| !is_running(pid));
         if is_left && entry.metadata().is_ok_and(is_ours) && running(&entry.path()) == 0 {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -100,7 +100,7 @@ fn is_dead(file: &Path) -> Option<bool> {
         Ok(()) | Err(Foreign::Version(_)) => {}
     }
     let is_known = header.namespace == namespace() && header.started != 0;
-    is_known.then(|| epochs::started(header.pid) != Some(header.started))
+    is_known.then(|| started(header.pid) != Some(header.started))
 }
 
 fn is_ours(metadata: Metadata) -> bool {
@@ -112,7 +112,7 @@ fn is_ours(metadata: Metadata) -> bool {
 pub(crate) fn running(folder: &Path) -> usize {
     let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.split('-').next()?.parse().ok());
-    pids.filter(|&pid| epochs::is_running(pid)).count()
+    pids.filter(|&pid| is_running(pid)).count()
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn counts_of_ended_processes_are_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let begun = epochs::started(process::id()).unwrap();
+        let begun = started(process::id()).unwrap();
         let make = |name: &str, pid: u32, namespace: u64, started: u64| {
             let mut head = vec![0_u8; size_of::<Header>()];
             let mut put =

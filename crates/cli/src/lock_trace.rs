@@ -1,30 +1,15 @@
 //! Reports on a trace of locks, as text and JSON.
 
-use crate::elf::ObjectFile;
 use crate::epochs::Origin;
 use crate::output::{self, shown};
 use lockwright_numbers::Times;
 use lockwright_numbers::format::{thousands, time};
+use lockwright_observer::traced::{address, place};
 use lockwright_stats::trace::{LockInfo, LockSummary, Summary, Trace};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 
 /// Maximum number of locks in the table.
 const SHOWN: usize = 20;
-
-/// Maximum length of a lock's name in the table.
-const NAME: usize = 32;
-
-/// Names the locks that are variables, if the symbols of programs and libraries show them.
-pub(crate) fn name(trace: &mut Trace) {
-    let mut objects = HashMap::new();
-    for place in trace.locks.iter_mut().filter_map(|lock| lock.place.as_mut()) {
-        let object = objects
-            .entry(place.object.clone())
-            .or_insert_with(|| ObjectFile::read(place.object.as_ref(), String::new()).ok());
-        place.symbol = object.as_ref().and_then(|object| object.variable(place.offset));
-    }
-}
 
 /// A summary of a few lines, then one line for each of the busiest locks.
 pub(crate) fn report(trace: &Trace) -> String {
@@ -117,23 +102,6 @@ fn table(trace: &Trace, summary: &Summary) -> String {
     text
 }
 
-/// The variable, or else the offset in its object, or else the address.
-pub(crate) fn place(info: &LockInfo) -> String {
-    let Some(place) = &info.place else { return address(info) };
-    let mut name = place.symbol.clone().unwrap_or_else(|| {
-        let file = place.object.rsplit('/').next().unwrap_or_default();
-        format!("{file}+{:#x}", place.offset)
-    });
-    if let Some((end, _)) = name.char_indices().nth(NAME) {
-        name.replace_range(end.., "...");
-    }
-    shown(&name).into_owned()
-}
-
-fn address(info: &LockInfo) -> String {
-    format!("{:#x}", info.address)
-}
-
 /// Everything except the individual steps.
 pub(crate) fn json(trace: &Trace) -> Value {
     let (meta, summary) = (&trace.meta, trace.summary());
@@ -182,6 +150,7 @@ fn of(number: usize, info: &LockInfo, lock: &LockSummary) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwright_observer::traced::NAME;
     use lockwright_stats::trace::{Meta, Place, Step, TraceThread};
 
     fn reported(infos: Vec<LockInfo>, held_ns: u64) -> String {

@@ -1,18 +1,15 @@
 //! The `lockwright` command: each subcommand is a file in `cmd/`, its flags are that file's `Args`.
 
 mod attach;
-mod bytes;
 mod catalog;
 mod cmd;
 mod compare;
 mod ctl;
 mod delegate;
-mod elf;
 mod epoch;
 mod epochs;
 mod explore;
 mod export;
-mod find;
 mod format;
 mod hints;
 mod interrupt;
@@ -22,29 +19,23 @@ mod leftovers;
 mod library;
 mod lock_trace;
 mod machine;
-mod mailbox;
 mod manual;
 mod observed;
 mod order;
 mod output;
 mod pause;
 mod policy;
-mod process;
 mod profile;
 mod reproduce;
 mod rules;
 mod shards;
 mod signals;
 mod sim;
-mod stack;
 mod supervise;
-mod table;
 mod top;
 mod trace;
 mod tune;
 mod usage;
-mod whose;
-mod written;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hints::Failure;
@@ -120,7 +111,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => cmd::merge::read(&args).and_then(merge),
         command => run(command, None),
     });
-    result.unwrap_or_else(Failure::report)
+    result.unwrap_or_else(|failure| hints::report(&failure))
 }
 
 /// Makes the report of shards, using the command that made them.

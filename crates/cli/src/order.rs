@@ -1,7 +1,3 @@
-//! The order in which a program's threads take locks (`contract`'s `order`): reads it, searches it for cycles, and
-//! reports them with names.
+//! The order in which a program's threads take locks: the report.
 
-mod circles;
-pub(crate) mod outcome;
-mod reader;
 pub(crate) mod report;

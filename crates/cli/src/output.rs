@@ -4,37 +4,10 @@
 //! of it must reach the terminal as plain text. So everything goes through here, and no escape sequence gets out. Text
 //! that belongs on one line passes through [`shown`] where it is inserted.
 
-use crate::hints::{Failure, cause};
 pub(crate) use lockwright_text::table::{Table, blocks, fits, plain, right, table};
-pub(crate) use lockwright_text::{WIDTH, beside, wrapped};
-use std::borrow::Cow;
-use std::fmt::Write as _;
+use lockwright_text::{Failure, cause, lines, safe_json};
+pub(crate) use lockwright_text::{WIDTH, beside, shown, wrapped};
 use std::io::{self, ErrorKind, Write};
-
-/// Would a terminal interpret this character instead of drawing it? Control characters begin escape sequences. The
-/// others reorder the text around them, or break the line.
-fn acts(char: char) -> bool {
-    let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
-    let orders = ['\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
-    char.is_control() || turns.contains(&char) || orders.iter().any(|range| range.contains(&char))
-}
-
-/// Escapes the characters that a terminal would interpret, in Rust's notation: `\n`, `\u{1b}`. Characters in `kept`
-/// stay.
-fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
-    let acts = |char: char| acts(char) && !kept.contains(&char);
-    if !text.contains(acts) {
-        return text.into();
-    }
-    let mut safe = String::with_capacity(text.len() + 8);
-    for char in text.chars() {
-        match acts(char) {
-            true => safe.extend(char.escape_debug()),
-            false => safe.push(char),
-        }
-    }
-    safe.into()
-}
 
 /// Formats records as CSV. The first one is the header.
 pub(crate) fn csv<R>(records: impl IntoIterator<Item = R>) -> Result<String, Failure>
@@ -48,16 +21,6 @@ where
     }
     let bytes = csv.into_inner().map_err(|error| failed(error.into_error().into()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Foreign text for one line of ours: it stays one line, and the terminal interprets nothing in it.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    escaped(text, &[])
-}
-
-/// Output with several lines.
-fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, &['\n', '\t'])
 }
 
 /// Prints text. A reader that closes the pipe (`| head`) is not an error.
@@ -107,39 +70,4 @@ pub(crate) fn print_json_line(value: &serde_json::Value) -> Result<bool, Failure
 /// JSON with line breaks, for people and programs.
 pub(crate) fn json(value: &serde_json::Value) -> String {
     safe_json(&format!("{value:#}\n"))
-}
-
-/// Only strings can contain such characters, and `serde_json` doesn't escape those above U+0020.
-fn safe_json(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for char in json.chars() {
-        match acts(char) && char != '\n' {
-            true => drop(write!(text, "\\u{:04x}", u32::from(char))),
-            false => text.push(char),
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HOSTILE: &str = "a\u{1b}]0;x\u{7}b\r\n\u{9b}31m\u{202e}\u{7f}'\"\\é";
-
-    #[test]
-    fn nothing_that_a_terminal_acts_on_is_shown() {
-        let safe = r#"a\u{1b}]0;x\u{7}b\r\n\u{9b}31m\u{202e}\u{7f}'"\é"#;
-        assert_eq!(shown(HOSTILE), safe);
-        assert_eq!(lines(HOSTILE), safe.replace(r"\n", "\n"));
-        assert!(matches!(shown("plain 'é' \u{1f512}"), Cow::Borrowed(_)));
-    }
-
-    #[test]
-    fn json_says_the_same_to_a_parser() {
-        let value = serde_json::json!({ "a": [HOSTILE], "\u{9d}": "\n" });
-        let text = json(&value);
-        assert!(!text.contains(|char| acts(char) && char != '\n'), "{text:?}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
-    }
 }

@@ -3,12 +3,11 @@
 //! The library neither knows symbols nor reads files, so names are converted to address ranges here.
 
 use crate::catalog;
-use crate::elf::{ObjectFile, Program, Symbol};
 use crate::hints::{Failure, cause, nearest, warn};
 use crate::machine::MachineFile;
 use crate::policy::slots::Slots;
-use crate::written::is_called;
-use lockwright_contract::mailbox::KINDS;
+use lockwright_observer::elf::{ObjectFile, Program};
+use lockwright_observer::targets::{named, of_kind};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -50,9 +49,6 @@ struct Rule {
 /// The library's limits for rules and for their bytes; see `crates/runtime/src/config.rs`.
 const RULES_MAX: usize = 29;
 const BYTES_MAX: usize = 16 * 1024;
-
-/// Assumed size of a mutex whose symbol has no size.
-pub(crate) const MUTEX_SIZE: u64 = 40;
 
 /// Reads the file, and resolves its names in `program` and in the libraries that it loads.
 pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
@@ -248,36 +244,6 @@ fn symbol(
     Err(source
         .fail(wanted.span().start, key, format!("no {what} '{name}' in {}", list(objects)))
         .hint(hint))
-}
-
-/// Rule targets for the mutexes in variables with this name, or for mutexes that functions with this name contend for.
-pub(crate) fn named(objects: &[ObjectFile], name: &str, is_function: bool) -> Vec<String> {
-    // Rules can't contain these characters.
-    let objects = objects.iter().filter(|object| !object.name.contains([';', '=', '+']));
-    let of_object = |object: &ObjectFile| -> Vec<String> {
-        let wanted = object.symbols.iter().filter(|symbol| {
-            symbol.is_function == is_function
-                && is_called(&symbol.name, name)
-                && !(is_function && symbol.size == 0)
-        });
-        let key = if is_function { "call" } else { "mutex" };
-        let target = |symbol: &Symbol| {
-            let size = if symbol.size == 0 { MUTEX_SIZE } else { symbol.size };
-            let (low, high) = (symbol.offset, symbol.offset + size);
-            format!("{key}:{}+{low:#x}-{high:#x}", object.name)
-        };
-        wanted.map(target).collect()
-    };
-    objects.flat_map(of_object).collect()
-}
-
-/// The rule target for all mutexes of this kind.
-pub(crate) fn of_kind(kind: &str) -> Result<String, Failure> {
-    match KINDS.contains(&kind) {
-        true => Ok(format!("kind:{kind}+0x0-{:#x}", u64::MAX)),
-        false => Err(Failure::new(format!("unknown kind of mutex '{kind}'"))
-            .hint(format!("the kinds are {}", KINDS.join(", ")))),
-    }
 }
 
 fn list(objects: &[ObjectFile]) -> String {

@@ -4,8 +4,8 @@
 //! the program down, and it waits more often than it would otherwise. So shares are meaningful, but counts are not. For the same
 //! reason only the first [`MOST`] waits are counted. After them threads are stopped no more, except where they begin and end.
 
-use crate::process::{Mapping, mappings};
-use crate::whose::{self, Whose};
+use lockwright_observer::process::{Mapping, mappings};
+use lockwright_observer::whose::{self, Whose};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::mem::{MaybeUninit, size_of};

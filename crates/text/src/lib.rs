@@ -1,6 +1,12 @@
-//! Text for a terminal: lines and tables that fit, suggestions for mistyped words, causes of errors.
+//! Text for a terminal: lines and tables that fit, foreign text as plain text, suggestions for mistyped words, causes of errors,
+//! and messages about problems.
 
+mod failure;
+mod safe;
 pub mod table;
+
+pub use failure::Failure;
+pub use safe::{lines, safe_json, shown};
 
 use unicode_width::UnicodeWidthStr;
 

@@ -2,7 +2,7 @@
 
 use super::{Done, From};
 use crate::hints::Failure;
-use crate::process::Process;
+use lockwright_observer::process::Process;
 
 pub(crate) fn attach(
     process: &Process,

@@ -8,10 +8,10 @@ mod words;
 
 use super::{Done, From};
 use crate::hints::Failure;
-use crate::mailbox::Remote;
-use crate::process::{Mapping, Process, mappings};
 use image::{Image, images, is_linker};
 use lockwright_contract::attached::{ATTACHED, DETACHED, PRELOADED};
+use lockwright_observer::mailbox::Remote;
+use lockwright_observer::process::{Mapping, Process, mappings};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 use crate::attach::{self, From};
 use crate::hints::Failure;
-use crate::process::Process;
 use crate::{catalog, library, machine};
+use lockwright_observer::process::Process;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -4,18 +4,18 @@ use crate::ctl::delegated::{Delegated, How};
 use crate::ctl::guard::{End, Guard};
 use crate::ctl::judge::Terms;
 use crate::ctl::list::List;
-use crate::ctl::target::{Target, contended};
+use crate::ctl::target::{self, Target, contended};
 use crate::ctl::{epochs, segment};
 use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::mailbox::Remote;
-use crate::observed::live::Live;
-use crate::process::Process;
-use crate::table::{self, Table};
 use crate::{catalog, machine, output};
 use lockwright_contract::counters::control::Level;
 use lockwright_numbers::units;
+use lockwright_observer::counts::live::Live;
+use lockwright_observer::mailbox::{self, Remote};
+use lockwright_observer::process::Process;
+use lockwright_observer::table::Table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -255,8 +255,8 @@ fn change(
     let guard = args.guard.map(guard_time).transpose()?;
     let process = Process::open(pid)?;
     let mailbox = Remote::find(&process)?;
-    table::refuse_detached(&process, &mailbox)?;
-    let old = table::base(&mailbox)?;
+    mailbox::refuse_detached(&process, &mailbox)?;
+    let old = mailbox::base(&mailbox)?;
     let target = Target::find(&process, target, || contended(&process))?;
     let mut new = old.clone();
     change(&target, &mut new)?;
@@ -289,9 +289,9 @@ fn change(
             End::Interrupted => INTERRUPTED.into(),
         });
     }
-    let is_in_force = table::post(&process, &mailbox, &new)?;
+    let is_in_force = mailbox::post(&process, &mailbox, &new)?;
     output::print(&match is_in_force {
-        true => new.describe(&process),
+        true => target::describe(&process, &new),
         false => super::switch::posted(&process, &new),
     })?;
     if guard.is_some() {
@@ -311,7 +311,7 @@ pub(crate) fn guard_time(seconds: f64) -> Result<Duration, Failure> {
 
 fn set_slo(pid: libc::pid_t, args: &SloArgs) -> Result<ExitCode, Failure> {
     let process = Process::open(pid)?;
-    table::refuse_detached(&process, &Remote::find(&process)?)?;
+    mailbox::refuse_detached(&process, &Remote::find(&process)?)?;
     let names = epochs::Remote::find(&process)?.set_slo(&process, &args.epoch, args.slo)?;
     output::print(&format!("{pid} ({}): {}: {}\n", process.name(), names.join(", "), args.slo))?;
     Ok(ExitCode::SUCCESS)
@@ -319,7 +319,7 @@ fn set_slo(pid: libc::pid_t, args: &SloArgs) -> Result<ExitCode, Failure> {
 
 fn delegate(pid: libc::pid_t, args: &DelegateArgs) -> Result<ExitCode, Failure> {
     let process = Process::open(pid)?;
-    table::refuse_detached(&process, &Remote::find(&process)?)?;
+    mailbox::refuse_detached(&process, &Remote::find(&process)?)?;
     let names = Delegated::read(&process)?.set(&process, &args.data, args.how)?;
     let now = match args.how {
         How::IfFaster => "a combiner runs the sections if that is faster",
@@ -342,7 +342,7 @@ fn level(pid: libc::pid_t, args: &LevelArgs) -> Result<ExitCode, Failure> {
     };
     let process = Process::open(pid)?;
     let live = Live::find(&process)?;
-    table::refuse_detached(&process, &Remote::find(&process)?)?;
+    mailbox::refuse_detached(&process, &Remote::find(&process)?)?;
     match args.time {
         Some(_) if asked == Level::Off => {
             return Err(Failure::new(
@@ -372,7 +372,7 @@ fn dump(pid: libc::pid_t, args: DumpArgs) -> Result<ExitCode, Failure> {
 
 fn reset(pid: libc::pid_t) -> Result<ExitCode, Failure> {
     let process = Process::open(pid)?;
-    table::refuse_detached(&process, &Remote::find(&process)?)?;
+    mailbox::refuse_detached(&process, &Remote::find(&process)?)?;
     let locks = segment::reset(&process)?;
     output::print(&format!(
         "{pid} ({}): reset the counts of {locks} locks to 0\n",

@@ -2,7 +2,7 @@
 
 use crate::attach;
 use crate::hints::Failure;
-use crate::process::Process;
+use lockwright_observer::process::Process;
 use std::process::ExitCode;
 
 /// Give an attached process glibc's locks back

@@ -1,14 +1,15 @@
 //! `lockwright doctor PROGRAM`.
 
 use super::run::preload;
-use crate::elf::{self, ObjectFile, Program};
 use crate::hints::{Failure, cause};
 use crate::output::shown;
 use crate::trace::Trace;
-use crate::whose::{self, Whose};
-use crate::{find, library, output, trace};
+use crate::{library, output, trace};
 use lockwright_numbers::format::given;
 use lockwright_numbers::units;
+use lockwright_observer::elf::{self, ObjectFile, Program};
+use lockwright_observer::find;
+use lockwright_observer::whose::{self, Whose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write;

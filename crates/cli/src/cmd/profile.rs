@@ -1,25 +1,26 @@
 //! `lockwright profile`.
 
 use crate::delegate::{self, Delegating};
-use crate::elf::Program;
 use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::MachineFile;
-use crate::observed::counter::Event;
-use crate::observed::outcome::Observed;
-use crate::observed::sections::Sections;
+use crate::observed::sections;
 use crate::observed::{self, run};
-use crate::order::outcome as order;
 use crate::output::say;
-use crate::profile::outcome::{Folded, outcome};
-use crate::profile::sample::{End, sample};
-use crate::profile::target::Target;
 use crate::profile::{flame, report};
 use crate::{catalog, launch, output, signals};
-use lockwright_bench::{interrupted, progress};
+use lockwright_bench::{catch_interrupts, interrupted, progress};
 use lockwright_contract::counters::control::Level;
 use lockwright_numbers::units;
+use lockwright_observer::counts::counter::Event;
+use lockwright_observer::counts::observation::Observed;
+use lockwright_observer::counts::sections::Sections;
+use lockwright_observer::elf::Program;
+use lockwright_observer::order::outcome as order;
+use lockwright_observer::sampler::outcome::{Folded, outcome};
+use lockwright_observer::sampler::sample::{End, sample};
+use lockwright_observer::sampler::target::Target;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -88,7 +89,7 @@ pub(crate) struct Args {
     sections: bool,
     /// Also count this event: how many of them happen in the functions that hold each lock
     #[arg(long, value_enum, value_name = "EVENT", conflicts_with_all = ["sample", "read"])]
-    event: Option<Event>,
+    event: Option<Countable>,
     /// Locks in the report's table
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
     top: usize,
@@ -132,6 +133,27 @@ enum Detail {
     Counters,
     /// And who calls them: stacks; threads, owners and CPUs
     Full,
+}
+
+/// An event to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Countable {
+    /// Memory that no cache had; by the CPU's counters
+    CacheMisses,
+    /// Memory that the kernel had to map first
+    PageFaults,
+    /// Time that threads computed, ns
+    CpuClock,
+}
+
+impl From<Countable> for Event {
+    fn from(event: Countable) -> Self {
+        match event {
+            Countable::CacheMisses => Self::CacheMisses,
+            Countable::PageFaults => Self::PageFaults,
+            Countable::CpuClock => Self::CpuClock,
+        }
+    }
 }
 
 /// At most a day.
@@ -180,7 +202,12 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     check(args)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
     bar.set_message(format!("sampling {pid}"));
-    let sampled = sample(&mut target, time, args.rate.unwrap_or(99).into(), &bar);
+    catch_interrupts();
+    let goes_on = |elapsed: Duration| {
+        bar.set_position(elapsed.as_millis() as u64);
+        !interrupted()
+    };
+    let sampled = sample(&mut target, time, args.rate.unwrap_or(99).into(), goes_on);
     bar.set_message("naming");
     let (outcome, folded) = outcome(&mut target, &sampled);
     bar.finish_and_clear();
@@ -200,7 +227,7 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     check(args)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
     bar.set_message(format!("watching {pid}"));
-    let seen = run::process(pid, args.level.into(), time, args.event, &bar);
+    let seen = run::process(pid, args.level.into(), time, args.event.map(Event::from), &bar);
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
     report_on(args, &title, &[seen?], None, None)?;
@@ -221,7 +248,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         level: args.level.into(),
         in_order: args.order,
         sections: args.sections,
-        event: args.event,
+        event: args.event.map(Event::from),
     };
     let mut delegation = None;
     let prepare = |command: &mut Command, program: &Program, library: &Path| {
@@ -230,7 +257,8 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
     };
     let ran = run::program(&args.command, args.lock.as_deref(), counts, library, prepare)?;
     let here = MachineFile::here().and_then(|machine| machine.delegation);
-    let sections = ran.sections.map(|recorded| Sections::of(recorded, here.as_ref()));
+    let sections = ran.sections.map(Sections::of);
+    let sections = sections.map(|all| sections::advised(all, here.as_ref()));
     let title = format!("Locks of {}", args.command[0].to_string_lossy());
     report_on(args, &title, &ran.outcomes, ran.orders.as_deref(), sections.as_ref())?;
     if let Some(delegation) = delegation {
@@ -254,7 +282,7 @@ fn report_on(
         Format::Text => {
             let mut text = observed::report::all(outcomes, args.top);
             if let Some(sections) = sections {
-                text += &format!("\n{}", sections.text(args.top));
+                text += &format!("\n{}", sections::text(sections, args.top));
             }
             if let Some(orders) = orders {
                 text += &format!("\n{}", crate::order::report::all(orders));
@@ -280,7 +308,7 @@ fn report_on(
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {
-        let timeline = output::json(&observed::course::timeline(outcomes));
+        let timeline = output::json(&observed::timeline::timeline(outcomes));
         write(file, |to| to.write_all(timeline.as_bytes()))?;
     }
     deliver(args, title, &text, "µs", &observed::report::folded(outcomes))

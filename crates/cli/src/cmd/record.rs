@@ -4,7 +4,9 @@ use super::run::{self, LOCK};
 use crate::format::FormatFlags;
 use crate::hints::{Failure, cause};
 use crate::output::{print, print_json, say};
-use crate::{catalog, elf, find, launch, leftovers, library, lock_trace, signals};
+use crate::{catalog, launch, leftovers, library, lock_trace, signals};
+use lockwright_observer::traced;
+use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
 
 use std::error::Error;
@@ -116,7 +118,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     let status = launch::to_end(&mut command, &path)?;
     let mut trace = Trace::collect(folder.path())
         .map_err(|error| Failure::new(format!("cannot read what the program recorded: {error}")))?;
-    lock_trace::name(&mut trace);
+    traced::name(&mut trace);
     let file = launch::create(&args.output)?;
     trace.write(file, &args.output).map_err(Failure::new)?;
     say(&format!("trace: {}\n{}", args.output.display(), lock_trace::report(&trace)));

@@ -2,16 +2,17 @@
 
 use super::topology::{self, EMULATE};
 use crate::delegate::Delegating;
-use crate::elf::{self, Program};
 use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
 use crate::launch::Launched;
 use crate::output::say;
-use crate::policy::over;
 use crate::policy::slots::Slots;
 use crate::policy::started::{self, Start};
-use crate::{catalog, epoch, find, launch, library, machine, pause, rules, signals};
+use crate::{catalog, epoch, launch, library, machine, pause, rules, signals};
 use lockwright_numbers::units;
+use lockwright_observer::elf::{self, Program};
+use lockwright_observer::find;
+use lockwright_observer::targets;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -125,7 +126,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         // Behind the file's rules, and before the default, which counts when the policy is unloaded.
         let lock = policies.add(word)?;
         let between = if words.is_empty() { "" } else { ";" };
-        words += &format!("{between}{}={lock}", over::ALL);
+        words += &format!("{between}{}={lock}", targets::ALL);
     }
     let starts = policies.compiled()?;
     let starts: Vec<_> = starts.into_iter().map(|(slot, one)| Start::Slot(slot, one)).collect();

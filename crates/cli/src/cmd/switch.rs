@@ -1,10 +1,12 @@
 //! `lockwright switch`.
 
+use crate::ctl::target;
 use crate::hints::Failure;
-use crate::mailbox::Remote;
-use crate::process::Process;
-use crate::table::{self, Table};
-use crate::{catalog, elf, machine, output, rules};
+use crate::{catalog, machine, output, rules};
+use lockwright_observer::elf;
+use lockwright_observer::mailbox::{self, Remote};
+use lockwright_observer::process::Process;
+use lockwright_observer::table::Table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,16 +42,16 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let process = Process::open(args.pid)?;
     let mailbox = Remote::find(&process)?;
-    table::refuse_detached(&process, &mailbox)?;
+    mailbox::refuse_detached(&process, &mailbox)?;
     if args.lock.is_none() && args.config.is_none() {
-        output::print(&mailbox.table()?.describe(&process))?;
+        output::print(&target::describe(&process, &mailbox.table()?))?;
         if let Some(table) = mailbox.posted()? {
             output::print(&posted(&process, &table))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     // If an earlier table is posted but not yet in force, change that one.
-    let mut table = table::base(&mailbox)?;
+    let mut table = mailbox::base(&mailbox)?;
     let mut lock = args.lock;
     if let Some(file) = args.config {
         let config = rules::read(&file, &elf::inspect(&process.program())?)?;
@@ -63,10 +65,10 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     if let Some(lock) = lock {
         table.default = lock;
     }
-    let is_in_force = table::post(&process, &mailbox, &table)?;
+    let is_in_force = mailbox::post(&process, &mailbox, &table)?;
     catalog::warn_of_textbook(table.locks(), &format!("lockwright switch {} auto", args.pid));
     output::print(&match is_in_force {
-        true => table.describe(&process),
+        true => target::describe(&process, &table),
         false => posted(&process, &table),
     })?;
     Ok(ExitCode::SUCCESS)

@@ -1,12 +1,12 @@
 //! A running process's delegated data (`Delegated`, `lw_execute`): who runs their sections, and why; sets that by hand.
 
 use crate::hints::{Failure, nearest};
-use crate::mailbox;
 use crate::output::{plain, shown, table};
-use crate::process::Process;
 use lockwright_contract::delegated::{DelegatedState, List, MAGIC, PLACES, SYMBOL};
 use lockwright_locks::delegation::dynamic::{ANY, BY_HAND, COMBINE, HOME, MODE, SERVE};
 use lockwright_numbers::format::si;
+use lockwright_observer::mailbox;
+use lockwright_observer::process::Process;
 use lockwright_symbols::Symboliser;
 use serde::Serialize;
 use std::mem::offset_of;

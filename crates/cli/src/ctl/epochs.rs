@@ -1,9 +1,7 @@
 //! A running process's epochs: reads them, and changes their SLOs.
 
 use crate::hints::{Failure, nearest};
-use crate::mailbox;
 use crate::output::{plain, shown, table};
-use crate::process::Process;
 use lockwright_contract::epochs::{
     Common, Epochs, IDS, MAGIC, NAME, NUMBERED, Own, SYMBOL, Windows,
 };
@@ -12,6 +10,8 @@ use lockwright_contract::text::unpadded;
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_numbers::format::{si, time};
 use lockwright_numbers::units;
+use lockwright_observer::mailbox;
+use lockwright_observer::process::Process;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;

@@ -13,12 +13,12 @@ use super::epochs;
 use super::judge::{DISASTER, Judged, Slice, Terms, Waited, choose, judge};
 use super::target::Target;
 use crate::hints::Failure;
-use crate::mailbox::MailboxPlace;
-use crate::observed::watched::{Watched, lease};
-use crate::process::Process;
-use crate::table::{self, Table};
 use lockwright_bench::{Finding, interrupted, progress};
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::watched::{Watched, lease};
+use lockwright_observer::mailbox::{self, MailboxPlace};
+use lockwright_observer::process::Process;
+use lockwright_observer::table::Table;
 use serde::Serialize;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -169,7 +169,7 @@ impl Guard<'_> {
     fn put(&self, table: &Table, posted: &mut String) -> Result<bool, Failure> {
         let process = Process::open(self.pid)?;
         let mailbox = self.mailbox.of(&process);
-        let now = table::base(&mailbox)?.words();
+        let now = mailbox::base(&mailbox)?.words();
         if now != *posted {
             return Err(Failure::new(format!(
                 "another command has switched the locks of process {}: they stay as they are now",
@@ -181,7 +181,7 @@ impl Guard<'_> {
         if now == *posted && mailbox.posted()?.is_none() {
             return Ok(true);
         }
-        table::post(&process, &mailbox, table)
+        mailbox::post(&process, &mailbox, table)
     }
 
     fn slice(&self, watched: &mut Watched, time: Duration) -> Result<Slice, Failure> {

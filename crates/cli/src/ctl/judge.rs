@@ -2,12 +2,12 @@
 
 use crate::compare::figure::Figure;
 use crate::compare::report::bound;
-use crate::observed::snapshot::Of;
 use crate::output::{plain, table};
 use lockwright_bench::{Finding, Interval};
 use lockwright_numbers::Spread;
 use lockwright_numbers::Times;
 use lockwright_numbers::format::time;
+use lockwright_observer::counts::snapshot::Of;
 use serde::Serialize;
 use std::collections::BTreeSet;
 

@@ -2,10 +2,10 @@
 
 use crate::hints::{Failure, cause};
 use crate::launch;
-use crate::observed::live::{self, Live, now_ns};
-use crate::process::Process;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::LENGTH;
+use lockwright_observer::counts::live::{self, Live, now_ns};
+use lockwright_observer::process::Process;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -80,5 +80,5 @@ pub(crate) fn reset(process: &Process) -> Result<usize, Failure> {
     let segment = unsafe { Segment::of_other(base.cast()) };
     segment
         .map(|segment| segment.reset(now_ns()))
-        .ok_or_else(|| crate::mailbox::other_version(process))
+        .ok_or_else(|| lockwright_observer::mailbox::other_version(process))
 }

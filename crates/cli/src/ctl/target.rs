@@ -1,13 +1,13 @@
 //! The locks that the user means.
 
-use crate::elf::ObjectFile;
 use crate::hints::{Failure, nearest};
-use crate::observed::snapshot::{Lock, Of};
 use crate::output::shown;
-use crate::process::{Process, mappings};
-use crate::rules::{MUTEX_SIZE, named, of_kind};
-use crate::table::{Rule, Table};
-use crate::written::written;
+use lockwright_observer::counts::snapshot::{Lock, Of};
+use lockwright_observer::elf::ObjectFile;
+use lockwright_observer::process::{Process, mappings};
+use lockwright_observer::table::{Rule, Table};
+use lockwright_observer::targets::{MUTEX_SIZE, named, of_kind};
+use lockwright_observer::written::written;
 use lockwright_symbols::Symboliser;
 use std::collections::BTreeSet;
 
@@ -170,6 +170,15 @@ pub(crate) fn whose(process: &Process, table: &Table) -> Vec<String> {
     table.rules.iter().zip(&parts).map(whose).collect()
 }
 
+/// A description of a table: the process's default, and a line for each rule.
+pub(crate) fn describe(process: &Process, table: &Table) -> String {
+    let mut text = format!("{} ({}): {}\n", process.pid, process.name(), table.default);
+    for (whose, rule) in whose(process, table).iter().zip(&table.rules) {
+        text.push_str(&format!("  {whose}: {}\n", rule.lock));
+    }
+    text
+}
+
 /// The function that begins at this offset from the load base.
 fn function(object: &ObjectFile, offset: u64) -> Option<String> {
     let mut functions = object.symbols.iter().filter(|symbol| symbol.is_function);
@@ -215,7 +224,7 @@ fn unknown(
 ) -> Failure {
     let pid = process.pid;
     let program = objects.first().map_or(&[][..], |program| &program.symbols);
-    let known = |symbol: &crate::elf::Symbol| written(&symbol.name);
+    let known = |symbol: &lockwright_observer::elf::Symbol| written(&symbol.name);
     let mut names: Vec<String> = locks.iter().map(|(name, _)| name.clone()).collect();
     names.extend(objects.iter().map(|object| object.name.clone()));
     names.extend(program.iter().map(known));
@@ -233,7 +242,7 @@ fn unknown(
 
 /// The locks of a process that have been contended, by the names that the list shows.
 pub(crate) fn contended(process: &Process) -> Vec<(String, u64)> {
-    use crate::observed::{live::Live, outcome::outcome};
+    use lockwright_observer::counts::{live::Live, outcome::outcome};
     let look = || -> Result<Vec<(String, u64)>, Failure> {
         let Some(snapshot) = Live::find(process)?.snapshot(process)? else { return Ok(Vec::new()) };
         let mut symbols =

@@ -1,9 +1,9 @@
 //! Formats samples as OpenMetrics.
 
 use crate::hints::Failure;
-use crate::observed::outcome::Observed;
-use crate::observed::snapshot::{self, Of};
 use lockwright_numbers::Times;
+use lockwright_observer::counts::observation::Observed;
+use lockwright_observer::counts::snapshot::{self, Of};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text::encode};
 use prometheus_client::metrics::MetricType;
@@ -74,7 +74,7 @@ impl Told {
     pub(crate) fn new(named: &Observed, all: &[Rc<snapshot::Lock>], process: String) -> Self {
         let all: BTreeMap<Of, _> = all.iter().map(|lock| (lock.of, lock)).collect();
         let mut names = BTreeSet::new();
-        let lock = |ranked: &crate::observed::outcome::Ranked| {
+        let lock = |ranked: &lockwright_observer::counts::observation::Ranked| {
             let lock = all.get(&ranked.of)?;
             // Two locks with one name (static variables in two files) must not share a series.
             let name = match names.insert(ranked.name.clone()) {

@@ -1,8 +1,8 @@
 //! Names the functions and variables of processes by address, for the stacks of futex waits.
 
-use crate::elf::ObjectFile;
-use crate::process::{self, Mapping};
-use crate::written;
+use lockwright_observer::elf::ObjectFile;
+use lockwright_observer::process::{self, Mapping};
+use lockwright_observer::written;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl Processes {
     pub(crate) fn function(&mut self, pid: u32, address: u64) -> String {
         let call = address.saturating_sub(1);
         self.within(pid, call, |object, offset| {
-            let has = |at: &&crate::elf::Symbol| {
+            let has = |at: &&lockwright_observer::elf::Symbol| {
                 at.is_function && (at.offset..at.offset + at.size).contains(&offset)
             };
             object.symbols.iter().rfind(has).map(|found| written::written(&found.name))

@@ -1,12 +1,11 @@
 //! Advice about a lock: rules, their thresholds, and a command to run.
 
 use super::delegate::delegate;
-use super::lifetimes::Lifetimes;
-use super::outcome::{Observed, Ranked, Site};
-use super::snapshot::LockKind;
 use lockwright_calibrate::Delegation;
 use lockwright_numbers::format::time;
-use serde::Serialize;
+use lockwright_observer::counts::lifetimes::Lifetimes;
+use lockwright_observer::counts::observation::{Advice, Observed, Ranked, Rule, Site};
+use lockwright_observer::counts::snapshot::LockKind;
 
 /// If threads lose less than this share of their time, another lock gains nothing.
 const LITTLE: f64 = 0.02;
@@ -21,40 +20,6 @@ const STARVED_NS: u64 = 10_000_000;
 const STARVED: &str = "10 ms";
 /// The factor that counts as "far".
 const FAR: u64 = 10;
-
-/// The rule that led to the advice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Rule {
-    /// Threads lose little time here: leave the lock as it is.
-    Little,
-    /// Its critical sections are long.
-    LongSections,
-    /// A thread waits far longer than critical sections last.
-    Starved,
-    /// Its critical sections are short, and threads lose time.
-    ShortSections,
-}
-
-/// A piece of advice.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Advice {
-    pub(crate) rule: Rule,
-    /// The share of the threads' time that they waited for this lock.
-    pub(crate) lost: f64,
-    /// The share (0 to 1) of the running time of its process's threads in which they waited for it.
-    pub(crate) waiting: f64,
-    /// The share in which they held it after a wait. Other holds aren't timed, so the true share may be larger.
-    pub(crate) holding: f64,
-    /// Both together, RCL's measure: a lower bound.
-    pub(crate) in_sections: f64,
-    /// The advice in words, with the threshold.
-    pub(crate) text: String,
-    /// A further note; empty: none.
-    pub(crate) note: String,
-    /// A command to try; empty: there is nothing to do.
-    pub(crate) command: String,
-}
 
 /// The program or process under observation.
 #[derive(Clone, Debug)]
@@ -191,9 +156,9 @@ fn advice(
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::snapshot::Of;
     use super::*;
-    use crate::observed::outcome::Percentiles;
+    use lockwright_observer::counts::observation::Percentiles;
+    use lockwright_observer::counts::snapshot::Of;
 
     /// A lock with one holder. `holder` has how often it made others wait, for how long, and the longest such wait, ns.
     pub(crate) fn lock(wait_ns: u64, holder: (u64, u64, u64)) -> Ranked {
@@ -207,36 +172,19 @@ pub(crate) mod tests {
             max_ns,
             max_tid: 1,
             share: 1.0,
-            stack: Vec::new(),
-            samples: None,
+            ..Site::default()
         };
         Ranked {
             of: Of::Lock(64),
-            tenant: 0,
-            place: 0,
-            kind: LockKind::Mutex,
             name: "lock".into(),
             address: 64,
             locks: 1,
             contended: 1000,
-            gave_up: 0,
-            slept: 0,
             blocked_ns: wait_ns,
             wait_ns,
-            hold_ns: 0,
             wait: Percentiles { max_ns: 2 * max_ns, ..Percentiles::default() },
-            wait_by_class: Vec::new(),
-            hold: Percentiles::default(),
-            owner_changes: None,
-            core_changes: None,
-            longest_wait_at: String::new(),
-            longest_hold_at: String::new(),
-            waiters: Vec::new(),
             holders: vec![site],
-            threads: Vec::new(),
-            course: Vec::new(),
-            events: None,
-            advice: None,
+            ..Ranked::default()
         }
     }
 

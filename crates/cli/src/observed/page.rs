@@ -1,13 +1,13 @@
 //! An outcome as a self-contained HTML page without scripts.
 
-use super::outcome::{Observed, Ranked, Site};
-use super::snapshot::LockKind;
 use crate::hints::Failure;
 use crate::observed::report;
-use crate::order::outcome::{self as order, Risk};
 use crate::output::shown;
 use crate::profile::flame;
 use lockwright_numbers::format::{count, si, time};
+use lockwright_observer::counts::observation::{Observed, Ranked, Site};
+use lockwright_observer::counts::snapshot::LockKind;
+use lockwright_observer::order::outcome::{self as order, Risk};
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style, page};
 use maud::{Markup, html};
 

@@ -3,9 +3,9 @@
 //!
 //! The messages are those of `profile.proto` (github.com/google/pprof) that we need.
 
-use super::outcome::{Observed, Ranked, Site};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use lockwright_observer::counts::observation::{Observed, Ranked, Site};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};

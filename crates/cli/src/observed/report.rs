@@ -1,15 +1,15 @@
 //! An outcome as text.
 
-use super::advice::Advice;
-use super::counter::Event;
-use super::course::signs;
-use super::events::Total;
-use super::outcome::{Observed, Percentiles, Ranked, Site};
-use super::snapshot::{LockKind, Signals};
 use super::threads;
+use super::timeline::signs;
 use crate::output::{beside, plain, shown, table};
-use crate::profile::outcome::Folded;
 use lockwright_numbers::format::{count, time};
+use lockwright_observer::counts::counter::Event;
+use lockwright_observer::counts::observation::Advice;
+use lockwright_observer::counts::observation::Total;
+use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
+use lockwright_observer::counts::snapshot::{LockKind, Signals};
+use lockwright_observer::sampler::outcome::Folded;
 use lockwright_text::wrapped;
 
 /// Number of locks with details.

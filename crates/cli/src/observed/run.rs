@@ -1,33 +1,35 @@
 //! Profiles a program from start to end, or a process for a while.
 
 use super::advice::{Circumstances, Target, advise, wake_up_ns};
-use super::counter::Event;
-use super::course::Course;
-use super::events::Events;
-use super::lifetimes::Lifetimes;
-use super::live::Live;
-use super::misses::{Misses, Recorded};
-use super::outcome::{Observed, outcome};
-use super::python::Samplers;
-use super::reader;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
 use crate::machine::MachineFile;
-use crate::mailbox::Remote;
-use crate::order::outcome as order;
 use crate::output::say;
-use crate::process::Process;
-use crate::{elf, find, launch, leftovers, library, machine, table};
+use crate::{launch, leftovers, library, machine};
 use indicatif::ProgressBar;
 use lockwright_bench::{children_time, interrupted};
 use lockwright_contract::counters::control::Level;
 use lockwright_contract::counters::layout::CountersHeader;
 use lockwright_contract::header::Layout;
+use lockwright_observer::counts::counter::Event;
+use lockwright_observer::counts::course::Course;
+use lockwright_observer::counts::events::Events;
+use lockwright_observer::counts::lifetimes::Lifetimes;
+use lockwright_observer::counts::live::Live;
+use lockwright_observer::counts::misses::{Misses, Recorded};
+use lockwright_observer::counts::observation::Observed;
+use lockwright_observer::counts::outcome::outcome;
+use lockwright_observer::counts::python::Samplers;
+use lockwright_observer::counts::reader;
+use lockwright_observer::files::files;
+use lockwright_observer::mailbox::{Remote, refuse_detached};
+use lockwright_observer::order::outcome as order;
+use lockwright_observer::process::Process;
+use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
 use lockwright_symbols::Symboliser;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -128,8 +130,12 @@ pub(crate) fn program(
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = Vec::new();
-    let mut all =
-        files(folder.path(), CountersHeader::ENDING, |file, path| reader::read(&file, path))?;
+    let mut all = files(
+        folder.path(),
+        CountersHeader::ENDING,
+        |file, path| reader::read(&file, path),
+        unread,
+    )?;
     all.sort_by_key(|segment| {
         std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
     });
@@ -167,10 +173,15 @@ pub(crate) fn program(
     };
     advise(&mut outcomes, known);
     course.tell(&mut outcomes);
-    let orders = if counts.in_order { Some(order::all(folder.path())?) } else { None };
+    let orders = if counts.in_order { Some(order::all(folder.path(), unread)?) } else { None };
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
     Ok(Ran { outcomes, orders, sections, status })
+}
+
+/// Says which file can't be read. Its process was killed while it created the file.
+fn unread(failure: &Failure) {
+    say(&format!("{failure}\n"));
 }
 
 /// All critical sections that were recorded in a folder.
@@ -189,35 +200,6 @@ fn cpu_ns(pid: libc::pid_t) -> u64 {
         libc::clock_getcpuclockid(pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut now) == 0
     };
     if is_there { now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 } else { 0 }
-}
-
-/// Reads the files in a folder whose names end in `ending`, and reports those that can't be read.
-pub(crate) fn files<T>(
-    folder: &Path,
-    ending: &str,
-    read: impl Fn(File, &Path) -> Result<T, Failure>,
-) -> Result<Vec<T>, Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| {
-        Failure::new(format!("cannot read '{}': {}", folder.display(), cause(&error)))
-    })?;
-    let mut all = Vec::new();
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let is_one = path.to_str().is_some_and(|path| path.ends_with(ending));
-        if let (true, Some(file)) = (is_one, open_file(&path)) {
-            match read(file, &path) {
-                Ok(found) => all.push(found),
-                Err(failure) => say(&format!("{failure}\n")), // the process was killed while it created the file
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// Opens a file in a folder that other users can write to; `None` if it isn't a regular file.
-pub(crate) fn open_file(path: &Path) -> Option<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
-    file.metadata().is_ok_and(|about| about.is_file()).then_some(file)
 }
 
 /// Processes that still run need the folder, but should stop counting. If there are none, the folder is removed.
@@ -264,7 +246,7 @@ pub(crate) fn process(
     let (live, before) = {
         let process = Process::open(pid)?;
         let live = Live::find(&process)?;
-        table::refuse_detached(&process, &Remote::find(&process)?)?;
+        refuse_detached(&process, &Remote::find(&process)?)?;
         live.ask(&process, level, LEASE)?;
         (live, live.snapshot(&process)?)
     };

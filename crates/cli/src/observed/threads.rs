@@ -1,46 +1,14 @@
 //! Threads and locks: which threads wait for which lock, and for which threads others wait.
 
-use super::outcome::{Observed, Ranked};
-use super::snapshot::Part;
 use crate::output::{plain, shown, table};
-use lockwright_contract::counters::layout::OTHER_THREADS;
 use lockwright_numbers::format::time;
-use serde::Serialize;
+use lockwright_observer::counts::observation::{Observed, Ranked};
 use std::collections::BTreeMap;
 
 /// Maximum number of threads in the table.
 const ROWS: usize = 8;
 /// Maximum number of locks in the table: as many as fit 80 columns.
 const LOCKS: usize = 3;
-
-/// One thread's waits for a lock, and others' waits for that thread.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ThreadWaits {
-    /// `None`: all threads without a slot of their own.
-    pub(crate) tid: Option<u32>,
-    /// The thread's name when it was last sampled; empty: it never was.
-    pub(crate) name: String,
-    /// How often it had to wait.
-    pub(crate) waits: u64,
-    /// Its total waiting time, ns.
-    pub(crate) wait_ns: u64,
-    /// How long others waited for it, ns.
-    pub(crate) blamed_ns: u64,
-}
-
-/// A lock's threads, without names. Those that lost or cost the most time come first.
-pub(super) fn of(parts: &[Part]) -> Vec<ThreadWaits> {
-    let thread = |part: &Part| ThreadWaits {
-        tid: (part.tid != OTHER_THREADS).then_some(part.tid),
-        name: String::new(),
-        waits: part.waits,
-        wait_ns: part.wait_ns,
-        blamed_ns: part.blamed_ns,
-    };
-    let mut threads: Vec<ThreadWaits> = parts.iter().map(thread).collect();
-    threads.sort_by_key(|thread| std::cmp::Reverse(thread.wait_ns + thread.blamed_ns));
-    threads
-}
 
 /// A table of threads and the first locks; empty unless several threads are known.
 pub(super) fn text(outcome: &Observed, most: usize) -> String {
@@ -92,15 +60,23 @@ fn brief(ns: u64) -> String {
 mod tests {
     use super::super::advice::tests::lock;
     use super::*;
+    use lockwright_observer::counts::observation::ThreadWaits;
 
     #[test]
     fn each_thread_has_a_row_and_each_lock_a_column() {
-        let part = |tid, wait_ns, blamed_ns| Part { tid, waits: 1, wait_ns, blamed_ns };
-        let with = |parts: &[Part]| Ranked { threads: of(parts), ..lock(1, (1, 1, 1)) };
+        let part = |tid, wait_ns, blamed_ns| {
+            let name = String::new();
+            ThreadWaits { tid: Some(tid), name, waits: 1, wait_ns, blamed_ns }
+        };
+        let with = |parts: &[&ThreadWaits]| {
+            let threads = parts.iter().map(|&part| part.clone()).collect();
+            Ranked { threads, ..lock(1, (1, 1, 1)) }
+        };
         let both = part(1_234_567, 12_345_678, 23_456_789);
-        let mut first = with(&[part(7, 2_000, 0), part(OTHER_THREADS, 1_000_000, 0), both]);
+        let others = ThreadWaits { tid: None, ..part(0, 1_000_000, 0) };
+        let mut first = with(&[&both, &others, &part(7, 2_000, 0)]);
         first.threads[0].name = "a-hoarder-of-15".to_owned();
-        let locks = vec![first, with(&[part(7, 500, 0), both]), with(&[both])];
+        let locks = vec![first, with(&[&both, &part(7, 500, 0)]), with(&[&both])];
         let outcome = Observed { locks, ..Observed::default() };
         let text = text(&outcome, 5);
         let lines: Vec<&str> = text.lines().skip(2).collect();
@@ -110,7 +86,7 @@ mod tests {
         assert!(lines[2].starts_with("others") && lines[2].contains("1.00 ms / -"), "{text}");
         assert!(lines[3].contains("2.00 µs / -") && lines[3].contains("500 ns / -"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        let alone = Observed { locks: vec![with(&[part(7, 500, 0)])], ..Observed::default() };
+        let alone = Observed { locks: vec![with(&[&part(7, 500, 0)])], ..Observed::default() };
         assert_eq!(super::text(&alone, 5), "");
     }
 }

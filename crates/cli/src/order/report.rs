@@ -1,7 +1,7 @@
 //! The text report of cycles.
 
-use super::outcome::{Named, Nesting, Orders, Place, Risk};
 use crate::output::{beside, shown};
+use lockwright_observer::order::outcome::{Named, Nesting, Orders, Place, Risk};
 use lockwright_text::wrapped;
 
 /// Maximum number of cycles in the report.

@@ -9,10 +9,10 @@ use crate::ctl::guard::{End, Guard, Guarded};
 use crate::ctl::judge::Terms;
 use crate::ctl::target::{Target, contended};
 use crate::hints::Failure;
-use crate::mailbox::{self, MailboxPlace, PATIENCE};
-use crate::process::Process;
-use crate::table::{self, Table};
 use lockwright_contract::programs::mailbox::SLOTS;
+use lockwright_observer::mailbox::{self, MailboxPlace, PATIENCE};
+use lockwright_observer::process::Process;
+use lockwright_observer::table::Table;
 use lockwright_platform::hooks::Hook;
 use lockwright_policy::control::Prepared;
 use lockwright_policy::image;
@@ -141,7 +141,7 @@ impl PolicyLoad {
         let prepared = self.prepared(process, &there)?;
         let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
         let in_slot = programs.load(prepared.slot, self.image(&prepared), PATIENCE)?;
-        let posted = table::post_for(process, &mailbox, &prepared.new, patience(in_slot));
+        let posted = mailbox::post_for(process, &mailbox, &prepared.new, patience(in_slot));
         let in_table = posted.inspect_err(|_| {
             let _ = programs.unload(prepared.slot, PATIENCE);
         })?;
@@ -193,7 +193,7 @@ impl PolicyLoad {
                     let ours = seen.iter().find(|seen| seen.slot == prepared.slot);
                     taken_off = ours.and_then(stats::taken_off);
                     if taken_off.is_some() && kept {
-                        table::post(&process, &there.mailbox.of(&process), &prepared.old)?;
+                        mailbox::post(&process, &there.mailbox.of(&process), &prepared.old)?;
                         (guarded.end, kept) = (End::TakenOff, false);
                     }
                 }
@@ -215,8 +215,8 @@ impl PolicyLoad {
 
     fn prepared(&self, process: &Process, there: &There) -> Result<Change, Failure> {
         let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
-        table::refuse_detached(process, &mailbox)?;
-        let old = table::base(&mailbox)?;
+        mailbox::refuse_detached(process, &mailbox)?;
+        let old = mailbox::base(&mailbox)?;
         let targets = over::targets(&self.whose.targets(process)?);
         let known = programs.known()?;
         let slot = free(process, &old, &known)?;
@@ -328,7 +328,7 @@ pub(crate) fn unload(
     let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
     let pid = process.pid;
     let known = programs.known()?;
-    let mut table = table::base(&mailbox)?;
+    let mut table = mailbox::base(&mailbox)?;
     let is_meant = |slot: u32, known: Option<&KnownPolicy>| match word {
         None => true,
         Some(word) if word.parse() == Ok(slot) => true,
@@ -346,7 +346,7 @@ pub(crate) fn unload(
             .hint(format!("lockwright policy list --pid {pid}")));
     }
     let lifted = table.lift(|lock| over::slot(lock).is_some_and(|slot| slots.contains(&slot)));
-    let is_at_work = lifted == 0 || table::post(process, &mailbox, &table)?;
+    let is_at_work = lifted == 0 || mailbox::post(process, &mailbox, &table)?;
     let is_in_force = unload_all(&programs, slots.iter().copied(), is_at_work)?;
     let title = |slot: &u32| {
         known(*slot).map_or_else(|| format!("slot {slot}"), |known| known.title.clone())

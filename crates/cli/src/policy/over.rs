@@ -3,13 +3,8 @@
 //! mutexes.
 
 use crate::ctl::target::Target;
-use crate::table::Table;
-
-/// The target of every mutex.
-pub(crate) const ALL: &str = "mutex:+0x0-0xffffffffffffffff";
-
-/// The end of the target of all calls of a library.
-const LIBRARY: &str = "+0x0-0xffffffff";
+use lockwright_observer::table::Table;
+use lockwright_observer::targets::{ALL, beside};
 
 /// The mutexes' lock that asks a policy.
 pub(super) const LOCK: &str = "programmed";
@@ -52,27 +47,6 @@ pub(crate) fn targets(of: &[Target]) -> Vec<String> {
     all
 }
 
-/// Another target for the same mutexes: a range that ends a byte earlier, or all calls of a library.
-fn beside(target: &str) -> String {
-    if let Some(library) = target.strip_prefix("lib:") {
-        return format!("call:{library}{LIBRARY}");
-    }
-    let shorter = || {
-        let (start, high) = target.rsplit_once("-0x")?;
-        Some(format!("{start}-{:#x}", u64::from_str_radix(high, 16).ok()?.checked_sub(1)?))
-    };
-    shorter().unwrap_or_else(|| target.to_owned())
-}
-
-/// A description of a target that only policies have.
-pub(crate) fn whose(target: &str) -> Option<String> {
-    if target == ALL {
-        return Some("all mutexes".to_owned());
-    }
-    let library = target.strip_prefix("call:")?.strip_suffix(LIBRARY)?;
-    Some(format!("library {library}"))
-}
-
 /// The slots that a table's locks ask.
 pub(crate) fn slots(table: &Table) -> Vec<u32> {
     let mut slots: Vec<u32> = table.locks().filter_map(slot).collect();
@@ -93,12 +67,13 @@ pub(crate) fn hidden_by(table: &Table, hidden: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwright_observer::targets::whose;
 
     #[test]
     fn old_rules_are_there_again_when_a_policy_is_lifted() {
         let words = "auto\nlib:a.so=fifo;mutex:server+0x40-0x68=cal;";
         let mut table = Table::read(words);
-        let kind = crate::rules::of_kind("normal").unwrap();
+        let kind = lockwright_observer::targets::of_kind("normal").unwrap();
         let rules = ["lib:a.so", "mutex:server+0x40-0x68", "call:server+0x10-0x20", &kind];
         let meant = [Target::All, Target::Rules(rules.map(str::to_owned).to_vec())];
         let targets = targets(&meant);

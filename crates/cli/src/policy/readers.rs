@@ -5,8 +5,9 @@
 
 use super::over;
 use crate::hints::Failure;
-use crate::process::Process;
-use crate::table::Table;
+use lockwright_observer::process::Process;
+use lockwright_observer::table::Table;
+use lockwright_observer::targets;
 use lockwright_symbols::{Mapping, mappings};
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ pub(super) fn asked(
 ) -> Result<Option<Vec<Range<u64>>>, Failure> {
     let asks = |lock: &str| over::slot(lock) == Some(slot);
     let mut targets = table.rules.iter().filter(|rule| asks(&rule.lock)).map(|rule| &*rule.target);
-    if asks(&table.default) || targets.clone().any(|target| target == over::ALL) {
+    if asks(&table.default) || targets.clone().any(|target| target == targets::ALL) {
         return Ok(None);
     }
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;

@@ -2,9 +2,9 @@
 
 use super::named;
 use crate::hints::Failure;
-use crate::mailbox::{settled, symbol_in};
-use crate::process::Process;
 use lockwright_contract::programs::mailbox::SYMBOL;
+use lockwright_observer::mailbox::{settled, symbol_in};
+use lockwright_observer::process::Process;
 use lockwright_policy::control::{Answered, Control, InSlot, Pending, Prepared};
 use std::time::Duration;
 

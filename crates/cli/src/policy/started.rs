@@ -4,8 +4,9 @@ use super::loading::{Compiled, LATER, PolicyLoad, There};
 use crate::cmd::run;
 use crate::hints::{Failure, cause, warn};
 use crate::output::say;
-use crate::process::Process;
-use crate::{elf, find, launch, library, mailbox, signals, table};
+use crate::{launch, library, signals};
+use lockwright_observer::process::Process;
+use lockwright_observer::{elf, find, mailbox};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -116,7 +117,7 @@ impl Start {
             Self::Load(load) => load.put_into(process).map(|loaded| loaded.is_in_force),
             Self::Slot(slot, policy) => {
                 let there = There::find(process)?;
-                let table = table::base(&there.mailbox.of(process))?;
+                let table = mailbox::base(&there.mailbox.of(process))?;
                 let narrowed = policy.for_rules(process, &table, *slot)?;
                 let image = narrowed.as_ref().unwrap_or(&policy.prepared);
                 there.programs.open(process)?.load(*slot, image, mailbox::PATIENCE)

@@ -2,7 +2,7 @@
 
 use super::remote::RemotePlace;
 use crate::hints::Failure;
-use crate::process::{Process, proc_text};
+use lockwright_observer::process::{Process, proc_text};
 use regex_lite::Regex;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Flame graphs of waiters, and of the holders during these waits.
 
-use super::outcome::Folded;
 use inferno::flamegraph::{self, Options};
+use lockwright_observer::sampler::outcome::Folded;
 use std::io::{self, Write};
 
 /// Draws both side by side, counted in `unit`. The lowest boxes say which is which, and the boxes above them name the

@@ -1,9 +1,9 @@
 //! The text report of `profile --sample`.
 
-use super::outcome::{LockSeen, SampledProfile, WaitSite};
-use super::sample::End;
 use crate::output::{beside, shown};
 use lockwright_numbers::format::time;
+use lockwright_observer::sampler::outcome::{LockSeen, SampledProfile, WaitSite};
+use lockwright_observer::sampler::sample::End;
 use lockwright_text::wrapped;
 
 /// Maximum number of locks and sites in the report; JSON has all.

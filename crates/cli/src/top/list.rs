@@ -1,8 +1,8 @@
 //! The list of processes that use our locks.
 
-use crate::observed::processes::Finder;
-use crate::observed::watched::Watched;
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::processes::Finder;
+use lockwright_observer::counts::watched::Watched;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,10 +2,10 @@
 
 use crate::ctl::delegated::Delegated;
 use crate::hints::Failure;
-use crate::mailbox::Remote;
-use crate::process::Process;
-use crate::table::{self, Table};
 use crate::{catalog, machine};
+use lockwright_observer::mailbox::{self, Remote};
+use lockwright_observer::process::Process;
+use lockwright_observer::table::Table;
 
 /// A process's table of locks.
 pub(crate) fn read(pid: libc::pid_t) -> Result<Table, Failure> {
@@ -33,8 +33,8 @@ pub(crate) fn switch(pid: libc::pid_t, lock: &str) -> Result<String, Failure> {
     let lock = machine::tuned(lock);
     let process = Process::open(pid)?;
     let mailbox = Remote::find(&process)?;
-    let table = Table { default: lock.clone(), ..table::base(&mailbox)? };
-    Ok(match table::post(&process, &mailbox, &table)? {
+    let table = Table { default: lock.clone(), ..mailbox::base(&mailbox)? };
+    Ok(match mailbox::post(&process, &mailbox, &table)? {
         true => format!("now on {lock}"),
         false => format!("{lock} is posted; it takes effect when a thread next has to wait"),
     })

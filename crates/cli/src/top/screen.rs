@@ -3,11 +3,11 @@
 use super::keys::KEYS;
 use super::view::{COURSE, Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs;
-use crate::observed::outcome::{Ranked, Site};
 use crate::observed::report::told;
-use crate::observed::snapshot::LockKind;
 use crate::output::shown;
 use lockwright_numbers::format::{si, time};
+use lockwright_observer::counts::observation::{Ranked, Site};
+use lockwright_observer::counts::snapshot::LockKind;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};

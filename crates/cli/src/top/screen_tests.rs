@@ -3,9 +3,9 @@
 use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
-use crate::observed::outcome::{Observed, Percentiles, Ranked, Site};
-use crate::observed::snapshot::{LockKind, Of};
-use crate::table::Table;
+use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
+use lockwright_observer::counts::snapshot::{LockKind, Of};
+use lockwright_observer::table::Table;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;

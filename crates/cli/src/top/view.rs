@@ -7,12 +7,12 @@ use crate::ctl::delegated::Delegated;
 use crate::ctl::epochs::{Epoch, Followed, Slo};
 use crate::delegate;
 use crate::hints::Failure;
-use crate::observed::outcome::{Observed, Ranked};
-use crate::observed::snapshot::{Lock, Of};
-use crate::observed::watched::Watched;
-use crate::process::Process;
-use crate::table::Table;
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::observation::{Observed, Ranked};
+use lockwright_observer::counts::snapshot::{Lock, Of};
+use lockwright_observer::counts::watched::Watched;
+use lockwright_observer::process::Process;
+use lockwright_observer::table::Table;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 

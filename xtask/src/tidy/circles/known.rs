@@ -45,7 +45,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/cli", &["export.rs", "export/serve.rs"]),
-    ("crates/cli", &["hints.rs", "output.rs"]),
     ("crates/cli", &["policy/named.rs", "policy/store.rs"]),
     ("crates/cli", &["reproduce.rs", "reproduce/page.rs"]),
     ("crates/cli", &["sim/csv.rs", "sim/notes.rs", "sim/report.rs"]),

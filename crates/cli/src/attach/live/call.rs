@@ -17,7 +17,7 @@
 
 use super::stop::{Registers, Stop, StoppedThread, has_signal, was_cut_short};
 use crate::hints::Failure;
-use crate::process::{Mapping, Process, mappings};
+use lockwright_observer::process::{Mapping, Process, mappings};
 use std::arch::x86_64::__cpuid_count;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -2,7 +2,7 @@
 //! fills. They are not read from files, which may have been replaced since.
 
 use crate::hints::Failure;
-use crate::process::{Mapping, Process, mappings};
+use lockwright_observer::process::{Mapping, Process, mappings};
 use object::elf::{
     DT_GNU_HASH, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELACOUNT, DT_RELASZ, DT_SONAME, DT_STRSZ,
     DT_STRTAB, DT_SYMTAB, DT_VERDEF, DT_VERSYM, PT_DYNAMIC, PT_LOAD, R_X86_64_64,

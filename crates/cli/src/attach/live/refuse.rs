@@ -1,8 +1,8 @@
 //! Processes to which we can't attach, and why.
 
-use crate::elf::{self, Obstacle};
 use crate::hints::Failure;
-use crate::process::Process;
+use lockwright_observer::elf::{self, Obstacle};
+use lockwright_observer::process::Process;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -5,7 +5,7 @@
 //! these.
 
 use crate::hints::{Failure, cause};
-use crate::process::Process;
+use lockwright_observer::process::Process;
 use std::collections::HashSet;
 use std::io;
 use std::mem::MaybeUninit;

@@ -3,8 +3,8 @@
 
 use super::image::{Image, Symbol, images, is_libc};
 use crate::hints::Failure;
-use crate::process::Process;
 use lockwright_contract::attached::{self, Attached, ORIGINALS};
+use lockwright_observer::process::Process;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 

@@ -3,7 +3,7 @@
 use crate::hints::Failure;
 use crate::output;
 use crate::policy::tags::{Tagging, tag};
-use crate::process::Process;
+use lockwright_observer::process::Process;
 use std::process::ExitCode;
 
 /// Tag threads with numbers that policies see: who is important, whose tenant it is

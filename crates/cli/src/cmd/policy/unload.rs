@@ -3,7 +3,7 @@
 use crate::hints::Failure;
 use crate::output;
 use crate::policy::loading;
-use crate::process::Process;
+use lockwright_observer::process::Process;
 use std::process::ExitCode;
 
 /// Take a policy out of a running program: its locks are those again that they were before

@@ -1,0 +1,274 @@
+//! What was observed in a process, with names: the contents of a report.
+
+use super::counter::Event;
+use super::snapshot::{LockKind, Of, Signals};
+use lockwright_numbers::Times;
+use serde::Serialize;
+
+/// What one process's locks did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Observed {
+    /// Its id.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
+    /// The lock algorithm in use.
+    pub lock: String,
+    /// The emulated little cores; every figure is emulated then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
+    /// How long it was observed, ns.
+    pub elapsed_ns: u64,
+    /// Length of the slices in [`Ranked::course`], ns; 0: there are none.
+    pub slice_ns: u64,
+    /// Number of threads; 0: not known.
+    pub threads: usize,
+    /// Sorted by the total waiting time of all threads, the longest first.
+    pub locks: Vec<Ranked>,
+    /// Locks that share a cache line.
+    pub false_sharing: Vec<Suspects>,
+    /// The requested event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<Total>,
+    /// Semaphores that are not used as locks.
+    pub signals: Signals,
+    /// Why a Python program's functions have no names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python_unread: Option<String>,
+    /// What was not counted, or not attributed.
+    pub lost: Lost,
+}
+
+/// What was not counted, or not attributed.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Lost {
+    /// Waits for locks without a record. They all count as one lock.
+    pub unplaced: u64,
+    /// Locks whose records were reused for others.
+    pub evicted: u64,
+    /// Locks that were destroyed.
+    pub retired: u64,
+    /// Stacks for which there was no room.
+    pub stacks: u64,
+    /// Operations for which there was no memory.
+    pub memory: u64,
+}
+
+/// A lock with its names.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Ranked {
+    /// The record that it was read from.
+    #[serde(skip)]
+    pub of: Of,
+    /// Which of the locks that used this record it is.
+    #[serde(skip)]
+    pub tenant: u64,
+    /// Its place in the process's table of locks.
+    #[serde(skip)]
+    pub place: u32,
+    /// Mutex or semaphore.
+    pub kind: LockKind,
+    /// The variable, or the location.
+    pub name: String,
+    /// 0: it stands for several locks.
+    pub address: u64,
+    /// The number of locks that it stands for.
+    pub locks: u32,
+    /// Number of waits.
+    pub contended: u64,
+    /// How many of the waits were given up.
+    pub gave_up: u64,
+    /// How many of the waits included a sleep.
+    pub slept: u64,
+    /// Time during which at least one thread waited, ns.
+    pub blocked_ns: u64,
+    /// Total waiting time of all threads, ns.
+    pub wait_ns: u64,
+    /// Total time of the timed holds, ns.
+    pub hold_ns: u64,
+    /// How long threads waited.
+    pub wait: Percentiles,
+    /// By class of core, the fastest first; classes without waits are left out.
+    pub wait_by_class: Vec<(usize, Percentiles)>,
+    /// Hold times of threads that had to wait.
+    pub hold: Percentiles,
+    /// Of the acquisitions after a wait, the share in which the owner changed to another thread; `None`: not measured.
+    pub owner_changes: Option<f64>,
+    /// The share in which the lock moved to another CPU.
+    pub core_changes: Option<f64>,
+    /// The place of the longest wait.
+    pub longest_wait_at: String,
+    /// The place of the longest hold.
+    pub longest_hold_at: String,
+    /// Places that wait, sorted by time.
+    pub waiters: Vec<Site>,
+    /// Places that hold the lock, sorted by the time that others waited for them.
+    pub holders: Vec<Site>,
+    /// Threads that wait for it, or for which others wait; empty: they weren't told apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<ThreadWaits>,
+    /// Waiting time in each time slice, ns; a wait counts when it ends. Empty: it wasn't sampled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<u64>,
+    /// Estimated number of events ([`Observed::events`]) in functions that hold the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// Advice, if it was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
+}
+
+/// Times, ns.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Percentiles {
+    /// The number of times.
+    pub count: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// 99 % are at most that long.
+    pub p99_ns: u64,
+    /// 99.9 % are at most that long.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Percentiles {
+    pub(crate) fn of(times: &Times, max_ns: u64) -> Self {
+        let at = |part| times.quantile(part).min(max_ns.max(1));
+        Self { count: times.count(), p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999), max_ns }
+    }
+}
+
+/// A place in the program.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Site {
+    /// The function.
+    pub function: String,
+    /// File and line, or the module.
+    pub place: String,
+    /// Return address; 0: not known.
+    pub address: u64,
+    /// How often threads waited here, or others waited for a thread here.
+    pub count: u64,
+    /// How long, all waits together, ns.
+    pub ns: u64,
+    /// The longest wait, ns.
+    pub max_ns: u64,
+    /// The thread of the longest wait.
+    pub max_tid: u32,
+    /// The share of the lock's time.
+    pub share: f64,
+    /// One of its stacks, the innermost function first.
+    pub stack: Vec<String>,
+    /// The number of samples. The figures are then the lock's, divided in proportion to the samples. `None`: the
+    /// figures were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+}
+
+/// The rule that led to the advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// Threads lose little time here: leave the lock as it is.
+    Little,
+    /// Its critical sections are long.
+    LongSections,
+    /// A thread waits far longer than critical sections last.
+    Starved,
+    /// Its critical sections are short, and threads lose time.
+    ShortSections,
+}
+
+/// A piece of advice.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// The rule that led to it.
+    pub rule: Rule,
+    /// The share of the threads' time that they waited for this lock.
+    pub lost: f64,
+    /// The share (0 to 1) of the running time of its process's threads in which they waited for it.
+    pub waiting: f64,
+    /// The share in which they held it after a wait. Other holds aren't timed, so the true share may be larger.
+    pub holding: f64,
+    /// Both together, RCL's measure: a lower bound.
+    pub in_sections: f64,
+    /// The advice in words, with the threshold.
+    pub text: String,
+    /// A further note; empty: none.
+    pub note: String,
+    /// A command to try; empty: there is nothing to do.
+    pub command: String,
+}
+
+/// What was counted in a process.
+#[derive(Clone, Debug, Serialize)]
+pub struct Total {
+    /// The event.
+    pub event: Event,
+    /// Estimated number of events in the sampled threads.
+    pub count: u64,
+    /// Why nothing could be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
+}
+
+/// Contended locks that share a line. They are suspects only: nothing has measured the line itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Suspects {
+    /// The line's address.
+    pub line: u64,
+    /// The names of the locks, by address.
+    pub locks: Vec<String>,
+    /// Total waiting time of all threads, ns.
+    pub wait_ns: u64,
+}
+
+/// One thread's waits for a lock, and others' waits for that thread.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThreadWaits {
+    /// `None`: all threads without a slot of their own.
+    pub tid: Option<u32>,
+    /// The thread's name when it was last sampled; empty: it never was.
+    pub name: String,
+    /// How often it had to wait.
+    pub waits: u64,
+    /// Its total waiting time, ns.
+    pub wait_ns: u64,
+    /// How long others waited for it, ns.
+    pub blamed_ns: u64,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A lock with one holder. `holder` has how often it made others wait, for how long, and the longest such wait, ns.
+    pub(crate) fn lock(wait_ns: u64, holder: (u64, u64, u64)) -> Ranked {
+        let (count, ns, max_ns) = holder;
+        let site = Site {
+            function: "update".into(),
+            place: "a.c:1".into(),
+            address: 1,
+            count,
+            ns,
+            max_ns,
+            max_tid: 1,
+            share: 1.0,
+            ..Site::default()
+        };
+        Ranked {
+            of: Of::Lock(64),
+            name: "lock".into(),
+            address: 64,
+            locks: 1,
+            contended: 1000,
+            blocked_ns: wait_ns,
+            wait_ns,
+            wait: Percentiles { max_ns: 2 * max_ns, ..Percentiles::default() },
+            holders: vec![site],
+            ..Ranked::default()
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A snapshot with names, ranked: the contents of a report ([`super::observation`]).
+
+use super::observation::{Lost, Observed, Percentiles, Ranked, Site};
+use super::sharing::suspects;
+use super::snapshot::{At, Lock, LockKind, Of, Seen, Snapshot};
+use super::threads;
+use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::rc::Rc;
+
+/// Names and ranks everything. `elapsed_ns` and `threads` come from the caller.
+pub fn outcome(
+    snapshot: &Snapshot,
+    symbols: &mut Symboliser,
+    elapsed_ns: u64,
+    threads: usize,
+) -> Observed {
+    busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, Lock::rank)
+}
+
+/// Names and ranks the first `most` locks, the highest `key` first. Only these get names, because naming is the slowest
+/// step.
+pub fn busiest<K: Ord>(
+    snapshot: &Snapshot,
+    symbols: &mut Symboliser,
+    elapsed_ns: u64,
+    threads: usize,
+    most: usize,
+    key: impl Fn(&Lock) -> K,
+) -> Observed {
+    let mut locks = together(&snapshot.locks, symbols);
+    locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
+    let mut unwinding = Unwinding { space: snapshot.space(), unwinder: None };
+    let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
+    let locks: Vec<Ranked> = locks.iter().take(most).map(ranked).collect();
+    Observed {
+        pid: snapshot.pid,
+        command: snapshot.command.clone(),
+        lock: snapshot.lock.clone(),
+        emulated: snapshot.emulated.clone(),
+        elapsed_ns,
+        slice_ns: 0,
+        threads,
+        false_sharing: suspects(&locks),
+        events: None,
+        locks,
+        signals: snapshot.signals,
+        python_unread: None,
+        lost: Lost {
+            unplaced: snapshot.unplaced,
+            evicted: snapshot.evicted,
+            retired: snapshot.retired,
+            stacks: snapshot.stacks_lost,
+            memory: snapshot.lost,
+        },
+    }
+}
+
+/// Unwinds the pieces of stacks that the process has copied.
+struct Unwinding {
+    space: AddressSpace,
+    unwinder: Option<Unwinder>,
+}
+
+impl Unwinding {
+    /// The lock, with its stacks unwound.
+    fn of(&mut self, lock: &Rc<Lock>, symbols: &mut Symboliser) -> Rc<Lock> {
+        let all = lock.waiters.iter().chain(&lock.holders);
+        if all.clone().all(|site| site.piece.is_none()) {
+            return Rc::clone(lock);
+        }
+        let mut lock = Lock::clone(lock);
+        for site in lock.waiters.iter_mut().chain(&mut lock.holders) {
+            let Some(piece) = &site.piece else { continue };
+            let unwinder = self.unwinder.get_or_insert_with(|| Unwinder::new(symbols));
+            // Return addresses, found by frame pointers.
+            let calls = piece.calls(unwinder, &self.space);
+            site.stack = calls.iter().map(|call| call.wrapping_add(1)).collect();
+        }
+        Rc::new(lock)
+    }
+}
+
+/// Merges destroyed locks without a name: one entry for each place that was the first to wait.
+pub fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<Lock>> {
+    let mut gone: BTreeMap<u64, Lock> = BTreeMap::new();
+    let mut all = Vec::new();
+    for lock in locks {
+        let is_nameless = match lock.of {
+            // All of Python's semaphores are waited for at one place.
+            Of::Lock(_) if lock.kind == LockKind::Semaphore => false,
+            Of::Lock(address) => {
+                lock.is_gone && !matches!(symbols.data(address), Place::Symbol { .. })
+            }
+            Of::Gone(_) => true,
+            Of::Others => false,
+        };
+        if !is_nameless {
+            all.push(Rc::clone(lock));
+            continue;
+        }
+        let site = match (lock.of, lock.waiters.first().map(|site| site.at)) {
+            (Of::Gone(site), _) | (_, Some(At::Address(site))) => site,
+            _ => 0,
+        };
+        match gone.entry(site) {
+            Entry::Occupied(mut known) => known.get_mut().add(lock),
+            Entry::Vacant(place) => {
+                place.insert(Lock { of: Of::Gone(site), ..Lock::clone(lock) });
+            }
+        }
+    }
+    all.extend(gone.into_values().map(Rc::new));
+    all
+}
+
+fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
+    let place = lock.waiters.first().map(|site| called(site, symbols).0);
+    let (name, address) = match lock.of {
+        Of::Lock(address) => (lock_name(address, place, symbols), address),
+        Of::Gone(site) => {
+            let (function, _) = called_at(at(site), Callers::Unknown, symbols);
+            (format!("locks that are gone, of {function}"), 0)
+        }
+        Of::Others => ("other locks".to_owned(), 0),
+    };
+    let part = |count: u64| (lock.followed > 0).then(|| count as f64 / lock.followed as f64);
+    let classes = lock.classes.iter().enumerate().filter(|(_, class)| class.times.count() > 0);
+    Ranked {
+        of: lock.of,
+        tenant: lock.tenants,
+        place: lock.place,
+        kind: lock.kind,
+        name,
+        address,
+        locks: lock.locks,
+        contended: lock.arrived,
+        gave_up: lock.gave_up,
+        slept: lock.asleep(),
+        blocked_ns: lock.blocked_ns,
+        wait_ns: lock.wait_ns(),
+        hold_ns: lock.hold_ns,
+        wait: Percentiles::of(&lock.wait(), lock.wait_max_ns),
+        wait_by_class: classes
+            .map(|(at, class)| (at, Percentiles::of(&class.times, class.max_ns)))
+            .collect(),
+        hold: Percentiles::of(&lock.hold, lock.hold_max_ns),
+        owner_changes: part(lock.owners),
+        core_changes: part(lock.cores),
+        longest_wait_at: spot(lock.wait_max_at, &lock.waiters, symbols),
+        longest_hold_at: spot(lock.hold_max_at, &lock.holders, symbols),
+        waiters: sites(&lock.waiters, symbols),
+        holders: sites(&lock.holders, symbols),
+        threads: threads::of(&lock.threads),
+        course: Vec::new(),
+        events: None,
+        advice: None,
+    }
+}
+
+fn at(address: u64) -> At {
+    if address > 2 { At::Address(address) } else { At::Unknown }
+}
+
+/// A lock's name. A lock that isn't a variable is named after its waiters.
+pub fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) -> String {
+    let data = symbols.data(address);
+    match (&data, place) {
+        (Place::Symbol { .. } | Place::Section { .. } | Place::ThreadLocal { .. }, _)
+        | (_, None) => data.to_string(),
+        (_, Some(function)) => format!("{address:#x}, of {function}"),
+    }
+}
+
+fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
+    let total: u64 = sites.iter().map(|site| site.ns).sum();
+    let named = sites.iter().map(|site| {
+        let (function, place) = called(site, symbols);
+        let stack = site.stack.iter().flat_map(|&frame| {
+            let frames = symbols.code(frame.saturating_sub(1));
+            frames.iter().map(Frame::to_string).collect::<Vec<_>>()
+        });
+        Site {
+            function,
+            place,
+            address: if let At::Address(address) = site.at { address } else { 0 },
+            count: site.count,
+            ns: site.ns,
+            max_ns: site.max_ns,
+            max_tid: site.max_tid,
+            share: site.ns as f64 / total.max(1) as f64,
+            stack: stack.collect(),
+            samples: None,
+        }
+    });
+    named.collect()
+}
+
+/// Return addresses, the innermost first.
+#[derive(Clone, Copy)]
+enum Callers<'a> {
+    Unknown,
+    /// By the compilers' exception tables.
+    Unwound(&'a [u64]),
+    /// By frame pointers. In a program without them, these may be anything.
+    Chained(&'a [u64]),
+}
+
+fn called(site: &Seen, symbols: &mut Symboliser) -> (String, String) {
+    let callers = match site.piece {
+        Some(_) => Callers::Unwound(&site.stack),
+        None => Callers::Chained(&site.stack),
+    };
+    called_at(site.at, callers, symbols)
+}
+
+/// The function, file and line of the call that returns to this address, or of a caller. Methods of lock guards and
+/// functions of ours, inlined or not, are skipped: they are not critical sections.
+fn called_at(at: At, callers: Callers<'_>, symbols: &mut Symboliser) -> (String, String) {
+    match at {
+        At::Address(address) => {
+            let call = symbols.call_site(address, is_lock_function);
+            let frames = symbols.code(call);
+            let own = |frames: &[Frame]| frames.iter().find(|frame| !is_of_a_lock(frame)).cloned();
+            let callers = || {
+                let callers: Vec<u64> = match callers {
+                    Callers::Unknown => Vec::new(),
+                    Callers::Unwound(stack) => stack.iter().skip(1).copied().collect(),
+                    Callers::Chained(stack) => stack
+                        .windows(2)
+                        .take_while(|pair| symbols.calls(pair[1], pair[0]))
+                        .map(|pair| pair[1])
+                        .collect(),
+                };
+                callers.iter().find_map(|caller| own(&symbols.code(caller.saturating_sub(1))))
+            };
+            let frame = own(&frames).or_else(callers).or_else(|| frames.last().cloned());
+            let name = frame.as_ref().map_or_else(String::new, Frame::name);
+            (name, frame.as_ref().and_then(Frame::site).unwrap_or_default())
+        }
+        At::Unknown => ("(not known)".to_owned(), String::new()),
+        At::Others => ("(other places)".to_owned(), String::new()),
+    }
+}
+
+/// Is it a linked-in function that programs call to lock or unlock?
+fn is_lock_function(symbol: &str) -> bool {
+    ["pthread_", "__pthread_", "mtx_", "cnd_", "lw_"].iter().any(|start| symbol.starts_with(start))
+        || symbol.contains("lockwright")
+}
+
+/// Is it a function of the lock's own interface?
+pub fn is_of_a_lock(frame: &Frame) -> bool {
+    const OURS: [&str; 20] = [
+        "lockwright::",
+        "lockwright_sync::",
+        "lockwright_runtime::",
+        "lockwright_locks::",
+        "lockwright_native::",
+        "lockwright_platform::",
+        "lw_mutex_",
+        "lw_cond_",
+        "lw_rwlock_",
+        "lock_api::",
+        "core::",
+        "std::mutex",
+        "std::lock_guard",
+        "std::unique_lock",
+        "std::scoped_lock",
+        "std::shared_mutex",
+        "std::recursive_mutex",
+        "std::condition_variable",
+        "std::_V2::condition_variable_any",
+        "__gthread_",
+    ];
+    // If debug information has only line numbers, function names have no paths. Go by the file.
+    const FILES: [&str; 7] = [
+        "/lockwright.hpp",
+        "/lock_api-",
+        "/lockwright-",
+        "crates/sync/src/",
+        "crates/runtime/src/",
+        "/library/core/src/",
+        "/gthr-default.h",
+    ];
+    let name = frame.function.as_deref().unwrap_or_default();
+    let name = name.trim_start_matches('<');
+    OURS.iter().any(|ours| name.starts_with(ours))
+        || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
+}
+
+/// The place of the longest time, with a caller if it is one of these sites.
+fn spot(at: At, sites: &[Seen], symbols: &mut Symboliser) -> String {
+    let found = match sites.iter().find(|site| site.at == at) {
+        Some(site) => called(site, symbols),
+        None => called_at(at, Callers::Unknown, symbols),
+    };
+    match found {
+        (name, place) if place.is_empty() => name,
+        (name, place) => format!("{name} ({place})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_of_a_lock_are_nobodys_section() {
+        let is_of_a_lock = |name: &str| {
+            super::is_of_a_lock(&Frame { function: Some(name.to_owned()), ..Frame::default() })
+        };
+        assert!(
+            is_of_a_lock("lockwright::mutex::unlock") && is_of_a_lock("std::unique_lock<T>::lock")
+        );
+        for name in [
+            "lockwright_runtime::cond::wait_plainly",
+            "<lockwright_locks::front::Front as lockwright_locks::Lock>::unlock",
+            "lw_cond_wait",
+            "std::condition_variable::wait<Queue::pop()::{lambda()#1}>",
+            "std::_V2::condition_variable_any::wait<std::shared_mutex>",
+            "lockwright::condition_variable::wait<lockwright::mutex>",
+        ] {
+            assert!(is_of_a_lock(name), "{name}");
+        }
+        assert!(!is_of_a_lock("bounded<long>::put") && !is_of_a_lock("lockwrights::turn"));
+    }
+}

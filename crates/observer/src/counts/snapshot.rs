@@ -1,0 +1,431 @@
+//! The counts of a process at one moment, read from its segment.
+
+use crate::stack::Piece;
+use lockwright_contract::counters::layout::{OTHERS, UNKNOWN};
+use lockwright_contract::header::CLASSES;
+use lockwright_numbers::Times;
+use lockwright_symbols::{AddressSpace, Mapping};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What a record belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Of {
+    /// An existing lock, by its address.
+    Lock(u64),
+    /// Destroyed locks, by the return address of the call that was the first to wait.
+    Gone(u64),
+    /// All locks without a record of their own.
+    #[default]
+    Others,
+}
+
+/// The kind of a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LockKind {
+    /// Any lock of ours.
+    #[default]
+    Mutex,
+    /// glibc's own semaphore; the thread that takes it also releases it.
+    Semaphore,
+}
+
+/// Semaphores that are not locks: one thread releases what another thread took. They have no holder, so no thread is
+/// blamed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Signals {
+    /// How many there are.
+    pub semaphores: u64,
+    /// How often threads waited for them.
+    pub waits: u64,
+    /// Total waiting time of all threads, ns.
+    pub wait_ns: u64,
+}
+
+/// A place in the program, by a return address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum At {
+    /// The call returns to this address.
+    Address(u64),
+    /// No address is known.
+    Unknown,
+    /// All places without a slot of their own.
+    Others,
+}
+
+impl At {
+    /// As a segment says it.
+    pub fn new(address: u64) -> Self {
+        match address {
+            0 | UNKNOWN => Self::Unknown,
+            OTHERS => Self::Others,
+            address => Self::Address(address),
+        }
+    }
+}
+
+/// What happened at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The place.
+    pub at: At,
+    /// The number of waits.
+    pub count: u64,
+    /// Their total, ns.
+    pub ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+    /// The thread of the longest.
+    pub max_tid: u32,
+    /// One of its stacks, the innermost call first; empty: none was taken, or it has yet to be unwound.
+    pub stack: Vec<u64>,
+    /// The piece from which to unwind the stack.
+    pub piece: Option<Rc<Piece>>,
+}
+
+/// One thread's waits for a lock, and others' waits for that thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// [`OTHER_THREADS`]: all threads without a slot of their own.
+    pub tid: u32,
+    /// How often it waited.
+    pub waits: u64,
+    /// How long it waited, ns.
+    pub wait_ns: u64,
+    /// How long others waited for it.
+    pub blamed_ns: u64,
+}
+
+/// Waits on cores of one class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Waits without sleep.
+    pub awake: u64,
+    /// Waits that included a sleep.
+    pub asleep: u64,
+    /// Their total, ns.
+    pub ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+    /// Their distribution, ns.
+    pub times: Times,
+}
+
+/// A lock.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    /// What its record belongs to.
+    pub of: Of,
+    /// Mutex or semaphore.
+    pub kind: LockKind,
+    /// Is it a semaphore that isn't used as a lock, as far as we saw?
+    pub is_signal: bool,
+    /// Which of the locks that used this record it is.
+    pub tenants: u64,
+    /// Number of waits.
+    pub arrived: u64,
+    /// Was it destroyed?
+    pub is_gone: bool,
+    /// How many of the waits were given up.
+    pub gave_up: u64,
+    /// Number of timed holds.
+    pub holds: u64,
+    /// Their total, ns.
+    pub hold_ns: u64,
+    /// The longest, ns.
+    pub hold_max_ns: u64,
+    /// Where that was.
+    pub hold_max_at: At,
+    /// Time during which at least one thread waited, ns.
+    pub blocked_ns: u64,
+    /// The longest wait, ns.
+    pub wait_max_ns: u64,
+    /// Where that was.
+    pub wait_max_at: At,
+    /// Acquisitions after a wait for which `owners` and `cores` are known.
+    pub followed: u64,
+    /// How many of them changed the owner.
+    pub owners: u64,
+    /// How many of them moved the lock to another CPU.
+    pub cores: u64,
+    /// Its place in the process's table of locks.
+    pub place: u32,
+    /// The number of locks that it stands for.
+    pub locks: u32,
+    /// Its waits by class of core, the fastest first.
+    pub classes: [Waits; CLASSES],
+    /// Places that wait, sorted by time.
+    pub waiters: Vec<Seen>,
+    /// Places for which others wait, sorted by time.
+    pub holders: Vec<Seen>,
+    /// By thread; empty unless the level was `full`.
+    pub threads: Vec<Part>,
+    /// How long threads that had to wait held it, ns.
+    pub hold: Times,
+}
+
+impl Lock {
+    /// Total waiting time of all threads, ns.
+    pub fn wait_ns(&self) -> u64 {
+        self.classes.iter().map(|class| class.ns).sum()
+    }
+
+    /// Its rank, the highest first. Waiting time, which covers all waits, comes before blame, which covers only some
+    /// holders.
+    pub fn rank(&self) -> (u64, u64) {
+        (self.wait_ns(), self.blocked_ns)
+    }
+
+    /// Waits that included a sleep.
+    pub fn asleep(&self) -> u64 {
+        self.classes.iter().map(|class| class.asleep).sum()
+    }
+
+    /// The waits on all classes of cores.
+    pub fn wait(&self) -> Times {
+        self.classes.iter().fold(Times::default(), |mut sum, class| {
+            sum.merge(&class.times);
+            sum
+        })
+    }
+
+    /// Adds another lock's counts to this one's.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.arrived, other.arrived),
+            (&mut self.gave_up, other.gave_up),
+            (&mut self.holds, other.holds),
+            (&mut self.hold_ns, other.hold_ns),
+            (&mut self.blocked_ns, other.blocked_ns),
+            (&mut self.followed, other.followed),
+            (&mut self.owners, other.owners),
+            (&mut self.cores, other.cores),
+        ] {
+            *sum += part;
+        }
+        self.locks += other.locks;
+        if other.hold_max_ns > self.hold_max_ns {
+            (self.hold_max_ns, self.hold_max_at) = (other.hold_max_ns, other.hold_max_at);
+        }
+        if other.wait_max_ns > self.wait_max_ns {
+            (self.wait_max_ns, self.wait_max_at) = (other.wait_max_ns, other.wait_max_at);
+        }
+        for (sum, part) in self.classes.iter_mut().zip(&other.classes) {
+            sum.awake += part.awake;
+            sum.asleep += part.asleep;
+            sum.ns += part.ns;
+            sum.max_ns = sum.max_ns.max(part.max_ns);
+            sum.times.merge(&part.times);
+        }
+        let sites = |sum: &mut Vec<Seen>, parts: &[Seen]| {
+            for part in parts {
+                match sum.iter_mut().find(|site| site.at == part.at) {
+                    Some(site) => {
+                        site.count += part.count;
+                        site.ns += part.ns;
+                        if part.max_ns > site.max_ns {
+                            (site.max_ns, site.max_tid) = (part.max_ns, part.max_tid);
+                            site.stack.clone_from(&part.stack);
+                            site.piece.clone_from(&part.piece);
+                        }
+                    }
+                    None => sum.push(part.clone()),
+                }
+            }
+            sum.sort_by_key(|site| std::cmp::Reverse(site.ns));
+        };
+        sites(&mut self.waiters, &other.waiters);
+        sites(&mut self.holders, &other.holders);
+        for part in &other.threads {
+            match self.threads.iter_mut().find(|known| known.tid == part.tid) {
+                Some(known) => {
+                    known.waits += part.waits;
+                    known.wait_ns += part.wait_ns;
+                    known.blamed_ns += part.blamed_ns;
+                }
+                None => self.threads.push(*part),
+            }
+        }
+        self.hold.merge(&other.hold);
+    }
+
+    /// The counts since `before`. A maximum that hasn't changed since is older: then the longest time is about that of the
+    /// distribution's last bucket, and its place isn't known.
+    fn since(&self, before: &Self) -> Self {
+        let mut now = self.clone();
+        if self.tenants != before.tenants {
+            return now;
+        }
+        now.subtract(before);
+        now
+    }
+
+    fn subtract(&mut self, before: &Self) {
+        for (now, then) in [
+            (&mut self.arrived, before.arrived),
+            (&mut self.gave_up, before.gave_up),
+            (&mut self.holds, before.holds),
+            (&mut self.hold_ns, before.hold_ns),
+            (&mut self.blocked_ns, before.blocked_ns),
+            (&mut self.followed, before.followed),
+            (&mut self.owners, before.owners),
+            (&mut self.cores, before.cores),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+        for (now, then) in self.classes.iter_mut().zip(&before.classes) {
+            now.awake = now.awake.saturating_sub(then.awake);
+            now.asleep = now.asleep.saturating_sub(then.asleep);
+            now.ns = now.ns.saturating_sub(then.ns);
+            now.times = now.times.since(&then.times);
+            if now.max_ns == then.max_ns {
+                now.max_ns = now.max_ns.min(now.times.max());
+            }
+        }
+        self.hold = self.hold.since(&before.hold);
+        if self.wait_max_ns == before.wait_max_ns {
+            self.wait_max_ns = self.wait_max_ns.min(self.wait().max());
+            self.wait_max_at = At::Unknown;
+        }
+        if self.hold_max_ns == before.hold_max_ns {
+            self.hold_max_ns = self.hold_max_ns.min(self.hold.max());
+            self.hold_max_at = At::Unknown;
+        }
+        let sites = |now: &mut Vec<Seen>, then: &[Seen], longest: u64| {
+            for site in now.iter_mut() {
+                if let Some(then) = then.iter().find(|then| then.at == site.at) {
+                    site.count = site.count.saturating_sub(then.count);
+                    site.ns = site.ns.saturating_sub(then.ns);
+                    if site.max_ns == then.max_ns {
+                        // At most that: a place has no distribution.
+                        site.max_ns = site.max_ns.min(site.ns).min(longest);
+                    }
+                }
+            }
+            now.retain(|site| site.count > 0);
+            now.sort_by_key(|site| std::cmp::Reverse(site.ns));
+        };
+        sites(&mut self.waiters, &before.waiters, self.wait_max_ns);
+        sites(&mut self.holders, &before.holders, u64::MAX); // what others waited for it, not how long it held the lock
+        for now in &mut self.threads {
+            if let Some(then) = before.threads.iter().find(|then| then.tid == now.tid) {
+                now.waits = now.waits.saturating_sub(then.waits);
+                now.wait_ns = now.wait_ns.saturating_sub(then.wait_ns);
+                now.blamed_ns = now.blamed_ns.saturating_sub(then.blamed_ns);
+            }
+        }
+        self.threads.retain(|part| part.wait_ns > 0 || part.blamed_ns > 0);
+    }
+}
+
+/// A segment's contents at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The process's id, as it sees it itself.
+    pub pid: u32,
+    /// The value of LOCKWRIGHT_LOCK.
+    pub lock: String,
+    /// The emulated little cores; every figure is emulated then.
+    pub emulated: Option<String>,
+    /// Its command line.
+    pub command: String,
+    /// Both are ns of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// When it last counted.
+    pub last_ns: u64,
+    /// Waits for locks without a record.
+    pub unplaced: u64,
+    /// Locks whose records were reused for others.
+    pub evicted: u64,
+    /// Locks that were destroyed.
+    pub retired: u64,
+    /// Stacks for which there was no room.
+    pub stacks_lost: u64,
+    /// Operations for which there was no memory.
+    pub lost: u64,
+    /// What it had mapped.
+    pub mappings: Vec<Mapping>,
+    /// The locks that threads waited for.
+    pub locks: Vec<Rc<Lock>>,
+    /// Semaphores that are not used as locks.
+    pub signals: Signals,
+}
+
+impl Snapshot {
+    /// The counts since `before`.
+    pub fn since(mut self, before: &Self) -> Self {
+        let known: BTreeMap<Of, &Rc<Lock>> =
+            before.locks.iter().map(|lock| (lock.of, lock)).collect();
+        let locks = self.locks.into_iter().filter_map(|lock| match known.get(&lock.of) {
+            Some(then) if Rc::ptr_eq(then, &lock) => None,
+            Some(then) => Some(Rc::new(lock.since(then))),
+            None => Some(lock),
+        });
+        self.locks = locks.filter(|lock| lock.arrived > 0 || lock.wait_ns() > 0).collect();
+        let Signals { waits, wait_ns, .. } = before.signals;
+        self.signals.waits = self.signals.waits.saturating_sub(waits);
+        self.signals.wait_ns = self.signals.wait_ns.saturating_sub(wait_ns);
+        self
+    }
+
+    /// The process's memory map, as the process recorded it.
+    pub fn space(&self) -> AddressSpace {
+        AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock with these waits, ns, all at one place.
+    fn lock(waits: &[u64]) -> Lock {
+        let times: Times = waits.iter().copied().collect();
+        let (ns, max_ns) = (times.total(), times.max());
+        let at = At::Address(16);
+        let count = times.count();
+        let site = Seen { at, count, ns, max_ns, max_tid: 1, stack: Vec::new(), piece: None };
+        let mut classes: [Waits; CLASSES] = Default::default();
+        classes[0] = Waits { awake: count, asleep: 0, ns, max_ns, times: times.clone() };
+        Lock {
+            of: Of::Lock(64),
+            kind: LockKind::Mutex,
+            is_signal: false,
+            tenants: 1,
+            arrived: count,
+            is_gone: false,
+            gave_up: 0,
+            holds: count,
+            hold_ns: ns,
+            hold_max_ns: max_ns,
+            hold_max_at: at,
+            blocked_ns: ns,
+            wait_max_ns: max_ns,
+            wait_max_at: at,
+            followed: 0,
+            owners: 0,
+            cores: 0,
+            place: 0,
+            locks: 1,
+            classes,
+            waiters: vec![site],
+            holders: Vec::new(),
+            threads: Vec::new(),
+            hold: times,
+        }
+    }
+
+    #[test]
+    fn the_longest_is_that_of_the_interval() {
+        let before = lock(&[100, 9000]);
+        let calm = lock(&[100, 200, 300, 9000]).since(&before);
+        assert_eq!((calm.wait_max_ns, calm.hold_max_ns, calm.classes[0].max_ns), (300, 300, 300));
+        assert_eq!((calm.waiters[0].max_ns, calm.waiters[0].ns), (300, 500));
+        assert_eq!(calm.wait_max_at, At::Unknown);
+        let rough = lock(&[100, 9000, 9500]).since(&before);
+        assert_eq!((rough.wait_max_ns, rough.waiters[0].max_ns), (9500, 9500));
+        assert_eq!(rough.wait_max_at, At::Address(16));
+    }
+}

@@ -1,0 +1,382 @@
+//! The samples with names: which locks were waited for, who waited, who held them.
+
+use super::sample::{End, Sampled};
+use super::seen::{BATCHES, Holder, LockKind, StackId, Stacks, WaitedLock};
+use super::target::Target;
+use crate::counts::outcome::is_of_a_lock;
+use lockwright_symbols::{Frame, Symboliser};
+use lockwright_text::cause;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The result of `profile --sample`.
+#[derive(Debug, Serialize)]
+pub struct SampledProfile {
+    /// The process's id.
+    pub pid: libc::pid_t,
+    /// Its name.
+    pub program: String,
+    /// Maximum number of threads at one time.
+    pub threads: usize,
+    /// Number of samples.
+    pub samples: u64,
+    /// How long they took.
+    pub seconds: f64,
+    /// How the sampling ended.
+    #[serde(skip)]
+    pub end: Option<End>,
+    /// The locks with the most waiting first.
+    pub locks: Vec<LockSeen>,
+    /// Futex waits that were not for a lock: the average number of waiting threads, and their places.
+    pub other_waiting: f64,
+    /// The places of these waits.
+    pub others: Vec<WaitSite>,
+    /// Do its mutexes belong to lockwright?
+    pub under_lockwright: bool,
+    /// Why running threads could not be sampled.
+    pub running_unseen: Option<String>,
+}
+
+/// A lock that threads waited for.
+#[derive(Debug, Serialize)]
+pub struct LockSeen {
+    /// The variable, or the location.
+    pub name: String,
+    /// Its address, in hexadecimal digits.
+    pub address: String,
+    /// The file that contains the variable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// What it is: `mutex`, `readers-writer lock`, ...
+    pub kind: &'static str,
+    /// The share of samples in which a thread waited.
+    pub share: f64,
+    /// The error of `share`, plus or minus, at 95 % confidence.
+    pub share_error: f64,
+    /// Average number of waiting threads over all samples.
+    pub waiting: f64,
+    /// The sum of waiting threads over all samples.
+    pub waits: u64,
+    /// Does the lock record its holder?
+    pub has_owner: bool,
+    /// Shares of the samples in which a thread waited.
+    pub holders: Vec<WaitSite>,
+    /// Shares of all waits.
+    pub waiters: Vec<WaitSite>,
+}
+
+/// What a thread was doing.
+#[derive(Debug, Serialize)]
+pub struct WaitSite {
+    /// The share (0 to 1) of the samples.
+    pub share: f64,
+    /// Number of samples.
+    pub samples: u64,
+    /// For a holder: `running`, `sleeping`, ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<&'static str>,
+    /// The innermost function that belongs to the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// All functions of its most frequent stack, the innermost first: `function (file:line)`.
+    pub stack: Vec<String>,
+    /// The callers of `function`, from inside to outside.
+    #[serde(skip)]
+    pub callers: Vec<String>,
+}
+
+/// Samples of a stack, outermost function first, for a flame graph.
+pub type Folded = Vec<(Vec<String>, u64)>;
+
+/// Names everything that was seen. Also returns the stacks for a flame graph.
+pub fn outcome(target: &mut Target, sampled: &Sampled) -> (SampledProfile, Folded) {
+    let seen = &sampled.seen;
+    let mut namer =
+        Namer { symboliser: &mut target.symboliser, stacks: &seen.stacks, known: HashMap::new() };
+    let mut others = seen.others.clone();
+    let (mut locks, mut folded) = (Vec::new(), Vec::new());
+    for (&address, lock) in &seen.locks {
+        if !namer.is_lock(lock) {
+            // Waits on words that looked like a lock's but were not.
+            for (stack, count) in &lock.waiters {
+                *others.entry(*stack).or_default() += count;
+            }
+            continue;
+        }
+        let found = namer.lock(address, lock, &seen.batches);
+        namer.fold(&found.name, lock, &mut folded);
+        locks.push(found);
+    }
+    locks.sort_by(|a, b| b.waits.cmp(&a.waits).then_with(|| a.address.cmp(&b.address)));
+    folded.sort();
+    let samples = seen.samples();
+    let other_waits: u64 = others.values().sum();
+    let others = namer.sites(
+        others.iter().map(|(stack, count)| ((None, Some(*stack)), *count)),
+        other_waits,
+        false,
+    );
+    let outcome = SampledProfile {
+        pid: target.pid,
+        program: target.name.clone(),
+        threads: seen.threads,
+        samples,
+        seconds: sampled.took.as_secs_f64(),
+        end: Some(sampled.end),
+        locks,
+        other_waiting: ratio(other_waits, samples),
+        others,
+        under_lockwright: target.has_library,
+        running_unseen: sampled.refused.as_ref().map(|error| cause(error).to_string()),
+    };
+    (outcome, folded)
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Half the width of the 95 % confidence interval of the share. Consecutive samples are not independent, because one
+/// wait may span many of them. So we also compare the shares of batches, and return the larger error.
+fn share_error(lock: &[u64; BATCHES], all: &[u64; BATCHES]) -> f64 {
+    let (hits, samples): (u64, u64) = (lock.iter().sum(), all.iter().sum());
+    let share = ratio(hits, samples);
+    let independent = (share * (1.0 - share) / samples.max(1) as f64).sqrt();
+    let batches = lock.iter().zip(all).filter(|(_, all)| **all > 0);
+    let shares: Vec<f64> = batches.map(|(lock, all)| ratio(*lock, *all)).collect();
+    let count = shares.len() as f64;
+    if count < 2.0 {
+        return (1.96 * independent).min(1.0);
+    }
+    let middle = shares.iter().sum::<f64>() / count;
+    let variance = shares.iter().map(|share| (share - middle).powi(2)).sum::<f64>() / (count - 1.0);
+    // Student's t for 19 degrees of freedom, and the normal distribution's value.
+    (2.09 * (variance / count).sqrt()).max(1.96 * independent).min(1.0)
+}
+
+struct Namer<'a> {
+    symboliser: &'a mut Symboliser,
+    stacks: &'a Stacks,
+    known: HashMap<StackId, Vec<Frame>>,
+}
+
+impl Namer<'_> {
+    fn frames(&mut self, stack: StackId) -> &[Frame] {
+        self.known.entry(stack).or_insert_with(|| {
+            let addresses = self.stacks.get(stack).iter();
+            addresses.flat_map(|&address| self.symboliser.code(address).to_vec()).collect()
+        })
+    }
+
+    /// Is it a lock? A mutex with a holder is. Otherwise, the waiting functions must be lock functions. If none of them
+    /// has a name, we trust a word with the value 2.
+    fn is_lock(&mut self, lock: &WaitedLock) -> bool {
+        let wanted = match lock.kind {
+            LockKind::Mutex(_) | LockKind::ReadWrite => return true,
+            LockKind::Word => "lock",
+        };
+        let stacks: Vec<_> = lock.waiters.keys().copied().collect();
+        stacks.into_iter().any(|stack| {
+            let frames = self.frames(stack);
+            // Include the innermost function of the program itself: its name may say "lock".
+            let inner = frames.iter().take_while(|frame| is_plumbing(frame)).count() + 1;
+            let mut names = frames.iter().take(inner).filter_map(|frame| frame.function.as_ref());
+            let named = names.clone().any(|name| {
+                let name = name.to_lowercase();
+                let waits_for_else = ["cond", "sem_", "barrier", "join", "once"];
+                (name.contains(wanted) || name.contains("mutex"))
+                    && !waits_for_else.iter().any(|part| name.contains(part))
+            });
+            named || (lock.kind == LockKind::Word && names.next().is_none())
+        })
+    }
+
+    fn lock(&mut self, address: u64, lock: &WaitedLock, batches: &[u64; BATCHES]) -> LockSeen {
+        use lockwright_symbols::Place;
+        let place = self.symboliser.data(address);
+        let module = match &place {
+            Place::Symbol { module, .. } | Place::Section { module, .. } => Some(module.clone()),
+            _ => None,
+        };
+        let samples = batches.iter().sum();
+        let held = lock.samples();
+        let holders = lock.holders.iter().map(|(holder, count)| {
+            let (state, stack) = match *holder {
+                Holder::Sleeping(stack) => ("sleeping", Some(stack)),
+                Holder::Running(stack) => ("running", Some(stack)),
+                Holder::Unseen => ("running, place unknown", None),
+                Holder::Readers => ("readers: the lock only counts them", None),
+                Holder::Unknown => ("unknown: it changed hands, or its holder has ended", None),
+            };
+            ((Some(state), stack), *count)
+        });
+        let has_owner = lock.kind != LockKind::Word;
+        LockSeen {
+            name: place.to_string(),
+            address: format!("{address:#x}"),
+            module,
+            kind: match lock.kind {
+                LockKind::Mutex(kind) => kind.word(),
+                LockKind::ReadWrite => "readers-writer lock",
+                LockKind::Word => "lock that records no owner",
+            },
+            share: ratio(held, samples),
+            share_error: share_error(&lock.batches, batches),
+            waiting: ratio(lock.waits, samples),
+            waits: lock.waits,
+            has_owner,
+            holders: if has_owner { self.sites(holders, held, false) } else { Vec::new() },
+            waiters: self.sites(
+                lock.waiters.iter().map(|(stack, count)| ((None, Some(*stack)), *count)),
+                lock.waits,
+                true,
+            ),
+        }
+    }
+
+    /// Merges stacks with the same innermost function of the program; `by_line`: also by line.
+    fn sites(
+        &mut self,
+        all: impl IntoIterator<Item = ((Option<&'static str>, Option<StackId>), u64)>,
+        whole: u64,
+        by_line: bool,
+    ) -> Vec<WaitSite> {
+        type Key = (Option<&'static str>, Option<(String, Option<u32>)>);
+        let mut groups: HashMap<Key, Vec<(Option<StackId>, u64)>> = HashMap::new();
+        for ((state, stack), count) in all {
+            let place = stack.map(|stack| {
+                let frames = self.frames(stack);
+                let frame = &frames[own(frames)];
+                (frame.name(), frame.line.filter(|_| by_line))
+            });
+            groups.entry((state, place)).or_default().push((stack, count));
+        }
+        let mut sites: Vec<WaitSite> = groups
+            .into_iter()
+            .map(|((state, _), mut stacks)| {
+                stacks.sort_by_key(|&(stack, count)| (std::cmp::Reverse(count), stack));
+                let samples = stacks.iter().map(|(_, count)| count).sum();
+                let share = ratio(samples, whole);
+                let none = WaitSite {
+                    share,
+                    samples,
+                    state,
+                    function: None,
+                    file: None,
+                    line: None,
+                    stack: Vec::new(),
+                    callers: Vec::new(),
+                };
+                let Some(stack) = stacks[0].0 else { return none };
+                let frames = self.frames(stack);
+                let at = own(frames);
+                WaitSite {
+                    function: Some(frames[at].name()),
+                    file: frames[at].file.clone(),
+                    line: frames[at].line,
+                    stack: frames.iter().map(Frame::to_string).collect(),
+                    callers: frames[at + 1..]
+                        .iter()
+                        .filter(|f| !is_plumbing(f))
+                        .map(Frame::name)
+                        .collect(),
+                    ..none
+                }
+            })
+            .collect();
+        sites.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.function.cmp(&b.function)));
+        sites
+    }
+
+    fn fold(&mut self, name: &str, lock: &WaitedLock, folded: &mut Folded) {
+        let waiters = lock.waiters.iter().map(|(stack, count)| ("waiters", *stack, *count));
+        let holders = lock.holders.iter().filter_map(|(holder, count)| match holder {
+            Holder::Sleeping(stack) | Holder::Running(stack) => Some(("holders", *stack, *count)),
+            _ => None,
+        });
+        for (what, stack, count) in waiters.chain(holders) {
+            let mut frames = vec![what.to_owned(), name.to_owned()];
+            frames.extend(self.frames(stack).iter().rev().map(Frame::name));
+            folded.push((frames, count));
+        }
+    }
+}
+
+/// The index of the innermost frame that belongs to the program, or else of the outermost frame.
+fn own(frames: &[Frame]) -> usize {
+    frames.iter().position(|frame| !is_plumbing(frame)).unwrap_or(frames.len().saturating_sub(1))
+}
+
+/// Does the frame belong to the C library, to a language's runtime library, or to us? The user can't change that code.
+fn is_plumbing(frame: &Frame) -> bool {
+    const MODULES: [&str; 8] = [
+        "libc.so",
+        "libc-2.",
+        "libpthread",
+        "ld-linux",
+        "libstdc++.so",
+        "libgcc_s.so",
+        "[vdso]",
+        "liblockwright",
+    ];
+    const FUNCTIONS: [&str; 9] = [
+        "std::",
+        "<std::",
+        "core::",
+        "<core::",
+        "alloc::",
+        "<alloc::",
+        "__gthread_",
+        "__gnu_cxx::",
+        "__rust",
+    ];
+    const FILES: [&str; 3] = ["/include/c++/", "/rustc/", "/include/x86_64-linux-gnu/c++/"];
+    let name = frame.function.as_deref().unwrap_or_default();
+    is_of_a_lock(frame)
+        || MODULES.iter().any(|start| frame.module.starts_with(start))
+        || FUNCTIONS.iter().any(|start| name.starts_with(start))
+        || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
+        || (frame.module == "[vdso]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_grow_with_what_varies() {
+        let all = [25; BATCHES];
+        // The error that independent samples would have.
+        let even = share_error(&[12; BATCHES], &all);
+        assert!((0.04..0.05).contains(&even), "{even}");
+        // Waits that each span a quarter of the time.
+        let mut clustered = [0; BATCHES];
+        clustered[..10].fill(24);
+        assert!(share_error(&clustered, &all) > 4.0 * even);
+        assert_eq!(share_error(&[0; BATCHES], &[0; BATCHES]), 0.0);
+    }
+
+    #[test]
+    fn the_programs_own_function_is_told() {
+        let frame = |function: &str, module: &str| Frame {
+            function: Some(function.into()),
+            module: module.into(),
+            ..Frame::default()
+        };
+        let stack = [
+            frame("___pthread_mutex_lock", "libc.so.6"),
+            frame("lockwright_runtime::mutex::lock", "server"),
+            frame("__gthread_mutex_lock", "server"),
+            frame("std::mutex::lock", "server"),
+            frame("lookup", "server"),
+            frame("main", "server"),
+        ];
+        assert_eq!((own(&stack), own(&stack[..2])), (4, 1));
+    }
+}
