@@ -222,7 +222,9 @@ fn the_report_comes_as_a_page_a_profile_and_a_timeline() -> Result<()> {
     let report = profile("forms", &options, &[program], "done\n")?;
     let advice = report.pointer("/processes/0/locks/0/advice").context("advice")?;
     let rules = ["little", "long-sections", "starved", "short-sections"];
-    assert!(rules.contains(&text(advice, "/rule")), "{advice:#}");
+    // On a busy machine the holder may lack a CPU.
+    let rule = text(advice, "/rule");
+    assert!(rules.contains(&rule) || rule.starts_with("holder-"), "{advice:#}");
     assert_eq!(text(advice, "/command").is_empty(), text(advice, "/rule") == "little");
     let page = fs::read_to_string(page)?;
     for part in ["<!DOCTYPE html>", "locks+0x208", "<svg", "hoard.c:"] {
