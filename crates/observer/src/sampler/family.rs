@@ -27,7 +27,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// The shortest time between two looks at holders: no two fall into one tick of the scheduler's.
 const GLANCE: Duration = Duration::from_millis(4);
 /// Samples take at most one part in this many of a CPU's time, and so do looks at holders: a process with many threads is sampled less often.
-const PARTS: u32 = 80;
+const PARTS: u32 = 40;
 /// How often we look for new processes.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Maximum number of processes.
