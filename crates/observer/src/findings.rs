@@ -73,6 +73,9 @@ pub struct Inversion {
 /// Locks of one origin that aren't pthread's, and for which threads waited.
 #[derive(Clone, Debug, Serialize)]
 pub struct OwnLock {
+    /// Its address, if it is a single lock that pthread's functions serve; else 0.
+    #[serde(skip)]
+    pub address: u64,
     /// Whose they are.
     pub origin: Origin,
     /// In words, with the function of glibc that was called: `malloc's arena lock: free`.

@@ -41,6 +41,9 @@ pub enum Origin {
     Glibc,
     /// OpenMP's: a critical section or a lock.
     OpenMp,
+    /// One of pthread's that glibc serves, and that nobody counts: robust, or with priorities; or any, in a process without our library.
+    /// (Beside our library, a sample doesn't tell a process-shared mutex of glibc's from one of ours.)
+    LeftToGlibc,
 }
 
 /// What a function's name means.
@@ -199,6 +202,7 @@ impl Origin {
             Self::TimeZone => "glibc's lock of the time zone",
             Self::Glibc => "a lock inside glibc",
             Self::OpenMp => "a lock of OpenMP's",
+            Self::LeftToGlibc => "a lock that glibc serves",
         }
     }
 
@@ -230,6 +234,9 @@ impl Origin {
             Self::Loader => "exceptions, dlopen or the first use of thread-local data: do them less often".into(),
             Self::TimeZone => "localtime, mktime and strftime share it: convert less often, or use gmtime_r".into(),
             Self::Glibc => "call that function from fewer threads".into(),
+            Self::LeftToGlibc => {
+                "only sampled here; who holds it: lockwright profile -p PID --sample".into()
+            }
             Self::OpenMp => "shorten the critical section, or use a reduction or atomics".into(),
         }
     }

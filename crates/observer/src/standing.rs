@@ -23,16 +23,20 @@ use lockwright_symbols::{Frame, Symboliser, blocked, slept_for};
 use lockwright_text::{Failure, cause};
 use looker::Observer;
 use sleeper::{Sleeper, look};
-use std::thread::sleep;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 /// The time between the two looks.
 const APART: Duration = Duration::from_millis(120);
+/// The time between two looks of a watch.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Shorter waits are ordinary contention.
 const LONG: Duration = Duration::from_millis(500);
 
 /// The threads that wait in a process, and what holds them up.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Standing {
     /// Those that have waited longest first.
     pub waits: Vec<StandingWait>,
@@ -43,6 +47,7 @@ pub struct Standing {
 }
 
 /// A thread that waits.
+#[derive(Clone)]
 pub struct StandingWait {
     /// The thread.
     pub thread: Named,
@@ -65,11 +70,24 @@ impl Standing {
         self.waits.is_empty()
     }
 
-    /// Looks at a process twice.
+    /// Looks at a process once. Whoever looks again and again keeps a [`Lookout`].
+    ///
+    /// # Errors
+    /// As [`Lookout::open`].
+    pub fn of(pid: libc::pid_t) -> Result<Self, Failure> {
+        Ok(Lookout::open(pid)?.look())
+    }
+}
+
+/// Looks at a process, and keeps what it has read of the process's files.
+pub struct Lookout(Observer);
+
+impl Lookout {
+    /// For this process.
     ///
     /// # Errors
     /// There is no such process, or this user may not look.
-    pub fn of(pid: libc::pid_t) -> Result<Self, Failure> {
+    pub fn open(pid: libc::pid_t) -> Result<Self, Failure> {
         let fail = |error: std::io::Error| {
             Failure::new(format!("may not look into process {pid}: {}", cause(&error))).hint(
                 "run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope",
@@ -78,18 +96,62 @@ impl Standing {
         // Reading where a thread sleeps needs the same right as reading its memory.
         blocked(pid, pid).map_err(fail)?;
         let symbols = Symboliser::of_process(pid).map_err(fail)?;
-        let mut observer = Observer::new(pid, symbols);
-        let first = look(&mut observer);
+        Ok(Self(Observer::new(pid, symbols)))
+    }
+
+    /// Looks twice, [`APART`]. Empty: nobody waits for long, or the process has ended.
+    pub fn look(&mut self) -> Standing {
+        let Self(observer) = self;
+        observer.refresh();
+        let first = look(observer);
         if first.is_empty() {
-            return Ok(Self::default());
+            return Standing::default();
         }
         let begun = Instant::now();
         sleep(APART);
-        let waits = look(&mut observer);
+        let waits = look(observer);
         let watched = begun.elapsed();
         let same = |now: &Sleeper| first.iter().find(|then| then.tid == now.tid) == Some(now);
         let still: Vec<Sleeper> = waits.into_iter().filter(same).collect();
-        Ok(told(&mut observer, &still, watched))
+        told(observer, &still, watched)
+    }
+}
+
+/// Looks at a process again and again, on a thread of its own, until this is dropped.
+pub struct StandingWatch {
+    latest: Arc<Mutex<Standing>>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Drop for StandingWatch {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed); // a flag
+    }
+}
+
+impl StandingWatch {
+    /// Begins to look at a process. One that may not be looked at has no waits.
+    pub fn start(pid: libc::pid_t) -> Self {
+        let (latest, ends) = (Arc::<Mutex<Standing>>::default(), Arc::new(AtomicBool::new(false)));
+        spawn({
+            let (latest, ends) = (Arc::clone(&latest), Arc::clone(&ends));
+            move || {
+                let Ok(mut lookout) = Lookout::open(pid) else { return };
+                while !ends.load(Relaxed) {
+                    let found = lookout.look();
+                    if let Ok(mut latest) = latest.lock() {
+                        *latest = found;
+                    }
+                    sleep(AGAIN);
+                }
+            }
+        });
+        Self { latest, ends }
+    }
+
+    /// What was seen last.
+    pub fn latest(&self) -> Standing {
+        self.latest.lock().map_or_else(|_| Standing::default(), |latest| latest.clone())
     }
 }
 

@@ -97,7 +97,7 @@ macro_rules! watched {
         ) -> c_int {
             // SAFETY: our caller's promise.
             let this = unsafe { &*lock };
-            // SAFETY: as above.
+            // SAFETY: our caller promises that, too.
             watched(this, $how, Call { from, frame, stack }, move || unsafe { $run(lock) })
         }
     )* };
@@ -120,7 +120,7 @@ pub unsafe fn rdlock(lock: *mut RwLock) -> c_int {
         // SAFETY: our caller's promise.
         return unsafe { rdlock_watched(lock) };
     }
-    // SAFETY: as above.
+    // SAFETY: our caller promises that, too.
     unsafe { rdlock_here(lock) }
 }
 
@@ -145,7 +145,7 @@ pub unsafe fn tryrdlock(lock: *mut RwLock) -> c_int {
         // SAFETY: our caller's promise.
         return unsafe { tryrdlock_watched(lock) };
     }
-    // SAFETY: as above.
+    // SAFETY: our caller promises that, too.
     unsafe { tryrdlock_here(lock) }
 }
 
@@ -235,7 +235,7 @@ pub unsafe fn wrlock(lock: *mut RwLock) -> c_int {
         // SAFETY: our caller's promise.
         return unsafe { wrlock_watched(lock) };
     }
-    // SAFETY: as above.
+    // SAFETY: our caller promises that, too.
     unsafe { wrlock_here(lock) }
 }
 
@@ -260,7 +260,7 @@ pub unsafe fn trywrlock(lock: *mut RwLock) -> c_int {
         // SAFETY: our caller's promise.
         return unsafe { trywrlock_watched(lock) };
     }
-    // SAFETY: as above.
+    // SAFETY: our caller promises that, too.
     unsafe { trywrlock_here(lock) }
 }
 
@@ -350,7 +350,7 @@ pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
         // SAFETY: our caller's promise.
         return unsafe { unlock_watched(lock) };
     }
-    // SAFETY: as above.
+    // SAFETY: our caller promises that, too.
     unsafe { unlock_here(lock) }
 }
 

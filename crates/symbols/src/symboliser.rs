@@ -111,6 +111,13 @@ impl Symboliser {
         Some(demangled(&symbol.name).into())
     }
 
+    /// The frame at an address, as far as symbol tables tell ([`function`](Self::function)): function and module.
+    pub fn bare(&mut self, address: u64) -> Frame {
+        let mapping = self.space.mapping(address);
+        let module = mapping.map(|mapping| file_name(&mapping.path)).unwrap_or_default();
+        Frame { function: self.function(address), module, ..Frame::default() }
+    }
+
     fn look_up(&mut self, address: u64) -> Vec<Frame> {
         let Some(mapping) = self.space.mapping(address).cloned() else {
             return vec![self.compiled_at_run_time(address).unwrap_or_else(|| bare(address))];

@@ -5,6 +5,7 @@ use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::MachineFile;
+use crate::observed::report::Looks;
 use crate::observed::sections;
 use crate::observed::{self, run};
 use crate::output::say;
@@ -265,8 +266,12 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
         &bar,
     );
     bar.finish_and_clear();
-    let title = format!("Locks of {pid}");
-    report_on(args, &title, &[seen?], None, Some(&standing), None, None)?;
+    let (title, seen) = (format!("Locks of {pid}"), seen?);
+    // A process that has counted nothing doesn't say under which lock it runs.
+    if seen.lock.is_empty() && standing.is_empty() {
+        say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
+    }
+    report_on(args, &title, &[seen], None, Some(&standing), None, None)?;
     if let Some(delegated) = delegate::of_process(pid) {
         say(&delegated);
     }
@@ -330,7 +335,10 @@ fn report_on(
     sections: Option<&Sections>,
 ) -> Result<(), Failure> {
     let looked = || outcomes.iter().map(|outcome| outcome.samples).sum();
-    let looks = sums.map_or_else(looked, |(_, looks)| looks);
+    let looks = Looks {
+        count: sums.map_or_else(looked, |(_, looks)| looks),
+        some_wait: standing.is_some_and(|standing| !standing.is_empty()),
+    };
     let sums = sums.map(|(sums, _)| sums);
     let text = match args.format {
         Format::Text => {

@@ -124,6 +124,9 @@ impl List {
         text.push('\n');
         let locks = self.outcome.as_ref().map_or(&[][..], |outcome| &outcome.locks);
         match locks {
+            [] if !self.standing.is_empty() => {
+                text.push_str("no wait has ended meanwhile: who waits is told above\n");
+            }
             [] => {
                 let line = format!(
                     "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore in {}",

@@ -25,7 +25,7 @@ const DOTS: usize = 64;
 pub(crate) fn page(
     title: &str,
     outcomes: &[Observed],
-    looks: u64,
+    looks: report::Looks,
     orders: Option<&[order::Orders]>,
     most: usize,
 ) -> Result<String, Failure> {

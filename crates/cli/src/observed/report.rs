@@ -27,9 +27,22 @@ const NOISE: f64 = 0.01;
 pub(super) const UNWATCHED: &str =
     "not watched: locks whose waiters only spin, and those of fibers and goroutines";
 
-/// What is said if no thread waited for a lock, and threads were looked at so often.
-pub(super) fn nobody(looks: u64) -> String {
-    let sampled = match looks {
+/// What looks at threads have told, besides the counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looks {
+    /// How often threads were looked at.
+    pub(crate) count: u64,
+    /// Threads have waited for long, and still do: the report begins with them.
+    pub(crate) some_wait: bool,
+}
+
+/// What is said if no wait was counted.
+pub(super) fn nobody(looks: Looks) -> String {
+    if looks.some_wait {
+        return "no wait has ended in that time, so none is counted: who waits is told above"
+            .to_owned();
+    }
+    let sampled = match looks.count {
         0 => "threads weren't looked at for waits of other kinds".to_owned(),
         many => format!("in {} looks no thread slept for a lock of another kind", count(many)),
     };
@@ -40,7 +53,7 @@ pub(super) fn nobody(looks: u64) -> String {
 }
 
 /// The reports on all processes in which threads waited.
-pub(crate) fn all(outcomes: &[Observed], looks: u64, most: usize) -> String {
+pub(crate) fn all(outcomes: &[Observed], looks: Looks, most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| has_waits(outcome)).collect();
     if busy.is_empty() {
         let events: Vec<String> =

@@ -247,7 +247,6 @@ pub(crate) fn process(
     let family = Family::start(Some(pid), wrappers);
     let period = Period::of(pid, level, limit, event, goes_on)?;
     if !period.is_counted {
-        say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
         let mut outcomes = vec![period.observed];
         let elapsed_ns = outcomes[0].elapsed_ns;
         family.tell(&mut outcomes, elapsed_ns);

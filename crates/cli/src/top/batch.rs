@@ -13,7 +13,7 @@ use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::mailbox::{MailboxPlace, Remote};
 use lockwright_observer::process::Process;
-use lockwright_observer::standing::Standing;
+use lockwright_observer::standing::Lookout;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,7 +32,8 @@ pub(crate) fn run(
             let process = Process::open(watched.pid)?;
             let followed = Followed::begin(&process).ok();
             let mailbox = Remote::find(&process)?.place();
-            BatchOf::Process(Box::new(watched), followed, mailbox)
+            let now = Lookout::open(watched.pid)?;
+            BatchOf::Process(Box::new(watched), followed, mailbox, Box::new(now))
         }
         None => BatchOf::All(List::new()),
     };
@@ -67,7 +68,7 @@ pub(crate) fn wait(signals: &Watch, until: Instant) -> Option<i32> {
 }
 
 enum BatchOf {
-    Process(Box<Watched>, Option<Followed>, MailboxPlace),
+    Process(Box<Watched>, Option<Followed>, MailboxPlace, Box<Lookout>),
     All(List),
 }
 
@@ -76,7 +77,7 @@ impl BatchOf {
     fn look(&mut self, most: usize) -> Result<(Value, bool), Failure> {
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         match self {
-            Self::Process(watched, followed, mailbox) => {
+            Self::Process(watched, followed, mailbox, now) => {
                 let look = watched.look()?;
                 let locks = match &look.since {
                     Some(since) => {
@@ -111,7 +112,7 @@ impl BatchOf {
                     "time_s": time_s,
                     "level": watched.level.name(),
                     "ended": watched.has_ended,
-                    "waiting_now": standing::json(&Standing::of(watched.pid).unwrap_or_default()),
+                    "waiting_now": standing::json(&now.look()),
                     "epochs": epochs,
                 });
                 Ok((joined(about, locks), watched.has_ended))

@@ -11,10 +11,9 @@ use lockwright_observer::counts::observation::{Observed, Ranked};
 use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::process::Process;
-use lockwright_observer::standing::Standing;
+use lockwright_observer::standing::{Standing, StandingWatch};
 use lockwright_observer::table::Table;
 use std::collections::{BTreeMap, VecDeque};
-use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
 /// Number of locks that get names: more than a terminal has lines.
@@ -125,8 +124,8 @@ pub(crate) struct Shown {
     pub(crate) has_ended: bool,
     /// Who waits now, for long or for ever.
     pub(crate) standing: Standing,
-    /// Finds that out: it takes longer than a key press may.
-    finds: Option<JoinHandle<Standing>>,
+    /// Finds that out. `None`: there is no process.
+    standing_watch: Option<StandingWatch>,
     pub(crate) sort: Sort,
     /// The lock shown in detail.
     pub(crate) selected: usize,
@@ -217,6 +216,7 @@ impl Shown {
         shown.elsewhere = delegate::brief(watched.pid);
         shown.level = watched.level;
         shown.followed = Followed::begin(&Process::open(watched.pid)?).ok();
+        shown.standing_watch = Some(StandingWatch::start(watched.pid));
         shown.watched = Some(watched);
         Ok(shown)
     }
@@ -235,7 +235,7 @@ impl Shown {
             level: Level::Counters,
             has_ended: false,
             standing: Standing::default(),
-            finds: None,
+            standing_watch: None,
             sort: Sort::Waiting,
             selected: 0,
             detail: Detail::Places,
@@ -262,12 +262,8 @@ impl Shown {
         if self.has_ended {
             return Ok(()); // keep the last data
         }
-        if self.finds.as_ref().is_none_or(JoinHandle::is_finished) {
-            if let Some(found) = self.finds.take().and_then(|thread| thread.join().ok()) {
-                self.standing = found;
-            }
-            let pid = watched.pid;
-            self.finds = Some(spawn(move || Standing::of(pid).unwrap_or_default()));
+        if let Some(watch) = &self.standing_watch {
+            self.standing = watch.latest();
         }
         if let Some(followed) = &mut self.followed {
             // The process may end at any moment. The next sample will report that.

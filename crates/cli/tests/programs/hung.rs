@@ -505,7 +505,7 @@ fn a_holder_that_is_stopped_is_told() -> Result<()> {
         ensure!(unsafe { libc::kill(pid, libc::SIGSTOP) } == 0);
         let expected = line("is stopped by a signal or a debugger");
         hung.comes_to(&expected, || Ok(plain(&hung.says(&words)?)))?;
-        // SAFETY: as above.
+        // SAFETY: the same child, which is stopped and so has not been reaped.
         ensure!(unsafe { libc::kill(pid, libc::SIGCONT) } == 0);
         hung.program.end()?;
     }

@@ -1,5 +1,5 @@
-// What the examples of `--help` call ./server, ./app and the like. Three threads work in epochs called `get`, which take three locks: a
-// variable, one in the heap, and one of libfoo.so. At its start it prints where the one in the heap lies, at its end a rate.
+// What the examples of `--help` call ./server, ./app and the like. Three threads work in epochs called `get`, which take four locks: a
+// mutex and a readers-writer lock in variables, one in the heap, and one of libfoo.so. At its start it prints where the one in the heap lies, at its end a rate.
 //
 // It ends once its input has, and each thread has done its rounds. With PORT set it answers there instead, until a signal ends it.
 #include "../../../../include/lockwright.h"
@@ -15,6 +15,7 @@ enum { THREADS = 3, ROUNDS = 100 };
 int leveldb_get(int key);  // libfoo.so
 
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_rwlock_t g_table = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_mutex_t *in_heap;
 static int sum;
 static volatile int is_over;
@@ -26,11 +27,22 @@ __attribute__((noinline)) static void visit(pthread_mutex_t *lock) {
     pthread_mutex_unlock(lock);
 }
 
+__attribute__((noinline)) static void look_up(int round) {
+    if (round % 16) {
+        pthread_rwlock_rdlock(&g_table);
+    } else {
+        pthread_rwlock_wrlock(&g_table);
+        usleep(500);
+    }
+    pthread_rwlock_unlock(&g_table);
+}
+
 static void *work(void *unused) {
     for (int round = 0; round < ROUNDS || !is_over; round++) {
         lw_epoch_start(5);
         visit(&g_lock);
         visit(in_heap);
+        look_up(round);
         leveldb_get(round);
         lw_epoch_end(5, 1000000);
         // One that stays leaves the CPUs to others.

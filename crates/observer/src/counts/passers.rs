@@ -26,10 +26,11 @@ impl Passers {
         Self { named: named.to_vec(), known: BTreeSet::new(), given: 0 }
     }
 
-    /// Looks at places that are new in these counts.
+    /// Looks at places that are new in these counts. The process is opened only to write an entry: naming may take long, and other
+    /// commands wait meanwhile.
     pub(crate) fn look(
         &mut self,
-        process: &Process,
+        pid: libc::pid_t,
         counts: &Snapshot,
         symbols: &mut Symboliser,
         unwinder: &mut Unwinder,
@@ -50,39 +51,40 @@ impl Passers {
             }
             let Some(slot) = unwinder.return_slot(back).and_then(slot) else { continue };
             // The process may have ended.
-            if let Some(count) = self.give(process, back, slot) {
+            let process = Process::open(pid).ok();
+            if let Some(count) = process.and_then(|process| give(&process, back, slot)) {
                 self.given = count;
             }
         }
     }
+}
 
-    /// Writes an entry, and then the number of entries, which it returns. An earlier command may have given the process the same one.
-    fn give(&self, process: &Process, from: u64, slot: BackSlot) -> Option<u32> {
-        let at = symbol_in(process, SYMBOL).ok()?;
-        let mut head = [0; 16];
-        process.read(at, &mut head).ok()?;
-        let is_ours = head[..8] == MAGIC.to_le_bytes()
-            && head[8..12] == (size_of::<Wrappers>() as u32).to_le_bytes();
-        let count = u32::from_le_bytes(head[12..].try_into().ok()?);
-        if !is_ours || count as usize > WRAPPERS {
-            return None;
-        }
-        let all = at + offset_of!(Wrappers, all) as u64;
-        let mut known = vec![0; count as usize * size_of::<Wrapper>()];
-        process.read(all, &mut known).ok()?;
-        if known.chunks(size_of::<Wrapper>()).any(|one| one[..8] == from.to_le_bytes()) {
-            return Some(count);
-        }
-        if count as usize == WRAPPERS {
-            return None;
-        }
-        let entry = all + known.len() as u64;
-        let bytes = [from.to_le_bytes(), slot.pack().to_le_bytes()].concat();
-        process.write(entry, &bytes).ok()?;
-        let count_at = at + offset_of!(Wrappers, count) as u64;
-        process.write(count_at, &(count + 1).to_le_bytes()).ok()?;
-        Some(count + 1)
+/// Writes an entry, and then the number of entries, which it returns. An earlier command may have given the process the same one.
+fn give(process: &Process, from: u64, slot: BackSlot) -> Option<u32> {
+    let at = symbol_in(process, SYMBOL).ok()?;
+    let mut head = [0; 16];
+    process.read(at, &mut head).ok()?;
+    let is_ours = head[..8] == MAGIC.to_le_bytes()
+        && head[8..12] == (size_of::<Wrappers>() as u32).to_le_bytes();
+    let count = u32::from_le_bytes(head[12..].try_into().ok()?);
+    if !is_ours || count as usize > WRAPPERS {
+        return None;
     }
+    let all = at + offset_of!(Wrappers, all) as u64;
+    let mut known = vec![0; count as usize * size_of::<Wrapper>()];
+    process.read(all, &mut known).ok()?;
+    if known.chunks(size_of::<Wrapper>()).any(|one| one[..8] == from.to_le_bytes()) {
+        return Some(count);
+    }
+    if count as usize == WRAPPERS {
+        return None;
+    }
+    let entry = all + known.len() as u64;
+    let bytes = [from.to_le_bytes(), slot.pack().to_le_bytes()].concat();
+    process.write(entry, &bytes).ok()?;
+    let count_at = at + offset_of!(Wrappers, count) as u64;
+    process.write(count_at, &(count + 1).to_le_bytes()).ok()?;
+    Some(count + 1)
 }
 
 /// As the process reads it; `None`: it is too far away.

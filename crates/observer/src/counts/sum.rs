@@ -57,7 +57,11 @@ fn add(sum: &mut Observed, part: &Observed) {
         }
     }
     for lock in &part.own_locks {
-        match sum.own_locks.iter_mut().find(|one| one.origin == lock.origin) {
+        match sum
+            .own_locks
+            .iter_mut()
+            .find(|one| (one.origin, &one.name) == (lock.origin, &lock.name))
+        {
             Some(known) => add_own(known, lock),
             None => sum.own_locks.push(lock.clone()),
         }

@@ -6,7 +6,7 @@ use super::target::Target;
 use crate::counts::live::Live;
 use crate::counts::observation::Observed;
 use crate::counts::passers::Passers;
-use crate::counts::reader;
+use crate::counts::reader::Reader;
 use crate::findings::Holding;
 use crate::findings::OwnLock;
 use crate::process::Process;
@@ -14,7 +14,7 @@ use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::{LENGTH, LockKind};
 use lockwright_symbols::{proc_text, threads};
 use memmap2::Mmap;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ const GLANCE: Duration = Duration::from_millis(4);
 const PARTS: u32 = 40;
 /// How often we look for new processes.
 const AGAIN: Duration = Duration::from_millis(100);
+/// When a process that couldn't be opened is tried again.
+const REFUSED: Duration = Duration::from_secs(1);
 /// Maximum number of processes.
 const MOST: usize = 32;
 
@@ -54,6 +56,7 @@ struct Member {
     counts: Option<Mmap>,
     /// The same, as a file.
     file: Option<(File, PathBuf)>,
+    reader: Reader,
     passers: Passers,
 }
 
@@ -69,15 +72,14 @@ impl Member {
 
     /// Looks for its counts.
     fn meet_counts(&mut self, pid: libc::pid_t) {
-        let Ok(process) = Process::open(pid) else { return };
         if let Some((file, path)) = &self.file {
             let (symbols, unwinder) = self.sampler.names();
-            if let Ok(counts) = reader::read(file, path) {
-                self.passers.look(&process, &counts, symbols, unwinder);
+            if let Ok(counts) = self.reader.read(file, path) {
+                self.passers.look(pid, &counts, symbols, unwinder);
             }
             return;
         }
-        let file = Live::find(&process).and_then(|live| live.file(&process));
+        let file = Process::open(pid).and_then(|process| Live::find(&process)?.file(&process));
         let Ok(Some((file, path))) = file else { return };
         let is_long = file.metadata().is_ok_and(|about| about.len() >= LENGTH as u64);
         // SAFETY: the file is that long, and its process never shortens it.
@@ -104,8 +106,8 @@ impl Watching {
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
-    /// Returns how often threads were looked at, in all processes. Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen
-    /// in them.
+    /// Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen in them.
+    /// Returns how often threads were looked at, in all processes.
     pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) -> u64 {
         let mut looks = 0;
         // A process in a container counts under another id, but then it is the only one.
@@ -131,7 +133,11 @@ impl Watching {
             for lock in &mut outcome.locks {
                 lock.holding = seen.holdings.get(&lock.address).cloned();
             }
-            (outcome.own_locks, outcome.samples) = (seen.own_locks, seen.samples);
+            let is_counted = |lock: &OwnLock| {
+                lock.address != 0 && outcome.locks.iter().any(|one| one.address == lock.address)
+            };
+            let uncounted = seen.own_locks.into_iter().filter(|lock| !is_counted(lock));
+            (outcome.own_locks, outcome.samples) = (uncounted.collect(), seen.samples);
         }
         looks
     }
@@ -142,8 +148,8 @@ pub struct Family {
     /// `Some`: this one alone. `None`: all children of this command.
     only: Option<libc::pid_t>,
     samplers: BTreeMap<libc::pid_t, Member>,
-    /// Those that can't be sampled.
-    refused: BTreeSet<libc::pid_t>,
+    /// Those that couldn't be opened, and when. Some only start another program at that moment.
+    refused: BTreeMap<libc::pid_t, Instant>,
     ended: Vec<(String, Sampled)>,
     /// When the next sample is due, and when the next look at holders.
     next: Instant,
@@ -160,7 +166,7 @@ impl Family {
         Self {
             only,
             samplers: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            refused: BTreeMap::new(),
             ended: Vec::new(),
             next: Instant::now(),
             next_glance: Instant::now(),
@@ -249,7 +255,8 @@ impl Family {
             None => descendants(std::process::id().cast_signed()),
         };
         for pid in all {
-            let is_known = self.samplers.contains_key(&pid) || self.refused.contains(&pid);
+            let is_refused = self.refused.get(&pid).is_some_and(|at| at.elapsed() < REFUSED);
+            let is_known = self.samplers.contains_key(&pid) || is_refused;
             if is_known || self.samplers.len() + self.ended.len() >= MOST {
                 continue;
             }
@@ -260,6 +267,7 @@ impl Family {
             else {
                 continue;
             };
+            let begun = Instant::now();
             match Target::open(pid) {
                 Ok(target) => {
                     let sampler = Sampler::begin(target, PERIOD, false);
@@ -269,11 +277,12 @@ impl Family {
                         sampler,
                         counts: None,
                         file: None,
+                        reader: Reader::default(),
                         passers: Passers::new(&self.wrappers),
                     };
                     self.samplers.insert(pid, member);
                 }
-                Err(_) => drop(self.refused.insert(pid)),
+                Err(_) => drop(self.refused.insert(pid, begun)),
             }
         }
     }

@@ -78,14 +78,17 @@ pub struct LockSeen {
 /// Samples of a stack, outermost function first, for a flame graph.
 pub type Folded = Vec<(Vec<String>, u64)>;
 
-/// Names only the locks that aren't pthread's. Also returns the number of samples.
+/// Names only the locks that our library doesn't serve, as far as this can tell: the caller knows which are counted. Also returns the number of samples.
 pub fn own_locks(sampled: &mut Sampled) -> (Vec<OwnLock>, u64) {
     let Sampled { target, seen, .. } = sampled;
-    let Target { symboliser, environment, .. } = target;
+    let Target { has_library, symboliser, environment, .. } = target;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
     let by_origin = namer.by_origin(seen);
     let samples = seen.samples();
-    (namer.own_locks(&by_origin, samples, |name| variable(environment, name)), samples)
+    let mut all = namer.own_locks(&by_origin, samples, |name| variable(environment, name));
+    all.extend(namer.left_to_glibc(seen, samples, *has_library));
+    all.sort_by(|a, b| b.waiting.total_cmp(&a.waiting));
+    (all, samples)
 }
 
 /// Names the places where holders slept.
@@ -216,18 +219,8 @@ impl Namer<'_> {
 
     /// Its functions by symbol tables alone: enough to know runtimes by, without reading all debug information.
     fn functions(&mut self, stack: StackId) -> Vec<Frame> {
-        let function = |&address: &u64| {
-            let space = self.symboliser.space();
-            let module = space.mapping(address).map(|mapping| {
-                mapping.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-            });
-            Frame {
-                function: self.symboliser.function(address),
-                module: module.unwrap_or_default(),
-                ..Frame::default()
-            }
-        };
-        self.stacks.get(stack).iter().map(function).collect()
+        let addresses = self.stacks.get(stack).iter();
+        addresses.map(|&address| self.symboliser.bare(address)).collect()
     }
 
     /// The waits for locks that aren't pthread's: by origin, and by stack.
@@ -260,6 +253,27 @@ impl Namer<'_> {
         all
     }
 
+    /// pthread's locks that glibc serves, each by its name. Beside our library, these are the ones of kinds that it always
+    /// leaves to glibc: what else a sample sees may be ours.
+    fn left_to_glibc(&mut self, seen: &Seen, samples: u64, has_library: bool) -> Vec<OwnLock> {
+        use super::wait::Mutex::{PriorityInheriting, PriorityProtected, Robust};
+        let never_ours = [Robust, PriorityInheriting, PriorityProtected].map(LockKind::Mutex);
+        let locks = seen.locks.iter().filter(|(_, lock)| {
+            lock.kind != LockKind::Word && (!has_library || never_ours.contains(&lock.kind))
+        });
+        let one = |(&address, lock): (&u64, &WaitedLock)| {
+            let origin = Origin::LeftToGlibc;
+            let kind = match lock.kind {
+                LockKind::Mutex(kind) => kind.word(),
+                _ => "readers-writer lock",
+            };
+            let found = self.own_lock(origin, &lock.waiters, samples, &|_| None);
+            let name = format!("{}, a {kind} that glibc serves", self.symboliser.data(address));
+            OwnLock { address, name, ..found }
+        };
+        locks.map(one).collect()
+    }
+
     /// Whose lock it is, if it is none of pthread's: what most of its waiters say.
     fn origin(&mut self, lock: &WaitedLock) -> Option<Origin> {
         if lock.kind != LockKind::Word {
@@ -288,6 +302,7 @@ impl Namer<'_> {
         };
         let waiters = stacks.iter().map(|(stack, count)| ((None, Some(*stack)), *count));
         OwnLock {
+            address: 0,
             origin,
             name,
             waiting: ratio(waits, samples),

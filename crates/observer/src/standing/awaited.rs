@@ -55,7 +55,7 @@ impl Awaited {
     }
 }
 
-/// Words of our own readers-writer lock (`crates/runtime/src/rwlock.rs`): where readers sleep, where writers sleep, who writes.
+/// Words of our own readers-writer lock (`crates/runtime/src/rwlock/lock.rs`): where readers sleep, where writers sleep, who writes.
 const OUR_WRITERS: u64 = 4;
 const OUR_OWNER: u64 = 24;
 /// In the first word: readers, from this bit on, and above them a mark.
@@ -72,7 +72,7 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
         let ids = &observer.ids;
         wait::of(pid, state, |id| ids.contains_key(&id))?
     };
-    let below = Below::of(&observer.frames(stack));
+    let below = Below::of(&observer.functions(stack));
     let at = state.arguments[0];
     if below.calls("rwlock") {
         let kind = if below.calls("wrlock") { LockWanted::Writing } else { LockWanted::Reading };
@@ -94,6 +94,8 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
             let (kind, owner) = orphan(pid, at)?;
             Some(lock(at, LockWanted::Mutex(kind), owner, 0))
         }
+        // An installed library is stripped, and names none of its functions.
+        _ if below.is_ours && is_our_rwlock(pid, at) => ours(pid, at),
         _ if below.is_ours && below.calls("front") => Some(Awaited::Turn),
         _ if below.calls("join") => {
             let thread = *observer.ids.get(&(state.arguments[2] as u32))?;
@@ -105,7 +107,6 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
 
 /// The functions of libraries below the program's own.
 struct Below {
-    /// Each with its file, if the debug information says.
     names: Vec<String>,
     /// Are they functions of our library?
     is_ours: bool,
@@ -114,15 +115,8 @@ struct Below {
 impl Below {
     fn of(frames: &[Frame]) -> Self {
         let inner = || frames.iter().take_while(|frame| is_plumbing(frame));
-        let name = |frame: &Frame| {
-            let [function, file] =
-                [&frame.function, &frame.file].map(|part| part.as_deref().unwrap_or_default());
-            // The path within the crate: other parts of it may say anything.
-            let file = file.rsplit_once("/src/").map_or(file, |(_, file)| file);
-            format!("{file} {function}")
-        };
         Self {
-            names: inner().map(name).collect(),
+            names: inner().filter_map(|frame| frame.function.clone()).collect(),
             is_ours: inner().any(|frame| frame.module.contains("lockwright")),
         }
     }
@@ -140,6 +134,28 @@ fn orphan(pid: libc::pid_t, at: u64) -> Option<(Mutex, u32)> {
     (word(pid, at)? != 0 && (1..1 << 22).contains(&owner)).then_some((kind, owner))
 }
 
+/// Do the words around this one look like a readers-writer lock of ours on which a thread sleeps there?
+fn is_our_rwlock(pid: libc::pid_t, at: u64) -> bool {
+    // Words that stay zero in a private lock: glibc's futex and padding, sharing, elision, the end.
+    const ZEROES: [u64; 7] = [12, 16, 20, 28, 32, 36, 52];
+    const PREFER: u64 = 48;
+    const ASLEEP: u32 = 4;
+    let writes = at % 8 == OUR_WRITERS;
+    let address = if writes { at - OUR_WRITERS } else { at };
+    let word = |offset| word(pid, address + offset);
+    let (Some(state), Some(writers)) = (word(0), word(OUR_WRITERS)) else { return false };
+    // A writer that sleeps is counted above two marks; a reader is counted, behind a writer, and has said that it sleeps.
+    let sleeps = match writes {
+        true => writers >> 2 > 0 && state != 0,
+        false => {
+            state & OUR_WRITE != 0 && state & ASLEEP != 0 && state & !OUR_MARK >= 1 << OUR_READERS
+        }
+    };
+    sleeps
+        && word(PREFER).is_some_and(|prefer| prefer <= 3)
+        && ZEROES.iter().all(|offset| word(*offset) == Some(0))
+}
+
 /// One of our own readers-writer locks. It is aligned to 8 bytes, so the word says who sleeps there.
 fn ours(pid: libc::pid_t, at: u64) -> Option<Awaited> {
     let (address, kind) = match at % 8 {
@@ -155,4 +171,35 @@ fn word(pid: libc::pid_t, at: u64) -> Option<u32> {
     let mut bytes = [0; 4];
     let length = read_memory(pid, at, &mut bytes).ok()?;
     (length == bytes.len()).then_some(u32::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock of 56 bytes, aligned like one.
+    #[repr(align(8))]
+    struct Memory([u32; 16]);
+
+    fn is_one(words: &[(usize, u32)], sleeps_at: usize) -> bool {
+        let mut memory = Memory([0; 16]);
+        words.iter().for_each(|&(at, word)| memory.0[at] = word);
+        let start = memory.0.as_ptr() as u64;
+        is_our_rwlock(std::process::id().cast_signed(), start + 4 * sleeps_at as u64)
+    }
+
+    #[test]
+    fn our_readers_writer_locks_are_known_without_names() {
+        // A writer behind two readers; a reader behind a writer.
+        assert!(is_one(&[(0, 2 << OUR_READERS), (1, 4)], 1));
+        let behind_writer = [(0, 1 << OUR_READERS | 4 | 1), (6, 77), (12, 1)];
+        assert!(is_one(&behind_writer, 0));
+        // Nobody is counted, a free lock, a preference that there isn't, a word that is always zero.
+        assert!(!is_one(&[(0, 2 << OUR_READERS), (1, 1)], 1));
+        assert!(!is_one(&[(1, 4)], 1));
+        assert!(!is_one(&[behind_writer[0], (12, 9)], 0));
+        assert!(!is_one(&[behind_writer[0], (8, 1)], 0));
+        // A gate of a waiter in line.
+        assert!(!is_one(&[(0, 1)], 0));
+    }
 }

@@ -39,6 +39,13 @@ impl Observer {
         Self { pid, symbols, unwinder, ids: ids(pid) }
     }
 
+    /// Adds what the process has loaded since.
+    pub(super) fn refresh(&mut self) {
+        if self.symbols.refresh() {
+            self.unwinder.refresh(&mut self.symbols);
+        }
+    }
+
     /// The stack of a thread that sleeps.
     pub(super) fn stack(&mut self, state: &Blocked) -> Vec<u64> {
         let registers = Registers {
@@ -47,6 +54,12 @@ impl Observer {
             ..Registers::default()
         };
         self.unwinder.sleeping(self.symbols.space(), registers)
+    }
+
+    /// The functions of a stack by symbol tables alone. All debug information of a large program takes seconds to read, and most
+    /// sleepers wait for nothing that another thread holds.
+    pub(super) fn functions(&mut self, stack: &[u64]) -> Vec<Frame> {
+        stack.iter().map(|&address| self.symbols.bare(address)).collect()
     }
 
     pub(super) fn frames(&mut self, stack: &[u64]) -> Vec<Frame> {
