@@ -77,6 +77,17 @@ fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
+/// The same for C++.
+fn compiled_cpp(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let program = FOLDER.path().join(name);
+    let all = ["-std=c++17", "-g", "-Wall", "-Wextra", "-pthread", "-o"];
+    let compiler = Child::new("c++").args(all).args([&program]).args(flags).args([&source]);
+    let outcome = compiler.limit(120).run().expect("there is a compiler");
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    program
+}
+
 /// What the variable has for our library.
 fn preloaded() -> Result<String> {
     let library = LIBRARY.canonicalize()?;

@@ -19,5 +19,6 @@ mod sharing;
 pub mod snapshot;
 pub mod sum;
 mod threads;
+pub mod used;
 pub mod watched;
 mod wrapper;

@@ -34,6 +34,7 @@ impl Environment for Here {
 
     fn choose(mutex: &Mutex, caller: usize) -> u32 {
         let (address, kind) = (core::ptr::from_ref(mutex).addr(), mutex.kind.load(Relaxed));
+        let caller = observe::beyond_wrappers(caller);
         policy::choose(|order| rules::rule_for(order, address, kind, caller))
     }
 

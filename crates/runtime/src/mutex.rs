@@ -279,7 +279,8 @@ slow! {
 #[inline(always)]
 unsafe fn slow(m: &Mutex, caller: usize, operation: Operation, call: Call) -> c_int {
     let is_watched = watch::is_on();
-    if observe::is_on() {
+    // Rules ask where wrappers were called, also while nothing is counted.
+    if observe::is_on() || observe::wrappers::are_known() {
         observe::called(call);
     }
     // SAFETY: the caller's promise, for both.

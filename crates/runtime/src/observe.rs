@@ -442,6 +442,15 @@ pub(crate) fn last_call() -> Call {
     account().call.take()
 }
 
+/// The place of the call from `caller`, for rules: if wrappers passed it on, where the outermost of them was called.
+pub(crate) fn beyond_wrappers(caller: usize) -> usize {
+    if !wrappers::are_known() {
+        return caller;
+    }
+    let call = account().call.get();
+    if call.from == caller { wrappers::beyond(call).from } else { caller }
+}
+
 /// Where the program has called us: by this call, unless it is one of our own, in [`within`].
 fn place_of(call: Call) -> Call {
     let account = account();

@@ -4,7 +4,7 @@ use crate::ctl::delegated::{Delegated, How};
 use crate::ctl::guard::{End, Guard};
 use crate::ctl::judge::Terms;
 use crate::ctl::list::List;
-use crate::ctl::target::{self, Target, contended};
+use crate::ctl::target::{self, For, Target, contended};
 use crate::ctl::{epochs, segment};
 use crate::format::Format;
 use crate::hints::Failure;
@@ -16,6 +16,7 @@ use lockwright_observer::counts::live::Live;
 use lockwright_observer::mailbox::{self, Remote};
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
+use lockwright_observer::targets::is_rwlocks;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -98,7 +99,8 @@ struct GuardArgs {
 /// Give locks another rule
 ///
 /// TARGET is `all`, `default` (mutexes that no rule names), a lock as the list names it (`g_lock`, `pool+0x28`, `0x55d0c4a012a0`), a
-/// function that waits for it, a library, or all of a kind (`kind:recursive`; `kind:rwlock`: readers-writer locks). RULE `default` removes TARGET's own rule.
+/// function (the locks for which it has waited or made others wait, also by way of wrappers such as `my_mutex_lock`), a library, or all of a
+/// kind (`kind:recursive`; `kind:rwlock`: readers-writer locks). RULE `default` removes TARGET's own rule.
 #[derive(clap::Args)]
 struct SwitchArgs {
     /// Which locks
@@ -213,7 +215,12 @@ fn switch(pid: libc::pid_t, args: &SwitchArgs) -> Result<ExitCode, Failure> {
             Some(machine::tuned(lock))
         }
     };
-    change(pid, &args.target, &args.guard, |target, table| {
+    let rule = match &lock {
+        None => For::Both,
+        Some(lock) if is_rwlocks(lock) => For::ReadersWriter,
+        Some(_) => For::Mutexes,
+    };
+    change(pid, (&args.target, rule), &args.guard, |target, table| {
         if let Some(lock) = &lock {
             let all = [args.target.clone()]; // `all`, `default`
             let targets = if target.rules().is_empty() { &all } else { target.rules() };
@@ -225,7 +232,7 @@ fn switch(pid: libc::pid_t, args: &SwitchArgs) -> Result<ExitCode, Failure> {
 }
 
 fn set(pid: libc::pid_t, args: &SetArgs) -> Result<ExitCode, Failure> {
-    change(pid, &args.target, &args.guard, |target, table| {
+    change(pid, (&args.target, For::Mutexes), &args.guard, |target, table| {
         if *target == Target::All {
             for rule in &mut table.rules {
                 rule.lock = with(&rule.lock, &args.options)?;
@@ -255,7 +262,7 @@ fn with(lock: &str, options: &str) -> Result<String, Failure> {
 /// Changes the table and reports the result. With --guard, reverts a change that is worse.
 fn change(
     pid: libc::pid_t,
-    target: &str,
+    (target, rule): (&str, For),
     args: &GuardArgs,
     change: impl FnOnce(&Target, &mut Table) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
@@ -264,7 +271,7 @@ fn change(
     let mailbox = Remote::find(&process)?;
     mailbox::refuse_detached(&process, &mailbox)?;
     let old = mailbox::base(&mailbox)?;
-    let target = Target::find(&process, target, || contended(&process))?;
+    let target = Target::find(&process, target, rule, || contended(&process))?;
     let mut new = old.clone();
     change(&target, &mut new)?;
     let instead = format!("lockwright ctl {pid} switch all auto");

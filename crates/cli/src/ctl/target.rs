@@ -2,13 +2,14 @@
 
 use crate::hints::{Failure, nearest};
 use crate::output::shown;
-use lockwright_observer::counts::snapshot::{Lock, Of};
+use lockwright_observer::counts::snapshot::{Lock, LockKind, Of};
+use lockwright_observer::counts::used::used_in;
 use lockwright_observer::objects::ObjectFile;
 use lockwright_observer::process::{Process, mappings};
 use lockwright_observer::table::{Rule, Table};
 use lockwright_observer::targets::{MUTEX_SIZE, is_rwlocks, named, of_kind};
 use lockwright_observer::written::written;
-use lockwright_symbols::Symboliser;
+use lockwright_symbols::{Place, Symboliser};
 use std::collections::BTreeSet;
 
 /// A set of a process's locks.
@@ -22,11 +23,29 @@ pub(crate) enum Target {
     Rules(Vec<String>),
 }
 
+/// What a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// It names a lock for mutexes.
+    Mutexes,
+    /// It says who goes first at readers-writer locks.
+    ReadersWriter,
+    /// It is removed.
+    Both,
+}
+
+/// A function's locks get rules of their own if they are no more than this: a table has 29 places.
+const OWN_RULES: usize = 8;
+
 impl Target {
     /// Finds the target with this name. `locks` are those that have been contended.
+    ///
+    /// A function stands for the mutexes that are first contended by its calls (a `call` rule), and for the locks for which its calls are
+    /// known to have waited, or to have made others wait: those have been contended already, perhaps first by another function.
     pub(crate) fn find(
         process: &Process,
         text: &str,
+        rule: For,
         locks: impl FnOnce() -> Vec<(String, u64)>,
     ) -> Result<Self, Failure> {
         match text {
@@ -48,10 +67,22 @@ impl Target {
             Some((variable, offset)) => inside(&objects, variable, offset),
             None => Some(named(&objects, text, false)).filter(|found| !found.is_empty()),
         };
-        let found =
-            found.or_else(|| Some(named(&objects, text, true)).filter(|all| !all.is_empty()));
         if let Some(found) = found {
             return Ok(Self::Rules(found));
+        }
+        let calls = named(&objects, text, true);
+        let found = of_function(process, text, &calls, rule);
+        if !found.is_empty() {
+            return Ok(Self::Rules(found));
+        }
+        if !calls.is_empty() {
+            let pid = process.pid;
+            return Err(Failure::new(format!(
+                "'{text}' hasn't waited for a readers-writer lock just now, nor made others wait"
+            ))
+            .hint(format!(
+                "all of them: lockwright ctl {pid} switch kind:rwlock rwlock:prefer=patient"
+            )));
         }
         let locks = locks();
         let of_list: Vec<_> =
@@ -108,6 +139,27 @@ impl Target {
             }
         }
     }
+}
+
+/// Rule targets for the locks of a function.
+fn of_function(process: &Process, function: &str, calls: &[String], rule: For) -> Vec<String> {
+    // A process whose counts can't be read has its calls.
+    let used = used_in(process, function).unwrap_or_default();
+    let is_for = |kind| match kind {
+        LockKind::Mutex => rule != For::ReadersWriter,
+        LockKind::ReadWrite => rule != For::Mutexes,
+        LockKind::Semaphore | LockKind::Spin | LockKind::Condition => false,
+    };
+    let used = used.iter().filter(|lock| is_for(lock.kind));
+    let mut found: Vec<_> = used.map(|lock| absolute(lock.address)).collect();
+    if found.len() > OWN_RULES {
+        found.clear();
+    }
+    // Who calls isn't known where readers-writer locks ask.
+    if rule != For::ReadersWriter {
+        found.extend_from_slice(calls);
+    }
+    found
 }
 
 /// The rule target for the mutex at an address.
@@ -175,10 +227,26 @@ pub(crate) fn whose(process: &Process, table: &Table) -> Vec<String> {
         };
         Some(format!("{what} {} ({}+{offset:#x})", shown(&name), shown(file)))
     };
+    let mut symbols = None;
     let whose = |(rule, part): (&Rule, _)| {
-        named(rule, part).unwrap_or_else(|| shown(&rule.whose()).into_owned())
+        let variable = || variable_at(process, rule, &mut symbols);
+        let named = named(rule, part).or_else(variable);
+        named.unwrap_or_else(|| shown(&rule.whose()).into_owned())
     };
     table.rules.iter().zip(&parts).map(whose).collect()
+}
+
+/// `mutex g_lock (0x55d0c4a012a0)`, for a rule that names an address where a variable lies.
+fn variable_at(process: &Process, rule: &Rule, symbols: &mut Option<Symboliser>) -> Option<String> {
+    let digits = rule.target.strip_prefix("mutex:+0x")?.split('-').next()?;
+    let address = u64::from_str_radix(digits, 16).ok()?;
+    if symbols.is_none() {
+        *symbols = Some(Symboliser::of_process(process.pid).ok()?);
+    }
+    let place = symbols.as_mut()?.data(address);
+    let what = if is_rwlocks(&rule.lock) { "rwlock" } else { "mutex" };
+    matches!(place, Place::Symbol { .. })
+        .then(|| format!("{what} {} ({address:#x})", shown(&place.to_string())))
 }
 
 /// A description of a table: the process's default, and a line for each rule.

@@ -8,7 +8,7 @@ use crate::catalog;
 use crate::ctl::epochs;
 use crate::ctl::guard::{End, Guard, Guarded};
 use crate::ctl::judge::Terms;
-use crate::ctl::target::{Target, contended};
+use crate::ctl::target::{For, Target, contended};
 use crate::hints::Failure;
 use lockwright_contract::programs::mailbox::{BUDGET_NS, SLOTS};
 use lockwright_observer::mailbox::{self, MailboxPlace, PATIENCE};
@@ -285,7 +285,7 @@ impl Whose {
         let kinds = self.kinds.iter().map(|kind| format!("kind:{kind}"));
         let named = self.locks.iter().chain(&self.sites).chain(&self.libraries).cloned();
         let all = named.chain(kinds);
-        all.map(|name| Target::find(process, &name, || contended(process))).collect()
+        all.map(|name| Target::find(process, &name, For::Mutexes, || contended(process))).collect()
     }
 }
 

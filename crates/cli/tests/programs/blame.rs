@@ -1,7 +1,7 @@
 //! `lockwright profile` of programs under us: which lock, where, and who makes others wait.
 
 use super::top::Program;
-use super::{FOLDER, LIBRARY, compiled, lockwright};
+use super::{FOLDER, LIBRARY, compiled, compiled_cpp, lockwright};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End, executable, target_dir};
 use serde_json::Value;
@@ -32,13 +32,7 @@ pub(super) static HOARD_RUST: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 fn cpp(name: &str, optimized: &str) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hoard.cpp");
-    let program = FOLDER.path().join(name);
-    let flags = ["-std=c++17", optimized, "-g", "-Wall", "-Wextra", "-pthread", "-o"];
-    let compiler = Child::new("c++").args(flags).args([&program]).args([&source]);
-    let outcome = compiler.limit(120).run().expect("there is a compiler");
-    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
-    program
+    compiled_cpp(name, "hoard.cpp", &[optimized])
 }
 
 /// The report on a program, as JSON; all it printed was `output`.

@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes that long.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program that ends with its input, so it can't outlive us.
 pub(super) struct Program {
@@ -86,7 +86,7 @@ impl Program {
         Ok(Self { pid: child.id(), child, output, said: said.trim().to_owned() })
     }
 
-    fn ctl(&self, arguments: &[&str]) -> Result<Outcome> {
+    pub(super) fn ctl(&self, arguments: &[&str]) -> Result<Outcome> {
         lockwright().args(["ctl", &self.pid.to_string()]).args(arguments).limit(300).run()
     }
 
@@ -103,7 +103,7 @@ impl Program {
     }
 
     /// Until a look shows that: it must, some time.
-    fn comes_to(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub(super) fn comes_to(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let begun = Instant::now();
         loop {
             let list = self.list()?;

@@ -1,9 +1,9 @@
 //! Programs that hang: who waits for whom is told first, by each command, under glibc's locks and under ours.
 
 use super::ctl::Program;
-use super::{FOLDER, LIBRARY, compiled, lockwright};
+use super::{LIBRARY, compiled, compiled_cpp, lockwright};
 use anyhow::{Context, Result, ensure};
-use lockwright_tests::{Child, End};
+use lockwright_tests::End;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,15 +11,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 static HUNG: LazyLock<PathBuf> = LazyLock::new(|| compiled("hung", "hung.c", &[]));
-static HUNG_CPP: LazyLock<PathBuf> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hung.cpp");
-    let program = FOLDER.path().join("hung-cpp");
-    let flags = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-pthread", "-o"];
-    let compiler = Child::new("c++").args(flags).args([&program]).args([&source]);
-    let outcome = compiler.limit(120).run().expect("there is a compiler");
-    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
-    program
-});
+static HUNG_CPP: LazyLock<PathBuf> =
+    LazyLock::new(|| compiled_cpp("hung-cpp", "hung.cpp", &["-O1"]));
 
 /// A hang lasts. It is told once it has lasted for a while: nothing here takes that long.
 const PATIENCE: Duration = Duration::from_secs(120);

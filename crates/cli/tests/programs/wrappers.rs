@@ -1,12 +1,13 @@
 //! Whom `profile` names where a program's own functions only pass a lock on, or where several processes run one program.
 
-use super::ctl::Program;
+use super::ctl::{PATIENCE, Program};
 use super::slow::until;
-use super::{FOLDER, compiled, lockwright};
+use super::{FOLDER, compiled, compiled_cpp, lockwright};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::End;
 use serde_json::Value;
 use std::fs;
+use std::time::Instant;
 
 fn functions<'a>(lock: &'a Value, side: &str) -> Vec<&'a str> {
     let sites = lock[side].as_array().into_iter().flatten();
@@ -63,6 +64,86 @@ fn wrappers_with_any_names_can_be_given() -> Result<()> {
         let both = [functions(lock, "holders"), functions(lock, "waiters")];
         (both == [["leave_region"], ["enter_region"]]).then_some(())
     })?;
+    program.end().map(drop)
+}
+
+/// Switches what `user` uses until `lock` is among it, which may not have been waited for at first. What the command said.
+fn switched(program: &Program, user: &str, lock: &str, rule: &str) -> Result<String> {
+    let begun = Instant::now();
+    loop {
+        let outcome = program.ctl(&["switch", user, rule])?;
+        let said = outcome.text();
+        if said.contains(lock) {
+            return Ok(said);
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn the_locks_of_a_user_are_switched_past_such_functions() -> Result<()> {
+    for flags in [["-DPLAIN", "-O0"], ["-DDEEP", "-O2"]] {
+        let name = format!("switched{}", flags.concat());
+        let program = Program::start_file(&compiled(&name, "wrappers.c", &flags))?;
+        let said = switched(&program, "quick", "mutex table (0x", "fifo")?;
+        ensure!(said.contains("  caller quick (switched") && !said.contains("hoard"), "{said}");
+        program.comes_to_run("table", "fifo")?;
+        program.ok(&["switch", "quick", "default"])?;
+        program.comes_to_run("table", "auto")?;
+        program.end()?;
+    }
+    Ok(())
+}
+
+/// A rule by caller, which knows no lock's address. At first the process takes the wrapper for the caller.
+#[test]
+fn rules_by_caller_hold_past_such_functions_once_these_are_known() -> Result<()> {
+    let program = Program::start_file(&compiled("callers", "wrappers.c", &["-O1"]))?;
+    let file = FOLDER.path().join("callers.toml");
+    let rule = |caller| format!("[[lock]]\ncaller = '{caller}'\nuse = 'fifo'\n");
+    fs::write(&file, rule("quick") + &rule("hoard"))?;
+    let pid = program.pid.to_string();
+    let switched = lockwright().args(["switch", &pid, "--config"]).args([&file]).run()?;
+    ensure!(switched.end == End::Code(0), "{}", switched.describe());
+    program.comes_to_run("table", "auto")?;
+    until(&program, &[], |report| {
+        let waiters = functions(&report["locks"][0], "waiters");
+        (waiters == ["quick"]).then_some(())
+    })?;
+    // Each lock asks again when there are other rules.
+    program.ok(&["switch", "kind:recursive", "cal"])?;
+    program.comes_to_run("table", "fifo")?;
+    program.end().map(drop)
+}
+
+/// They lie in the heap, and nobody has names for them. Another function's lock keeps its rule.
+#[test]
+fn the_locks_of_a_method_are_switched_past_guards() -> Result<()> {
+    let program = Program::start_file(&compiled_cpp("scoped", "scoped.cpp", &["-O1"]))?;
+    switched(&program, "Table::get", "mutex 0x", "fifo")?;
+    program.comes_to("one of two on fifo", |list| {
+        let rule_of = |user: &str| {
+            let locks = list["locks"].as_array().into_iter().flatten();
+            let mut its =
+                locks.filter(|lock| lock["name"].as_str().unwrap_or_default().ends_with(user));
+            its.next().map(|lock| lock["rule"].clone())
+        };
+        // The list names a lock after those who wait for it.
+        let rules = [rule_of("of Table::get"), rule_of("of Log::add")];
+        rules == [Some("fifo".into()), Some("auto".into())]
+    })?;
+    program.end().map(drop)
+}
+
+#[test]
+fn readers_writer_locks_of_a_function_are_switched() -> Result<()> {
+    let program = Program::start_readers()?;
+    let said = switched(&program, "visit", "rwlock g_other (0x", "rwlock:prefer=patient")?;
+    ensure!(said.contains(": rwlock:prefer=patient\n") && !said.contains("caller"), "{said}");
+    let refused = program.ctl(&["switch", "visitor", "rwlock:prefer=patient"])?;
+    let errors = refused.errors();
+    ensure!(refused.end == End::Code(2), "{}", refused.describe());
+    ensure!(errors.contains("'visitor' hasn't waited for a readers-writer lock"), "{errors}");
     program.end().map(drop)
 }
 

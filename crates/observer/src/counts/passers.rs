@@ -35,6 +35,29 @@ impl Passers {
         symbols: &mut Symboliser,
         unwinder: &mut Unwinder,
     ) {
+        // The process may have ended.
+        let tell = |back, slot| give(&Process::open(pid).ok()?, back, slot);
+        self.look_and(tell, counts, symbols, unwinder);
+    }
+
+    /// The same for a process that is open.
+    pub(crate) fn look_in(
+        &mut self,
+        process: &Process,
+        counts: &Snapshot,
+        symbols: &mut Symboliser,
+        unwinder: &mut Unwinder,
+    ) {
+        self.look_and(|back, slot| give(process, back, slot), counts, symbols, unwinder);
+    }
+
+    fn look_and(
+        &mut self,
+        tell: impl Fn(u64, BackSlot) -> Option<u32>,
+        counts: &Snapshot,
+        symbols: &mut Symboliser,
+        unwinder: &mut Unwinder,
+    ) {
         let sites = counts.locks.iter().flat_map(|lock| lock.waiters.iter().chain(&lock.holders));
         for site in sites {
             let At::Address(back) = site.at else { continue };
@@ -50,9 +73,7 @@ impl Passers {
                 continue;
             }
             let Some(slot) = unwinder.return_slot(back).and_then(slot) else { continue };
-            // The process may have ended.
-            let process = Process::open(pid).ok();
-            if let Some(count) = process.and_then(|process| give(&process, back, slot)) {
+            if let Some(count) = tell(back, slot) {
                 self.given = count;
             }
         }

@@ -53,7 +53,7 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
 }
 
 /// The name without template arguments and parameters.
-fn without_arguments(name: &str) -> String {
+pub(super) fn without_arguments(name: &str) -> String {
     let mut depth = 0_usize;
     let keep = |&c: &char| {
         match c {

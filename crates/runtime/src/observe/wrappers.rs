@@ -18,6 +18,12 @@ const DEEPEST: usize = 4;
 #[used]
 pub(crate) static lockwright_wrappers: Wrappers = Wrappers::new();
 
+/// Has a command told us of any?
+#[inline(always)]
+pub(crate) fn are_known() -> bool {
+    lockwright_wrappers.count.load(Relaxed) != 0 // a hint
+}
+
 /// The call of the outermost wrapper, if this one came from wrappers.
 #[inline]
 pub(super) fn beyond(call: Call) -> Call {
