@@ -63,6 +63,36 @@ static void asleep(void) {
     start(taker);
 }
 
+// The same with a readers-writer lock, which many threads read.
+static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
+
+APART static void reads(void) {
+    pthread_rwlock_rdlock(&table);
+    STAY();
+    pthread_rwlock_unlock(&table);
+}
+
+static void *reader(void *unused) {
+    for (;; sleep_ms(1)) reads();
+    return unused;
+}
+
+APART static void rewrites(void) {
+    pthread_rwlock_wrlock(&table);
+    syncs();
+    pthread_rwlock_unlock(&table);
+}
+
+static void *writer(void *unused) {
+    for (;; sleep_ms(1)) rewrites();
+    return unused;
+}
+
+static void written(void) {
+    start(writer);
+    for (int i = 0; i < 3; i++) start(reader);
+}
+
 // The holder waits for another lock, whose holder sleeps.
 APART static void nests(void) {
     pthread_mutex_lock(&outer);
@@ -216,7 +246,7 @@ static const struct {
     const char *name;
     void (*run)(void);
 } causes[] = {
-    {"asleep", asleep}, {"nested", nested}, {"asking", asking}, {"preempted", preempted},
+    {"asleep", asleep}, {"written", written}, {"nested", nested}, {"asking", asking}, {"preempted", preempted},
     {"inverted", inverted}, {"stdio", stdio}, {"arena", arena},
 };
 

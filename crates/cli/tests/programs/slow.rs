@@ -60,14 +60,25 @@ fn main(lock: &Value) -> Option<&Value> {
 
 /// The lock's holders mostly did `what`, and that is what the advice is about.
 fn check(cause: &str, what: &str, rule: &str, more: impl Fn(&Value) -> Option<()>) -> Result<()> {
+    check_of("outer", cause, what, rule, more)
+}
+
+/// The same for the lock of that name.
+fn check_of(
+    name: &str,
+    cause: &str,
+    what: &str,
+    rule: &str,
+    more: impl Fn(&Value) -> Option<()>,
+) -> Result<()> {
     for is_ours in [false, true] {
         let program = start(&SLOW, cause, is_ours)?;
         let options = if is_ours { &[][..] } else { &["--sample"] };
         until(&program, options, |report| {
-            let outer = named(report, "outer")?;
-            (main(outer)?["what"] == what).then_some(())?;
+            let lock = named(report, name)?;
+            (main(lock)?["what"] == what).then_some(())?;
             // Samples alone give no advice.
-            (!is_ours || outer["advice"]["rule"] == rule).then_some(())?;
+            (!is_ours || lock["advice"]["rule"] == rule).then_some(())?;
             more(report)
         })
         .with_context(|| format!("{cause}, ours: {is_ours}"))?;
@@ -86,6 +97,16 @@ fn a_holder_that_sleeps_is_told_with_the_call_and_its_place() -> Result<()> {
         place.starts_with("syncs (slow.c:").then_some(())?;
         let Some(advice) = outer["advice"]["text"].as_str() else { return Some(()) };
         advice.starts_with("take clock_nanosleep out of saves's section: ").then_some(())
+    })
+}
+
+#[test]
+fn a_writer_that_sleeps_with_a_readers_writer_lock_is_told() -> Result<()> {
+    check_of("table", "written", "asleep", "holder-sleeps", |report| {
+        let table = named(report, "table")?;
+        table["holding"]["asleep_in"].as_str()?.starts_with("syncs (slow.c:").then_some(())?;
+        let Some(advice) = table["advice"]["text"].as_str() else { return Some(()) };
+        advice.starts_with("take clock_nanosleep out of rewrites's section: ").then_some(())
     })
 }
 

@@ -2,7 +2,9 @@
 
 use super::outcome::{name_sleeps, own_locks};
 use super::sample::{End, Sampled, Sampler};
+use super::seen;
 use super::target::Target;
+use super::wait::Mutex;
 use crate::counts::live::Live;
 use crate::counts::observation::Observed;
 use crate::counts::passers::Passers;
@@ -61,13 +63,18 @@ struct Member {
 }
 
 impl Member {
-    /// The mutexes that threads wait for now.
-    fn waited(&self) -> Vec<u64> {
+    /// The mutexes and readers-writer locks that threads wait for now.
+    fn waited(&self) -> Vec<(u64, seen::LockKind)> {
         let Some(map) = &self.counts else { return Vec::new() };
         // SAFETY: mapped as long as `map` exists, which outlives this function; only reading methods are used.
         let segment = unsafe { Segment::of_other(map.as_ptr().cast_mut()) };
         let waited = segment.iter().flat_map(Segment::waited_now);
-        waited.filter(|one| one.kind == LockKind::Mutex as u32).map(|one| one.lock).collect()
+        let kind = |kind| match kind {
+            _ if kind == LockKind::Mutex as u32 => Some(seen::LockKind::Mutex(Mutex::Plain)),
+            _ if kind == LockKind::ReadWrite as u32 => Some(seen::LockKind::ReadWrite),
+            _ => None,
+        };
+        waited.filter_map(|one| Some((one.lock, kind(one.kind)?))).collect()
     }
 
     /// Looks for its counts.

@@ -153,13 +153,13 @@ impl Sampler {
         }
     }
 
-    /// Takes one sample of all threads, in one of [`BATCHES`] batches. `waited`: mutexes that threads are known to wait for, though
-    /// perhaps none of them sleeps on the mutex itself.
+    /// Takes one sample of all threads, in one of [`BATCHES`] batches. `waited`: locks that threads are known to wait for, though
+    /// perhaps none of them sleeps on the lock itself.
     ///
     /// # Errors
     ///
     /// The process has ended.
-    pub fn tick(&mut self, batch: usize, waited: &[u64]) -> io::Result<()> {
+    pub(super) fn tick(&mut self, batch: usize, waited: &[(u64, LockKind)]) -> io::Result<()> {
         if self.refreshed.elapsed() >= REFRESH {
             self.refreshed = Instant::now();
             self.refresh();
@@ -231,22 +231,21 @@ impl Sampler {
                 self.holds.see(lock, tid, state, waits, &waiters[&lock]);
             }
         }
-        self.see_holders(waited.iter().filter(|lock| !waiters.contains_key(lock)));
+        self.see_holders(waited.iter().filter(|(lock, _)| !waiters.contains_key(lock)));
         self.slept.retain(|tid, _| states.contains_key(tid));
         Ok(())
     }
 
-    /// Looks only at the holders of these mutexes, for which threads wait.
-    pub fn glance(&mut self, waited: &[u64]) {
+    /// Looks only at the holders of these locks, for which threads wait.
+    pub(super) fn glance(&mut self, waited: &[(u64, LockKind)]) {
         self.holds.settle();
         self.see_holders(waited.iter());
     }
 
-    fn see_holders<'a>(&mut self, locks: impl Iterator<Item = &'a u64>) {
-        let plain = wait::Mutex::Plain;
-        for &lock in locks {
-            let owner = Owner::Thread(wait::owner(self.target.pid, lock, plain));
-            let holder = self.holder(lock, LockKind::Mutex(plain), owner, monotonic());
+    fn see_holders<'a>(&mut self, locks: impl Iterator<Item = &'a (u64, LockKind)>) {
+        for &(lock, kind) in locks {
+            let owner = Owner::Thread(recorded(self.target.pid, lock, kind));
+            let holder = self.holder(lock, kind, owner, monotonic());
             if let (_, Some((tid, state))) = holder {
                 let waits = self.waits_for_lock(state.as_ref());
                 self.holds.see(lock, tid, state, waits, &[]);
@@ -343,10 +342,7 @@ impl Sampler {
                 let stack = self.stack(&state);
                 (state, self.seen.stacks.id(stack))
             });
-            let after = match kind {
-                LockKind::Mutex(kind) => wait::owner(pid, lock, kind),
-                LockKind::ReadWrite | LockKind::Word => id,
-            };
+            let after = if kind == LockKind::Word { id } else { recorded(pid, lock, kind) };
             if after != id {
                 id = after;
                 continue;
@@ -365,6 +361,15 @@ impl Sampler {
             return (holder, Some((tid, asleep)));
         }
         (Holder::Unknown, None)
+    }
+}
+
+/// The holder that a lock records, by its id in the process's namespace; 0: none.
+fn recorded(pid: libc::pid_t, lock: u64, kind: LockKind) -> u32 {
+    match kind {
+        LockKind::Mutex(kind) => wait::owner(pid, lock, kind),
+        LockKind::ReadWrite => wait::writer(pid, lock),
+        LockKind::Word => 0,
     }
 }
 

@@ -87,6 +87,17 @@ const FLAGS: u64 = (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u6
 const WAITERS: u32 = 0x8000_0000;
 const ID: u32 = 0x3fff_ffff;
 
+/// The writer that holds a readers-writer lock, glibc's or ours, by its id in the process's namespace; 0: none.
+pub(crate) fn writer(pid: libc::pid_t, lock: u64) -> u32 {
+    /// Where both have it: glibc's `__cur_writer`.
+    const WRITER: u64 = 24;
+    let mut bytes = [0; 4];
+    match read_memory(pid, lock + WRITER, &mut bytes) {
+        Ok(4) => u32::from_ne_bytes(bytes),
+        _ => 0,
+    }
+}
+
 /// A mutex's current holder, by its id in the process's namespace; 0: none, or unknown.
 pub(crate) fn owner(pid: libc::pid_t, lock: u64, kind: Mutex) -> u32 {
     let mut bytes = [0; 12];
