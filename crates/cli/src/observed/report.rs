@@ -65,6 +65,9 @@ pub(crate) fn all(outcomes: &[Observed], looks: Looks, most: usize) -> String {
         text.push_str(&self::text(outcome, most));
         text.push('\n');
     }
+    if busy.iter().all(|outcome| outcome.locks.is_empty()) {
+        return text; // no table
+    }
     text.push_str(&wrapped(
         "blocked: share of the time in which a thread waited and a holder was to blame (far too low where waits are \
          short); waiting: threads that waited, on average; P50 to max: waits; hold: hold times of threads that had waited.",

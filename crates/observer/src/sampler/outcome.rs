@@ -455,10 +455,26 @@ pub(crate) fn is_plumbing(frame: &Frame) -> bool {
     const FILES: [&str; 3] = ["/include/c++/", "/rustc/", "/include/x86_64-linux-gnu/c++/"];
     let name = frame.function.as_deref().unwrap_or_default();
     is_of_a_lock(frame)
+        || is_inside_a_lock(name)
         || MODULES.iter().any(|start| frame.module.starts_with(start))
         || FUNCTIONS.iter().any(|start| name.starts_with(start))
         || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
         || (frame.module == "[vdso]")
+}
+
+/// Is it a function inside the locks of abseil, folly or parking_lot? Their other functions run what the program gives them.
+fn is_inside_a_lock(name: &str) -> bool {
+    const PARKING_LOT: [&str; 4] =
+        ["parking_lot::", "<parking_lot::", "parking_lot_core::", "<parking_lot_core::"];
+    const FOLLY: [&str; 2] = ["folly::SharedMutexImpl", "folly::MicroLock"];
+    // A version's name may follow: `absl::lts_20220623::Mutex::Lock`.
+    const ABSEIL: [&str; 3] = ["::Mutex::", "::CondVar::", "::synchronization_internal::"];
+    let starts = |all: &[&str]| all.iter().any(|start| name.starts_with(start));
+    let is_abseils = || ABSEIL.iter().any(|part| name.contains(part));
+    starts(&PARKING_LOT)
+        || starts(&FOLLY)
+        || name.starts_with("AbslInternalPerThreadSem")
+        || (name.starts_with("absl::") && is_abseils())
 }
 
 #[cfg(test)]
@@ -494,5 +510,15 @@ mod tests {
             frame("main", "server"),
         ];
         assert_eq!((own(&stack), own(&stack[..2])), (4, 1));
+        let stack = [
+            frame("syscall", "libc.so.6"),
+            frame("absl::debian3::synchronization_internal::Waiter::Wait", "libabsl.so"),
+            frame("AbslInternalPerThreadSemWait_debian3", "libabsl.so"),
+            frame("absl::debian3::Mutex::LockSlowLoop", "libabsl.so"),
+            frame("absl::debian3::MutexLock::MutexLock", "server"),
+            frame("parking_lot::raw_rwlock::RawRwLock::lock_shared_slow", "server"),
+            frame("absl::debian3::container_internal::visit", "server"),
+        ];
+        assert_eq!((own(&stack), own(&stack[..5])), (6, 4));
     }
 }
