@@ -21,4 +21,4 @@ pub mod sum;
 mod threads;
 pub mod used;
 pub mod watched;
-mod wrapper;
+pub mod wrapper;

@@ -68,7 +68,13 @@ fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Opt
         let range = function.range();
         let jumps =
             |at: u64| target(elf, at, JUMP).filter(|to| !range.contains(to) && leads(elf, *to));
-        let (at, next) = range.clone().find_map(|at| jumps(at).map(|to| (at, to)))?;
+        let all: Vec<_> = range.clone().filter_map(|at| jumps(at).map(|to| (at, to))).collect();
+        // It may leave by several: one of them to the final callee.
+        let is_final = |(_, to): &&(u64, u64)| {
+            let callee = module.symbols().find(SymbolType::Code, *to);
+            callee.is_some_and(|known| known.start == *to && is_callee(&known.name))
+        };
+        let &(at, next) = all.iter().find(is_final).or(all.first())?;
         (site, to) = (Some(at), next);
     }
     site

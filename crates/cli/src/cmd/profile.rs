@@ -19,6 +19,7 @@ use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::observation::Observed;
 use lockwright_observer::counts::outcome::copy;
 use lockwright_observer::counts::sections::Sections;
+use lockwright_observer::counts::wrapper;
 use lockwright_observer::elf::Program;
 use lockwright_observer::order::outcome as order;
 use lockwright_observer::sampler::outcome::{Folded, outcome};
@@ -100,8 +101,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "EVENT", conflicts_with_all = ["sample", "read"])]
     event: Option<Countable>,
     /// A function that only passes a lock on, such as my_mutex_lock: what is counted goes to its callers. Functions whose names say
-    /// so needn't be given
-    #[arg(long, value_name = "FUNCTION", value_delimiter = ',', conflicts_with_all = ["sample", "read"])]
+    /// so needn't be given. One without a name: as reports show it, libfoo.so+0x1234
+    #[arg(long, value_name = "FUNCTION", value_delimiter = ',')]
     wrapper: Vec<String>,
     /// Locks in the report's table
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
@@ -194,6 +195,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         report_on(&args, &title, &[copy(file)?], None, None, None, None)?;
         return Ok(ExitCode::SUCCESS);
     }
+    wrapper::give(&args.wrapper);
     match args.pid {
         Some(pid) if args.sample => sampled(&args, pid, time),
         Some(pid) => watched(&args, pid, time),
@@ -257,14 +259,7 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     let standing = waiting_now(args, pid)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
     bar.set_message(format!("watching {pid}"));
-    let seen = run::process(
-        pid,
-        args.level.into(),
-        time,
-        args.event.map(Event::from),
-        &args.wrapper,
-        &bar,
-    );
+    let seen = run::process(pid, args.level.into(), time, args.event.map(Event::from), &bar);
     bar.finish_and_clear();
     let (title, seen) = (format!("Locks of {pid}"), seen?);
     // A process that has counted nothing doesn't say under which lock it runs.
@@ -290,7 +285,6 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         level: args.level.into(),
         in_order: args.order,
         sections: args.sections,
-        wrappers: &args.wrapper,
         event: args.event.map(Event::from),
     };
     let mut delegation = None;

@@ -67,14 +67,12 @@ pub(crate) struct Ran {
 
 /// What to count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WhatToCount<'a> {
+pub(crate) struct WhatToCount {
     pub(crate) level: Level,
     /// Record the order in which threads take locks.
     pub(crate) in_order: bool,
     /// Record every critical section.
     pub(crate) sections: bool,
-    /// Functions that only pass a lock on, besides those whose names say so.
-    pub(crate) wrappers: &'a [String],
     /// Count this event in the functions that hold locks.
     pub(crate) event: Option<Event>,
 }
@@ -83,7 +81,7 @@ pub(crate) struct WhatToCount<'a> {
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
-    counts: WhatToCount<'_>,
+    counts: WhatToCount,
     file: Option<&Path>,
     prepare: impl FnOnce(&mut Command, &elf::Program, &Path) -> Result<(), Failure>,
 ) -> Result<Ran, Failure> {
@@ -118,7 +116,7 @@ pub(crate) fn program(
     let mut events = counts.event.map(Events::begin);
     let mut misses =
         counts.sections.then(|| Misses::begin(counts.event.unwrap_or(Event::CacheMisses)));
-    let family = Family::start(None, counts.wrappers);
+    let family = Family::start(None);
     let look = || {
         course.look_into(folder.path());
         samplers.look_into(folder.path());
@@ -236,7 +234,6 @@ pub(crate) fn process(
     level: Level,
     limit: Duration,
     event: Option<Event>,
-    wrappers: &[String],
     bar: &ProgressBar,
 ) -> Result<Observed, Failure> {
     lockwright_bench::catch_interrupts();
@@ -244,7 +241,7 @@ pub(crate) fn process(
         bar.set_position(elapsed.as_millis() as u64);
         !interrupted()
     };
-    let family = Family::start(Some(pid), wrappers);
+    let family = Family::start(Some(pid));
     let period = Period::of(pid, level, limit, event, goes_on)?;
     if !period.is_counted {
         let mut outcomes = vec![period.observed];

@@ -5,7 +5,8 @@ use super::reader;
 use super::sharing::suspects;
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Snapshot};
 use super::threads;
-use super::wrapper::is_wrapper;
+use super::wrapper::{is_given, is_wrapper};
+use crate::written::written;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use lockwright_text::{Failure, cause};
 use std::collections::BTreeMap;
@@ -151,7 +152,15 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         Of::Lock(address) => (lock_name(address, place, symbols), address),
         Of::Gone(site) => {
             let (function, _) = called_at(at(site), Callers::Unknown, symbols);
-            (format!("{them} that are gone, of {function}"), 0)
+            // Until the process knows a wrapper, it is the first to wait.
+            let mut user = || {
+                let all = lock.waiters.iter().chain(&lock.holders);
+                let mut names = all.map(|site| called(site, symbols).0);
+                names.find(|name| !is_wrapper(name) && !name.starts_with('('))
+            };
+            let function = if is_wrapper(&function) { user() } else { Some(function) };
+            let whose = function.map(|function| format!(", of {function}")).unwrap_or_default();
+            (format!("{them} that are gone{whose}"), 0)
         }
         Of::Others => (format!("other {them}"), 0),
     };
@@ -305,6 +314,7 @@ fn called_at(at: At, callers: Callers<'_>, symbols: &mut Symboliser) -> (String,
 fn is_lock_function(symbol: &str) -> bool {
     ["pthread_", "__pthread_", "mtx_", "cnd_", "lw_"].iter().any(|start| symbol.starts_with(start))
         || symbol.contains("lockwright")
+        || is_wrapper(&written(symbol))
 }
 
 /// Is it a function of the lock's own interface?
@@ -354,6 +364,7 @@ pub fn is_of_a_lock(frame: &Frame) -> bool {
     let name = name.trim_start_matches('<');
     OURS.iter().any(|ours| name.starts_with(ours))
         || is_wrapper(name)
+        || is_given(frame)
         || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
 }
 

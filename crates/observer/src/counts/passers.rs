@@ -8,24 +8,22 @@ use crate::process::Process;
 use lockwright_contract::counters::wrappers::{
     BackSlot, Base, MAGIC, SYMBOL, WRAPPERS, Wrapper, Wrappers,
 };
-use lockwright_symbols::{Frame, ReturnSlot, Symboliser, Unwinder};
-use std::collections::BTreeSet;
+use lockwright_symbols::{ReturnSlot, Symboliser, Unwinder};
+use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 /// Finds a process's wrappers in what it has counted, and tells the process.
+#[derive(Default)]
 pub(crate) struct Passers {
-    /// Names that the user has given.
-    named: Vec<String>,
-    /// Addresses that were looked at, or given to the process.
-    known: BTreeSet<u64>,
+    /// How often each address was looked at, or [`TRIES`]: it is nobody's, or given to the process.
+    known: BTreeMap<u64, u32>,
     given: u32,
 }
 
-impl Passers {
-    pub(crate) fn new(named: &[String]) -> Self {
-        Self { named: named.to_vec(), known: BTreeSet::new(), given: 0 }
-    }
+/// An address without a name is looked at again so many times: its library may have been loaded just now.
+const TRIES: u32 = 20;
 
+impl Passers {
     /// Looks at places that are new in these counts. The process is opened only to write an entry: naming may take long, and other
     /// commands wait meanwhile.
     pub(crate) fn look(
@@ -61,20 +59,20 @@ impl Passers {
         let sites = counts.locks.iter().flat_map(|lock| lock.waiters.iter().chain(&lock.holders));
         for site in sites {
             let At::Address(back) = site.at else { continue };
-            if !self.known.insert(back) || self.given as usize == WRAPPERS {
+            let tries = self.known.entry(back).or_default();
+            if *tries >= TRIES || self.given as usize == WRAPPERS {
                 continue;
             }
+            *tries += 1;
             let frames = symbols.code(back.saturating_sub(1));
-            let passes = |frame: &Frame| {
-                let name = frame.function.as_deref().unwrap_or_default();
-                is_of_a_lock(frame) || self.named.iter().any(|named| named == name)
-            };
-            if !frames.iter().all(passes) {
+            if !frames.iter().all(is_of_a_lock) {
+                let is_named = frames.iter().any(|frame| frame.function.is_some());
+                *tries = if is_named { TRIES } else { *tries };
                 continue;
             }
             let Some(slot) = unwinder.return_slot(back).and_then(slot) else { continue };
             if let Some(count) = tell(back, slot) {
-                self.given = count;
+                (self.given, *tries) = (count, TRIES);
             }
         }
     }

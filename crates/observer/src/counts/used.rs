@@ -37,7 +37,7 @@ pub fn used_in(process: &Process, function: &str) -> Result<Vec<Used>, Failure> 
     let live = Live::find(process)?;
     let mut symbols = Symboliser::of_process(process.pid).map_err(|error| process.gone(&error))?;
     let mut unwinder = Unwinder::new(&mut symbols);
-    let mut passers = Passers::new(&[]);
+    let mut passers = Passers::default();
     live.ask(process, Level::Counters, lease(TIME))?;
     let begun = Instant::now();
     let counts = loop {

@@ -1,7 +1,26 @@
-//! Functions that only pass a lock on: `my_mutex_lock`, `uv_mutex_unlock`, `port::Mutex::Lock`, `std::scoped_lock`'s constructor.
+//! Functions that only pass a lock on: `my_mutex_lock`, `uv_mutex_unlock`, `port::Mutex::Lock`, `std::scoped_lock`'s constructor; or a condition
+//! variable: `uv_cond_wait`.
 //!
 //! Whose section it is, their callers say. A function is one of these if its name ends as such functions' names do. A program's own
 //! wrappers may have any names: users give those (`--wrapper`).
+
+use lockwright_symbols::Frame;
+use std::sync::OnceLock;
+
+/// Those that the user has given, for the life of the command.
+static GIVEN: OnceLock<Vec<String>> = OnceLock::new();
+
+/// Functions with these names, too, only pass a lock on. Without a name of its own, a function is `libfoo.so+0x1234`, as reports show it. Only
+/// the first call has an effect.
+pub fn give(names: &[String]) {
+    let _ = GIVEN.set(names.to_vec()); // later names are left out, as documented
+}
+
+/// Has the user said so of this function?
+pub(crate) fn is_given(frame: &Frame) -> bool {
+    let all = GIVEN.get().map_or(&[][..], Vec::as_slice);
+    !all.is_empty() && all.contains(&frame.name())
+}
 
 /// Words with which their names end.
 const ENDS: [&str; 20] = [
@@ -33,12 +52,42 @@ const BESIDE: [&str; 18] = [
     "locked",
 ];
 
-/// Does a function with this name only pass a lock on?
+/// What is locked may come last: `LockMutex`, `lock_writer`, `EnterCriticalSection`.
+const OBJECTS: [&str; 14] = [
+    "mutex",
+    "mtx",
+    "rwlock",
+    "spinlock",
+    "monitor",
+    "semaphore",
+    "sem",
+    "critical",
+    "section",
+    "reader",
+    "writer",
+    "shared",
+    "exclusive",
+    "info",
+];
+/// Ends of the names of functions that pass a condition variable on, if one of the next is beside them.
+const WAITS: [&str; 6] = ["wait", "timedwait", "waituntil", "until", "signal", "broadcast"];
+const CONDITIONS: [&str; 5] = ["cond", "condition", "condvar", "cnd", "cv"];
+
+/// Does a function with this name only pass a lock, or a condition variable, on?
 pub(crate) fn is_wrapper(name: &str) -> bool {
     let plain = without_arguments(name);
     let mut path = plain.rsplit("::");
     let own = words(path.next().unwrap_or_default());
     let class = words(path.next().unwrap_or_default());
+    let is_of = |all: &[&str], word: &String| all.contains(&word.as_str());
+    let is_condition = |word: &String| is_of(&CONDITIONS, word);
+    if own.last().is_some_and(|last| is_of(&WAITS, last))
+        && own.iter().chain(&class).any(is_condition)
+    {
+        return true;
+    }
+    let verb = own.iter().rposition(|word| !is_of(&OBJECTS, word)).map_or(0, |at| at + 1);
+    let (own, objects) = own.split_at(verb);
     let Some(last) = own.last() else { return false };
     // Suffixes that say how: my_lock_slow, mutex_lock_nested.
     const HOW: [&str; 8] =
@@ -48,8 +97,8 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
         _ => last,
     };
     let Some(end) = ENDS.iter().position(|end| end == last) else { return false };
-    let is_beside = |word: &String| BESIDE.contains(&word.as_str());
-    end < CLEAR || own.iter().chain(&class).any(is_beside)
+    let is_beside = |word: &String| is_of(&BESIDE, word);
+    end < CLEAR || own.iter().chain(objects).chain(&class).any(is_beside)
 }
 
 /// The name without template arguments and parameters.
@@ -66,12 +115,16 @@ pub(super) fn without_arguments(name: &str) -> String {
     name.chars().filter(keep).collect()
 }
 
-/// `MyMutex_lock` has the words my, mutex, lock.
+/// `MyMutex_lock` has the words my, mutex, lock; `RWLock` has rw, lock.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = '_';
-    for c in name.chars() {
-        let begins = !c.is_alphanumeric() || (c.is_uppercase() && before.is_lowercase());
+    let mut chars = name.chars().peekable();
+    while let Some(c) = chars.next() {
+        let mut ends_capitals = || chars.peek().is_some_and(|after| after.is_lowercase());
+        let begins = !c.is_alphanumeric()
+            || (c.is_uppercase()
+                && (before.is_lowercase() || before.is_uppercase() && ends_capitals()));
         if begins {
             words.push(String::new());
         }
@@ -109,6 +162,20 @@ mod tests {
             "ngx_shmtx_lock",
             "my_lock",
             "je_malloc_mutex_lock_slow",
+            "LockMutex",
+            "SlottedRWLock::lock_writer",
+            "scm_timed_lock_mutex",
+            "CPLAcquireMutex",
+            "UnlockSemaphoreInfo",
+            "EnterCriticalSection",
+            "PR_EnterMonitor",
+            "uv_cond_wait",
+            "uv_cond_timedwait",
+            "rb_native_cond_wait",
+            "Lck_CondWaitUntil",
+            "isc_condition_waituntil",
+            "rocksdb::port::CondVar::TimedWait",
+            "PyCOND_TIMEDWAIT",
         ] {
             assert!(is_wrapper(name), "{name}");
         }
@@ -124,6 +191,12 @@ mod tests {
             "enter",
             "page_acquire",
             "lock_and_update",
+            "release_writer",
+            "Mutex",
+            "unblock_reader",
+            "wait",
+            "Queue::wait",
+            "enter_section",
             "main",
             "",
         ] {

@@ -30,8 +30,9 @@ const PERIOD: Duration = Duration::from_millis(20);
 const GLANCE: Duration = Duration::from_millis(4);
 /// Samples take at most one part in this many of a CPU's time, and so do looks at holders: a process with many threads is sampled less often.
 const PARTS: u32 = 40;
-/// How often we look for new processes.
+/// How often we look for new processes and new wrappers; and how often at least, however long that takes.
 const AGAIN: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_millis(500);
 /// When a process that couldn't be opened is tried again.
 const REFUSED: Duration = Duration::from_secs(1);
 /// Maximum number of processes.
@@ -161,10 +162,9 @@ pub struct Family {
     /// When the next sample is due, and when the next look at holders.
     next: Instant,
     next_glance: Instant,
-    listed: Option<Instant>,
+    /// When we look for new processes, and for wrappers, again.
+    next_meeting: Instant,
     own: PathBuf,
-    /// Functions that only pass a lock on, by name.
-    wrappers: Vec<String>,
 }
 
 impl Family {
@@ -177,19 +177,18 @@ impl Family {
             ended: Vec::new(),
             next: Instant::now(),
             next_glance: Instant::now(),
-            listed: None,
-            wrappers: Vec::new(),
+            next_meeting: Instant::now(),
             own: program(std::process::id().cast_signed()).unwrap_or_default(),
         }
     }
 
-    /// Samples on a thread of its own. `wrappers`: functions that only pass a lock on, besides those whose names say so.
-    pub fn start(only: Option<libc::pid_t>, wrappers: &[String]) -> Watching {
+    /// Samples on a thread of its own.
+    pub fn start(only: Option<libc::pid_t>) -> Watching {
         let ends = Arc::new(AtomicBool::new(false));
         let thread = spawn({
-            let (ends, wrappers) = (Arc::clone(&ends), wrappers.to_vec());
+            let ends = Arc::clone(&ends);
             move || {
-                let mut family = Self { wrappers, ..Self::begin(only) };
+                let mut family = Self::begin(only);
                 while !ends.load(Relaxed) {
                     family.look();
                     sleep(GLANCE);
@@ -202,16 +201,19 @@ impl Family {
 
     /// Takes a sample, or looks at holders, if it is time to.
     fn look(&mut self) {
+        let begun = Instant::now();
         // By the time of this thread: on a busy machine, a sample may take long without costing much.
+        let cost = |since| thread_time().saturating_sub(since) * PARTS;
+        if begun >= self.next_meeting {
+            let before = thread_time();
+            self.meet();
+            // Names are loaded once. A process that isn't told its wrappers early counts at them.
+            self.next_meeting = begun + cost(before).clamp(AGAIN, LATEST);
+        }
         let (begun, before) = (Instant::now(), thread_time());
-        let cost = || thread_time().saturating_sub(before) * PARTS;
         if begun >= self.next {
-            if self.listed.is_none_or(|listed| listed.elapsed() >= AGAIN) {
-                self.listed = Some(begun);
-                self.meet();
-            }
             self.sample();
-            self.next = begun + PERIOD.max(cost());
+            self.next = begun + PERIOD.max(cost(before));
         } else if begun >= self.next_glance {
             for member in self.samplers.values_mut() {
                 let waited = member.waited();
@@ -219,7 +221,7 @@ impl Family {
                     member.sampler.glance(&waited);
                 }
             }
-            self.next_glance = begun + GLANCE.max(cost());
+            self.next_glance = begun + GLANCE.max(cost(before));
         }
     }
 
@@ -285,7 +287,7 @@ impl Family {
                         counts: None,
                         file: None,
                         reader: Reader::default(),
-                        passers: Passers::new(&self.wrappers),
+                        passers: Passers::default(),
                     };
                     self.samplers.insert(pid, member);
                 }
@@ -370,7 +372,7 @@ mod tests {
         while !(is_met(&family, "sh -c") && is_met(&family, "sleep 100")) {
             assert!(begun.elapsed() < Duration::from_secs(60), "they are never met");
             family.next = Instant::now();
-            family.listed = None;
+            family.next_meeting = Instant::now();
             family.look();
         }
         let below = descendants(child.id().cast_signed());

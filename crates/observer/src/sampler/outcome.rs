@@ -258,9 +258,25 @@ impl Namer<'_> {
     fn left_to_glibc(&mut self, seen: &Seen, samples: u64, has_library: bool) -> Vec<OwnLock> {
         use super::wait::Mutex::{PriorityInheriting, PriorityProtected, Robust};
         let never_ours = [Robust, PriorityInheriting, PriorityProtected].map(LockKind::Mutex);
-        let locks = seen.locks.iter().filter(|(_, lock)| {
+        let is_glibcs = |lock: &WaitedLock| {
             lock.kind != LockKind::Word && (!has_library || never_ours.contains(&lock.kind))
-        });
+        };
+        // Who waits in our library waits for a lock of ours, also in a process that had not loaded it when we met it.
+        let mut is_ours = |lock: &WaitedLock| {
+            let mut stacks = lock.waiters.keys();
+            stacks.any(|&stack| {
+                let frames = self.frames(stack);
+                frames.iter().any(|frame| frame.module.starts_with("liblockwright"))
+            })
+        };
+        let is_left: Vec<u64> = seen
+            .locks
+            .iter()
+            .filter(|(_, lock)| is_glibcs(lock))
+            .filter(|(_, lock)| never_ours.contains(&lock.kind) || !is_ours(lock))
+            .map(|(address, _)| *address)
+            .collect();
+        let locks = is_left.iter().map(|address| (address, &seen.locks[address]));
         let one = |(&address, lock): (&u64, &WaitedLock)| {
             let origin = Origin::LeftToGlibc;
             let kind = match lock.kind {
