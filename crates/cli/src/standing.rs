@@ -28,7 +28,7 @@ pub(crate) fn text(standing: &Standing) -> String {
         .map(|at| &standing.waits[at])
         .collect();
     let (never, perhaps): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|wait| wait.holder.is_hopeless());
+        others.into_iter().partition(|wait| wait.is_for_ever());
     for (waits, head) in [(never, "waiting for ever"), (perhaps, "waiting now")] {
         text += &group(head, &waits);
     }
@@ -73,13 +73,17 @@ fn threads(more: usize) -> String {
 }
 
 fn line(wait: &StandingWait) -> String {
-    let since = wait.since.map_or_else(String::new, |since| format!(" since {}", told(since)));
+    let waits = match wait.since {
+        Some(since) => format!("has waited {} for", told(since)),
+        None => "waits for".to_owned(),
+    };
+    let until = if wait.has_deadline { ", with a deadline" } else { "" };
     let what = match wait.kind {
-        "join" => wait.lock.clone(),
-        kind => format!("{} ({kind})", wait.lock),
+        "join" => format!("{}{until}", wait.lock),
+        kind => format!("{} ({kind}{until})", wait.lock),
     };
     let line = format!(
-        "thread {} waits for {what}{since}, in {}: {}",
+        "thread {} {waits} {what}, in {}: {}",
         thread(&wait.thread),
         wait.at,
         held(&wait.holder, wait.kind)
@@ -148,6 +152,7 @@ pub(crate) fn json(standing: &Standing) -> Value {
             "thread": named(&wait.thread),
             "lock": wait.lock,
             "kind": wait.kind,
+            "has_deadline": wait.has_deadline,
             "since_ns": wait.since.map(|since| since.as_nanos() as u64),
             "at": place(&wait.at),
             "holder": { "who": who, "thread": holder, "doing": what },

@@ -64,7 +64,7 @@ pub struct Inversion {
     pub waiter: (String, String),
     /// The holder, likewise.
     pub holder: (String, String),
-    /// The share of the lock's samples in which this was so.
+    /// The share of the lock's samples with a known waiter in which this was so.
     pub share: f64,
     /// How long that was in all, ns, as far as samples tell.
     pub ns: u64,

@@ -55,6 +55,8 @@ pub struct StandingWait {
     pub lock: String,
     /// `a mutex`, `the end of a thread`.
     pub kind: &'static str,
+    /// It waits until a deadline of the program's at most.
+    pub has_deadline: bool,
     /// How long it has slept; `None`: not known.
     pub since: Option<Duration>,
     /// The program's function that asks for it.
@@ -62,6 +64,13 @@ pub struct StandingWait {
     /// Who holds it, and what that thread does.
     pub holder: HolderNow,
     awaited: Awaited,
+}
+
+impl StandingWait {
+    /// Will it never end?
+    pub fn is_for_ever(&self) -> bool {
+        self.holder.is_hopeless() && !self.has_deadline
+    }
 }
 
 impl Standing {
@@ -169,6 +178,7 @@ fn told(observer: &mut Observer, sleepers: &[Sleeper], watched: Duration) -> Sta
                 thread: Named::of(observer.pid, sleeper.tid),
                 lock: name(observer, &sleeper.awaited),
                 kind: sleeper.awaited.kind(),
+                has_deadline: awaited::has_deadline(observer, &sleeper.blocked, &sleeper.stack),
                 since,
                 at: frames.get(at).cloned().unwrap_or_default(),
                 holder: holder::of(observer, sleeper, sleepers),
@@ -204,11 +214,11 @@ fn name(observer: &mut Observer, awaited: &Awaited) -> String {
     }
 }
 
-/// The circles among the waits, each once, beginning with its lowest thread.
+/// The circles among the waits, each once, beginning with its lowest thread. One of which a wait has a deadline will break up.
 fn circles(waits: &[StandingWait]) -> Vec<Vec<usize>> {
     // A thread waits for one thing at a time. So each has one arrow at most, and no two circles meet.
     let next = |at: usize| {
-        let holder = waits[at].holder.thread()?;
+        let holder = waits[at].holder.thread().filter(|_| !waits[at].has_deadline)?;
         waits.iter().position(|wait| wait.thread.tid == holder)
     };
     let mut found: Vec<Vec<usize>> = Vec::new();
@@ -241,6 +251,7 @@ mod tests {
             thread: named(tid),
             lock: "m".into(),
             kind: "mutex",
+            has_deadline: false,
             since: None,
             at: Frame::default(),
             holder: HolderNow::Thread(named(holder), Doing::Waits),
@@ -253,6 +264,9 @@ mod tests {
         let waits = [wait(9, 5), wait(5, 7), wait(7, 3), wait(3, 5), wait(8, 4)];
         assert_eq!(circles(&waits), [vec![3, 1, 2]]);
         assert!(circles(&waits[..3]).is_empty());
+        let mut timed = waits.clone();
+        timed[2].has_deadline = true;
+        assert!(circles(&timed).is_empty());
         let two = [wait(1, 2), wait(2, 1), wait(3, 4), wait(4, 3)];
         assert_eq!(circles(&two), [vec![0, 1], vec![2, 3]]);
     }

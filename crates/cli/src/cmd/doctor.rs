@@ -9,7 +9,9 @@ use lockwright_numbers::format::given;
 use lockwright_numbers::units;
 use lockwright_observer::elf::{self, Program};
 use lockwright_observer::find;
+use lockwright_observer::mailbox::Remote;
 use lockwright_observer::objects::ObjectFile;
+use lockwright_observer::process::Process;
 use lockwright_observer::sampler::outcome::outcome;
 use lockwright_observer::sampler::sample::sample;
 use lockwright_observer::sampler::target::Target;
@@ -172,10 +174,16 @@ fn process(pid: libc::pid_t) -> Result<ExitCode, Failure> {
             .hint(format!("ls -l /proc/{pid}/exe"))
     })?;
     report.program(&program, program.made_by());
+    let serves = || Process::open(pid).and_then(|process| Remote::find(&process).map(drop));
+    let served = has_library.then(serves);
     let own = profile.own_locks.first().filter(|_| profile.locks.is_empty());
     let (is_reachable, words, hint) = match program.obstacle() {
-        _ if has_library => {
+        _ if matches!(served, Some(Ok(()))) => {
             (true, "it runs under lockwright".to_owned(), format!("lockwright profile -p {pid}"))
+        }
+        _ if let Some(Err(failure)) = &served => {
+            let words = format!("our library serves none of its locks: {}", failure.message());
+            (false, words, failure.hint_or(format!("lockwright profile -p {pid} --sample")))
         }
         _ if program.go => {
             let words = format!("not reachable: {}", Whose::Go);

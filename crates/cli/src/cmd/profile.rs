@@ -174,6 +174,7 @@ impl From<Countable> for Event {
 const LONGEST: f64 = 86_400.0;
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    wrapper::give(&args.wrapper);
     crate::leftovers::remove_counts();
     let seconds = args.time.unwrap_or(5.0);
     if !(0.01..=LONGEST).contains(&seconds) {
@@ -195,7 +196,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         report_on(&args, &title, &[copy(file)?], None, None, None, None)?;
         return Ok(ExitCode::SUCCESS);
     }
-    wrapper::give(&args.wrapper);
     match args.pid {
         Some(pid) if args.sample => sampled(&args, pid, time),
         Some(pid) => watched(&args, pid, time),
@@ -210,6 +210,14 @@ fn check(args: &Args) -> Result<(), Failure> {
         launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
     }
     Ok(())
+}
+
+/// With which a report in a file begins: who waits now. On a terminal that has been said at once.
+fn first_in_file(args: &Args, standing: &Standing) -> String {
+    match args.output.is_some() && !standing.is_empty() {
+        true => format!("{}\n", standing::text(standing)),
+        false => String::new(),
+    }
 }
 
 /// Who waits now, if anybody does for long. In a report for people that comes first, and at once: perhaps the program hangs.
@@ -240,7 +248,7 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     let (outcome, folded) = outcome(&mut sampled);
     bar.finish_and_clear();
     let text = match args.format {
-        Format::Text => report::text(&outcome),
+        Format::Text => first_in_file(args, &standing) + &report::text(&outcome),
         Format::Json => {
             let mut report = serde_json::to_value(&outcome).map_err(Failure::new)?;
             report["waiting_now"] = standing::json(&standing);
@@ -336,7 +344,8 @@ fn report_on(
     let sums = sums.map(|(sums, _)| sums);
     let text = match args.format {
         Format::Text => {
-            let mut text = observed::report::all(sums.unwrap_or(outcomes), looks, args.top);
+            let mut text = standing.map(|now| first_in_file(args, now)).unwrap_or_default();
+            text += &observed::report::all(sums.unwrap_or(outcomes), looks, args.top);
             if let Some(sections) = sections {
                 text += &format!("\n{}", sections::text(sections, args.top));
             }
@@ -368,7 +377,8 @@ fn report_on(
         write(file, |to| observed::pprof::write(outcomes, to))?;
     }
     if let Some(file) = &args.html {
-        let page = observed::page::page(title, sums.unwrap_or(outcomes), looks, orders, args.top)?;
+        let all = sums.unwrap_or(outcomes);
+        let page = observed::page::page(title, all, looks, standing, orders, args.top)?;
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {

@@ -1,8 +1,9 @@
 //! `lockwright top`.
 
 use crate::hints::Failure;
-use crate::top;
+use crate::{output, standing, top};
 use lockwright_numbers::units;
+use lockwright_observer::standing::Standing;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -45,8 +46,16 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::leftovers::remove_counts();
-    match args.batch {
+    let ended = match args.batch {
         true => top::batch::run(args.pid, args.interval, args.count, args.top),
         false => top::run(args.pid, args.interval),
+    };
+    // A process that can't be watched may hang all the same.
+    if let (Err(_), Some(pid)) = (&ended, args.pid) {
+        let standing = Standing::of(pid).unwrap_or_default();
+        if !standing.is_empty() {
+            output::say(&standing::text(&standing));
+        }
     }
+    ended
 }

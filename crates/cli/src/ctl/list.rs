@@ -71,17 +71,18 @@ impl List {
         quiet: bool,
         has_text: bool,
     ) -> Result<Self, Failure> {
+        // Before the time that we watch, and whether or not our library is loaded: perhaps the program hangs. Whoever may not look gets to
+        // know by what follows.
+        let standing = Standing::of(pid).unwrap_or_default();
+        if has_text && !standing.is_empty() {
+            output::print(&format!("{}\n", standing::text(&standing)))?;
+        }
         let (level, mut followed) = {
             let process = Process::open(pid)?;
             Remote::find(&process)?.table()?; // fails at once if the library isn't loaded
             let level = Live::find(&process)?.level(&process)?;
             (level, Followed::begin(&process)?)
         };
-        // Before the time that we watch: perhaps the program hangs. Whoever may not look gets to know by what follows.
-        let standing = Standing::of(pid).unwrap_or_default();
-        if has_text && !standing.is_empty() {
-            output::print(&format!("{}\n", standing::text(&standing)))?;
-        }
         let mut watched = Watched::open(pid, Level::Counters, lease(duration))?;
         let bar = progress(duration.as_millis() as u64, quiet);
         bar.set_message(format!("watching {pid}"));

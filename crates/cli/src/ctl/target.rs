@@ -34,7 +34,7 @@ pub(crate) enum For {
     Both,
 }
 
-/// A function's locks get rules of their own if they are no more than this: a table has 29 places.
+/// A function's locks get rules of their own, this many at most, those with the most waiting time first: a table has 29 places.
 const OWN_RULES: usize = 8;
 
 impl Target {
@@ -150,11 +150,8 @@ fn of_function(process: &Process, function: &str, calls: &[String], rule: For) -
         LockKind::ReadWrite => rule != For::Mutexes,
         LockKind::Semaphore | LockKind::Spin | LockKind::Condition => false,
     };
-    let used = used.iter().filter(|lock| is_for(lock.kind));
+    let used = used.iter().filter(|lock| is_for(lock.kind)).take(OWN_RULES);
     let mut found: Vec<_> = used.map(|lock| absolute(lock.address)).collect();
-    if found.len() > OWN_RULES {
-        found.clear();
-    }
     // Who calls isn't known where readers-writer locks ask.
     if rule != For::ReadersWriter {
         found.extend_from_slice(calls);

@@ -4,11 +4,13 @@ use super::{conditions, report};
 use crate::hints::Failure;
 use crate::output::shown;
 use crate::profile::{flame, words};
+use crate::standing;
 use lockwright_numbers::format::{count, si, time};
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};
 use lockwright_observer::counts::snapshot::LockKind;
 use lockwright_observer::findings::OwnLock;
 use lockwright_observer::order::outcome::{self as order, Risk};
+use lockwright_observer::standing::Standing;
 use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style, page};
 use maud::{Markup, html};
 
@@ -26,6 +28,7 @@ pub(crate) fn page(
     title: &str,
     outcomes: &[Observed],
     looks: report::Looks,
+    standing: Option<&Standing>,
     orders: Option<&[order::Orders]>,
     most: usize,
 ) -> Result<String, Failure> {
@@ -34,6 +37,9 @@ pub(crate) fn page(
         busy.iter().map(|outcome| process(outcome, most)).collect::<Result<_, _>>()?;
     let body = html! {
         h1 { (shown(title)) }
+        @if let Some(standing) = standing.filter(|now| !now.is_empty()) {
+            pre { (standing::text(standing)) }
+        }
         @if busy.is_empty() {
             p { (report::nobody(looks)) "." }
             p.soft { (report::UNWATCHED) "." }

@@ -63,6 +63,29 @@ static void circle(unsigned many) {
     }
 }
 
+// A circle in which each waits for an hour at most.
+APART static void trades(struct pair *pair) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 3600;
+    pthread_mutex_lock(pair->first);
+    pthread_barrier_wait(&met);
+    pthread_mutex_timedlock(pair->second, &until);
+    STAY();
+}
+
+static void *trader(void *pair) {
+    trades(pair);
+    return NULL;
+}
+
+static void timed(void) {
+    static struct pair pairs[] = {{&ledger, &journal}, {&journal, &ledger}};
+    pthread_barrier_init(&met, NULL, 2);
+    start("anna", trader, &pairs[0]);
+    start("bert", trader, &pairs[1]);
+}
+
 static void two(void) { circle(2); }
 static void three(void) { circle(3); }
 
@@ -295,7 +318,7 @@ static const struct {
     const char *name;
     void (*hang)(void);
 } ways[] = {
-    {"two", two}, {"three", three}, {"itself", itself}, {"ended", ended}, {"cancelled", cancelled},
+    {"two", two}, {"timed", timed}, {"three", three}, {"itself", itself}, {"ended", ended}, {"cancelled", cancelled},
     {"forked", forked}, {"joined", joined}, {"behind-a-reader", behind_a_reader},
     {"behind-a-writer", behind_a_writer}, {"loading", loading}, {"recursive", recursive},
     {"inheriting", inheriting}, {"robust", robust}, {"chain", chain}, {"condition", condition},

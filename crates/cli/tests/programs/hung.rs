@@ -1,10 +1,11 @@
 //! Programs that hang: who waits for whom is told first, by each command, under glibc's locks and under ours.
 
 use super::ctl::Program;
-use super::{LIBRARY, compiled, compiled_cpp, lockwright};
+use super::{FOLDER, LIBRARY, compiled, compiled_cpp, lockwright};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::End;
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -114,7 +115,8 @@ fn plain(report: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in first.lines() {
         let begins = !line.starts_with("  ")
-            || line.starts_with("  thread ") && line.contains(" waits for ")
+            || line.starts_with("  thread ")
+                && [" waits for ", " has waited "].iter().any(|verb| line.contains(verb))
             || line.starts_with("  and ");
         match lines.last_mut() {
             Some(last) if !begins => *last = format!("{last} {}", line.trim()),
@@ -130,10 +132,10 @@ fn plain(report: &str) -> Vec<String> {
 
 fn without_figures(line: &str) -> String {
     let mut line = line.to_owned();
-    if let Some((before, since)) = line.split_once(" since ")
-        && let Some((_, after)) = since.split_once(',')
+    if let Some((before, time)) = line.split_once(" has waited ")
+        && let Some((_, after)) = time.split_once(" for ")
     {
-        line = format!("{before},{after}");
+        line = format!("{before} waits for {after}");
     }
     for before in ["thread ", "by ", "process ", ".c:", ".cpp:"] {
         let parts = line.split(before).map(str::to_owned).collect::<Vec<_>>();
@@ -177,6 +179,58 @@ fn shape(now: &Value) -> (Vec<usize>, u64) {
     let circles = now["deadlocks"].as_array().into_iter().flatten();
     let circles = circles.map(|circle| circle.as_array().map_or(0, Vec::len)).collect();
     (circles, now["in_line"].as_u64().unwrap_or(u64::MAX))
+}
+
+/// A circle that a deadline breaks up is no deadlock.
+#[test]
+fn waits_with_a_deadline_are_told_as_such() -> Result<()> {
+    Expected {
+        way: "timed",
+        text: &[
+            "waiting now: 2 threads",
+            "thread # (anna) waits for journal (mutex, with a deadline), in trades (hung.c:#): held by # (bert), which waits, too",
+            "thread # (bert) waits for ledger (mutex, with a deadline), in trades (hung.c:#): held by # (anna), which waits, too",
+        ],
+        json: &["anna: journal, mutex - thread: bert", "bert: ledger, mutex - thread: anna"],
+        circle: None,
+        in_line: 0,
+    }
+    .check_both(&HUNG, false)
+}
+
+/// They fail, but first they say what can be seen.
+#[test]
+fn commands_that_need_our_library_tell_who_waits_in_any_process() -> Result<()> {
+    let hung = Hung::start(&HUNG, "two", Glibcs)?;
+    let pid = &hung.pid[..];
+    for words in [
+        &["profile", "-q", "-p", pid, "--time=10ms"][..],
+        &["ctl", pid, "list", "-q", "--time=10ms"],
+        &["top", pid, "--batch", "--count=1"],
+    ] {
+        hung.comes_to(&true, || {
+            let outcome = lockwright().args(words).run()?;
+            ensure!(outcome.end == End::Code(2), "{words:?}: {}", outcome.describe());
+            Ok((outcome.text() + &outcome.errors()).starts_with(TWO))
+        })
+        .with_context(|| format!("{words:?}"))?;
+    }
+    hung.program.end().map(drop)
+}
+
+/// In a file the report begins as on a terminal.
+#[test]
+fn files_begin_with_who_waits_too() -> Result<()> {
+    let hung = Hung::start(&HUNG, "two", Ours)?;
+    let [text, page] = ["hung.txt", "hung.html"].map(|name| FOLDER.path().join(name));
+    hung.comes_to(&true, || {
+        let [text_to, page_to] = [&text, &page].map(|file| file.to_str().unwrap_or_default());
+        let options = ["--output", text_to, "--html", page_to];
+        hung.says(&[&["profile", "-q", "-p", &hung.pid, "--time=10ms"], &options[..]].concat())?;
+        let text = fs::read_to_string(&text)?;
+        Ok(text.starts_with(TWO) && fs::read_to_string(&page)?.contains(TWO))
+    })?;
+    hung.program.end().map(drop)
 }
 
 /// What is expected of a way to hang.

@@ -50,10 +50,17 @@ fn add(sum: &mut Observed, part: &Observed) {
     sum.elapsed_ns += part.elapsed_ns;
     sum.threads += part.threads;
     sum.samples += part.samples;
-    for lock in &part.locks {
-        match sum.locks.iter_mut().find(|one| is_same(one, lock)) {
-            Some(known) => add_lock(known, lock),
-            None => sum.locks.push(lock.clone()),
+    for (sum, part) in [(&mut sum.locks, &part.locks), (&mut sum.conditions, &part.conditions)] {
+        for lock in part {
+            match sum.iter_mut().find(|one| is_same(one, lock)) {
+                Some(known) => add_lock(known, lock),
+                None => sum.push(lock.clone()),
+            }
+        }
+    }
+    for suspects in &part.false_sharing {
+        if !sum.false_sharing.contains(suspects) {
+            sum.false_sharing.push(suspects.clone());
         }
     }
     for lock in &part.own_locks {
@@ -121,6 +128,9 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
     (sum.owner_changes, sum.core_changes, sum.events) = (None, None, None);
     add_sites(&mut sum.waiters, &part.waiters);
     add_sites(&mut sum.holders, &part.holders);
+    sum.beyond.add(&part.beyond);
+    add_sites(&mut sum.beyond.triers, &part.beyond.triers);
+    add_sites(&mut sum.beyond.tried_holders, &part.beyond.tried_holders);
     if sum.course.len() < part.course.len() {
         sum.course.resize(part.course.len(), 0);
     }
@@ -149,11 +159,14 @@ fn add_sites(sum: &mut Vec<Site>, parts: &[Site]) {
             None => sum.push(part.clone()),
         }
     }
-    let total = sum.iter().map(|site| site.ns).sum::<u64>().max(1) as f64;
+    // Tries in vain take no time.
+    let is_timed = sum.iter().any(|site| site.ns > 0);
+    let part = |site: &Site| if is_timed { site.ns } else { site.count };
+    let total = sum.iter().map(part).sum::<u64>().max(1) as f64;
     for site in sum.iter_mut() {
-        site.share = site.ns as f64 / total;
+        site.share = part(site) as f64 / total;
     }
-    sum.sort_by_key(|site| std::cmp::Reverse(site.ns));
+    sum.sort_by_key(|site| std::cmp::Reverse(part(site)));
 }
 
 /// Weighs both by their samples.
@@ -276,6 +289,29 @@ mod tests {
             big.holders.iter().map(|site| (site.function.as_str(), site.ns)).collect();
         assert_eq!(places, [("get", 340), ("put", 60)]);
         assert_eq!(big.holders[0].share, 0.85);
+    }
+
+    #[test]
+    fn tries_in_vain_sides_and_conditions_are_added_too() {
+        let tried = |pid, count| {
+            let mut lock = lock("big", 0, &[("put", 0)]);
+            lock.beyond.failed_tries = count;
+            lock.beyond.triers = lock.holders.clone();
+            lock.beyond.triers[0].count = count;
+            lock.beyond.sides = Some(Sides {
+                writers: Side { waits: count, ..Side::default() },
+                ..Sides::default()
+            });
+            let conditions = vec![lock.clone()];
+            Observed { conditions, ..process(pid, "srv", vec![lock]) }
+        };
+        let sum = &groups(&[tried(1, 3), tried(2, 4)])[0].sum;
+        for one in [&sum.locks[..], &sum.conditions[..]] {
+            let [one] = one else { panic!("one lock") };
+            let writers = one.beyond.sides.unwrap().writers;
+            assert_eq!((one.beyond.failed_tries, writers.waits), (7, 7));
+            assert_eq!((one.beyond.triers[0].count, one.beyond.triers[0].share), (7, 1.0));
+        }
     }
 
     #[test]

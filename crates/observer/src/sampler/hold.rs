@@ -54,6 +54,8 @@ struct Sums {
     sleeps: HashMap<StackId, u64>,
     /// By the two threads' names and priorities: samples.
     inversions: HashMap<[(String, String); 2], u64>,
+    /// Samples in which the holder was compared with a waiter.
+    compared: u64,
 }
 
 /// Watches the holders of a process's locks.
@@ -205,6 +207,7 @@ impl Sums {
 
     /// Notes a waiter whose priority is far above the holder's.
     fn compare(&mut self, pid: libc::pid_t, holder: &Task, waiters: &[libc::pid_t]) {
+        self.compared += u64::from(!waiters.is_empty());
         let plain = |task: &Task| task.scheduling().unwrap_or_else(|| "nice 0".to_owned());
         let waiters = waiters.iter().filter_map(|&tid| task(pid, tid).ok());
         if let Some(waiter) = waiters.into_iter().find(|waiter| waiter.is_far_above(holder)) {
@@ -227,7 +230,7 @@ impl Sums {
         let inversion = most.map(|([waiter, holder], count)| Inversion {
             waiter,
             holder,
-            share: count as f64 / samples.max(1) as f64,
+            share: count as f64 / self.compared.max(1) as f64,
             ns: count * period_ns,
         });
         let most = self.sleeps.into_iter().max_by_key(|(stack, count)| (*count, *stack));
@@ -272,6 +275,7 @@ mod tests {
         let names = |name: &str, how: &str| (name.to_owned(), how.to_owned());
         let inverted = [names("rt", "SCHED_FIFO 20"), names("batch", "nice 10")];
         sums.inversions.insert(inverted, 2);
+        sums.compared = 4;
         let (holding, _) = sums.holding(10 * MS);
         assert_eq!(holding.main(), Some(&(Cause::Asleep("fsync".into()), 0.5)));
         assert_eq!((holding.share(&Cause::Running), holding.share(&Cause::Lock)), (0.3125, 0.0));

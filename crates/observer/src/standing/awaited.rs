@@ -55,6 +55,18 @@ impl Awaited {
     }
 }
 
+/// Does this wait end by itself, at a deadline of the program's? glibc's sleeps have one only then; ours may only look again.
+pub(super) fn has_deadline(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> bool {
+    const TIMEOUT: usize = 3;
+    let below = Below::of(&observer.functions(stack));
+    if !below.is_ours {
+        return state.arguments[TIMEOUT] != 0;
+    }
+    let timed =
+        ["timedlock", "clocklock", "timedrdlock", "clockrdlock", "timedwrlock", "clockwrlock"];
+    timed.iter().chain(&["lock_until"]).any(|part| below.calls(part))
+}
+
 /// Words of our own readers-writer lock (`crates/runtime/src/rwlock/lock.rs`): where readers sleep, where writers sleep, who writes.
 const OUR_WRITERS: u64 = 4;
 const OUR_OWNER: u64 = 24;
