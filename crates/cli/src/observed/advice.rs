@@ -77,6 +77,9 @@ fn advice(
         && !algorithm.starts_with("fifo");
     let (rule, text, command) = if let Some(found) = starved::advise(lock, target) {
         found
+    } else if lock.contended > 0 && lock.wait.count == 0 && lock.beyond.failed_tries == 0 {
+        let text = "none of its waits has ended, or they were too short to be timed: what threads lose here isn't known";
+        (Rule::Unknown, text.to_owned(), String::new())
     } else if lost < LITTLE {
         let text = format!(
             "leave it: threads lost {} of their time here, less than {}",

@@ -37,7 +37,7 @@ pub(crate) struct Looks {
 }
 
 /// What is said if no wait was counted.
-pub(super) fn nobody(looks: Looks) -> String {
+pub(crate) fn nobody(looks: Looks) -> String {
     if looks.some_wait {
         return "no wait has ended in that time, so none is counted: who waits is told above"
             .to_owned();
