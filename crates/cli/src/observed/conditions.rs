@@ -132,10 +132,14 @@ pub(super) fn text(outcome: &Observed) -> String {
     all.join("\n")
 }
 
+/// Those that act as locks.
+pub(super) fn locks(outcome: &Observed) -> impl Iterator<Item = &Ranked> {
+    told(outcome).filter(|(_, wakes)| acts_as_lock(wakes)).map(|(one, _)| one)
+}
+
 /// How many threads waited on average for the first one that acts as a lock; 0: none does.
 pub(super) fn waiting(outcome: &Observed) -> f64 {
-    let locks = told(outcome).filter(|(_, wakes)| acts_as_lock(wakes));
-    let most = locks.map(|(one, _)| one.wait_ns).max().unwrap_or(0);
+    let most = locks(outcome).map(|one| one.wait_ns).max().unwrap_or(0);
     most as f64 / outcome.elapsed_ns.max(1) as f64
 }
 

@@ -3,9 +3,11 @@
 //!
 //! The messages are those of `profile.proto` (github.com/google/pprof) that we need.
 
+use super::{conditions, report};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};
+use lockwright_observer::findings::{OwnLock, WaitSite};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -85,14 +87,25 @@ struct Function {
     file: i64,
 }
 
-/// The types and units of a sample's values. As in Go's profiles, the first two belong to the waiters. The others
-/// belong to those for which others wait.
-const TYPES: [(&str, &str); 4] = [
+/// The types and units of a sample's values. As in Go's profiles, the first two belong to the waiters. The next two
+/// belong to those for which others wait. Then waits for condition variables that act as locks, trylocks that fail, and samples
+/// of threads that waited for locks that aren't pthread's.
+const TYPES: [(&str, &str); 8] = [
     ("contentions", "count"),
     ("delay", "nanoseconds"),
     ("blamed_contentions", "count"),
     ("blamed_delay", "nanoseconds"),
+    ("condition_contentions", "count"),
+    ("condition_delay", "nanoseconds"),
+    ("failed_tries", "count"),
+    ("other_lock_samples", "count"),
 ];
+/// The first type of each group.
+const WAITS: usize = 0;
+const HOLDS: usize = 2;
+const CONDITIONS: usize = 4;
+const TRIES: usize = 6;
+const OTHERS: usize = 7;
 
 /// Writes the profile of all these processes.
 pub(crate) fn write(outcomes: &[Observed], to: impl Write) -> io::Result<()> {
@@ -110,10 +123,22 @@ fn profile(outcomes: &[Observed]) -> Profile {
     };
     let sample_type: Vec<_> = TYPES.map(|kind| value_type(&mut tables, kind)).into();
     let mut sample = Vec::new();
-    for (outcome, lock) in outcomes.iter().flat_map(|all| all.locks.iter().map(move |l| (all, l))) {
+    for outcome in outcomes {
         let pid = outcome.pid.to_string();
-        for (at, sites) in [(0, &lock.waiters), (2, &lock.holders)] {
-            sample.extend(sites.iter().map(|site| tables.sample(&pid, lock, site, at)));
+        let mut add = |lock: &Ranked, at: usize, sites: &[Site]| {
+            sample.extend(sites.iter().map(|site| tables.site(&pid, lock, site, at)));
+        };
+        for lock in &outcome.locks {
+            add(lock, WAITS, &lock.waiters);
+            add(lock, HOLDS, &lock.holders);
+            add(lock, TRIES, &lock.beyond.triers);
+        }
+        for condition in conditions::locks(outcome) {
+            add(condition, CONDITIONS, &condition.waiters);
+        }
+        for lock in report::own_locks(outcome) {
+            let sites = lock.waiters.iter();
+            sample.extend(sites.map(|site| tables.seen(&pid, lock, site)));
         }
     }
     let longest = outcomes.iter().map(|outcome| outcome.elapsed_ns).max().unwrap_or(0);
@@ -152,16 +177,37 @@ impl Tables {
         number
     }
 
-    fn sample(&mut self, pid: &str, lock: &Ranked, site: &Site, at: usize) -> Sample {
+    fn site(&mut self, pid: &str, lock: &Ranked, site: &Site, at: usize) -> Sample {
         let mut value = vec![0; TYPES.len()];
-        (value[at], value[at + 1]) = (site.count as i64, site.ns as i64);
-        let frames: Vec<(&str, &str, i64)> = match site.stack.is_empty() {
-            true => vec![parts(&site.function, &site.place)],
-            false => site.stack.iter().map(|frame| frame_parts(frame)).collect(),
+        value[at] = site.count as i64;
+        if at != TRIES {
+            value[at + 1] = site.ns as i64; // a try takes no time
+        }
+        self.sample((pid, &lock.name), value, &site.stack, parts(&site.function, &site.place))
+    }
+
+    fn seen(&mut self, pid: &str, lock: &OwnLock, site: &WaitSite) -> Sample {
+        let mut value = vec![0; TYPES.len()];
+        value[OTHERS] = site.samples as i64;
+        let function = site.function.as_deref().unwrap_or_default();
+        self.sample((pid, &lock.name), value, &site.stack, parts(function, ""))
+    }
+
+    /// `alone`: the place, if there is no stack.
+    fn sample(
+        &mut self,
+        (pid, lock): (&str, &str),
+        value: Vec<i64>,
+        stack: &[String],
+        alone: (&str, &str, i64),
+    ) -> Sample {
+        let frames: Vec<(&str, &str, i64)> = match stack.is_empty() {
+            true => vec![alone],
+            false => stack.iter().map(|frame| frame_parts(frame)).collect(),
         };
         let location_id = frames.into_iter().map(|frame| self.location(frame)).collect();
         let mut label = Vec::new();
-        for (key, text) in [("lock", lock.name.as_str()), ("pid", pid)] {
+        for (key, text) in [("lock", lock), ("pid", pid)] {
             label.push(Label { key: self.text(key), text: self.text(text) });
         }
         Sample { location_id, value, label }
@@ -243,9 +289,9 @@ mod tests {
         let [waits, holds] = &read.sample[..] else { panic!("{read:?}") };
         assert_eq!(
             (&waits.value[..], stack(waits)),
-            (&[4, 5_000_000, 0, 0][..], vec![("f(int (*)())", "x", 0)])
+            (&[4, 5_000_000, 0, 0, 0, 0, 0, 0][..], vec![("f(int (*)())", "x", 0)])
         );
-        assert_eq!(holds.value, [0, 0, 10, 3_000_000]);
+        assert_eq!(holds.value, [0, 0, 10, 3_000_000, 0, 0, 0, 0]);
         assert_eq!(stack(holds), [("update", "a.c", 7), ("main", "b.c", 9)]);
         let labels: Vec<_> = holds.label.iter().map(|l| (text(l.key), text(l.text))).collect();
         assert_eq!(labels, [("lock", "lock"), ("pid", "7")]);
