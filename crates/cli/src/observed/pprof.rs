@@ -255,7 +255,54 @@ mod tests {
     use super::*;
     use crate::observed::advice::tests::lock;
     use flate2::read::GzDecoder;
+    use lockwright_observer::counts::beyond::Wakes;
+    use lockwright_observer::origin::Origin;
     use std::io::Read;
+
+    /// A queue's condition variable is no lock, so its waits are not in a profile of locks.
+    #[test]
+    fn what_is_no_wait_for_a_mutex_has_types_of_its_own() {
+        let wakes = |by_waiters| Some(Wakes { broadcasts: 100, by_waiters, ..Wakes::default() });
+        let condition = |name: &str, by_waiters| {
+            let mut one = Ranked { name: name.into(), ..lock(5_000_000, (0, 0, 0)) };
+            one.waiters = vec![Site { count: 3, ns: 5_000_000, ..Site::default() }];
+            one.beyond.wakes = wakes(by_waiters);
+            one
+        };
+        let mut tried = Ranked { name: "tried".into(), holders: Vec::new(), ..lock(0, (0, 0, 0)) };
+        tried.beyond.triers = vec![Site { count: 7, ..Site::default() }];
+        let site = WaitSite {
+            share: 1.0,
+            samples: 9,
+            state: None,
+            function: Some("logs".into()),
+            file: None,
+            line: None,
+            stack: Vec::new(),
+            callers: Vec::new(),
+        };
+        let stdio = OwnLock {
+            address: 0,
+            origin: Origin::Stdio,
+            name: "stdio".into(),
+            waiting: 1.0,
+            waits: 9,
+            waiters: vec![site],
+            advice: String::new(),
+        };
+        let made = profile(&[Observed {
+            locks: vec![tried],
+            conditions: vec![condition("turn", 100), condition("queue", 0)],
+            own_locks: vec![stdio],
+            ..Observed::default()
+        }]);
+        let name = |sample: &Sample| made.string_table[sample.label[0].text as usize].as_str();
+        let all: Vec<_> = made.sample.iter().map(|one| (name(one), &one.value[4..])).collect();
+        let expected: [(&str, &[i64]); 3] =
+            [("tried", &[0, 0, 7, 0]), ("turn", &[3, 5_000_000, 0, 0]), ("stdio", &[0, 0, 0, 9])];
+        assert_eq!(all, expected);
+        assert!(made.sample.iter().all(|one| one.value[..4] == [0; 4]));
+    }
 
     #[test]
     fn what_is_written_can_be_read_back() {

@@ -96,12 +96,8 @@ pub(crate) fn program(
     let folder = launch::folder("observe", "profile")?;
     launch::share(&folder);
     let mut command = Command::new(&path);
-    command
-        .arg0(name)
-        .args(arguments)
-        .envs(under(&library))
-        .env(OBSERVE, counts.level.name())
-        .env(FOLDER, folder.path());
+    command.arg0(name).args(arguments).envs(under(&library));
+    count_into(&mut command, counts.level, folder.path());
     if let Some(lock) = lock.map(str::to_owned).or(inherited) {
         command.env(LOCK, machine::tuned(&lock));
     }
@@ -134,37 +130,7 @@ pub(crate) fn program(
     lifetimes.end();
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
-    let mut outcomes = Vec::new();
-    let mut all = files(
-        folder.path(),
-        CountersHeader::ENDING,
-        |file, path| reader::read(&file, path),
-        unread,
-    )?;
-    all.sort_by_key(|segment| {
-        std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
-    });
-    if all.len() > MOST {
-        let more = all.len() - MOST;
-        say(&format!(
-            "the {MOST} processes that waited most are reported, and {more} others are not\n"
-        ));
-        all.truncate(MOST);
-    }
-    for segment in all {
-        let mut symbols = Symboliser::new(segment.space());
-        let own = segment.last_ns.saturating_sub(segment.start_ns);
-        let mut outcome = outcome(&segment, &mut symbols, elapsed_ns.max(own), 0);
-        if let Some(events) = &mut events {
-            events.tell(&mut outcome, &mut symbols);
-        }
-        outcomes.push(outcome);
-    }
-    // A process that used semaphores has a segment even if no thread waited.
-    outcomes.retain(|outcome| {
-        let no_locks = outcome.signals.waits > 0 || !outcome.conditions.is_empty();
-        !outcome.locks.is_empty() || no_locks
-    });
+    let mut outcomes = counted(folder.path(), elapsed_ns, events.as_mut())?;
     samplers.tell(&mut outcomes);
     let looks = family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
@@ -194,6 +160,47 @@ pub(crate) fn program(
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
     Ok(Ran { outcomes, sums, looks, orders, sections, status })
+}
+
+/// Makes a program count into this folder.
+pub(crate) fn count_into(command: &mut Command, level: Level, folder: &Path) {
+    command.env(OBSERVE, level.name()).env(FOLDER, folder);
+}
+
+/// What the processes that counted into this folder counted.
+pub(crate) fn counted(
+    folder: &Path,
+    elapsed_ns: u64,
+    mut events: Option<&mut Events>,
+) -> Result<Vec<Observed>, Failure> {
+    let mut outcomes = Vec::new();
+    let mut all =
+        files(folder, CountersHeader::ENDING, |file, path| reader::read(&file, path), unread)?;
+    all.sort_by_key(|segment| {
+        std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
+    });
+    if all.len() > MOST {
+        let more = all.len() - MOST;
+        say(&format!(
+            "the {MOST} processes that waited most are reported, and {more} others are not\n"
+        ));
+        all.truncate(MOST);
+    }
+    for segment in all {
+        let mut symbols = Symboliser::new(segment.space());
+        let own = segment.last_ns.saturating_sub(segment.start_ns);
+        let mut outcome = outcome(&segment, &mut symbols, elapsed_ns.max(own), 0);
+        if let Some(events) = &mut events {
+            events.tell(&mut outcome, &mut symbols);
+        }
+        outcomes.push(outcome);
+    }
+    // A process that used semaphores has a segment even if no thread waited.
+    outcomes.retain(|outcome| {
+        let no_locks = outcome.signals.waits > 0 || !outcome.conditions.is_empty();
+        !outcome.locks.is_empty() || no_locks
+    });
+    Ok(outcomes)
 }
 
 /// Says which file can't be read. Its process was killed while it created the file.

@@ -15,6 +15,11 @@ static pthread_cond_t turn = PTHREAD_COND_INITIALIZER, filled = PTHREAD_COND_INI
 static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_barrier_t met;
 
+// How often it has happened.
+static long times;
+
+static void happens(void) { __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED); }
+
 static void naps(long ns) { nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); }
 
 // A lock made of a mutex and a condition variable: threads have it in the order in which they came.
@@ -40,17 +45,21 @@ static void *player(void *unused) {
         takes_turn();
         naps(200000);
         passes_turn();
+        happens();
         pause_at_times();
     }
     return unused;
 }
 
-// Each item wakes all who wait for one.
-static int items;
+// Each item wakes three threads, of which two wait again: it comes only once all of them wait.
+static int items, sleepers;
 
 APART static void takes_item(void) {
     pthread_mutex_lock(&guard);
-    while (items == 0) pthread_cond_wait(&filled, &guard);
+    while (items == 0) {
+        sleepers++;
+        pthread_cond_wait(&filled, &guard);
+    }
     items--;
     pthread_mutex_unlock(&guard);
     STAY();
@@ -64,8 +73,12 @@ static void *worker(void *unused) {
 static void *poster(void *unused) {
     for (;;) {
         pthread_mutex_lock(&guard);
-        items++;
-        pthread_cond_broadcast(&filled);
+        if (sleepers == 3) {
+            items++;
+            sleepers = 0; // each counts itself again
+            pthread_cond_broadcast(&filled);
+            happens();
+        }
         pthread_mutex_unlock(&guard);
         naps(1000000);
     }
@@ -84,23 +97,25 @@ static void *hoarder(void *unused) {
 
 APART static void tries(void) {
     if (pthread_mutex_trylock(&guard) == 0) pthread_mutex_unlock(&guard);
+    else happens();
     STAY();
 }
 
 static void *trier(void *unused) {
     for (;;) {
-        tries();
+        for (int i = 0; i < 20; i++) tries();
         naps(50000);
     }
     return unused;
 }
 
-// Readers overlap for a while, so that a writer waits.
+// Two readers overlap for a while, so that a writer waits; then both are gone for a moment.
 static void *reader(void *unused) {
     for (;;) {
         pthread_rwlock_rdlock(&table);
         naps(30000000);
         pthread_rwlock_unlock(&table);
+        pthread_barrier_wait(&met);
         naps(1000000);
     }
     return unused;
@@ -150,8 +165,8 @@ int main(int count, char **arguments) {
         }
         printf("%d\n", getpid());
         fflush(stdout);
-        // With one more argument, it ends by itself.
-        if (count > 2) naps(400000000);
+        // With one more argument, it ends by itself, once enough has happened.
+        if (count > 2) while (__atomic_load_n(&times, __ATOMIC_RELAXED) < 500) naps(1000000);
         else while (getchar() != EOF) {}
         printf("done\n");
         fflush(stdout);
