@@ -3,6 +3,7 @@
 pub(crate) mod advice;
 pub(crate) mod brief;
 mod conditions;
+pub(crate) mod counted;
 pub(crate) mod delegate;
 pub(crate) mod page;
 pub(crate) mod pprof;

@@ -3,7 +3,7 @@
 use super::Setting;
 use super::desk::Desk;
 use crate::hints::Failure;
-use crate::observed::{brief, run};
+use crate::observed::{brief, counted};
 use crate::{launch, output, standing};
 use lockwright_contract::counters::control::Level;
 use lockwright_observer::origin::Origin;
@@ -33,7 +33,7 @@ impl WatchedRun {
         launch::share(&folder);
         let is_glibc = setting.lock.is_none();
         if !is_glibc {
-            run::count_into(command, Level::Counters, folder.path());
+            counted::count_into(command, Level::Counters, folder.path());
         }
         Ok(Self { folder, is_glibc, begun: Instant::now(), samples: None })
     }
@@ -47,7 +47,7 @@ impl WatchedRun {
     /// What was found, a line each.
     pub(super) fn end(self) -> Result<Vec<String>, Failure> {
         let elapsed_ns = self.begun.elapsed().as_nanos() as u64;
-        let mut outcomes = run::counted(self.folder.path(), elapsed_ns, None)?;
+        let mut outcomes = counted::counted(self.folder.path(), elapsed_ns, None)?;
         if let Some(samples) = self.samples {
             samples.tell(&mut outcomes, elapsed_ns);
         }

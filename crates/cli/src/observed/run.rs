@@ -1,6 +1,7 @@
 //! Profiles a program from start to end, or a process for a while.
 
 use super::advice::{Circumstances, advise, wake_up_ns};
+use super::counted::{count_into, counted, unread};
 use super::target::Target;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::Failure;
@@ -19,18 +20,14 @@ use lockwright_observer::counts::lifetimes::Lifetimes;
 use lockwright_observer::counts::live::Live;
 use lockwright_observer::counts::misses::{Misses, Recorded};
 use lockwright_observer::counts::observation::Observed;
-use lockwright_observer::counts::outcome::outcome;
 use lockwright_observer::counts::period::{LOOK, Period};
 use lockwright_observer::counts::python::Samplers;
-use lockwright_observer::counts::reader;
 use lockwright_observer::counts::sum::groups;
-use lockwright_observer::files::files;
 use lockwright_observer::order::outcome as order;
 use lockwright_observer::process::Process;
 use lockwright_observer::sampler::family::Family;
 use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
-use lockwright_symbols::Symboliser;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -39,16 +36,10 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The variable with the level.
-const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
-/// The variable that names the folder.
-const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
 /// The variable that names the folder for the order of locks.
 const ORDER: &str = "LOCKWRIGHT_ORDER";
 /// The variable that names the folder for the record of all sections.
 const TRACE: &str = "LOCKWRIGHT_TRACE";
-/// Maximum number of processes in the report: naming is the slowest step.
-const MOST: usize = 32;
 
 /// The results of a program's run.
 pub(crate) struct Ran {
@@ -160,52 +151,6 @@ pub(crate) fn program(
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
     Ok(Ran { outcomes, sums, looks, orders, sections, status })
-}
-
-/// Makes a program count into this folder.
-pub(crate) fn count_into(command: &mut Command, level: Level, folder: &Path) {
-    command.env(OBSERVE, level.name()).env(FOLDER, folder);
-}
-
-/// What the processes that counted into this folder counted.
-pub(crate) fn counted(
-    folder: &Path,
-    elapsed_ns: u64,
-    mut events: Option<&mut Events>,
-) -> Result<Vec<Observed>, Failure> {
-    let mut outcomes = Vec::new();
-    let mut all =
-        files(folder, CountersHeader::ENDING, |file, path| reader::read(&file, path), unread)?;
-    all.sort_by_key(|segment| {
-        std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
-    });
-    if all.len() > MOST {
-        let more = all.len() - MOST;
-        say(&format!(
-            "the {MOST} processes that waited most are reported, and {more} others are not\n"
-        ));
-        all.truncate(MOST);
-    }
-    for segment in all {
-        let mut symbols = Symboliser::new(segment.space());
-        let own = segment.last_ns.saturating_sub(segment.start_ns);
-        let mut outcome = outcome(&segment, &mut symbols, elapsed_ns.max(own), 0);
-        if let Some(events) = &mut events {
-            events.tell(&mut outcome, &mut symbols);
-        }
-        outcomes.push(outcome);
-    }
-    // A process that used semaphores has a segment even if no thread waited.
-    outcomes.retain(|outcome| {
-        let no_locks = outcome.signals.waits > 0 || !outcome.conditions.is_empty();
-        !outcome.locks.is_empty() || no_locks
-    });
-    Ok(outcomes)
-}
-
-/// Says which file can't be read. Its process was killed while it created the file.
-fn unread(failure: &Failure) {
-    say(&format!("{failure}\n"));
 }
 
 /// All critical sections that were recorded in a folder.

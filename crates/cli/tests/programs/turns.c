@@ -73,7 +73,7 @@ static void *worker(void *unused) {
 static void *poster(void *unused) {
     for (;;) {
         pthread_mutex_lock(&guard);
-        if (sleepers == 3) {
+        if (sleepers >= 3) {
             items++;
             sleepers = 0; // each counts itself again
             pthread_cond_broadcast(&filled);
