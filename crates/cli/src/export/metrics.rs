@@ -59,7 +59,8 @@ struct ConditionTotals {
 struct WaitingNow {
     labels: Labels,
     threads: usize,
-    longest_s: f64,
+    /// `None`: threads wait, but since when isn't known.
+    longest_s: Option<f64>,
     deadlocked: usize,
 }
 
@@ -135,7 +136,10 @@ impl Told {
         let now = WaitingNow {
             labels: of(&[]),
             threads: standing.waits.len() + standing.in_line,
-            longest_s: longest.unwrap_or_default().as_secs_f64(),
+            longest_s: match longest {
+                None if standing.is_empty() => Some(0.0),
+                longest => longest.map(|since| since.as_secs_f64()),
+            },
             deadlocked: standing.deadlocks.iter().map(Vec::len).sum(),
         };
         Self { locks, conditions, now }
@@ -212,11 +216,13 @@ impl All {
         &self,
         to: &mut DescriptorEncoder<'_>,
         (name, help): (&str, &str),
-        of: impl Fn(&WaitingNow) -> f64,
+        of: impl Fn(&WaitingNow) -> Option<f64>,
     ) -> fmt::Result {
         let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for Told { now, .. } in &self.0 {
-            ConstGauge::new(of(now)).encode(metric.encode_family(&now.labels)?)?;
+            if let Some(value) = of(now) {
+                ConstGauge::new(value).encode(metric.encode_family(&now.labels)?)?;
+            }
         }
         Ok(())
     }
@@ -293,12 +299,12 @@ impl Collector for All {
             "lockwright_waiting_threads",
             "Threads that wait for a lock now, and have for half a second or longer, or for ever",
         );
-        self.gauges(to, waiting, |now| now.threads as f64)?;
+        self.gauges(to, waiting, |now| Some(now.threads as f64))?;
         let longest =
             ("lockwright_waiting_longest_seconds", "How long the first of them has waited");
         self.gauges(to, longest, |now| now.longest_s)?;
         let circles = ("lockwright_deadlocked_threads", "Threads that wait for each other");
-        self.gauges(to, circles, |now| now.deadlocked as f64)
+        self.gauges(to, circles, |now| Some(now.deadlocked as f64))
     }
 }
 
@@ -338,7 +344,7 @@ mod tests {
             in_vain: 3,
         };
         let labels = vec![("process", "a".to_owned())];
-        let now = WaitingNow { labels, threads: 3, longest_s: 2.5, deadlocked: 2 };
+        let now = WaitingNow { labels, threads: 3, longest_s: Some(2.5), deadlocked: 2 };
         text(vec![Told { locks: vec![lock], conditions: vec![condition], now }]).unwrap()
     }
 
