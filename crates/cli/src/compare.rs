@@ -15,6 +15,7 @@ pub(crate) mod outcome;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod server;
+mod watch;
 
 use serde::Serialize;
 

@@ -9,9 +9,11 @@ use crate::signals::Watch;
 use crate::top::batch::wait;
 use crate::top::list::lease;
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::observation::Observed;
 use lockwright_observer::counts::processes::Finder;
 use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;
+use lockwright_observer::standing::StandingWatch;
 use metrics::Told;
 use serve::{Page, Server};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +45,7 @@ pub(crate) fn run(
     if let Some(pids) = &subject.named {
         // A process that can't be observed is an error at the start, but not later, when it may have ended.
         for &pid in pids {
-            subject.watched.insert(pid, Watched::open(pid, Level::Counters, subject.lease)?);
+            subject.watched.insert(pid, watch(pid, subject.lease, interval)?);
         }
     }
     page.set(subject.look()?);
@@ -97,11 +99,23 @@ pub(crate) struct ObservedProcesses {
     /// `None`: all processes that use our locks.
     named: Option<Vec<libc::pid_t>>,
     finder: Finder,
-    watched: BTreeMap<libc::pid_t, Watched>,
+    watched: BTreeMap<libc::pid_t, (Watched, StandingWatch)>,
     /// Processes that can't be observed. Each gets one warning.
     refused: BTreeSet<libc::pid_t>,
     lease: Duration,
+    interval: Duration,
     most: usize,
+}
+
+/// Begins to observe a process.
+fn watch(
+    pid: libc::pid_t,
+    lease: Duration,
+    interval: Duration,
+) -> Result<(Watched, StandingWatch), Failure> {
+    let watched = Watched::open(pid, Level::Counters, lease)?;
+    let standing = StandingWatch::every(watched.pid, interval);
+    Ok((watched, standing))
 }
 
 impl ObservedProcesses {
@@ -112,6 +126,7 @@ impl ObservedProcesses {
             watched: BTreeMap::new(),
             refused: BTreeSet::new(),
             lease: lease(interval),
+            interval,
             most,
         }
     }
@@ -130,7 +145,7 @@ impl ObservedProcesses {
                 if self.watched.contains_key(&pid) || self.refused.contains(&pid) {
                     continue;
                 }
-                match Watched::open(pid, Level::Counters, self.lease) {
+                match watch(pid, self.lease, self.interval) {
                     Ok(watched) => drop(self.watched.insert(pid, watched)),
                     Err(failure) => {
                         self.refused.insert(pid);
@@ -140,15 +155,28 @@ impl ObservedProcesses {
             }
         }
         let mut told = Vec::new();
-        for watched in self.watched.values_mut() {
+        for (watched, standing) in self.watched.values_mut() {
             // A process that can't be read (no shared memory) must not hide the others.
             match watched.look() {
                 Ok(look) => {
-                    if let Some(total) = look.total.as_ref().filter(|_| !watched.has_ended) {
-                        // Show the same locks each time, as far as possible: those with the longest total wait.
-                        let named = watched.named(total, &look, self.most, Lock::rank);
-                        told.push(Told::new(&named, &watched.told_apart(total), watched.name()));
+                    if watched.has_ended {
+                        continue;
                     }
+                    // Show the same locks each time, as far as possible: those with the longest total wait. A process that
+                    // has counted nothing may wait for ever.
+                    let (named, locks, conditions) = match &look.total {
+                        Some(total) => (
+                            watched.named(total, &look, self.most, Lock::rank),
+                            watched.told_apart(&total.locks),
+                            watched.told_apart(&total.conditions),
+                        ),
+                        None => {
+                            let pid = watched.pid.cast_unsigned();
+                            (Observed { pid, ..Observed::default() }, Vec::new(), Vec::new())
+                        }
+                    };
+                    let (now, name) = (standing.latest(), watched.name());
+                    told.push(Told::new(&named, &locks, &conditions, &now, &name));
                 }
                 Err(failure) => {
                     watched.has_ended = true;
@@ -156,7 +184,7 @@ impl ObservedProcesses {
                 }
             }
         }
-        self.watched.retain(|_, watched| !watched.has_ended);
+        self.watched.retain(|_, (watched, _)| !watched.has_ended);
         metrics::text(told)
     }
 }

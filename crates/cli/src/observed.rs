@@ -1,7 +1,9 @@
 //! `lockwright profile`: counts locks of a program or a process, and reports on them.
 
 pub(crate) mod advice;
+pub(crate) mod brief;
 mod conditions;
+pub(crate) mod counted;
 pub(crate) mod delegate;
 pub(crate) mod page;
 pub(crate) mod pprof;

@@ -44,6 +44,8 @@ mod line;
 mod order;
 #[path = "programs/overlap.rs"]
 mod overlap;
+#[path = "programs/paths.rs"]
+mod paths;
 #[path = "programs/policy.rs"]
 mod policy;
 #[path = "programs/profile.rs"]

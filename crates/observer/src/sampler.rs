@@ -16,5 +16,6 @@ pub mod sample;
 mod seen;
 pub mod target;
 pub(crate) mod wait;
+pub mod watch;
 
 pub use seen::BATCHES;

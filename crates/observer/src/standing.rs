@@ -141,6 +141,11 @@ impl Drop for StandingWatch {
 impl StandingWatch {
     /// Begins to look at a process. One that may not be looked at has no waits.
     pub fn start(pid: libc::pid_t) -> Self {
+        Self::every(pid, AGAIN)
+    }
+
+    /// The same, with this time between two looks.
+    pub fn every(pid: libc::pid_t, again: Duration) -> Self {
         let (latest, ends) = (Arc::<Mutex<Standing>>::default(), Arc::new(AtomicBool::new(false)));
         spawn({
             let (latest, ends) = (Arc::clone(&latest), Arc::clone(&ends));
@@ -151,7 +156,7 @@ impl StandingWatch {
                     if let Ok(mut latest) = latest.lock() {
                         *latest = found;
                     }
-                    sleep(AGAIN);
+                    sleep(again);
                 }
             }
         });

@@ -174,6 +174,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         limit,
         futexes: &futexes,
         with_epochs: args.with_epochs(),
+        watches: extent.warm_up > 0,
     };
     let mut measured = measure(&what, &settings, &extent);
     let failure = measured.failure.take();

@@ -271,7 +271,7 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     bar.finish_and_clear();
     let (title, seen) = (format!("Locks of {pid}"), seen?);
     // A process that has counted nothing doesn't say under which lock it runs.
-    if seen.lock.is_empty() && standing.is_empty() {
+    if seen.lock.is_empty() && standing.is_empty() && seen.own_locks.is_empty() {
         say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
     }
     report_on(args, &title, &[seen], None, Some(&standing), None, None)?;

@@ -77,12 +77,13 @@ fn rounds(
         bar.set_message(format!("warming up: {}", settings[setting].name));
         bar.tick();
         let is_first = turn < many;
-        let Some(figures) = once(what, &settings[setting], is_first, desk)? else {
+        let mut findings = Vec::new();
+        let Some(figures) = once(what, &settings[setting], is_first, desk, &mut findings)? else {
             return Ok(true);
         };
         if is_first {
             something_decides(&figures)?;
-            measured.first.push(Run { setting, round: 0, figures });
+            measured.first.push(Run { setting, round: 0, figures, findings });
         }
         bar.inc(1);
     }
@@ -96,11 +97,13 @@ fn rounds(
             bar.set_message(format!("round {round}: {}", settings[setting].name));
             bar.tick();
             let is_first = round == 1 && extent.warm_up == 0;
-            let Some(figures) = once(what, &settings[setting], is_first, desk)? else {
+            let mut findings = Vec::new();
+            let Some(figures) = once(what, &settings[setting], is_first, desk, &mut findings)?
+            else {
                 return Ok(true);
             };
             something_decides(&figures)?;
-            runs.push(Run { setting, round, figures });
+            runs.push(Run { setting, round, figures, findings });
             bar.inc(1);
         }
         measured.runs.append(&mut runs);

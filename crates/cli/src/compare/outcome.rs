@@ -142,7 +142,7 @@ mod tests {
                     (Figure::time("time"), time * drift * wobble),
                     (Figure::time("CPU time"), cpu[setting] * drift),
                 ];
-                runs.push(Run { setting, round, figures });
+                runs.push(Run { setting, round, figures, findings: Vec::new() });
             }
         }
         runs

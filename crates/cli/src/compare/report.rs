@@ -4,6 +4,7 @@ use super::Setting;
 use super::figure::Figure;
 use super::measure::Measured;
 use super::outcome::{Cell, Comparison, FigureRow};
+use super::run::Run;
 use crate::output;
 use lockwright_bench::{FEWEST, Finding, Interval, Machine};
 use lockwright_numbers::format::{ratio, si, time};
@@ -166,6 +167,14 @@ impl Report<'_> {
                 ));
             }
         }
+        for (run, line) in self.findings() {
+            let setting = &self.settings[run.setting].name;
+            let when = match run.round {
+                0 => "its first run".to_owned(),
+                round => format!("round {round}"),
+            };
+            notes.push(format!("with {setting}, in {when}: {line}"));
+        }
         let is_unclear = self
             .outcome
             .first()
@@ -208,6 +217,19 @@ impl Report<'_> {
         notes
     }
 
+    /// What was found besides, with the first run that showed it.
+    fn findings(&self) -> Vec<(&Run, &str)> {
+        let mut all: Vec<(&Run, &str)> = Vec::new();
+        for run in self.measured.first.iter().chain(&self.measured.runs) {
+            for line in &run.findings {
+                if !all.iter().any(|(known, of)| known.setting == run.setting && of == line) {
+                    all.push((run, line));
+                }
+            }
+        }
+        all
+    }
+
     pub(crate) fn json(&self) -> Value {
         let runs = self.measured.runs.iter().map(|run| {
             let figures = run.figures.iter().map(|(figure, value)| {
@@ -237,6 +259,9 @@ impl Report<'_> {
             "take": self.outcome.best.map(name),
             "as_good": self.outcome.as_good.iter().map(|at| name(*at)).collect::<Vec<_>>(),
             "verdict": self.verdict(), "notes": self.notes(),
+            "findings": self.findings().iter().map(|(run, line)| {
+                json!({ "setting": self.settings[run.setting].name, "round": run.round, "finding": line })
+            }).collect::<Value>(),
             "figures": rows.collect::<Value>(), "runs": runs.collect::<Value>(),
         })
     }

@@ -5,6 +5,7 @@ use super::desk::Desk;
 use super::figure::{Figure, Pattern};
 use super::futexes::Futexes;
 use super::server::{PATIENCE, Server, shell};
+use super::watch::{Hang, WatchedRun};
 use crate::epochs::{self, Record, percentile, tail};
 use crate::hints::{Failure, cause, warn};
 use crate::launch;
@@ -36,6 +37,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) futexes: &'a Futexes,
     /// Measure epochs in each run? (The first runs always do.)
     pub(crate) with_epochs: bool,
+    /// Count and sample in the first runs? Only if their figures don't count.
+    pub(crate) watches: bool,
 }
 
 /// The figures of a run. The first one decides.
@@ -51,15 +54,18 @@ pub(crate) struct Run {
     /// 1, 2, ...
     pub(crate) round: usize,
     pub(crate) figures: Figures,
+    /// What else was found, a line each, if it is the first run of a setting.
+    pub(crate) findings: Vec<String>,
 }
 
-/// Does one run; `None`: interrupted. In the first run of a setting, also asks the library which lock it serves, and
-/// counts futex calls.
+/// Does one run, and adds what is found to `findings`; `None`: interrupted. In the first run of a setting, also asks the
+/// library which lock it serves, counts futex calls, and watches what its locks do.
 pub(crate) fn once(
     what: &Trial<'_>,
     setting: &Setting,
     is_first: bool,
     desk: &Desk<'_>,
+    findings: &mut Vec<String>,
 ) -> Result<Option<Figures>, Failure> {
     let run = RunInProgress {
         what,
@@ -68,6 +74,7 @@ pub(crate) fn once(
         output: temporary()?,
         lock: if is_first { setting.lock.as_deref() } else { None },
         answer: RefCell::new(Answer::default()),
+        hang: RefCell::new(Hang::new(is_first)),
     };
     if let Some(server) = what.server {
         server.ready.check_nobody()?;
@@ -77,7 +84,13 @@ pub(crate) fn once(
     if setting.lock.is_some() && (what.with_epochs || is_first) {
         command.env(epochs::VARIABLE, run.folder.path());
     }
+    let mut watched = (is_first && what.watches)
+        .then(|| WatchedRun::prepare(&mut command, setting))
+        .transpose()?;
     let program = run.start(&mut command, run.output.as_file(), desk)?;
+    if let Some(watched) = &mut watched {
+        watched.begin(what.server.map(|_| program.id()));
+    }
     let futexes = if is_first { what.futexes.of(program.id()) } else { None };
     let (program, load) = match what.server {
         None => (run.finish(program, desk)?, None),
@@ -89,6 +102,10 @@ pub(crate) fn once(
     if matches!(program.end, End::Interrupted) {
         return Ok(None);
     }
+    if let Some(watched) = watched {
+        findings.extend(watched.end()?);
+    }
+    findings.extend(run.hang.take().head);
     match end_strays() {
         0 => {}
         many => {
@@ -134,6 +151,7 @@ struct RunInProgress<'a> {
     /// The lock that the library should serve, if we ask.
     lock: Option<&'a str>,
     answer: RefCell<Answer>,
+    hang: RefCell<Hang>,
 }
 
 /// A load that has ended: its duration and its output.
@@ -175,6 +193,7 @@ impl RunInProgress<'_> {
         let id = program.id();
         let go_on = || {
             self.ask(id, Duration::from_millis(100));
+            self.hang.borrow_mut().look(id, desk);
             true
         };
         let ended = program.finish_while(go_on, self.what.limit, desk.watch, desk.bar);
@@ -273,6 +292,7 @@ impl RunInProgress<'_> {
         let load = self.start(&mut shell(&server.load), output.as_file(), desk)?;
         let alive = || {
             self.ask(program.id(), Duration::from_millis(100));
+            self.hang.borrow_mut().look(program.id(), desk);
             !program.has_ended()
         };
         let load = load.finish_while(alive, self.what.limit, desk.watch, desk.bar);

@@ -77,6 +77,9 @@ fn advice(
         && !algorithm.starts_with("fifo");
     let (rule, text, command) = if let Some(found) = starved::advise(lock, target) {
         found
+    } else if lock.contended > 0 && lock.wait.count == 0 && lock.beyond.failed_tries == 0 {
+        let text = "none of its waits has ended, or they were too short to be timed: what threads lose here isn't known";
+        (Rule::Unknown, text.to_owned(), String::new())
     } else if lost < LITTLE {
         let text = format!(
             "leave it: threads lost {} of their time here, less than {}",
@@ -163,7 +166,7 @@ pub(crate) mod tests {
             contended: 1000,
             blocked_ns: wait_ns,
             wait_ns,
-            wait: Percentiles { max_ns: 2 * max_ns, ..Percentiles::default() },
+            wait: Percentiles { count: 1000, max_ns: 2 * max_ns, ..Percentiles::default() },
             holders: vec![site],
             ..Ranked::default()
         }
@@ -197,6 +200,12 @@ pub(crate) mod tests {
         let (short, command) = rule(lock(second, (1_000_000, second, 5_000)), second);
         assert_eq!(short, Rule::ShortSections);
         assert_eq!(command, "lockwright compare --lock glibc,auto,fifo -- ./server 'a b'");
+        let begun = Ranked { wait: Percentiles::default(), ..lock(0, (0, 0, 0)) };
+        assert_eq!(
+            rule(begun, second),
+            (Rule::Unknown, String::new()),
+            "who waits may wait for ever"
+        );
         let mut starved = lock(second, (1_000_000, second, 5_000));
         starved.wait.max_ns = 40_000_000;
         assert_eq!(rule(starved.clone(), second).0, Rule::Starved);

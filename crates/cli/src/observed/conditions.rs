@@ -36,7 +36,7 @@ fn is_wasteful(wakes: &Wakes) -> bool {
 
 /// What threads do about it, in one line.
 pub(super) fn advice(wakes: &Wakes) -> String {
-    let part = format!("{:.0} %", 100.0 * wakes.wasted as f64 / wakes.woken.max(1) as f64);
+    let part = in_vain(wakes);
     match (acts_as_lock(wakes), is_wasteful(wakes)) {
         (true, true) => format!(
             "it is a lock made of a mutex and a condition variable, and {part} of its wake-ups were in vain: use a mutex, or give \
@@ -52,6 +52,24 @@ pub(super) fn advice(wakes: &Wakes) -> String {
             "signal only when there is something for the waiter to do: {part} of the wake-ups were in vain"
         ),
     }
+}
+
+/// What was found about one of them, in one line.
+pub(super) fn brief(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
+    let waiting = condition.wait_ns as f64 / elapsed_ns.max(1) as f64;
+    let is_lock = format!("acts as a lock: {waiting:.1} threads waited");
+    let part = in_vain(wakes);
+    let found = match (acts_as_lock(wakes), is_wasteful(wakes)) {
+        (true, true) => format!("{is_lock}; {part} woken in vain"),
+        (true, false) => is_lock,
+        _ => format!("woke {} threads, {part} of them in vain", count(wakes.woken)),
+    };
+    format!("condition {} {found}", condition.name)
+}
+
+/// The share of wake-ups that were of no use.
+fn in_vain(wakes: &Wakes) -> String {
+    format!("{:.0} %", 100.0 * wakes.wasted as f64 / wakes.woken.max(1) as f64)
 }
 
 /// One of them.
@@ -114,10 +132,14 @@ pub(super) fn text(outcome: &Observed) -> String {
     all.join("\n")
 }
 
+/// Those that act as locks.
+pub(super) fn locks(outcome: &Observed) -> impl Iterator<Item = &Ranked> {
+    told(outcome).filter(|(_, wakes)| acts_as_lock(wakes)).map(|(one, _)| one)
+}
+
 /// How many threads waited on average for the first one that acts as a lock; 0: none does.
 pub(super) fn waiting(outcome: &Observed) -> f64 {
-    let locks = told(outcome).filter(|(_, wakes)| acts_as_lock(wakes));
-    let most = locks.map(|(one, _)| one.wait_ns).max().unwrap_or(0);
+    let most = locks(outcome).map(|one| one.wait_ns).max().unwrap_or(0);
     most as f64 / outcome.elapsed_ns.max(1) as f64
 }
 

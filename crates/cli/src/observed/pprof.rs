@@ -3,9 +3,11 @@
 //!
 //! The messages are those of `profile.proto` (github.com/google/pprof) that we need.
 
+use super::{conditions, report};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};
+use lockwright_observer::findings::{OwnLock, WaitSite};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -85,14 +87,25 @@ struct Function {
     file: i64,
 }
 
-/// The types and units of a sample's values. As in Go's profiles, the first two belong to the waiters. The others
-/// belong to those for which others wait.
-const TYPES: [(&str, &str); 4] = [
+/// The types and units of a sample's values. As in Go's profiles, the first two belong to the waiters. The next two
+/// belong to those for which others wait. Then waits for condition variables that act as locks, trylocks that fail, and samples
+/// of threads that waited for locks that aren't pthread's.
+const TYPES: [(&str, &str); 8] = [
     ("contentions", "count"),
     ("delay", "nanoseconds"),
     ("blamed_contentions", "count"),
     ("blamed_delay", "nanoseconds"),
+    ("condition_contentions", "count"),
+    ("condition_delay", "nanoseconds"),
+    ("failed_tries", "count"),
+    ("other_lock_samples", "count"),
 ];
+/// The first type of each group.
+const WAITS: usize = 0;
+const HOLDS: usize = 2;
+const CONDITIONS: usize = 4;
+const TRIES: usize = 6;
+const OTHERS: usize = 7;
 
 /// Writes the profile of all these processes.
 pub(crate) fn write(outcomes: &[Observed], to: impl Write) -> io::Result<()> {
@@ -110,10 +123,22 @@ fn profile(outcomes: &[Observed]) -> Profile {
     };
     let sample_type: Vec<_> = TYPES.map(|kind| value_type(&mut tables, kind)).into();
     let mut sample = Vec::new();
-    for (outcome, lock) in outcomes.iter().flat_map(|all| all.locks.iter().map(move |l| (all, l))) {
+    for outcome in outcomes {
         let pid = outcome.pid.to_string();
-        for (at, sites) in [(0, &lock.waiters), (2, &lock.holders)] {
-            sample.extend(sites.iter().map(|site| tables.sample(&pid, lock, site, at)));
+        let mut add = |lock: &Ranked, at: usize, sites: &[Site]| {
+            sample.extend(sites.iter().map(|site| tables.site(&pid, lock, site, at)));
+        };
+        for lock in &outcome.locks {
+            add(lock, WAITS, &lock.waiters);
+            add(lock, HOLDS, &lock.holders);
+            add(lock, TRIES, &lock.beyond.triers);
+        }
+        for condition in conditions::locks(outcome) {
+            add(condition, CONDITIONS, &condition.waiters);
+        }
+        for lock in report::own_locks(outcome) {
+            let sites = lock.waiters.iter();
+            sample.extend(sites.map(|site| tables.seen(&pid, lock, site)));
         }
     }
     let longest = outcomes.iter().map(|outcome| outcome.elapsed_ns).max().unwrap_or(0);
@@ -152,16 +177,37 @@ impl Tables {
         number
     }
 
-    fn sample(&mut self, pid: &str, lock: &Ranked, site: &Site, at: usize) -> Sample {
+    fn site(&mut self, pid: &str, lock: &Ranked, site: &Site, at: usize) -> Sample {
         let mut value = vec![0; TYPES.len()];
-        (value[at], value[at + 1]) = (site.count as i64, site.ns as i64);
-        let frames: Vec<(&str, &str, i64)> = match site.stack.is_empty() {
-            true => vec![parts(&site.function, &site.place)],
-            false => site.stack.iter().map(|frame| frame_parts(frame)).collect(),
+        value[at] = site.count as i64;
+        if at != TRIES {
+            value[at + 1] = site.ns as i64; // a try takes no time
+        }
+        self.sample((pid, &lock.name), value, &site.stack, parts(&site.function, &site.place))
+    }
+
+    fn seen(&mut self, pid: &str, lock: &OwnLock, site: &WaitSite) -> Sample {
+        let mut value = vec![0; TYPES.len()];
+        value[OTHERS] = site.samples as i64;
+        let function = site.function.as_deref().unwrap_or_default();
+        self.sample((pid, &lock.name), value, &site.stack, parts(function, ""))
+    }
+
+    /// `alone`: the place, if there is no stack.
+    fn sample(
+        &mut self,
+        (pid, lock): (&str, &str),
+        value: Vec<i64>,
+        stack: &[String],
+        alone: (&str, &str, i64),
+    ) -> Sample {
+        let frames: Vec<(&str, &str, i64)> = match stack.is_empty() {
+            true => vec![alone],
+            false => stack.iter().map(|frame| frame_parts(frame)).collect(),
         };
         let location_id = frames.into_iter().map(|frame| self.location(frame)).collect();
         let mut label = Vec::new();
-        for (key, text) in [("lock", lock.name.as_str()), ("pid", pid)] {
+        for (key, text) in [("lock", lock), ("pid", pid)] {
             label.push(Label { key: self.text(key), text: self.text(text) });
         }
         Sample { location_id, value, label }
@@ -209,7 +255,54 @@ mod tests {
     use super::*;
     use crate::observed::advice::tests::lock;
     use flate2::read::GzDecoder;
+    use lockwright_observer::counts::beyond::Wakes;
+    use lockwright_observer::origin::Origin;
     use std::io::Read;
+
+    /// A queue's condition variable is no lock, so its waits are not in a profile of locks.
+    #[test]
+    fn what_is_no_wait_for_a_mutex_has_types_of_its_own() {
+        let wakes = |by_waiters| Some(Wakes { broadcasts: 100, by_waiters, ..Wakes::default() });
+        let condition = |name: &str, by_waiters| {
+            let mut one = Ranked { name: name.into(), ..lock(5_000_000, (0, 0, 0)) };
+            one.waiters = vec![Site { count: 3, ns: 5_000_000, ..Site::default() }];
+            one.beyond.wakes = wakes(by_waiters);
+            one
+        };
+        let mut tried = Ranked { name: "tried".into(), holders: Vec::new(), ..lock(0, (0, 0, 0)) };
+        tried.beyond.triers = vec![Site { count: 7, ..Site::default() }];
+        let site = WaitSite {
+            share: 1.0,
+            samples: 9,
+            state: None,
+            function: Some("logs".into()),
+            file: None,
+            line: None,
+            stack: Vec::new(),
+            callers: Vec::new(),
+        };
+        let stdio = OwnLock {
+            address: 0,
+            origin: Origin::Stdio,
+            name: "stdio".into(),
+            waiting: 1.0,
+            waits: 9,
+            waiters: vec![site],
+            advice: String::new(),
+        };
+        let made = profile(&[Observed {
+            locks: vec![tried],
+            conditions: vec![condition("turn", 100), condition("queue", 0)],
+            own_locks: vec![stdio],
+            ..Observed::default()
+        }]);
+        let name = |sample: &Sample| made.string_table[sample.label[0].text as usize].as_str();
+        let all: Vec<_> = made.sample.iter().map(|one| (name(one), &one.value[4..])).collect();
+        let expected: [(&str, &[i64]); 3] =
+            [("tried", &[0, 0, 7, 0]), ("turn", &[3, 5_000_000, 0, 0]), ("stdio", &[0, 0, 0, 9])];
+        assert_eq!(all, expected);
+        assert!(made.sample.iter().all(|one| one.value[..4] == [0; 4]));
+    }
 
     #[test]
     fn what_is_written_can_be_read_back() {
@@ -243,9 +336,9 @@ mod tests {
         let [waits, holds] = &read.sample[..] else { panic!("{read:?}") };
         assert_eq!(
             (&waits.value[..], stack(waits)),
-            (&[4, 5_000_000, 0, 0][..], vec![("f(int (*)())", "x", 0)])
+            (&[4, 5_000_000, 0, 0, 0, 0, 0, 0][..], vec![("f(int (*)())", "x", 0)])
         );
-        assert_eq!(holds.value, [0, 0, 10, 3_000_000]);
+        assert_eq!(holds.value, [0, 0, 10, 3_000_000, 0, 0, 0, 0]);
         assert_eq!(stack(holds), [("update", "a.c", 7), ("main", "b.c", 9)]);
         let labels: Vec<_> = holds.label.iter().map(|l| (text(l.key), text(l.text))).collect();
         assert_eq!(labels, [("lock", "lock"), ("pid", "7")]);

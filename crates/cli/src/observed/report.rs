@@ -37,7 +37,7 @@ pub(crate) struct Looks {
 }
 
 /// What is said if no wait was counted.
-pub(super) fn nobody(looks: Looks) -> String {
+pub(crate) fn nobody(looks: Looks) -> String {
     if looks.some_wait {
         return "no wait has ended in that time, so none is counted: who waits is told above"
             .to_owned();
@@ -90,8 +90,12 @@ pub(super) fn own_locks(outcome: &Observed) -> impl Iterator<Item = &OwnLock> {
 /// Stacks with the time lost in them, us: outermost function first, below the lock, below `holders` or `waiters`.
 pub(crate) fn folded(outcomes: &[Observed]) -> Folded {
     let mut folded = Folded::new();
-    for lock in outcomes.iter().flat_map(|outcome| &outcome.locks) {
-        for (who, sites) in [("holders", &lock.holders), ("waiters", &lock.waiters)] {
+    let locks = outcomes.iter().flat_map(|outcome| &outcome.locks);
+    let locks = locks.map(|lock| (lock, &lock.holders[..]));
+    // Whoever signals a condition variable has held what it stands for, but perhaps not all the time.
+    let conditions = outcomes.iter().flat_map(conditions::locks).map(|one| (one, &[][..]));
+    for (lock, holders) in locks.chain(conditions) {
+        for (who, sites) in [("holders", holders), ("waiters", &lock.waiters)] {
             for site in sites.iter().filter(|site| site.ns >= 1000) {
                 let mut frames = vec![who.to_owned(), lock.name.clone()];
                 match site.stack.is_empty() {

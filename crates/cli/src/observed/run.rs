@@ -1,6 +1,7 @@
 //! Profiles a program from start to end, or a process for a while.
 
 use super::advice::{Circumstances, advise, wake_up_ns};
+use super::counted::{count_into, counted, unread};
 use super::target::Target;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::Failure;
@@ -19,18 +20,14 @@ use lockwright_observer::counts::lifetimes::Lifetimes;
 use lockwright_observer::counts::live::Live;
 use lockwright_observer::counts::misses::{Misses, Recorded};
 use lockwright_observer::counts::observation::Observed;
-use lockwright_observer::counts::outcome::outcome;
 use lockwright_observer::counts::period::{LOOK, Period};
 use lockwright_observer::counts::python::Samplers;
-use lockwright_observer::counts::reader;
 use lockwright_observer::counts::sum::groups;
-use lockwright_observer::files::files;
 use lockwright_observer::order::outcome as order;
 use lockwright_observer::process::Process;
 use lockwright_observer::sampler::family::Family;
 use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
-use lockwright_symbols::Symboliser;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -39,16 +36,10 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The variable with the level.
-const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
-/// The variable that names the folder.
-const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
 /// The variable that names the folder for the order of locks.
 const ORDER: &str = "LOCKWRIGHT_ORDER";
 /// The variable that names the folder for the record of all sections.
 const TRACE: &str = "LOCKWRIGHT_TRACE";
-/// Maximum number of processes in the report: naming is the slowest step.
-const MOST: usize = 32;
 
 /// The results of a program's run.
 pub(crate) struct Ran {
@@ -94,12 +85,8 @@ pub(crate) fn program(
     let folder = launch::folder("observe", "profile")?;
     launch::share(&folder);
     let mut command = Command::new(&path);
-    command
-        .arg0(name)
-        .args(arguments)
-        .envs(under(&library))
-        .env(OBSERVE, counts.level.name())
-        .env(FOLDER, folder.path());
+    command.arg0(name).args(arguments).envs(under(&library));
+    count_into(&mut command, counts.level, folder.path());
     if let Some(lock) = lock.map(str::to_owned).or(inherited) {
         command.env(LOCK, machine::tuned(&lock));
     }
@@ -132,37 +119,7 @@ pub(crate) fn program(
     lifetimes.end();
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
-    let mut outcomes = Vec::new();
-    let mut all = files(
-        folder.path(),
-        CountersHeader::ENDING,
-        |file, path| reader::read(&file, path),
-        unread,
-    )?;
-    all.sort_by_key(|segment| {
-        std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
-    });
-    if all.len() > MOST {
-        let more = all.len() - MOST;
-        say(&format!(
-            "the {MOST} processes that waited most are reported, and {more} others are not\n"
-        ));
-        all.truncate(MOST);
-    }
-    for segment in all {
-        let mut symbols = Symboliser::new(segment.space());
-        let own = segment.last_ns.saturating_sub(segment.start_ns);
-        let mut outcome = outcome(&segment, &mut symbols, elapsed_ns.max(own), 0);
-        if let Some(events) = &mut events {
-            events.tell(&mut outcome, &mut symbols);
-        }
-        outcomes.push(outcome);
-    }
-    // A process that used semaphores has a segment even if no thread waited.
-    outcomes.retain(|outcome| {
-        let no_locks = outcome.signals.waits > 0 || !outcome.conditions.is_empty();
-        !outcome.locks.is_empty() || no_locks
-    });
+    let mut outcomes = counted(folder.path(), elapsed_ns, events.as_mut())?;
     samplers.tell(&mut outcomes);
     let looks = family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
@@ -192,11 +149,6 @@ pub(crate) fn program(
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
     Ok(Ran { outcomes, sums, looks, orders, sections, status })
-}
-
-/// Says which file can't be read. Its process was killed while it created the file.
-fn unread(failure: &Failure) {
-    say(&format!("{failure}\n"));
 }
 
 /// All critical sections that were recorded in a folder.

@@ -16,8 +16,25 @@ pub(super) fn advise(lock: &Ranked, target: &Target) -> Option<(Rule, String, St
     writers(lock, target).or_else(|| tries(lock, target))
 }
 
+/// What was found about it, in one line; `None` as above.
+pub(super) fn brief(lock: &Ranked) -> Option<String> {
+    let found = starving(lock)
+        .or_else(|| in_vain(lock).map(|(who, failed)| format!("in {who}, {failed}")))?;
+    Some(format!("{}: {found}", lock.name))
+}
+
 /// Writers that readers keep out.
 fn writers(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
+    let text = format!(
+        "let readers wait for a waiting writer: {} (PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP in the program does \
+         that, too)",
+        starving(lock)?
+    );
+    Some((Rule::WritersStarve, text, target.prefer_writers(lock)))
+}
+
+/// Who waited how long behind readers, and why.
+fn starving(lock: &Ranked) -> Option<String> {
     let sides = lock.beyond.sides.as_ref()?;
     let Side { waits, max_ns, behind_readers, .. } = sides.writers;
     let readers_win = matches!(sides.prefer, Prefers::Readers | Prefers::Writers);
@@ -31,16 +48,24 @@ fn writers(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
         Prefers::Readers => "the lock prefers readers",
         _ => "readers join those who read",
     };
-    let text = format!(
-        "let readers wait for a waiting writer: {who} waited {} to write, because {prefers} \
-         (PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP in the program does that, too)",
-        time(max_ns as f64)
-    );
-    Some((Rule::WritersStarve, text, target.prefer_writers(lock)))
+    Some(format!("{who} waited {} to write, because {prefers}", time(max_ns as f64)))
 }
 
 /// Threads that try again and again.
 fn tries(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
+    let (who, failed) = in_vain(lock)?;
+    let instead = match lock.kind {
+        LockKind::Spin => "a mutex, for which threads sleep",
+        _ => "a lock with a deadline (pthread_mutex_timedlock), for which threads sleep",
+    };
+    let text = format!(
+        "wait for it in {who}: {failed}. A loop of tries takes a CPU and no turn; use {instead}"
+    );
+    Some((Rule::TriedInVain, text, target.draw()))
+}
+
+/// Who tries, and how many of the tries fail.
+fn in_vain(lock: &Ranked) -> Option<(&str, String)> {
     let failed = lock.beyond.failed_tries;
     if failed < TRIES || lock.contended > failed / 10 {
         return None;
@@ -50,15 +75,7 @@ fn tries(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
         Some(site) => format!(" while {} held it", site.function),
         None => String::new(),
     };
-    let instead = match lock.kind {
-        LockKind::Spin => "a mutex, for which threads sleep",
-        _ => "a lock with a deadline (pthread_mutex_timedlock), for which threads sleep",
-    };
-    let text = format!(
-        "wait for it in {who}: {} tries failed{whom}. A loop of tries takes a CPU and no turn; use {instead}",
-        count(failed)
-    );
-    Some((Rule::TriedInVain, text, target.draw()))
+    Some((who, format!("{} tries failed{whom}", count(failed))))
 }
 
 #[cfg(test)]

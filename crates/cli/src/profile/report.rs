@@ -33,10 +33,14 @@ pub(crate) fn text(outcome: &SampledProfile) -> String {
     }
     if outcome.other_waiting >= NOISE {
         text += "\n";
-        text += &paragraph(&format!(
-            "Not for locks (condition variables, semaphores, thread joins): {:.1} threads waited on average",
-            outcome.other_waiting
-        ));
+        let what = match outcome.under_lockwright {
+            true => "For condition variables, semaphores, thread joins, or locks of lockwright's",
+            false => {
+                "Not for locks, as far as samples tell (condition variables, semaphores, thread joins)"
+            }
+        };
+        text +=
+            &paragraph(&format!("{what}: {:.1} threads waited on average", outcome.other_waiting));
         text += &sites(&outcome.others);
     }
     let notes = notes(outcome);
@@ -73,6 +77,9 @@ fn nothing(outcome: &SampledProfile) -> String {
     match outcome.samples {
         0 => "Nothing was seen.".into(),
         _ if outcome.is_go => Whose::Go.unseen(),
+        _ if outcome.under_lockwright => {
+            "In no sample a thread slept for a lock that lockwright doesn't serve.".into()
+        }
         samples => {
             // The rule of three: the upper end of the 95 % confidence interval for zero observations.
             let most = (300.0 / samples as f64).min(100.0);
@@ -117,6 +124,12 @@ fn notes(outcome: &SampledProfile) -> Vec<String> {
         notes.push(
             "these are estimates: waits shorter than the sampling interval are seen by chance; +- is the error at \
              95 % confidence"
+                .into(),
+        );
+    }
+    if outcome.other_waiting >= NOISE && !outcome.under_lockwright {
+        notes.push(
+            "whether a condition variable acts as a lock, only counts tell: lockwright profile -- PROGRAM"
                 .into(),
         );
     }

@@ -13,11 +13,15 @@ const CALLERS: usize = 3;
 /// Shares below this are noise, and are left out if there are others.
 pub(crate) const NOISE: f64 = 0.005;
 
+/// Who waits for a lock that isn't one of pthread's, in one line.
+pub(crate) fn own_brief(lock: &OwnLock, threads: usize) -> String {
+    let of = if threads == 0 { String::new() } else { format!(" of {threads}") };
+    format!("{}: {:.1}{of} threads waited on average", lock.name, lock.waiting)
+}
+
 /// A lock that isn't one of pthread's.
 pub(crate) fn own(lock: &OwnLock, threads: usize) -> String {
-    let of = if threads == 0 { String::new() } else { format!(" of {threads}") };
-    let line = format!("{}: {:.1}{of} threads waited on average", lock.name, lock.waiting);
-    let mut text = beside("*   ", &shown(&line));
+    let mut text = beside("*   ", &shown(&own_brief(lock, threads)));
     text += "    waited in\n";
     text += &sites(&lock.waiters);
     text += &beside("    advice   ", &shown(&lock.advice));

@@ -5,14 +5,17 @@ use crate::ctl::epochs::{self, Followed};
 use crate::ctl::list::ruled;
 use crate::delegate;
 use crate::hints::Failure;
+use crate::observed::brief;
 use crate::output;
 use crate::signals::{Event, Watch};
 use crate::standing;
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::observation::Observed;
 use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::mailbox::{MailboxPlace, Remote};
 use lockwright_observer::process::Process;
+use lockwright_observer::sampler::watch::{OwnSeen, OwnWatch};
 use lockwright_observer::standing::Lookout;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -33,7 +36,8 @@ pub(crate) fn run(
             let followed = Followed::begin(&process).ok();
             let mailbox = Remote::find(&process)?.place();
             let now = Lookout::open(watched.pid)?;
-            BatchOf::Process(Box::new(watched), followed, mailbox, Box::new(now))
+            let own = OwnWatch::start(watched.pid, interval);
+            BatchOf::Process(Box::new(watched), followed, mailbox, Box::new(now), own)
         }
         None => BatchOf::All(List::new()),
     };
@@ -68,7 +72,7 @@ pub(crate) fn wait(signals: &Watch, until: Instant) -> Option<i32> {
 }
 
 enum BatchOf {
-    Process(Box<Watched>, Option<Followed>, MailboxPlace, Box<Lookout>),
+    Process(Box<Watched>, Option<Followed>, MailboxPlace, Box<Lookout>, OwnWatch),
     All(List),
 }
 
@@ -77,22 +81,37 @@ impl BatchOf {
     fn look(&mut self, most: usize) -> Result<(Value, bool), Failure> {
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         match self {
-            Self::Process(watched, followed, mailbox, now) => {
+            Self::Process(watched, followed, mailbox, now, own) => {
                 let look = watched.look()?;
-                let locks = match &look.since {
+                let OwnSeen { locks: own_locks, samples } = own.latest();
+                let mut locks = match &look.since {
                     Some(since) => {
-                        let outcome = watched.named(since, &look, most, Lock::rank);
+                        let named = watched.named(since, &look, most, Lock::rank);
+                        let outcome = Observed { own_locks, samples, ..named };
                         // It may end at any moment: then no rule is known.
                         let process = Process::open(watched.pid);
                         let table = process.and_then(|process| mailbox.of(&process).table());
                         let mut value = serde_json::to_value(&outcome).map_err(Failure::new)?;
+                        value["findings"] = json!(brief::lines(&outcome));
                         if let Ok(table) = table {
                             value["locks"] = json!(ruled(&outcome.locks, &table)?);
                         }
                         value
                     }
                     None => {
-                        json!({ "pid": watched.pid, "elapsed_ns": look.elapsed.as_nanos() as u64, "locks": [] })
+                        // It has counted nothing so far.
+                        let outcome = Observed {
+                            pid: watched.pid as u32,
+                            command: watched.command(),
+                            elapsed_ns: look.elapsed.as_nanos() as u64,
+                            threads: look.threads,
+                            own_locks,
+                            samples,
+                            ..Observed::default()
+                        };
+                        let mut value = serde_json::to_value(&outcome).map_err(Failure::new)?;
+                        value["findings"] = json!(brief::lines(&outcome));
+                        value
                     }
                 };
                 let epochs = match followed {
@@ -104,7 +123,6 @@ impl BatchOf {
                     }
                     _ => json!([]),
                 };
-                let mut locks = locks;
                 if let Some(delegated) = delegate::json(watched.pid) {
                     locks["delegate"] = delegated;
                 }

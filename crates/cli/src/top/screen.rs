@@ -3,8 +3,9 @@
 use super::keys::KEYS;
 use super::view::{COURSE, Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs;
-use crate::observed::report::told;
-use crate::output::shown;
+use crate::observed::brief;
+use crate::observed::report::{Looks, nobody, told};
+use crate::output::{shown, wrapped};
 use lockwright_numbers::format::{si, time};
 use lockwright_observer::counts::observation::{Ranked, Site};
 use lockwright_observer::counts::snapshot::LockKind;
@@ -125,7 +126,8 @@ fn processes(frame: &mut Frame<'_>, area: Rect, view: &View) {
 }
 
 fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
-    let now = now(process);
+    let mut now = now(process);
+    now.extend(found(process, ABOVE - now.len(), area.width.into()));
     let heights =
         [Constraint::Length(2 + now.len() as u16), Constraint::Min(4), Constraint::Length(DETAIL)];
     let [top, table, detail] = Layout::vertical(heights).areas(area);
@@ -150,10 +152,7 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
     let block = Block::new().borders(Borders::TOP);
     let lines = match (process.selected(), process.detail) {
         (_, Detail::Epochs) => slos(process),
-        (None, _) => vec![Line::from(match process.outcome.elapsed_ns {
-            0 => "looking ...",
-            _ => "no thread had to wait for a mutex, a rwlock, a spin lock or a semaphore",
-        })],
+        (None, _) => without_locks(process),
         (Some(lock), Detail::Places) => places(process, lock),
         (Some(lock), Detail::Stacks(until)) => stacks(lock, until),
     };
@@ -164,6 +163,34 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
 fn now(process: &Shown) -> Vec<Line<'static>> {
     let text = crate::standing::text(&process.standing);
     text.lines().take(NOW).map(|line| Line::from(line.to_owned()).reversed()).collect()
+}
+
+/// What else was found, a line each.
+fn found(process: &Shown, room: usize, columns: usize) -> Vec<Line<'static>> {
+    let mut all = brief::lines(&process.outcome);
+    let room = room.min(FOUND);
+    if all.len() > room {
+        all.truncate(room.saturating_sub(1));
+        all.push(format!("and more: lockwright profile -p {}", process.pid()));
+    }
+    let line = |line: &String| Line::from(short(&format!("* {line}"), columns)).bold();
+    all.iter().take(room).map(line).collect()
+}
+
+/// What is said in place of a lock's details if no wait for a lock was counted.
+fn without_locks(process: &Shown) -> Vec<Line<'static>> {
+    let outcome = &process.outcome;
+    if outcome.elapsed_ns == 0 {
+        return vec![Line::from("looking ...")];
+    }
+    let some_wait = !process.standing.is_empty();
+    let text = match brief::details(outcome) {
+        nothing if nothing.is_empty() => {
+            wrapped(&nobody(Looks { count: outcome.samples, some_wait }))
+        }
+        details => details,
+    };
+    text.lines().map(|line| Line::from(line.to_owned())).collect()
 }
 
 /// The two lines at the top.
@@ -229,6 +256,10 @@ fn row(process: &Shown, lock: &Ranked, elapsed: f64, name: usize) -> Row<'static
 
 /// Lines for who waits now.
 const NOW: usize = 5;
+/// Lines for what else was found.
+const FOUND: usize = 3;
+/// Lines for both: on a screen of 24 lines, some are left for the table.
+const ABOVE: usize = 6;
 
 /// Shortens a name to this many columns. It keeps the end, which distinguishes parts of a variable.
 fn short(name: &str, columns: usize) -> String {

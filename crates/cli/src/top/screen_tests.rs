@@ -3,6 +3,7 @@
 use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
+use lockwright_observer::counts::beyond::Wakes;
 use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
 use lockwright_observer::counts::snapshot::{LockKind, Of};
 use lockwright_observer::table::Table;
@@ -102,6 +103,44 @@ fn the_screen_fits_80_columns_and_24_lines() {
     }
     assert_eq!(screen, std::fs::read_to_string(path).unwrap(), "\n{screen}");
     assert!(!screen.contains('\u{1b}'));
+}
+
+fn turn() -> Ranked {
+    let mut turn = lock(0x300, "turn", 2_000_000_000);
+    let wakes =
+        Wakes { broadcasts: 90, by_waiters: 90, woken: 300, wasted: 200, ..Wakes::default() };
+    (turn.kind, turn.beyond.wakes) = (LockKind::Condition, Some(wakes));
+    turn
+}
+
+/// Findings take lines from the table, but not all of them.
+#[test]
+fn findings_have_a_line_each_above_the_table() {
+    let mut view = view();
+    let process = view.process.as_mut().unwrap();
+    process.outcome.conditions = vec![turn()];
+    let screen = drawn(&view);
+    let line = "* condition turn acts as a lock: 4.0 threads waited; 67 % woken in vain";
+    assert!(screen.contains(line) && !screen.contains("and more"), "{screen}");
+    let process = view.process.as_mut().unwrap();
+    process.outcome.conditions = vec![turn(); 7];
+    let screen = drawn(&view);
+    assert!(screen.contains("* and more: lockwright profile -p 4242"), "{screen}");
+    assert!(screen.contains("store_lock") && screen.contains("q quit"), "{screen}");
+    assert_eq!(screen.matches("acts as a lock").count(), 2, "{screen}");
+}
+
+/// The report's own words, in place of a lock's details.
+#[test]
+fn without_locks_the_details_are_those_of_the_findings() {
+    let mut view = view();
+    let process = view.process.as_mut().unwrap();
+    process.outcome.locks.clear();
+    assert!(drawn(&view).contains("no thread had to wait for a mutex"));
+    view.process.as_mut().unwrap().outcome.conditions = vec![turn()];
+    let screen = drawn(&view);
+    assert!(screen.contains("turn, a condition variable that acts as a lock: "), "{screen}");
+    assert!(!screen.contains("no thread had to wait"), "{screen}");
 }
 
 #[test]

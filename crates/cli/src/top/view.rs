@@ -11,6 +11,7 @@ use lockwright_observer::counts::observation::{Observed, Ranked};
 use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::process::Process;
+use lockwright_observer::sampler::watch::OwnWatch;
 use lockwright_observer::standing::{Standing, StandingWatch};
 use lockwright_observer::table::Table;
 use std::collections::{BTreeMap, VecDeque};
@@ -126,6 +127,8 @@ pub(crate) struct Shown {
     pub(crate) standing: Standing,
     /// Finds that out. `None`: there is no process.
     standing_watch: Option<StandingWatch>,
+    /// Finds locks that aren't pthread's, likewise.
+    own_watch: Option<OwnWatch>,
     pub(crate) sort: Sort,
     /// The lock shown in detail.
     pub(crate) selected: usize,
@@ -217,6 +220,7 @@ impl Shown {
         shown.level = watched.level;
         shown.followed = Followed::begin(&Process::open(watched.pid)?).ok();
         shown.standing_watch = Some(StandingWatch::start(watched.pid));
+        shown.own_watch = Some(OwnWatch::start(watched.pid, interval));
         shown.watched = Some(watched);
         Ok(shown)
     }
@@ -236,6 +240,7 @@ impl Shown {
             has_ended: false,
             standing: Standing::default(),
             standing_watch: None,
+            own_watch: None,
             sort: Sort::Waiting,
             selected: 0,
             detail: Detail::Places,
@@ -274,8 +279,13 @@ impl Shown {
             self.delegated = rule::delegated(watched.pid);
         }
         self.elsewhere = delegate::brief(watched.pid);
-        let Some(since) = &look.since else { return Ok(()) };
         let elapsed_ns = look.elapsed.as_nanos().max(1) as u64;
+        let Some(since) = &look.since else {
+            // No thread has had to wait so far.
+            (self.outcome.elapsed_ns, self.outcome.threads) = (elapsed_ns, look.threads);
+            self.tell_own();
+            return Ok(());
+        };
         let mut courses = std::mem::take(&mut self.courses);
         for lock in &since.locks {
             let mut course = courses.remove(&lock.of).unwrap_or_default();
@@ -301,10 +311,19 @@ impl Shown {
         let was = self.outcome.locks.get(self.selected).map(|lock| lock.of);
         let sort = self.sort;
         self.outcome = watched.named(since, &look, MOST, |lock| sort.key(lock));
+        self.tell_own();
         let again = self.outcome.locks.iter().position(|lock| Some(lock.of) == was);
         let last = self.outcome.locks.len().saturating_sub(1);
         self.selected = again.unwrap_or(self.selected.min(last));
         Ok(())
+    }
+
+    /// Adds what samples have shown.
+    fn tell_own(&mut self) {
+        if let Some(watch) = &self.own_watch {
+            let seen = watch.latest();
+            (self.outcome.own_locks, self.outcome.samples) = (seen.locks, seen.samples);
+        }
     }
 
     /// Changes to the next level.

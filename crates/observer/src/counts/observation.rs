@@ -205,6 +205,8 @@ pub struct Site {
 pub enum Rule {
     /// Threads lose little time here: leave the lock as it is.
     Little,
+    /// Threads wait, but no wait has ended that was timed.
+    Unknown,
     /// Its critical sections are long.
     LongSections,
     /// A thread waits far longer than critical sections last.

@@ -169,9 +169,9 @@ impl Watched {
         Ok(Look { total, since, elapsed, threads })
     }
 
-    /// Its locks, distinguished as by [`named`](Self::named).
-    pub fn told_apart(&mut self, snapshot: &Snapshot) -> Vec<Rc<Lock>> {
-        together(&snapshot.locks, &mut self.symbols)
+    /// Its locks or condition variables, distinguished as by [`named`](Self::named).
+    pub fn told_apart(&mut self, locks: &[Rc<Lock>]) -> Vec<Rc<Lock>> {
+        together(locks, &mut self.symbols)
     }
 
     /// Names the first `most` locks, the highest `key` first.

@@ -25,11 +25,11 @@ use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 /// The shortest time between two samples.
-const PERIOD: Duration = Duration::from_millis(20);
+pub(super) const PERIOD: Duration = Duration::from_millis(20);
 /// The shortest time between two looks at holders: no two fall into one tick of the scheduler's.
 const GLANCE: Duration = Duration::from_millis(4);
 /// Samples take at most one part in this many of a CPU's time, and so do looks at holders: a process with many threads is sampled less often.
-const PARTS: u32 = 40;
+pub(super) const PARTS: u32 = 40;
 /// How often we look for new processes and new wrappers; and how often at least, however long that takes.
 const AGAIN: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_millis(500);
@@ -138,6 +138,9 @@ impl Watching {
                 outcomes.push(Observed { pid, command, elapsed_ns, ..Observed::default() });
             }
             let outcome = &mut outcomes[at];
+            if outcome.command.is_empty() {
+                outcome.command.clone_from(&seen.command); // it has counted nothing
+            }
             for lock in &mut outcome.locks {
                 lock.holding = seen.holdings.get(&lock.address).cloned();
             }
@@ -312,7 +315,7 @@ impl Family {
 }
 
 /// The calling thread's CPU time so far.
-fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a writable timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };

@@ -201,17 +201,23 @@ impl Namer<'_> {
             LockKind::Mutex(_) | LockKind::ReadWrite => return true,
             LockKind::Word => "lock",
         };
+        let for_else = |name: &str| {
+            ["cond", "sem_", "barrier", "join", "once"].iter().any(|part| name.contains(part))
+        };
         let stacks: Vec<_> = lock.waiters.keys().copied().collect();
         stacks.into_iter().any(|stack| {
             let frames = self.frames(stack);
             // Include the innermost function of the program itself: its name may say "lock".
             let inner = frames.iter().take_while(|frame| is_plumbing(frame)).count() + 1;
+            // The paths of our own functions say "lock", whatever their threads wait for.
+            let mut ours = frames.iter().take(inner).filter(|f| f.module.contains("lockwright"));
+            if ours.any(|frame| frame.function.as_deref().is_some_and(for_else)) {
+                return false;
+            }
             let mut names = frames.iter().take(inner).filter_map(|frame| frame.function.as_ref());
             let named = names.clone().any(|name| {
                 let name = name.to_lowercase();
-                let waits_for_else = ["cond", "sem_", "barrier", "join", "once"];
-                (name.contains(wanted) || name.contains("mutex"))
-                    && !waits_for_else.iter().any(|part| name.contains(part))
+                (name.contains(wanted) || name.contains("mutex")) && !for_else(&name)
             });
             named || (lock.kind == LockKind::Word && names.next().is_none())
         })
