@@ -24,8 +24,9 @@ use std::time::Duration;
 /// See and change the locks of a running process: rules, options, SLOs, what it counts
 ///
 /// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes up a new lock the next time one of
-/// its threads has to wait for a mutex. If this command is killed, the process keeps the locks it has at that moment, and nothing
-/// else is left behind. docs/ctl.md says more.
+/// its threads has to wait for a mutex. If this command is killed, the process keeps the locks it has at that moment, and what
+/// `switch FUNCTION` has told it of its wrappers. Nothing else is left behind. The list begins with who waits now, and for whom, if a
+/// thread has waited for half a second or longer. docs/ctl.md says more.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright ctl 4242                            its locks and what they do

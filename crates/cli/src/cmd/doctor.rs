@@ -45,7 +45,7 @@ standard error.",
 
 /// Check whether lockwright can reach a program, and what share of its waits we control
 ///
-/// For a script, it checks the interpreter. Of a process, given by its id, it first says who waits now, and for whom. Exit code 0: reachable; 1: not reachable, or (--run) less than a tenth of its waits are.
+/// For a script, it checks the interpreter. Of a process, given by its id, it first says who waits now, and for whom. Exit code 0: reachable; 1: not reachable, or (--run) less than a tenth of its waits are, or (a process) its threads wait for other locks, and for none of pthread's.
 #[derive(clap::Args)]
 #[command(after_help = examples())]
 pub(crate) struct Args {

@@ -38,7 +38,8 @@ use std::time::Duration;
 ///
 /// Runs PROGRAM under our library until it ends, or watches a process that already runs under it for a while. The library
 /// counts every wait, how long it takes, and who holds the lock: the report names the critical section that others wait for.
-/// The report goes to standard error after PROGRAM, else to standard output.
+/// The report goes to standard error after PROGRAM, else to standard output. For a process, it begins with who waits now, and for
+/// whom, if a thread has waited for half a second or longer.
 ///
 /// --sample works for any process with glibc's locks: it loads nothing into it and stops none of its threads. Many times a
 /// second it looks where each thread sleeps. If a thread sleeps in a lock, the lock says who holds it, and the sample includes

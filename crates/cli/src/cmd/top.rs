@@ -11,7 +11,8 @@ use std::time::Duration;
 ///
 /// The programs run under `lockwright run`, were attached to, or have our library linked in. While `top` watches a process, the process counts what its
 /// contended locks do. It stops a few seconds after `top` ends, even if `top` is killed. Without PID: lists the processes
-/// that use our locks. Press ? for the keys.
+/// that use our locks. With PID, it begins with who waits now, and for whom, if a thread has waited for half a second or longer. Press ?
+/// for the keys.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright top                                 which processes use our locks
