@@ -3,6 +3,7 @@
 pub(crate) mod advice;
 mod conditions;
 pub(crate) mod delegate;
+pub(crate) mod often;
 pub(crate) mod page;
 pub(crate) mod pprof;
 pub(crate) mod report;

@@ -111,6 +111,14 @@ impl Symboliser {
         Some(demangled(&symbol.name).into())
     }
 
+    /// Where that function begins, if the symbol tables say.
+    pub fn function_start(&mut self, address: u64) -> Option<u64> {
+        let mapping = self.space.mapping(address)?.clone();
+        let (module, bias) = self.module(&mapping)?;
+        let symbol = module.symbols().find(SymbolType::Code, address.wrapping_sub(bias))?;
+        Some(symbol.start.wrapping_add(bias))
+    }
+
     /// The frame at an address, as far as symbol tables tell ([`function`](Self::function)): function and module.
     pub fn bare(&mut self, address: u64) -> Frame {
         let mapping = self.space.mapping(address);

@@ -1,6 +1,6 @@
 //! Samples several processes: a program, and what it starts; without knowing beforehand which those are.
 
-use super::outcome::{name_sleeps, own_locks};
+use super::outcome::{name_sleeps, own_locks, taken_often};
 use super::sample::{End, Sampled, Sampler};
 use super::target::Target;
 use crate::counts::live::Live;
@@ -8,11 +8,12 @@ use crate::counts::observation::Observed;
 use crate::counts::passers::Passers;
 use crate::counts::reader::Reader;
 use crate::findings::Holding;
-use crate::findings::OwnLock;
+use crate::findings::{OwnLock, TakenOften};
 use crate::process::Process;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::{LENGTH, LockKind};
 use lockwright_symbols::{proc_text, threads};
+use lockwright_text::cause;
 use memmap2::Mmap;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -43,8 +44,20 @@ struct SeenIn {
     own_locks: Vec<OwnLock>,
     /// What the holders of its locks did while others waited for them, by the lock's address.
     holdings: HashMap<u64, Holding>,
+    taken_often: TakenOften,
+    /// Why running threads couldn't be sampled.
+    running_unseen: Option<String>,
     /// The number of samples.
     samples: u64,
+}
+
+/// How much was looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// How often threads were looked at, in all processes.
+    pub looks: u64,
+    /// Why running threads couldn't be sampled.
+    pub running_unseen: Option<String>,
 }
 
 /// A process.
@@ -107,13 +120,15 @@ impl Watching {
     }
 
     /// Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen in them.
-    /// Returns how often threads were looked at, in all processes.
-    pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) -> u64 {
-        let mut looks = 0;
+    pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) -> Looked {
+        let mut looked = Looked::default();
         // A process in a container counts under another id, but then it is the only one.
         let is_one = outcomes.len() == 1;
         for seen in self.stop() {
-            looks += seen.samples;
+            looked.looks += seen.samples;
+            if looked.running_unseen.is_none() {
+                looked.running_unseen.clone_from(&seen.running_unseen);
+            }
             let pid = seen.pid.cast_unsigned();
             let its = match outcomes.iter().position(|one| one.pid == pid) {
                 None if is_one && seen.holdings.keys().any(|at| is_lock_of(&outcomes[0], *at)) => {
@@ -123,7 +138,7 @@ impl Watching {
             };
             let at = its.unwrap_or(outcomes.len());
             if its.is_none() {
-                if seen.own_locks.is_empty() {
+                if seen.own_locks.is_empty() && seen.taken_often.sites.is_empty() {
                     continue;
                 }
                 let command = seen.command.clone();
@@ -138,8 +153,15 @@ impl Watching {
             };
             let uncounted = seen.own_locks.into_iter().filter(|lock| !is_counted(lock));
             (outcome.own_locks, outcome.samples) = (uncounted.collect(), seen.samples);
+            let mut often = seen.taken_often;
+            often.without_waits(|function| {
+                let waiters = outcome.locks.iter().flat_map(|lock| &lock.waiters);
+                let there = waiters.filter(|site| site.function == function);
+                there.fold((0, 0), |(count, ns), site| (count + site.count, ns + site.ns))
+            });
+            (outcome.taken_often, outcome.running_unseen) = (Some(often), seen.running_unseen);
         }
-        looks
+        looked
     }
 }
 
@@ -289,14 +311,18 @@ impl Family {
 
     /// What was seen, of processes in which anything was.
     fn end(self) -> Vec<SeenIn> {
+        let wrappers = self.wrappers;
         let still = self.samplers.into_values();
         let still =
             still.map(|Member { command, sampler, .. }| (command, sampler.end(End::TimeIsUp)));
         let all = self.ended.into_iter().chain(still).map(|(command, mut sampled)| {
             let (own_locks, samples) = own_locks(&mut sampled);
             name_sleeps(&mut sampled);
+            let taken_often = taken_often(&mut sampled, &wrappers);
+            let refused = sampled.refused.as_ref();
+            let running_unseen = refused.map(|error| cause(error).to_string());
             let (pid, holdings) = (sampled.target.pid, sampled.holdings);
-            SeenIn { pid, command, own_locks, holdings, samples }
+            SeenIn { pid, command, own_locks, holdings, taken_often, running_unseen, samples }
         });
         all.filter(|seen| seen.samples > 0).collect()
     }

@@ -4,7 +4,7 @@ use super::sample::{End, Sampled};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId, Stacks, WaitedLock};
 use super::target::{Target, variable};
 use crate::counts::outcome::is_of_a_lock;
-use crate::findings::{Holding, OwnLock, WaitSite};
+use crate::findings::{Holding, OwnLock, TakenOften, WaitSite};
 use crate::origin::Origin;
 use lockwright_symbols::{Frame, Symboliser};
 use lockwright_text::cause;
@@ -40,6 +40,8 @@ pub struct SampledProfile {
     /// Is it written in Go, whose goroutines don't sleep in the kernel?
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_go: bool,
+    /// CPU time that goes into taking locks without waiting.
+    pub taken_often: TakenOften,
     /// Why running threads could not be sampled.
     pub running_unseen: Option<String>,
 }
@@ -103,9 +105,16 @@ pub(super) fn name_sleeps(sampled: &mut Sampled) {
     }
 }
 
+/// Where locks are taken often. `named`: functions that only pass a lock on, besides those whose names say so.
+pub(super) fn taken_often(sampled: &mut Sampled, named: &[String]) -> TakenOften {
+    let Sampled { target, often, sample_ns, took, .. } = sampled;
+    often.outcome(&mut target.symboliser, named, *sample_ns, *took)
+}
+
 /// Names everything that was seen. Also returns the stacks for a flame graph.
 pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
     name_sleeps(sampled);
+    let mut taken_often = taken_often(sampled, &[]);
     let Sampled { target, seen, holdings, took, end, refused, .. } = sampled;
     let Target { pid, name, has_library, symboliser, is_go, environment } = target;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
@@ -140,6 +149,16 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
         false,
     );
     let own_locks = namer.own_locks(&by_origin, samples, |name| variable(environment, name));
+    let look_ns = took.as_nanos() as f64 / samples.max(1) as f64;
+    let waiters = || {
+        let own = own_locks.iter().flat_map(|lock| &lock.waiters);
+        own.chain(locks.iter().flat_map(|lock| &lock.waiters))
+    };
+    taken_often.without_waits(|function| {
+        let there = waiters().filter(|site| site.function.as_deref() == Some(function));
+        let seen: u64 = there.map(|site| site.samples).sum();
+        (seen, (seen as f64 * look_ns) as u64)
+    });
     let outcome = SampledProfile {
         pid: *pid,
         program: name.clone(),
@@ -153,6 +172,7 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
         others,
         under_lockwright: *has_library,
         is_go: *is_go,
+        taken_often,
         running_unseen: refused.as_ref().map(|error| cause(error).to_string()),
     };
     (outcome, folded)

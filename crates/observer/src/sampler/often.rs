@@ -1,0 +1,210 @@
+//! Locks that are taken too often without waiting: how much CPU time goes into lock operations, where, and how often these are called.
+//!
+//! ```text
+//!   each sample of a running thread ─► step: is the innermost code a lock's? If so, does it take the lock, or wait for it?
+//!                                        │
+//!            rate (a millisecond at a time): how often it is called  ─►  outcome: by the functions that call it
+//! ```
+//!
+//! Nothing waits here, so nothing is counted in the process: a count would cost the path that is too expensive already. What is told are shares
+//! of the kernel's samples.
+
+use super::running::Moment;
+use lockwright_symbols::{Frame, Symboliser, Unwinder};
+use std::collections::HashMap;
+use std::time::Duration;
+
+pub(super) mod outcome;
+mod rate;
+mod step;
+
+use rate::{Hits, Rate};
+use step::Step;
+
+/// Maximum number of distinct stacks. What is seen in others counts, but without a place.
+const STACKS: usize = 4096;
+/// Maximum length of a stack that is kept: beyond it lie the outermost callers.
+const FRAMES: usize = 48;
+/// Maximum number of code addresses that are remembered.
+const ADDRESSES: usize = 1 << 16;
+
+/// Samples in one stack.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    /// In a lock operation that didn't wait, as far as its code says.
+    taking: u64,
+    /// In the code that waits for a lock, or wakes who waits.
+    waiting: u64,
+}
+
+/// What one thread did.
+#[derive(Default)]
+struct Thread {
+    /// Samples.
+    all: u64,
+    /// Those in lock operations.
+    taking: u64,
+    hits: Hits,
+}
+
+/// A function that takes a lock, as the program calls it.
+#[derive(Default)]
+struct Entry {
+    samples: u64,
+    acquires: bool,
+}
+
+/// What samples of running threads tell of lock operations.
+pub(super) struct Often {
+    steps: HashMap<u64, Step>,
+    /// All samples.
+    all: u64,
+    /// By stack, the innermost address first.
+    stacks: HashMap<Vec<u64>, Times>,
+    /// In lock operations, but no room for the stack.
+    unplaced: u64,
+    threads: HashMap<libc::pid_t, Thread>,
+    /// By their addresses.
+    entries: HashMap<u64, Entry>,
+    rate: Rate,
+}
+
+impl Often {
+    pub(super) fn begin() -> Self {
+        Self {
+            steps: HashMap::new(),
+            all: 0,
+            stacks: HashMap::new(),
+            unplaced: 0,
+            threads: HashMap::new(),
+            entries: HashMap::new(),
+            rate: Rate::begin(),
+        }
+    }
+
+    /// Forgets what was where: the process has loaded other files.
+    pub(super) fn refresh(&mut self) {
+        self.steps.clear();
+    }
+
+    /// Takes a sample of a running thread.
+    pub(super) fn see(
+        &mut self,
+        tid: libc::pid_t,
+        moment: &Moment,
+        symbols: &mut Symboliser,
+        unwinder: &mut Unwinder,
+    ) {
+        let at = moment.registers.instruction;
+        self.all += 1;
+        self.threads.entry(tid).or_default().all += 1;
+        let step = self.step(at, symbols);
+        if step == Step::Elsewhere {
+            return;
+        }
+        let mut stack = unwinder.copied(symbols.space(), moment.registers, &moment.stack);
+        stack.truncate(FRAMES);
+        // The functions of the lock, and the outermost of them: what the program called.
+        let mut entry = None;
+        let (mut is_ours, mut is_event) = (false, false);
+        for (depth, &address) in stack.iter().enumerate() {
+            let frame = symbols.bare(address);
+            let is_its = step::is_of_lock(&frame) || (depth == 0 && step == Step::Call);
+            if !is_its {
+                break;
+            }
+            is_ours |= frame.module.contains("lockwright");
+            is_event |= step::is_event(&frame);
+            entry = Some((address, frame));
+        }
+        let Some((inner, frame)) = entry else { return };
+        let is_waiting = match step {
+            _ if is_event => return, // for something to happen, not for a lock
+            Step::Taking => false,
+            Step::Waiting => true,
+            Step::Call if is_ours => true,
+            Step::Call | Step::Unclear | Step::Elsewhere => return,
+        };
+        if !is_waiting {
+            self.threads.entry(tid).or_default().taking += 1;
+            if let Some(start) = symbols.function_start(inner) {
+                let entry = self.entries.entry(start).or_default();
+                entry.samples += 1;
+                entry.acquires = step::acquires(&frame);
+            }
+        }
+        let has_room = self.stacks.len() < STACKS || self.stacks.contains_key(&stack);
+        match (has_room, is_waiting) {
+            (true, false) => self.stacks.entry(stack).or_default().taking += 1,
+            (true, true) => self.stacks.entry(stack).or_default().waiting += 1,
+            (false, false) => self.unplaced += 1,
+            (false, true) => {}
+        }
+    }
+
+    /// Whose code that is.
+    fn step(&mut self, at: u64, symbols: &mut Symboliser) -> Step {
+        if let Some(known) = self.steps.get(&at) {
+            return *known;
+        }
+        if self.steps.len() >= ADDRESSES {
+            self.steps.clear();
+        }
+        let step = Step::at(at, symbols);
+        self.steps.insert(at, step);
+        step
+    }
+
+    /// Samples in lock operations.
+    fn taking(&self) -> u64 {
+        self.unplaced + self.stacks.values().map(|times| times.taking).sum::<u64>()
+    }
+
+    /// Counts calls for a moment, if it is time to, and if so many of the samples are in lock operations that it is worth it.
+    pub(super) fn count_calls(&mut self, symbols: &Symboliser, unwinder: &mut Unwinder) {
+        let is_worth = |often: &Self| {
+            let taking = often.taking();
+            taking >= outcome::FEWEST / 2 && taking as f64 >= outcome::LEAST * often.all as f64
+        };
+        if !self.rate.is_due() || !is_worth(self) {
+            return;
+        }
+        let mut entries: Vec<(u64, u64)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.acquires)
+            .map(|(at, entry)| (entry.samples, *at))
+            .collect();
+        entries.sort_unstable_by(|a, b| b.cmp(a));
+        let mut threads: Vec<(u64, libc::pid_t)> = self
+            .threads
+            .iter()
+            .filter(|(_, thread)| thread.taking > 0)
+            .map(|(tid, thread)| (thread.taking, *tid))
+            .collect();
+        threads.sort_unstable_by(|a, b| b.cmp(a));
+        let entries: Vec<u64> = entries.into_iter().map(|(_, at)| at).collect();
+        let threads: Vec<libc::pid_t> = threads.into_iter().map(|(_, tid)| tid).collect();
+        let all = &mut self.threads;
+        self.rate.look(&entries, &threads, symbols, unwinder, |tid, hits| {
+            all.entry(tid).or_default().hits.add(hits);
+        });
+    }
+
+    /// How often locks were taken: at least that many times a second of CPU time, in each thread for as much CPU time as it had. ns: of one sample,
+    /// and of the whole.
+    fn at_least(&self, sample_ns: u64, took: Duration) -> Option<f64> {
+        let of = |thread: &Thread| {
+            let Hits { count, cpu } = thread.hits;
+            let rate = count as f64 / cpu.as_secs_f64();
+            (!cpu.is_zero()).then(|| rate * (thread.all * sample_ns) as f64 / 1e9)
+        };
+        let calls: f64 = self.threads.values().filter_map(of).sum();
+        (calls > 0.0).then(|| calls / took.as_secs_f64())
+    }
+}
+
+/// The functions on a stack by their names in the source, the innermost first.
+fn frames(stack: &[u64], symbols: &mut Symboliser) -> Vec<Frame> {
+    stack.iter().flat_map(|&address| symbols.code(address).to_vec()).collect()
+}
