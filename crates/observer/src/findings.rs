@@ -150,8 +150,10 @@ pub struct OftenSite {
     pub samples: u64,
     /// Samples in which a thread spun, slept or woke another one for a lock taken there: few, or the site isn't told.
     pub waiting: u64,
-    /// Waits that were counted there: few, likewise.
+    /// Waits that were counted there, or seen by looks: short ones, likewise.
     pub waits: u64,
+    /// How long these took, ns.
+    pub wait_ns: u64,
     /// Locks are taken there at least this many times a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
@@ -160,6 +162,9 @@ pub struct OftenSite {
     pub lock: Option<String>,
     /// How many locks were seen to be taken there; 0: it wasn't looked at.
     pub locks: usize,
+    /// Does it take locks, too, or only release them?
+    #[serde(skip)]
+    pub acquires: bool,
     /// All functions of the most frequent stack, the innermost first.
     pub stack: Vec<String>,
     /// The innermost functions of the program on its stacks, past wrappers, to which waits would be charged.

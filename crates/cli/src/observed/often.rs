@@ -1,7 +1,7 @@
 //! Locks that are taken too often without waiting, in words.
 
 use crate::output::{beside, shown};
-use lockwright_numbers::format::count;
+use lockwright_numbers::format::{count, time};
 use lockwright_observer::findings::{OftenSite, TakenOften};
 
 /// Number of places shown.
@@ -57,10 +57,11 @@ pub(super) fn site(site: &OftenSite) -> String {
 
 /// What to do.
 pub(super) fn advice(often: &TakenOften) -> String {
+    let wait_ns = often.sites.iter().map(|site| site.wait_ns).sum::<u64>();
     let waited = match waits(often) {
         0 => "never waited for".to_owned(),
-        1 => "waited for once".to_owned(),
-        many => format!("waited for {} times", count(many)),
+        1 => format!("seldom waited for (a wait, {})", time(wait_ns as f64)),
+        many => format!("seldom waited for ({} waits, {} in all)", count(many), time(wait_ns as f64)),
     };
     format!(
         "{waited}: not the lock, the calls. Another lock won't help: take it less often there (keep the result of the call, or do more with \
@@ -108,11 +109,11 @@ mod tests {
     #[test]
     fn what_isnt_known_is_left_out() {
         let mut often = often();
-        often.sites[0] = OftenSite { function: "poll".into(), share: 0.1, waits: 2, ..OftenSite::default() };
+        often.sites[0] = OftenSite { function: "poll".into(), share: 0.1, waits: 2, wait_ns: 3000, ..OftenSite::default() };
         often.uncounted = Some("a debugger uses the CPU's breakpoints".into());
         let text = text(&often);
         assert!(text.contains("\n  poll: 10 %\n") && text.contains("hardly anybody waits"), "{text}");
-        assert!(text.contains("waited for 2 times") && text.contains("how often isn't known: "), "{text}");
+        assert!(text.contains("seldom waited for (2 waits, 3.00 µs in all)") && text.contains("how often isn't known: "), "{text}");
         often.sites.clear();
         assert_eq!(super::text(&often), "");
     }

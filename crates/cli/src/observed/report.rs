@@ -35,8 +35,8 @@ pub(super) fn unwatched(looks: &Looks) -> String {
 /// What isn't known where the kernel samples no running threads.
 pub(crate) fn running_unwatched(why: &str) -> String {
     format!(
-        "locks that are taken too often without waiting, as the kernel samples no running threads for us ({why}): \
-         sudo sysctl kernel.perf_event_paranoid=2"
+        "locks that are taken too often without waiting, since the kernel samples no running threads for us ({why}): \
+         it may if kernel.perf_event_paranoid is 2 or less, and no seccomp filter refuses perf_event_open"
     )
 }
 

@@ -27,8 +27,11 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_millis(20);
 /// The shortest time between two looks at holders: no two fall into one tick of the scheduler's.
 const GLANCE: Duration = Duration::from_millis(4);
-/// Samples take at most one part in this many of a CPU's time, and so do looks at holders: a process with many threads is sampled less often.
+/// Samples take at most one part in this many of a CPU's time, and so do looks at holders, and at running threads: a process with many threads is
+/// sampled less often.
 const PARTS: u32 = 40;
+/// So much CPU time may be spent on running threads at once: the files' names are read when the first of them are looked at.
+const CREDIT: Duration = Duration::from_millis(100);
 /// How often we look for new processes.
 const AGAIN: Duration = Duration::from_millis(100);
 /// When a process that couldn't be opened is tried again.
@@ -154,11 +157,13 @@ impl Watching {
             let uncounted = seen.own_locks.into_iter().filter(|lock| !is_counted(lock));
             (outcome.own_locks, outcome.samples) = (uncounted.collect(), seen.samples);
             let mut often = seen.taken_often;
-            often.without_waits(|function| {
-                let waiters = outcome.locks.iter().flat_map(|lock| &lock.waiters);
-                let there = waiters.filter(|site| site.function == function);
-                there.fold((0, 0), |(count, ns), site| (count + site.count, ns + site.ns))
-            });
+            let waiters = outcome.locks.iter().flat_map(|lock| &lock.waiters);
+            let waits: Vec<_> =
+                waiters.map(|site| (site.function.as_str(), site.count, site.ns)).collect();
+            often.without_waits(&waits);
+            if outcome.command.is_empty() {
+                outcome.command = seen.command; // it has counted nothing
+            }
             (outcome.taken_often, outcome.running_unseen) = (Some(often), seen.running_unseen);
         }
         looked
@@ -176,6 +181,9 @@ pub struct Family {
     /// When the next sample is due, and when the next look at holders.
     next: Instant,
     next_glance: Instant,
+    /// Since when, and how much CPU time has been spent on running threads.
+    begun: Instant,
+    spent: Duration,
     listed: Option<Instant>,
     own: PathBuf,
     /// Functions that only pass a lock on, by name.
@@ -192,6 +200,8 @@ impl Family {
             ended: Vec::new(),
             next: Instant::now(),
             next_glance: Instant::now(),
+            begun: Instant::now(),
+            spent: Duration::ZERO,
             listed: None,
             wrappers: Vec::new(),
             own: program(std::process::id().cast_signed()).unwrap_or_default(),
@@ -227,6 +237,11 @@ impl Family {
             }
             self.sample();
             self.next = begun + PERIOD.max(cost());
+            if self.spent <= CREDIT + self.begun.elapsed() / PARTS {
+                let before = thread_time();
+                self.samplers.values_mut().for_each(|member| member.sampler.look_at_running());
+                self.spent += thread_time().saturating_sub(before);
+            }
         } else if begun >= self.next_glance {
             for member in self.samplers.values_mut() {
                 let waited = member.waited();

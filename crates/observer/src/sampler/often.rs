@@ -18,7 +18,7 @@ pub(super) mod outcome;
 mod rate;
 mod step;
 
-use rate::{Hits, Rate};
+use rate::{FUNCTIONS, Hits, Rate};
 use step::Step;
 
 /// Maximum number of distinct stacks. What is seen in others counts, but without a place.
@@ -33,6 +33,8 @@ const ADDRESSES: usize = 1 << 16;
 struct Times {
     /// In a lock operation that didn't wait, as far as its code says.
     taking: u64,
+    /// Those of them that take the lock; the others release it.
+    acquiring: u64,
     /// In the code that waits for a lock, or wakes who waits.
     waiting: u64,
 }
@@ -44,7 +46,7 @@ struct Thread {
     all: u64,
     /// Those in lock operations.
     taking: u64,
-    hits: Hits,
+    hits: [Hits; FUNCTIONS],
 }
 
 /// A function that takes a lock, as the program calls it.
@@ -125,21 +127,23 @@ impl Often {
             Step::Call if is_ours => true,
             Step::Call | Step::Unclear | Step::Elsewhere => return,
         };
+        let acquires = step::acquires(&frame);
         if !is_waiting {
             self.threads.entry(tid).or_default().taking += 1;
             if let Some(start) = symbols.function_start(inner) {
                 let entry = self.entries.entry(start).or_default();
                 entry.samples += 1;
-                entry.acquires = step::acquires(&frame);
+                entry.acquires = acquires;
             }
         }
-        let has_room = self.stacks.len() < STACKS || self.stacks.contains_key(&stack);
-        match (has_room, is_waiting) {
-            (true, false) => self.stacks.entry(stack).or_default().taking += 1,
-            (true, true) => self.stacks.entry(stack).or_default().waiting += 1,
-            (false, false) => self.unplaced += 1,
-            (false, true) => {}
+        if self.stacks.len() >= STACKS && !self.stacks.contains_key(&stack) {
+            self.unplaced += u64::from(!is_waiting);
+            return;
         }
+        let times = self.stacks.entry(stack).or_default();
+        times.waiting += u64::from(is_waiting);
+        times.taking += u64::from(!is_waiting);
+        times.acquiring += u64::from(!is_waiting && acquires);
     }
 
     /// Whose code that is.
@@ -186,8 +190,8 @@ impl Often {
         let entries: Vec<u64> = entries.into_iter().map(|(_, at)| at).collect();
         let threads: Vec<libc::pid_t> = threads.into_iter().map(|(_, tid)| tid).collect();
         let all = &mut self.threads;
-        self.rate.look(&entries, &threads, symbols, unwinder, |tid, hits| {
-            all.entry(tid).or_default().hits.add(hits);
+        self.rate.look(&entries, &threads, symbols, unwinder, |tid, function, hits| {
+            all.entry(tid).or_default().hits[function].add(hits);
         });
     }
 
@@ -195,11 +199,11 @@ impl Often {
     /// and of the whole.
     fn at_least(&self, sample_ns: u64, took: Duration) -> Option<f64> {
         let of = |thread: &Thread| {
-            let Hits { count, cpu } = thread.hits;
-            let rate = count as f64 / cpu.as_secs_f64();
-            (!cpu.is_zero()).then(|| rate * (thread.all * sample_ns) as f64 / 1e9)
+            let counted = thread.hits.iter().filter(|hits| !hits.cpu.is_zero());
+            let rate: f64 = counted.map(|hits| hits.count as f64 / hits.cpu.as_secs_f64()).sum();
+            rate * (thread.all * sample_ns) as f64 / 1e9
         };
-        let calls: f64 = self.threads.values().filter_map(of).sum();
+        let calls: f64 = self.threads.values().map(of).sum();
         (calls > 0.0).then(|| calls / took.as_secs_f64())
     }
 }

@@ -150,15 +150,14 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
     );
     let own_locks = namer.own_locks(&by_origin, samples, |name| variable(environment, name));
     let look_ns = took.as_nanos() as f64 / samples.max(1) as f64;
-    let waiters = || {
-        let own = own_locks.iter().flat_map(|lock| &lock.waiters);
-        own.chain(locks.iter().flat_map(|lock| &lock.waiters))
-    };
-    taken_often.without_waits(|function| {
-        let there = waiters().filter(|site| site.function.as_deref() == Some(function));
-        let seen: u64 = there.map(|site| site.samples).sum();
-        (seen, (seen as f64 * look_ns) as u64)
-    });
+    let waiters = || locks.iter().flat_map(|lock| &lock.waiters);
+    let waits: Vec<_> = waiters()
+        .filter_map(|site| {
+            let ns = site.samples as f64 * look_ns;
+            Some((site.function.as_deref()?, site.samples, ns as u64))
+        })
+        .collect();
+    taken_often.without_waits(&waits);
     let outcome = SampledProfile {
         pid: *pid,
         program: name.clone(),

@@ -73,6 +73,7 @@ pub fn sample(
         if !goes_on(elapsed) {
             break End::Interrupted;
         }
+        sampler.look_at_running();
         let part = elapsed.as_secs_f64() / time.as_secs_f64() * BATCHES as f64;
         if sampler.tick((part as usize).min(BATCHES - 1), &[]).is_err() {
             break End::ProcessEnded;
@@ -162,7 +163,12 @@ impl Sampler {
         (&mut self.target.symboliser, &mut self.unwinder)
     }
 
-    /// Reads the kernel's samples of running threads.
+    /// Looks at what running threads have done: the kernel has sampled them.
+    pub(super) fn look_at_running(&mut self) {
+        self.fetch();
+        self.often.count_calls(&self.target.symboliser, &mut self.unwinder);
+    }
+
     fn fetch(&mut self) {
         let Self { running, often, target, unwinder, .. } = self;
         running.fetch(|tid, moment| often.see(tid, moment, &mut target.symboliser, unwinder));
@@ -205,8 +211,6 @@ impl Sampler {
             return Err(ErrorKind::NotFound.into());
         }
         self.meet(&states);
-        self.fetch();
-        self.often.count_calls(&self.target.symboliser, &mut self.unwinder);
         self.seen.threads = self.seen.threads.max(states.len());
         self.seen.batches[batch] += 1;
         let mut owners: HashMap<u64, (LockKind, Owner)> = HashMap::new();

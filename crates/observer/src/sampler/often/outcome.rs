@@ -50,6 +50,7 @@ impl Often {
             let group = groups.entry(site.key).or_default();
             group.times.taking += times.taking;
             group.times.waiting += times.waiting;
+            group.times.acquiring += times.acquiring;
             *group.places.entry(site.place).or_default() += times.taking;
             group.stacks.push((times.taking, stack.clone()));
             group.inner.insert(site.inner);
@@ -64,13 +65,21 @@ impl Often {
                 *group.locks.entry(*lock).or_default() += count;
             }
         }
+        let waiting: u64 = self.stacks.values().map(|times| times.waiting).sum();
         let at_least = self.at_least(sample_ns, took);
         let mut sites: Vec<OftenSite> = Vec::new();
         for ((function, caller), group) in groups {
-            let Times { taking, waiting } = group.times;
-            if taking < FEWEST || (taking as f64) < LEAST * of as f64 || waiting * WAITING > taking {
+            let Times { taking, acquiring, waiting: here } = group.times;
+            let acquires = acquiring * WAITING > taking;
+            // Who only releases locks doesn't wait: so it goes by all that do.
+            let has_waits = match acquires {
+                true => here * WAITING > taking,
+                false => waiting * WAITING > samples,
+            };
+            if taking < FEWEST || (taking as f64) < LEAST * of as f64 || has_waits {
                 continue;
             }
+            let waiting = here;
             let most = group.places.iter().max_by_key(|(_, count)| **count);
             let place = most.map(|(place, _)| place.clone()).unwrap_or_default();
             let most = group.stacks.iter().max().map(|(_, stack)| stack.clone());
@@ -85,6 +94,8 @@ impl Often {
                 samples: taking,
                 waiting,
                 waits: 0,
+                wait_ns: 0,
+                acquires,
                 at_least: at_least.map(|all| all * part).filter(|rate| *rate > 0.0),
                 lock: lock.map(|(at, _)| lock_name(*at, Some(function.clone()), symbols)),
                 locks: group.locks.len(),
@@ -150,16 +161,16 @@ impl Site {
 }
 
 impl TakenOften {
-    /// Drops sites for which threads have waited for long. `waits` says, of a function, how many waits began there, and how long they took in all, ns.
-    pub fn without_waits(&mut self, waits: impl Fn(&str) -> (u64, u64)) {
+    /// Drops sites for which threads have waited for long. `waits` are the functions in which waits began, how many, and how long they took in all, ns.
+    pub fn without_waits(&mut self, waits: &[(&str, u64, u64)]) {
         let sample_ns = self.sample_ns;
         self.sites.retain_mut(|site| {
-            let (mut count, mut ns) = (0, 0);
-            for (more, longer) in site.inner.iter().map(|function| waits(function)) {
-                (count, ns) = (count + more, ns + longer);
-            }
-            site.waits = count;
-            ns * WAITING <= site.samples * sample_ns
+            // Who only releases locks doesn't wait: so it goes by all that do.
+            let there =
+                waits.iter().filter(|(at, ..)| !site.acquires || site.inner.contains(*at));
+            (site.waits, site.wait_ns) =
+                there.fold((0, 0), |(count, ns), (_, more, longer)| (count + more, ns + longer));
+            site.wait_ns * WAITING <= site.samples * sample_ns
         });
     }
 
@@ -180,6 +191,7 @@ impl TakenOften {
                     known.samples += site.samples;
                     known.waiting += site.waiting;
                     known.waits += site.waits;
+                    known.wait_ns += site.wait_ns;
                     known.locks += site.locks;
                     known.at_least = match (known.at_least, site.at_least) {
                         (Some(a), Some(b)) => Some(a + b),
@@ -258,6 +270,7 @@ mod tests {
             samples,
             share: samples as f64 / of as f64,
             at_least: Some(1000.0),
+            acquires: true,
             inner: [function.to_owned()].into(),
             ..OftenSite::default()
         };
@@ -267,9 +280,14 @@ mod tests {
     #[test]
     fn where_threads_wait_for_long_nothing_is_told() {
         let mut found = often(100, 200, "poll");
-        found.without_waits(|function| if function == "poll" { (3, 10_000) } else { (0, 0) });
-        assert_eq!((found.sites.len(), found.sites[0].waits), (1, 3));
-        found.without_waits(|_| (3, 10_001));
+        let waits = [("poll", 3, 10_000), ("other", 1, 1)];
+        found.without_waits(&waits);
+        assert_eq!((found.sites[0].waits, found.sites[0].wait_ns), (3, 10_000));
+        let mut releases = found.clone();
+        releases.sites[0].acquires = false;
+        releases.without_waits(&waits);
+        assert!(releases.sites.is_empty(), "others may wait for what it releases");
+        found.without_waits(&[("poll", 3, 10_001)]);
         assert!(found.sites.is_empty(), "a tenth of its time");
     }
 

@@ -54,15 +54,16 @@ impl Step {
             "lock_from",
             "wait_from",
             "mutex::wait",
-            "waiting",
+            "give_up",
             "revoke",
             "await",
         ];
         /// Parts of names of functions on the way to a free lock, besides those that programs call.
-        const FREE: [&str; 6] = [
+        const FREE: [&str; 7] = [
             "rwlock::unlock_here",
             "config::is_glibc_only",
             "rw::biased::",
+            "rw::waiting::",
             "mutex_unlock_usercnt",
             "lw_mutex_",
             "lw_rwlock_",
