@@ -46,8 +46,9 @@ pub(super) fn site(site: &OftenSite) -> String {
     };
     let rate = site.at_least.map_or_else(String::new, |rate| {
         let what = match (&site.lock, site.locks) {
-            (Some(lock), _) => format!("takes {lock}"),
-            (None, 0 | 1) => "takes it".to_owned(),
+            // One in the heap has no name.
+            (Some(lock), _) if !lock.contains(' ') => format!("takes {lock}"),
+            (Some(_), _) | (None, 0 | 1) => "takes its lock".to_owned(),
             (None, many) => format!("takes {many} locks or more"),
         };
         format!(", {what} at least {} times a second", count(rate as u64))
@@ -61,7 +62,9 @@ pub(super) fn advice(often: &TakenOften) -> String {
     let waited = match waits(often) {
         0 => "never waited for".to_owned(),
         1 => format!("seldom waited for (a wait, {})", time(wait_ns as f64)),
-        many => format!("seldom waited for ({} waits, {} in all)", count(many), time(wait_ns as f64)),
+        many => {
+            format!("seldom waited for ({} waits, {} in all)", count(many), time(wait_ns as f64))
+        }
     };
     format!(
         "{waited}: not the lock, the calls. Another lock won't help: take it less often there (keep the result of the call, or do more with \
@@ -88,7 +91,13 @@ mod tests {
             locks: 3,
             ..OftenSite::default()
         };
-        TakenOften { share: 0.41, samples: 410, of: 1000, sites: vec![fetch], ..TakenOften::default() }
+        TakenOften {
+            share: 0.41,
+            samples: 410,
+            of: 1000,
+            sites: vec![fetch],
+            ..TakenOften::default()
+        }
     }
 
     #[test]
@@ -109,11 +118,24 @@ mod tests {
     #[test]
     fn what_isnt_known_is_left_out() {
         let mut often = often();
-        often.sites[0] = OftenSite { function: "poll".into(), share: 0.1, waits: 2, wait_ns: 3000, ..OftenSite::default() };
+        often.sites[0] = OftenSite {
+            function: "poll".into(),
+            share: 0.1,
+            waits: 2,
+            wait_ns: 3000,
+            ..OftenSite::default()
+        };
         often.uncounted = Some("a debugger uses the CPU's breakpoints".into());
         let text = text(&often);
-        assert!(text.contains("\n  poll: 10 %\n") && text.contains("hardly anybody waits"), "{text}");
-        assert!(text.contains("seldom waited for (2 waits, 3.00 µs in all)") && text.contains("how often isn't known: "), "{text}");
+        assert!(
+            text.contains("\n  poll: 10 %\n") && text.contains("hardly anybody waits"),
+            "{text}"
+        );
+        assert!(
+            text.contains("seldom waited for (2 waits, 3.00 µs in all)")
+                && text.contains("how often isn't known: "),
+            "{text}"
+        );
         often.sites.clear();
         assert_eq!(super::text(&often), "");
     }

@@ -75,7 +75,12 @@ pub(crate) fn all(outcomes: &[Observed], looks: &Looks, most: usize) -> String {
             outcomes.iter().map(conditions::text).filter(|text| !text.is_empty()).collect();
         let often = taken_often(outcomes);
         let often = if often.is_empty() { often } else { format!("\n{often}\n") };
-        return wrapped(&nobody(looks)) + "\n" + &often + &wrapped(&unwatched(looks)) + "\n" + &events.concat();
+        return wrapped(&nobody(looks))
+            + "\n"
+            + &often
+            + &wrapped(&unwatched(looks))
+            + "\n"
+            + &events.concat();
     }
     let mut text = String::new();
     for outcome in &busy {

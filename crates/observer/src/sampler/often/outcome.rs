@@ -121,7 +121,8 @@ impl Often {
 fn why(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            "the kernel sets no breakpoints for us: sudo sysctl kernel.perf_event_paranoid=2".to_owned()
+            "the kernel sets no breakpoints for us: sudo sysctl kernel.perf_event_paranoid=2"
+                .to_owned()
         }
         Some(libc::ENOSPC | libc::EBUSY) => "a debugger uses the CPU's breakpoints".to_owned(),
         Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENODEV | libc::ENOENT) => {
@@ -166,8 +167,7 @@ impl TakenOften {
         let sample_ns = self.sample_ns;
         self.sites.retain_mut(|site| {
             // Who only releases locks doesn't wait: so it goes by all that do.
-            let there =
-                waits.iter().filter(|(at, ..)| !site.acquires || site.inner.contains(*at));
+            let there = waits.iter().filter(|(at, ..)| !site.acquires || site.inner.contains(*at));
             (site.waits, site.wait_ns) =
                 there.fold((0, 0), |(count, ns), (_, more, longer)| (count + more, ns + longer));
             site.wait_ns * WAITING <= site.samples * sample_ns
@@ -274,7 +274,14 @@ mod tests {
             inner: [function.to_owned()].into(),
             ..OftenSite::default()
         };
-        TakenOften { share: site.share, samples, of, sample_ns: 1000, sites: vec![site], uncounted: None }
+        TakenOften {
+            share: site.share,
+            samples,
+            of,
+            sample_ns: 1000,
+            sites: vec![site],
+            uncounted: None,
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Step {
 
     fn of(frame: &Frame) -> Self {
         /// Parts of names of functions that wait or wake.
-        const WAIT: [&str; 18] = [
+        const WAIT: [&str; 17] = [
             "slow",
             "futex",
             "lll_lock_wait",
@@ -51,7 +51,6 @@ impl Step {
             "front::rule",
             "front::near",
             "lock_as_glibc",
-            "lock_from",
             "wait_from",
             "mutex::wait",
             "give_up",
@@ -116,7 +115,6 @@ fn is_entry(plain: &str) -> bool {
         "lw_mutex_",
     ];
     ENTRIES.iter().any(|start| plain.starts_with(start))
-        && !plain.contains("_from")
         && !plain.contains("attr_")
         && !["init", "destroy"].iter().any(|end| plain.ends_with(end))
 }
@@ -144,7 +142,9 @@ pub(super) fn is_event(frame: &Frame) -> bool {
 pub(super) fn acquires(frame: &Frame) -> bool {
     let name = frame.function.as_deref().unwrap_or_default();
     let takes = ["lock", "sem_wait", "sem_trywait", "sem_timedwait", "sem_clockwait", "sem::"];
-    takes.iter().any(|part| name.contains(part)) && !name.contains("unlock") && !name.contains("post")
+    takes.iter().any(|part| name.contains(part))
+        && !name.contains("unlock")
+        && !name.contains("post")
 }
 
 /// Is there the pause of a spin close by? Then the thread may spin there, so it doesn't count as taking the lock. `None`: the code can't be read.
@@ -172,6 +172,7 @@ mod tests {
             ("__new_sem_post", "libc.so.6"),
             ("pthread_mutex_lock@@GLIBC_2.2.5", "liblockwright.so"),
             ("lockwright::mutex::unlock", "liblockwright.so"),
+            ("lockwright::mutex::lock_from", "liblockwright.so"),
             ("lockwright_runtime::rwlock::unlock_here", "liblockwright.so"),
             ("lw_mutex_lock", "server"),
         ] {
@@ -181,7 +182,6 @@ mod tests {
             ("__GI___lll_lock_wait", "libc.so.6"),
             ("__GI___lll_lock_wake", "libc.so.6"),
             ("__new_sem_wait_slow64", "libc.so.6"),
-            ("lockwright::mutex::lock_from", "liblockwright.so"),
             ("lockwright_locks::posix::contended::acquire", "liblockwright.so"),
             ("lockwright_locks::front::learn::saturation::spin", "liblockwright.so"),
             ("lockwright_runtime::mutex::wait_from", "liblockwright.so"),
