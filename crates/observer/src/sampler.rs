@@ -12,6 +12,7 @@ pub mod family;
 pub mod hold;
 mod often;
 pub mod outcome;
+pub(crate) mod plumbing;
 mod running;
 pub mod sample;
 mod seen;

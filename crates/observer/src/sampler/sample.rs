@@ -1,7 +1,7 @@
 //! Samples all threads of a process repeatedly, without stopping any.
 
 use super::hold::Holds;
-use super::often::Often;
+use super::often::watch::Often;
 use super::running::{DEEP, Running, SHALLOW};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
 use super::target::{Target, field};

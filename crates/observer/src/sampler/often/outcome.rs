@@ -1,18 +1,14 @@
 //! The functions that take locks often, with names.
 
-use super::{Often, Times, frames};
+use super::watch::{FEWEST, LEAST, Often, Times, frames};
 use crate::counts::outcome::lock_name;
 use crate::findings::{OftenSite, TakenOften};
-use crate::sampler::outcome::{is_plumbing, own};
+use crate::sampler::plumbing::{is_plumbing, own};
 use lockwright_symbols::{Frame, Symboliser};
 use lockwright_text::cause;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// A smaller share of the CPU time isn't worth a word: if it all went away, the program would be 5 % faster.
-pub(super) const LEAST: f64 = 0.05;
-/// Fewer samples at a place may be chance: of 20, the true number is between 12 and 31 (95 %).
-pub(super) const FEWEST: u64 = 20;
 /// More than one part in this many of a place's samples in code that waits: threads do wait there.
 const WAITING: u64 = 10;
 
@@ -20,7 +16,7 @@ const WAITING: u64 = 10;
 type Key = (String, Option<String>);
 
 #[derive(Default)]
-struct Group {
+struct PlaceSum {
     times: Times,
     /// By line.
     places: BTreeMap<String, u64>,
@@ -43,10 +39,10 @@ impl Often {
         let program = symbols.space().mappings.iter().find(|one| one.is_file());
         let program = program.and_then(|one| one.path.file_name());
         let program = program.map(|name| name.display().to_string()).unwrap_or_default();
-        let mut groups: HashMap<Key, Group> = HashMap::new();
+        let mut groups: HashMap<Key, PlaceSum> = HashMap::new();
         for (stack, times) in &self.stacks {
             let frames = frames(stack, symbols);
-            let Some(site) = Site::of(&frames, &program, named) else { continue };
+            let Some(site) = CallPlace::of(&frames, &program, named) else { continue };
             let group = groups.entry(site.key).or_default();
             group.times.taking += times.taking;
             group.times.waiting += times.waiting;
@@ -59,7 +55,7 @@ impl Often {
         for (stack, locks) in &self.rate.places {
             calls += locks.values().sum::<u64>();
             let frames = frames(stack, symbols);
-            let Some(site) = Site::of(&frames, &program, named) else { continue };
+            let Some(site) = CallPlace::of(&frames, &program, named) else { continue };
             let Some(group) = groups.get_mut(&site.key) else { continue };
             for (lock, count) in locks {
                 *group.locks.entry(*lock).or_default() += count;
@@ -133,13 +129,13 @@ fn why(error: &std::io::Error) -> String {
 }
 
 /// A place in the program.
-struct Site {
+struct CallPlace {
     key: Key,
     place: String,
     inner: String,
 }
 
-impl Site {
+impl CallPlace {
     /// Of a stack, the innermost function first. `None`: nobody has called the lock's function, as far as the stack tells.
     fn of(frames: &[Frame], program: &str, named: &[String]) -> Option<Self> {
         let is_named = |frame: &Frame| {
@@ -241,12 +237,12 @@ mod tests {
             frame("work", "crypt", Some(8)),
             frame("start_thread", "libc.so.6", None),
         ];
-        let site = Site::of(&stack, "crypt", &[]).unwrap();
+        let site = CallPlace::of(&stack, "crypt", &[]).unwrap();
         assert_eq!(site.key, ("EVP_MD_fetch".to_owned(), Some("work".to_owned())));
         assert_eq!((&site.place[..], &site.inner[..]), ("a.c:8", "ossl_get"));
-        let site = Site::of(&stack[..4], "crypt", &[]).unwrap();
+        let site = CallPlace::of(&stack[..4], "crypt", &[]).unwrap();
         assert_eq!(site.key, ("ossl_get".to_owned(), None), "nobody of the program's is seen");
-        assert!(Site::of(&stack[..1], "crypt", &[]).is_none());
+        assert!(CallPlace::of(&stack[..1], "crypt", &[]).is_none());
     }
 
     #[test]
@@ -258,9 +254,9 @@ mod tests {
             frame("poll", "server", Some(9)),
         ];
         let named = ["grab".to_owned()];
-        let site = Site::of(&stack, "server", &named).unwrap();
+        let site = CallPlace::of(&stack, "server", &named).unwrap();
         assert_eq!((site.key, &site.place[..]), (("poll".to_owned(), None), "a.c:9"));
-        let site = Site::of(&stack, "server", &[]).unwrap();
+        let site = CallPlace::of(&stack, "server", &[]).unwrap();
         assert_eq!(site.key.0, "grab");
     }
 

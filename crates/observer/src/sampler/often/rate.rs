@@ -4,7 +4,6 @@
 //! would. What a breakpoint costs at least is measured here, and subtracted; but no more than nine tenths of the time, since then what is left may be
 //! the measurement's error. So what is told is a lower bound. A breakpoint is set for a millisecond or 250 calls, whichever comes first, a few times.
 
-use super::FRAMES;
 use crate::sampler::running::{ARGUMENT, REGISTERS, read};
 use lockwright_symbols::{Symboliser, Unwinder};
 use perf_event::data::Record;
@@ -17,6 +16,8 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// Maximum length of a stack that is kept: beyond it lie the outermost callers.
+pub(super) const FRAMES: usize = 48;
 /// How long calls are counted at a time.
 const WINDOW: Duration = Duration::from_millis(1);
 /// Maximum number of calls that are counted at a time, for each thread and function.

@@ -7,7 +7,7 @@ use lockwright_symbols::{Frame, Symboliser, read_memory};
 
 /// What the code at an address does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LockStep {
     /// It takes or releases a lock, without waiting.
     Taking,
     /// It waits for a lock, or wakes a thread that does.
@@ -23,7 +23,7 @@ pub(super) enum Step {
 /// How far from a spin's pause its code reaches, bytes.
 const NEAR: u64 = 24;
 
-impl Step {
+impl LockStep {
     pub(super) fn at(address: u64, symbols: &mut Symboliser) -> Self {
         let frame = symbols.bare(address);
         match Self::of(&frame) {
@@ -176,7 +176,7 @@ mod tests {
             ("lockwright_runtime::rwlock::unlock_here", "liblockwright.so"),
             ("lw_mutex_lock", "server"),
         ] {
-            assert_eq!(Step::of(&frame(name, module)), Step::Taking, "{name}");
+            assert_eq!(LockStep::of(&frame(name, module)), LockStep::Taking, "{name}");
         }
         for (name, module) in [
             ("__GI___lll_lock_wait", "libc.so.6"),
@@ -186,16 +186,16 @@ mod tests {
             ("lockwright_locks::front::learn::saturation::spin", "liblockwright.so"),
             ("lockwright_runtime::mutex::wait_from", "liblockwright.so"),
         ] {
-            assert_eq!(Step::of(&frame(name, module)), Step::Waiting, "{name}");
+            assert_eq!(LockStep::of(&frame(name, module)), LockStep::Waiting, "{name}");
         }
         for (name, module, step) in [
-            ("pthread_mutex_lock", "server", Step::Elsewhere),
-            ("malloc", "libc.so.6", Step::Elsewhere),
-            ("syscall", "libc.so.6", Step::Call),
-            ("___pthread_cond_wait", "libc.so.6", Step::Unclear),
-            ("lockwright_runtime::observe::note", "liblockwright.so", Step::Unclear),
+            ("pthread_mutex_lock", "server", LockStep::Elsewhere),
+            ("malloc", "libc.so.6", LockStep::Elsewhere),
+            ("syscall", "libc.so.6", LockStep::Call),
+            ("___pthread_cond_wait", "libc.so.6", LockStep::Unclear),
+            ("lockwright_runtime::observe::note", "liblockwright.so", LockStep::Unclear),
         ] {
-            assert_eq!(Step::of(&frame(name, module)), step, "{name}");
+            assert_eq!(LockStep::of(&frame(name, module)), step, "{name}");
         }
     }
 
