@@ -6,6 +6,7 @@ use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Number of bytes copied from each thread's stack, where stacks of holders are wanted: some dozens of frames.
 pub(super) const DEEP: u32 = 16 * 1024;
@@ -16,8 +17,10 @@ const COPIES: usize = 4;
 /// Maximum number of threads that are followed, because each needs a descriptor and locked memory. In larger processes,
 /// the other threads have no stacks while they run.
 const THREADS: usize = 1000;
-/// Likewise beside counts, where many processes may be followed at once.
-const FEWER: usize = 128;
+/// Likewise beside counts, in all processes together: the descriptors have to do for what else is opened.
+const FEWER: usize = 400;
+/// The threads that are followed beside counts.
+static FOLLOWED: AtomicUsize = AtomicUsize::new(0);
 
 /// Frame pointer, stack pointer and instruction pointer, by the kernel's numbers (`asm/perf_regs.h`); on ARM also the
 /// link register.
@@ -42,13 +45,21 @@ pub(super) struct Moment {
 /// Samples the running threads of a process.
 pub(super) struct Running {
     /// How much CPU time lies between two samples of a thread, ns.
-    pub period: u64,
+    period: u64,
     copied: u32,
     samplers: HashMap<libc::pid_t, Sampler>,
     latest: HashMap<libc::pid_t, Moment>,
     /// Why there are no samples.
-    pub refused: Option<io::Error>,
+    refused: Option<io::Error>,
     with_kernel: bool,
+    /// How many of [`FOLLOWED`] are ours.
+    counted: usize,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.count(0);
+    }
 }
 
 impl Running {
@@ -56,14 +67,21 @@ impl Running {
     /// `copied`: how much of their stacks.
     pub(super) fn new(period: u64, copied: u32) -> Self {
         let (samplers, latest) = Default::default();
-        Self { period, copied, samplers, latest, refused: None, with_kernel: true }
+        Self { period, copied, samplers, latest, refused: None, with_kernel: true, counted: 0 }
     }
 
     /// Follows these threads, and stops following the others.
     pub(super) fn follow(&mut self, threads: &HashSet<libc::pid_t>) {
+        self.begin_to_follow(threads);
+        self.count(self.samplers.len());
+    }
+
+    fn begin_to_follow(&mut self, threads: &HashSet<libc::pid_t>) {
         self.samplers.retain(|tid, _| threads.contains(tid));
         self.latest.retain(|tid, _| threads.contains(tid));
-        let most = if self.copied == DEEP { THREADS } else { FEWER };
+        self.count(self.samplers.len());
+        let others = FOLLOWED.load(Relaxed).saturating_sub(self.counted); // a limit
+        let most = if self.copied == DEEP { THREADS } else { FEWER.saturating_sub(others) };
         for &tid in threads {
             if self.refused.is_some() || self.samplers.len() >= most {
                 return;
@@ -86,6 +104,13 @@ impl Running {
         }
     }
 
+    /// Notes how many threads are followed.
+    fn count(&mut self, now: usize) {
+        let now = if self.copied == DEEP { 0 } else { now };
+        FOLLOWED.fetch_add(now.wrapping_sub(self.counted), Relaxed); // wraps, so it also subtracts
+        self.counted = now;
+    }
+
     fn open(&self, tid: libc::pid_t) -> io::Result<Sampler> {
         let mask = REGISTERS.iter().map(|register| 1 << register).sum();
         let mut builder = Builder::new(Software::CPU_CLOCK);
@@ -103,6 +128,11 @@ impl Running {
         let mut counter = builder.build()?;
         counter.enable()?;
         counter.sampled(COPIES * self.copied as usize)
+    }
+
+    /// Why there are no samples, if there are none, and how much CPU time lies between two.
+    pub(super) fn ended(mut self) -> (Option<io::Error>, u64) {
+        (self.refused.take(), self.period)
     }
 
     /// Reads the kernel's copies since the last time, and shows each.

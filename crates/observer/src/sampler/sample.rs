@@ -143,7 +143,7 @@ impl Sampler {
         let took = begun.elapsed();
         target.symboliser.space_mut().learn_threads();
         let period = took.as_nanos() as u64 / seen.samples().max(1);
-        let Running { refused, period: sample_ns, .. } = running;
+        let (refused, sample_ns) = running.ended();
         let (mut holdings, mut asleep) = (HashMap::new(), HashMap::new());
         // The words of a condition variable may look like a lock's. Names are found only now, since that takes long.
         let is_event = |stack| {

@@ -88,7 +88,7 @@ impl Rate {
     ) {
         self.next = Instant::now() + PAUSE;
         self.times += 1;
-        if self.times % 2 == 0 {
+        if self.times.is_multiple_of(2) {
             self.look_at_stacks(functions, threads, symbols, unwinder);
             return;
         }
@@ -148,7 +148,7 @@ impl Rate {
                     && let Some(registers) = read(rest)
                 {
                     let bytes = sample.stack_user().unwrap_or_default();
-                    let mut stack = unwinder.copied(symbols.space(), registers, &bytes);
+                    let mut stack = unwinder.copied(symbols.space(), registers, bytes);
                     stack.truncate(FRAMES);
                     self.see(stack, lock);
                 }
