@@ -2,7 +2,7 @@
 //!
 //! A breakpoint costs a microsecond each time, in some virtual machines a dozen, so while one is set the thread takes locks far more slowly than it
 //! would. What a breakpoint costs at least is measured here, and subtracted; but no more than nine tenths of the time, since then what is left may be
-//! the measurement's error. So what is told is a lower bound. A breakpoint is set for a millisecond or 250 calls, whichever comes first, a few times.
+//! the measurement's error. So what is told is a lower bound. A breakpoint is set for a millisecond or 100 calls, whichever comes first, a few times.
 
 use crate::sampler::running::{ARGUMENT, REGISTERS, read};
 use lockwright_symbols::{Symboliser, Unwinder};
@@ -21,11 +21,11 @@ pub(super) const FRAMES: usize = 48;
 /// How long calls are counted at a time.
 const WINDOW: Duration = Duration::from_millis(1);
 /// Maximum number of calls that are counted at a time, for each thread and function.
-const CALLS: u32 = 250;
+const CALLS: u32 = 100;
 /// From one time to the next.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How many times: by turns the calls are counted, and their stacks are taken.
-const TIMES: u32 = 16;
+const TIMES: u32 = 8;
 /// The smallest part of the time that is the program's own.
 const OWN: f64 = 0.1;
 /// Maximum number of functions: a CPU has four such registers, and others may use some.
