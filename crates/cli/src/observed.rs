@@ -5,6 +5,7 @@ pub(crate) mod brief;
 mod conditions;
 pub(crate) mod counted;
 pub(crate) mod delegate;
+pub(crate) mod often;
 pub(crate) mod page;
 pub(crate) mod pprof;
 pub(crate) mod report;

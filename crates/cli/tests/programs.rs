@@ -40,6 +40,8 @@ mod hung;
 mod kernel;
 #[path = "programs/line.rs"]
 mod line;
+#[path = "programs/often.rs"]
+mod often;
 #[path = "programs/order.rs"]
 mod order;
 #[path = "programs/overlap.rs"]

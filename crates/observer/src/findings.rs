@@ -115,3 +115,59 @@ pub struct WaitSite {
     #[serde(skip)]
     pub callers: Vec<String>,
 }
+
+/// CPU time that goes into taking and releasing locks that hardly anybody waits for.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TakenOften {
+    /// The share (0 to 1) of the CPU time that goes into lock operations without waiting, all together.
+    pub share: f64,
+    /// Samples of running threads in such operations.
+    pub samples: u64,
+    /// All samples of running threads.
+    pub of: u64,
+    /// CPU time that a sample stands for, ns.
+    pub sample_ns: u64,
+    /// Where so much of it is that it is worth telling; the largest share first.
+    pub sites: Vec<OftenSite>,
+    /// Why calls weren't counted, if anything is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<String>,
+}
+
+/// A function that takes locks often.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OftenSite {
+    /// The function: the program's own, or the library's that the program called.
+    pub function: String,
+    /// The line that takes the lock, or that calls the library: `server.c:12`; empty: not known.
+    pub place: String,
+    /// The program's function that called the library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// The share (0 to 1) of the CPU time.
+    pub share: f64,
+    /// Samples.
+    pub samples: u64,
+    /// Samples in which a thread spun, slept or woke another one for a lock taken there: few, or the site isn't told.
+    pub waiting: u64,
+    /// Waits that were counted there, or seen by looks: short ones, likewise.
+    pub waits: u64,
+    /// How long these took, ns.
+    pub wait_ns: u64,
+    /// Locks are taken there at least this many times a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// The lock that was taken there, if it was nearly always the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<String>,
+    /// How many locks were seen to be taken there; 0: it wasn't looked at.
+    pub locks: usize,
+    /// Does it take locks, too, or only release them?
+    #[serde(skip)]
+    pub acquires: bool,
+    /// All functions of the most frequent stack, the innermost first.
+    pub stack: Vec<String>,
+    /// The innermost functions of the program on its stacks, past wrappers, to which waits would be charged.
+    #[serde(skip)]
+    pub inner: std::collections::BTreeSet<String>,
+}

@@ -4,13 +4,15 @@
 //!  sample: each tick ─► wait: what each thread waits for ─► seen: counts by lock and stack
 //!             │                                               │
 //!             └ running: stacks of threads that run           ▼
-//!                                                     outcome: names, shares
+//!                 └ often: lock operations without waits ─► outcome: names, shares
 //! ```
 
 pub(crate) mod call;
 pub mod family;
 pub mod hold;
+mod often;
 pub mod outcome;
+pub(crate) mod plumbing;
 mod running;
 pub mod sample;
 mod seen;

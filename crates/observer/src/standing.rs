@@ -175,7 +175,7 @@ fn told(observer: &mut Observer, sleepers: &[Sleeper], watched: Duration) -> Sta
         .iter()
         .map(|sleeper| {
             let frames = observer.frames(&sleeper.stack);
-            let at = crate::sampler::outcome::own(&frames);
+            let at = crate::sampler::plumbing::own(&frames);
             let is_told = !sleeper.awaited.is_short_of(&sleeper.blocked);
             let slept = if is_told { slept_for(observer.pid, sleeper.tid) } else { None };
             let since = slept.map(|slept| slept.max(watched));

@@ -111,6 +111,14 @@ impl Symboliser {
         Some(demangled(&symbol.name).into())
     }
 
+    /// Where that function begins, if the symbol tables say.
+    pub fn function_start(&mut self, address: u64) -> Option<u64> {
+        let mapping = self.space.mapping(address)?.clone();
+        let (module, bias) = self.module(&mapping)?;
+        let symbol = module.symbols().find(SymbolType::Code, address.wrapping_sub(bias))?;
+        Some(symbol.start.wrapping_add(bias))
+    }
+
     /// The frame at an address, as far as symbol tables tell ([`function`](Self::function)): function and module.
     pub fn bare(&mut self, address: u64) -> Frame {
         let mapping = self.space.mapping(address);
@@ -266,10 +274,11 @@ impl Symboliser {
         };
         let inside = PathBuf::from(format!("/proc/{}/root", self.space.pid));
         let roots = [inside, PathBuf::from("/")].into_iter().filter(|root| root.exists()).collect();
+        let held = opened.map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()).into());
         let name = file_name(&mapping.path);
         let own_path = mapping.path.clone();
         let (apart, lines, symbols) = Default::default();
-        Some(Module { name, elf, path, own_path, roots, apart, lines, symbols })
+        Some(Module { name, elf, path, held, own_path, roots, apart, lines, symbols })
     }
 }
 
@@ -294,6 +303,8 @@ pub(crate) struct Module {
     pub(crate) elf: Elf,
     /// Where we find it.
     path: PathBuf,
+    /// Where we find it once the process has ended; `None`: it couldn't be opened.
+    held: Option<PathBuf>,
     /// Where the process has it.
     own_path: PathBuf,
     roots: Vec<PathBuf>,
@@ -313,7 +324,11 @@ impl Module {
         let load = || {
             let (path, shared) = match self.apart() {
                 Some(found) => (&found.path, found.shared.clone()),
-                None => (&self.path, debug::shared(&self.path, &self.roots)),
+                None => {
+                    let held = self.held.as_ref().filter(|_| !self.path.exists());
+                    let path = held.unwrap_or(&self.path);
+                    (path, debug::shared(path, &self.roots))
+                }
             };
             Loader::new_with_sup(path, shared.as_ref()).ok()
         };

@@ -22,6 +22,7 @@ use lockwright_observer::counts::sections::Sections;
 use lockwright_observer::counts::wrapper;
 use lockwright_observer::elf::Program;
 use lockwright_observer::order::outcome as order;
+use lockwright_observer::sampler::family::Looked;
 use lockwright_observer::sampler::outcome::{Folded, outcome};
 use lockwright_observer::sampler::sample::{End, sample};
 use lockwright_observer::sampler::target::Target;
@@ -313,7 +314,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         args,
         &title,
         &ran.outcomes,
-        Some((&ran.sums, ran.looks)),
+        Some((&ran.sums, &ran.looked)),
         None,
         ran.orders.as_deref(),
         sections.as_ref(),
@@ -332,21 +333,23 @@ fn report_on(
     args: &Args,
     title: &str,
     outcomes: &[Observed],
-    sums: Option<(&[Observed], u64)>,
+    sums: Option<(&[Observed], &Looked)>,
     standing: Option<&Standing>,
     orders: Option<&[order::Orders]>,
     sections: Option<&Sections>,
 ) -> Result<(), Failure> {
     let looked = || outcomes.iter().map(|outcome| outcome.samples).sum();
+    let unseen = || outcomes.iter().find_map(|outcome| outcome.running_unseen.clone());
     let looks = Looks {
-        count: sums.map_or_else(looked, |(_, looks)| looks),
+        count: sums.map_or_else(looked, |(_, looked)| looked.looks),
+        running_unseen: sums.map_or_else(unseen, |(_, looked)| looked.running_unseen.clone()),
         some_wait: standing.is_some_and(|standing| !standing.is_empty()),
     };
     let sums = sums.map(|(sums, _)| sums);
     let text = match args.format {
         Format::Text => {
             let mut text = standing.map(|now| first_in_file(args, now)).unwrap_or_default();
-            text += &observed::report::all(sums.unwrap_or(outcomes), looks, args.top);
+            text += &observed::report::all(sums.unwrap_or(outcomes), &looks, args.top);
             if let Some(sections) = sections {
                 text += &format!("\n{}", sections::text(sections, args.top));
             }
@@ -379,7 +382,7 @@ fn report_on(
     }
     if let Some(file) = &args.html {
         let all = sums.unwrap_or(outcomes);
-        let page = observed::page::page(title, all, looks, standing, orders, args.top)?;
+        let page = observed::page::page(title, all, &looks, standing, orders, args.top)?;
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {

@@ -41,7 +41,7 @@ impl WatchedRun {
     /// Samples all that the program starts; or a server alone, beside which its load runs.
     pub(super) fn begin(&mut self, server: Option<libc::pid_t>) {
         self.begun = Instant::now();
-        self.samples = Some(Family::start(server, &[]));
+        self.samples = Some(Family::start(server));
     }
 
     /// What was found, a line each.

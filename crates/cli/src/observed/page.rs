@@ -1,6 +1,6 @@
 //! An outcome as a self-contained HTML page without scripts.
 
-use super::{conditions, report};
+use super::{conditions, often, report};
 use crate::hints::Failure;
 use crate::output::shown;
 use crate::profile::{flame, words};
@@ -27,7 +27,7 @@ const DOTS: usize = 64;
 pub(crate) fn page(
     title: &str,
     outcomes: &[Observed],
-    looks: report::Looks,
+    looks: &report::Looks,
     standing: Option<&Standing>,
     orders: Option<&[order::Orders]>,
     most: usize,
@@ -42,7 +42,10 @@ pub(crate) fn page(
         }
         @if busy.is_empty() {
             p { (report::nobody(looks)) "." }
-            p.soft { (report::UNWATCHED) "." }
+            @for outcome in outcomes { (taken_often(outcome)) }
+            p.soft { (report::unwatched(looks)) "." }
+        } @else if let Some(why) = &looks.running_unseen {
+            p.soft { "not watched: " (report::running_unwatched(why)) "." }
         }
         @for process in processes { (process) }
         @for order in orders.unwrap_or_default() { (circles(order)) }
@@ -67,6 +70,7 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
             pre { (conditions::one(one, wakes, outcome.elapsed_ns)) }
         }
         @if !outcome.locks.is_empty() { (table(outcome, most)) }
+        (taken_often(outcome))
         @if let Some(svg) = over_time(outcome) { (page::figure(&svg, "")) }
         @for lock in outcome.locks.iter().take(most.min(TOLD)) { (told(lock)) }
         @for suspects in &outcome.false_sharing {
@@ -88,6 +92,18 @@ fn own(lock: &OwnLock) -> Markup {
         h3 { (lock.name) ": " (format!("{:.1}", lock.waiting)) " threads waited on average" }
         (page::terms([("waited in", places), ("advice", html! { (shown(&lock.advice)) })]))
     }
+}
+
+/// Locks that are taken too often without waiting.
+fn taken_often(outcome: &Observed) -> Markup {
+    let told = outcome.taken_often.as_ref().filter(|often| !often.sites.is_empty());
+    html! { @if let Some(often) = told {
+        h3 { "Taken often" }
+        p { (often::head(often)) "." }
+        ul { @for site in often.sites.iter().take(PLACES) { li { (shown(&often::site(site))) } } }
+        @if let Some(why) = &often.uncounted { p.soft { "How often isn't known: " (why) "." } }
+        p.advice.sentence { (often::advice(often)) }
+    } }
 }
 
 fn table(outcome: &Observed, most: usize) -> Markup {

@@ -1,7 +1,7 @@
 //! An outcome as text.
 
 use super::timeline::signs;
-use super::{conditions, threads};
+use super::{conditions, often, threads};
 use crate::output::{beside, plain, shown, table};
 use crate::profile::words::{self, FEW, duration, meanwhile, times};
 use lockwright_numbers::format::{count, time};
@@ -24,20 +24,35 @@ const PLACES: usize = 3;
 const NOISE: f64 = 0.01;
 
 /// What a report that names no lock can't exclude.
-pub(super) const UNWATCHED: &str =
-    "not watched: locks whose waiters only spin, and those of fibers and goroutines";
+pub(super) fn unwatched(looks: &Looks) -> String {
+    let spins = "not watched: locks whose waiters only spin, and those of fibers and goroutines";
+    match &looks.running_unseen {
+        None => spins.to_owned(),
+        Some(why) => format!("{spins}; and {}", running_unwatched(why)),
+    }
+}
+
+/// What isn't known where the kernel samples no running threads.
+pub(crate) fn running_unwatched(why: &str) -> String {
+    format!(
+        "locks that are taken too often without waiting, since the kernel samples no running threads for us ({why}): \
+         it may if kernel.perf_event_paranoid is 2 or less, and no seccomp filter refuses perf_event_open"
+    )
+}
 
 /// What looks at threads have told, besides the counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Looks {
     /// How often threads were looked at.
     pub(crate) count: u64,
     /// Threads have waited for long, and still do: the report begins with them.
     pub(crate) some_wait: bool,
+    /// Why running threads couldn't be sampled.
+    pub(crate) running_unseen: Option<String>,
 }
 
 /// What is said if no wait was counted.
-pub(crate) fn nobody(looks: Looks) -> String {
+pub(crate) fn nobody(looks: &Looks) -> String {
     if looks.some_wait {
         return "no wait has ended in that time, so none is counted: who waits is told above"
             .to_owned();
@@ -53,17 +68,33 @@ pub(crate) fn nobody(looks: Looks) -> String {
 }
 
 /// The reports on all processes in which threads waited.
-pub(crate) fn all(outcomes: &[Observed], looks: Looks, most: usize) -> String {
+pub(crate) fn all(outcomes: &[Observed], looks: &Looks, most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| has_waits(outcome)).collect();
     if busy.is_empty() {
         let events: Vec<String> =
             outcomes.iter().map(conditions::text).filter(|text| !text.is_empty()).collect();
-        return wrapped(&nobody(looks)) + "\n" + &wrapped(UNWATCHED) + "\n" + &events.concat();
+        let often = taken_often(outcomes);
+        let often = if often.is_empty() { often } else { format!("\n{often}\n") };
+        return wrapped(&nobody(looks))
+            + "\n"
+            + &often
+            + &wrapped(&unwatched(looks))
+            + "\n"
+            + &events.concat();
     }
     let mut text = String::new();
     for outcome in &busy {
         text.push_str(&self::text(outcome, most));
         text.push('\n');
+    }
+    let others = outcomes.iter().filter(|outcome| !has_waits(outcome));
+    let often = taken_often(others);
+    if !often.is_empty() {
+        text.push_str(&often);
+        text.push('\n');
+    }
+    if let Some(why) = &looks.running_unseen {
+        text.push_str(&(wrapped(&format!("not watched: {}", running_unwatched(why))) + "\n\n"));
     }
     if busy.iter().all(|outcome| outcome.locks.is_empty()) {
         return text; // no table
@@ -73,6 +104,15 @@ pub(crate) fn all(outcomes: &[Observed], looks: Looks, most: usize) -> String {
          short); waiting: threads that waited, on average; P50 to max: waits; hold: hold times of threads that had waited.",
     ));
     text + "\n"
+}
+
+/// Locks that are taken often in processes in which nobody waits, each with its process.
+fn taken_often<'a>(outcomes: impl IntoIterator<Item = &'a Observed>) -> String {
+    let one = |outcome: &Observed| {
+        let text = often::text(outcome.taken_often.as_ref()?);
+        (!text.is_empty()).then(|| wrapped(&who(outcome)) + "\n" + &text)
+    };
+    outcomes.into_iter().filter_map(one).collect::<Vec<_>>().join("\n")
 }
 
 /// Did threads of this process wait for any lock?
@@ -151,6 +191,7 @@ fn text(outcome: &Observed, most: usize) -> String {
     text.push_str(&(wrapped(&about) + "\n"));
     text.push('\n');
     let conditions = conditions::text(outcome);
+    let often = outcome.taken_often.as_ref().map(often::text).unwrap_or_default();
     let others: Vec<String> =
         [own(outcome), conditions].into_iter().filter(|text| !text.is_empty()).collect();
     let others = others.join("\n");
@@ -161,6 +202,10 @@ fn text(outcome: &Observed, most: usize) -> String {
     let is_first = sampled.max(conditions::waiting(outcome)) > counted;
     if outcome.locks.is_empty() {
         text.push_str(&others);
+        if !often.is_empty() {
+            text.push('\n');
+            text.push_str(&often);
+        }
         return text;
     }
     if is_first {
@@ -226,6 +271,10 @@ fn text(outcome: &Observed, most: usize) -> String {
     if !is_first && !others.is_empty() {
         text.push('\n');
         text.push_str(&others);
+    }
+    if !often.is_empty() {
+        text.push('\n');
+        text.push_str(&often);
     }
     text.push_str(&threads::text(outcome, most));
     for suspects in outcome.false_sharing.iter().take(TOLD) {

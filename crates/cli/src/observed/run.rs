@@ -25,7 +25,7 @@ use lockwright_observer::counts::python::Samplers;
 use lockwright_observer::counts::sum::groups;
 use lockwright_observer::order::outcome as order;
 use lockwright_observer::process::Process;
-use lockwright_observer::sampler::family::Family;
+use lockwright_observer::sampler::family::{Family, Looked};
 use lockwright_observer::{elf, find};
 use lockwright_stats::trace::Trace;
 use std::ffi::OsString;
@@ -47,8 +47,8 @@ pub(crate) struct Ran {
     pub(crate) outcomes: Vec<Observed>,
     /// The same, with processes of one program together.
     pub(crate) sums: Vec<Observed>,
-    /// How often threads were looked at, for waits that aren't counted.
-    pub(crate) looks: u64,
+    /// How much was looked at, for what isn't counted.
+    pub(crate) looked: Looked,
     /// The orders in which they took their locks, if requested.
     pub(crate) orders: Option<Vec<order::Orders>>,
     /// Their critical sections, if requested.
@@ -121,7 +121,7 @@ pub(crate) fn program(
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = counted(folder.path(), elapsed_ns, events.as_mut())?;
     samplers.tell(&mut outcomes);
-    let looks = family.tell(&mut outcomes, elapsed_ns);
+    let looked = family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
@@ -148,7 +148,7 @@ pub(crate) fn program(
     let orders = if counts.in_order { Some(order::all(folder.path(), unread)?) } else { None };
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
-    Ok(Ran { outcomes, sums, looks, orders, sections, status })
+    Ok(Ran { outcomes, sums, looked, orders, sections, status })
 }
 
 /// All critical sections that were recorded in a folder.

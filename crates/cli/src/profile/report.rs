@@ -1,6 +1,7 @@
 //! The text report of `profile --sample`.
 
 use super::words::{FEW, NOISE, meanwhile, own, percent, sites};
+use crate::observed::{often, report};
 use crate::output::{beside, shown};
 use lockwright_numbers::format::time;
 use lockwright_observer::sampler::outcome::{LockSeen, SampledProfile};
@@ -30,6 +31,10 @@ pub(crate) fn text(outcome: &SampledProfile) -> String {
             more => format!("{more} more locks"),
         };
         text += &format!("\n{more}: --format json\n");
+    }
+    let often = often::text(&outcome.taken_often);
+    if !often.is_empty() {
+        text += &format!("\n{often}");
     }
     if outcome.other_waiting >= NOISE {
         text += "\n";
@@ -144,6 +149,7 @@ fn notes(outcome: &SampledProfile) -> Vec<String> {
         notes.push(format!(
             "can't see where holders run ({why}): sudo sysctl kernel.perf_event_paranoid=2"
         ));
+        notes.push(format!("not watched: {}", report::running_unwatched(why)));
     }
     notes
 }

@@ -186,7 +186,8 @@ fn without_locks(process: &Shown) -> Vec<Line<'static>> {
     let some_wait = !process.standing.is_empty();
     let text = match brief::details(outcome) {
         nothing if nothing.is_empty() => {
-            wrapped(&nobody(Looks { count: outcome.samples, some_wait }))
+            let looks = Looks { count: outcome.samples, some_wait, ..Looks::default() };
+            wrapped(&nobody(&looks))
         }
         details => details,
     };

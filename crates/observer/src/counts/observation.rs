@@ -4,7 +4,7 @@ use super::beyond::Beyond;
 use super::counter::Event;
 use super::snapshot::{LockKind, Of, Signals};
 use crate::findings::Holding;
-use crate::findings::OwnLock;
+use crate::findings::{OwnLock, TakenOften};
 use lockwright_numbers::Times;
 use serde::Serialize;
 
@@ -44,6 +44,12 @@ pub struct Observed {
     /// Locks that aren't pthread's, for which threads were seen to wait.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_locks: Vec<OwnLock>,
+    /// CPU time that goes into taking locks without waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken_often: Option<TakenOften>,
+    /// Why running threads couldn't be sampled: then it isn't known where locks are taken often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_unseen: Option<String>,
     /// How often its threads were looked at for such waits; 0: never.
     #[serde(skip_serializing_if = "is_zero")]
     pub samples: u64,

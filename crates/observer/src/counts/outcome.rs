@@ -56,6 +56,8 @@ pub fn busiest<K: Ord>(
     };
     let (locks, conditions) = (all(&snapshot.locks), all(&snapshot.conditions));
     Observed {
+        taken_often: None,
+        running_unseen: None,
         pid: snapshot.pid,
         processes: Vec::new(),
         command: snapshot.command.clone(),

@@ -73,6 +73,14 @@ fn add(sum: &mut Observed, part: &Observed) {
             None => sum.own_locks.push(lock.clone()),
         }
     }
+    match (&mut sum.taken_often, &part.taken_often) {
+        (Some(sum), Some(part)) => sum.add(part),
+        (sum @ None, part) => sum.clone_from(part),
+        (Some(_), None) => {}
+    }
+    if sum.running_unseen.is_none() {
+        sum.running_unseen.clone_from(&part.running_unseen);
+    }
     sum.signals.semaphores += part.signals.semaphores;
     sum.signals.waits += part.signals.waits;
     sum.signals.wait_ns += part.signals.wait_ns;
@@ -227,6 +235,7 @@ fn add_own(sum: &mut OwnLock, part: &OwnLock) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::beyond::{Side, Sides};
     use crate::findings::Cause;
     use lockwright_numbers::Times;
 

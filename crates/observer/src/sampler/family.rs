@@ -1,6 +1,6 @@
 //! Samples several processes: a program, and what it starts; without knowing beforehand which those are.
 
-use super::outcome::{name_sleeps, own_locks};
+use super::outcome::{name_sleeps, own_locks, taken_often};
 use super::sample::{End, Sampled, Sampler};
 use super::seen;
 use super::target::Target;
@@ -10,11 +10,12 @@ use crate::counts::observation::Observed;
 use crate::counts::passers::Passers;
 use crate::counts::reader::Reader;
 use crate::findings::Holding;
-use crate::findings::OwnLock;
+use crate::findings::{OwnLock, TakenOften};
 use crate::process::Process;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::{LENGTH, LockKind};
 use lockwright_symbols::{proc_text, threads};
+use lockwright_text::cause;
 use memmap2::Mmap;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -28,8 +29,11 @@ use std::time::{Duration, Instant};
 pub(super) const PERIOD: Duration = Duration::from_millis(20);
 /// The shortest time between two looks at holders: no two fall into one tick of the scheduler's.
 const GLANCE: Duration = Duration::from_millis(4);
-/// Samples take at most one part in this many of a CPU's time, and so do looks at holders: a process with many threads is sampled less often.
+/// Samples take at most one part in this many of a CPU's time, and so do looks at holders, and at running threads: a process with many threads is
+/// sampled less often.
 pub(super) const PARTS: u32 = 40;
+/// So much CPU time may be spent on running threads at once: the files' names are read when the first of them are looked at.
+const CREDIT: Duration = Duration::from_millis(100);
 /// How often we look for new processes and new wrappers; and how often at least, however long that takes.
 const AGAIN: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_millis(500);
@@ -46,8 +50,20 @@ struct SeenIn {
     own_locks: Vec<OwnLock>,
     /// What the holders of its locks did while others waited for them, by the lock's address.
     holdings: HashMap<u64, Holding>,
+    taken_often: TakenOften,
+    /// Why running threads couldn't be sampled.
+    running_unseen: Option<String>,
     /// The number of samples.
     samples: u64,
+}
+
+/// How much was looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// How often threads were looked at, in all processes.
+    pub looks: u64,
+    /// Why running threads couldn't be sampled.
+    pub running_unseen: Option<String>,
 }
 
 /// A process.
@@ -115,13 +131,15 @@ impl Watching {
     }
 
     /// Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen in them.
-    /// Returns how often threads were looked at, in all processes.
-    pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) -> u64 {
-        let mut looks = 0;
+    pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) -> Looked {
+        let mut looked = Looked::default();
         // A process in a container counts under another id, but then it is the only one.
         let is_one = outcomes.len() == 1;
         for seen in self.stop() {
-            looks += seen.samples;
+            looked.looks += seen.samples;
+            if looked.running_unseen.is_none() {
+                looked.running_unseen.clone_from(&seen.running_unseen);
+            }
             let pid = seen.pid.cast_unsigned();
             let its = match outcomes.iter().position(|one| one.pid == pid) {
                 None if is_one && seen.holdings.keys().any(|at| is_lock_of(&outcomes[0], *at)) => {
@@ -131,7 +149,7 @@ impl Watching {
             };
             let at = its.unwrap_or(outcomes.len());
             if its.is_none() {
-                if seen.own_locks.is_empty() {
+                if seen.own_locks.is_empty() && seen.taken_often.sites.is_empty() {
                     continue;
                 }
                 let command = seen.command.clone();
@@ -149,8 +167,17 @@ impl Watching {
             };
             let uncounted = seen.own_locks.into_iter().filter(|lock| !is_counted(lock));
             (outcome.own_locks, outcome.samples) = (uncounted.collect(), seen.samples);
+            let mut often = seen.taken_often;
+            let waiters = outcome.locks.iter().flat_map(|lock| &lock.waiters);
+            let waits: Vec<_> =
+                waiters.map(|site| (site.function.as_str(), site.count, site.ns)).collect();
+            often.without_waits(&waits);
+            if outcome.command.is_empty() {
+                outcome.command = seen.command; // it has counted nothing
+            }
+            (outcome.taken_often, outcome.running_unseen) = (Some(often), seen.running_unseen);
         }
-        looks
+        looked
     }
 }
 
@@ -167,6 +194,9 @@ pub struct Family {
     next_glance: Instant,
     /// When we look for new processes, and for wrappers, again.
     next_meeting: Instant,
+    /// Since when, and how much CPU time has been spent on running threads.
+    begun: Instant,
+    spent: Duration,
     own: PathBuf,
 }
 
@@ -181,6 +211,8 @@ impl Family {
             next: Instant::now(),
             next_glance: Instant::now(),
             next_meeting: Instant::now(),
+            begun: Instant::now(),
+            spent: Duration::ZERO,
             own: program(std::process::id().cast_signed()).unwrap_or_default(),
         }
     }
@@ -217,6 +249,11 @@ impl Family {
         if begun >= self.next {
             self.sample();
             self.next = begun + PERIOD.max(cost(before));
+            if self.spent <= CREDIT + self.begun.elapsed() / PARTS {
+                let before = thread_time();
+                self.samplers.values_mut().for_each(|member| member.sampler.look_at_running());
+                self.spent += thread_time().saturating_sub(before);
+            }
         } else if begun >= self.next_glance {
             for member in self.samplers.values_mut() {
                 let waited = member.waited();
@@ -307,8 +344,11 @@ impl Family {
         let all = self.ended.into_iter().chain(still).map(|(command, mut sampled)| {
             let (own_locks, samples) = own_locks(&mut sampled);
             name_sleeps(&mut sampled);
+            let taken_often = taken_often(&mut sampled);
+            let refused = sampled.refused.as_ref();
+            let running_unseen = refused.map(|error| cause(error).to_string());
             let (pid, holdings) = (sampled.target.pid, sampled.holdings);
-            SeenIn { pid, command, own_locks, holdings, samples }
+            SeenIn { pid, command, own_locks, holdings, taken_often, running_unseen, samples }
         });
         all.filter(|seen| seen.samples > 0).collect()
     }

@@ -1,10 +1,10 @@
 //! The samples with names: which locks were waited for, who waited, who held them.
 
+use super::plumbing::{is_plumbing, own};
 use super::sample::{End, Sampled};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId, Stacks, WaitedLock};
 use super::target::{Target, variable};
-use crate::counts::outcome::is_of_a_lock;
-use crate::findings::{Holding, OwnLock, WaitSite};
+use crate::findings::{Holding, OwnLock, TakenOften, WaitSite};
 use crate::origin::Origin;
 use lockwright_symbols::{Frame, Symboliser};
 use lockwright_text::cause;
@@ -40,6 +40,8 @@ pub struct SampledProfile {
     /// Is it written in Go, whose goroutines don't sleep in the kernel?
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_go: bool,
+    /// CPU time that goes into taking locks without waiting.
+    pub taken_often: TakenOften,
     /// Why running threads could not be sampled.
     pub running_unseen: Option<String>,
 }
@@ -103,9 +105,16 @@ pub(super) fn name_sleeps(sampled: &mut Sampled) {
     }
 }
 
+/// Where locks are taken often.
+pub(super) fn taken_often(sampled: &mut Sampled) -> TakenOften {
+    let Sampled { target, often, sample_ns, took, .. } = sampled;
+    often.outcome(&mut target.symboliser, *sample_ns, *took)
+}
+
 /// Names everything that was seen. Also returns the stacks for a flame graph.
 pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
     name_sleeps(sampled);
+    let mut taken_often = taken_often(sampled);
     let Sampled { target, seen, holdings, took, end, refused, .. } = sampled;
     let Target { pid, name, has_library, symboliser, is_go, environment } = target;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
@@ -140,6 +149,15 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
         false,
     );
     let own_locks = namer.own_locks(&by_origin, samples, |name| variable(environment, name));
+    let look_ns = took.as_nanos() as f64 / samples.max(1) as f64;
+    let waiters = || locks.iter().flat_map(|lock| &lock.waiters);
+    let waits: Vec<_> = waiters()
+        .filter_map(|site| {
+            let ns = site.samples as f64 * look_ns;
+            Some((site.function.as_deref()?, site.samples, ns as u64))
+        })
+        .collect();
+    taken_often.without_waits(&waits);
     let outcome = SampledProfile {
         pid: *pid,
         program: name.clone(),
@@ -153,6 +171,7 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
         others,
         under_lockwright: *has_library,
         is_go: *is_go,
+        taken_often,
         running_unseen: refused.as_ref().map(|error| cause(error).to_string()),
     };
     (outcome, folded)
@@ -446,59 +465,6 @@ impl Namer<'_> {
     }
 }
 
-/// The index of the innermost frame that belongs to the program, or else of the outermost frame.
-pub(crate) fn own(frames: &[Frame]) -> usize {
-    frames.iter().position(|frame| !is_plumbing(frame)).unwrap_or(frames.len().saturating_sub(1))
-}
-
-/// Does the frame belong to the C library, to a language's runtime library, or to us? The user can't change that code.
-pub(crate) fn is_plumbing(frame: &Frame) -> bool {
-    const MODULES: [&str; 8] = [
-        "libc.so",
-        "libc-2.",
-        "libpthread",
-        "ld-linux",
-        "libstdc++.so",
-        "libgcc_s.so",
-        "[vdso]",
-        "liblockwright",
-    ];
-    const FUNCTIONS: [&str; 9] = [
-        "std::",
-        "<std::",
-        "core::",
-        "<core::",
-        "alloc::",
-        "<alloc::",
-        "__gthread_",
-        "__gnu_cxx::",
-        "__rust",
-    ];
-    const FILES: [&str; 3] = ["/include/c++/", "/rustc/", "/include/x86_64-linux-gnu/c++/"];
-    let name = frame.function.as_deref().unwrap_or_default();
-    is_of_a_lock(frame)
-        || is_inside_a_lock(name)
-        || MODULES.iter().any(|start| frame.module.starts_with(start))
-        || FUNCTIONS.iter().any(|start| name.starts_with(start))
-        || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
-        || (frame.module == "[vdso]")
-}
-
-/// Is it a function inside the locks of abseil, folly or parking_lot? Their other functions run what the program gives them.
-fn is_inside_a_lock(name: &str) -> bool {
-    const PARKING_LOT: [&str; 4] =
-        ["parking_lot::", "<parking_lot::", "parking_lot_core::", "<parking_lot_core::"];
-    const FOLLY: [&str; 2] = ["folly::SharedMutexImpl", "folly::MicroLock"];
-    // A version's name may follow: `absl::lts_20220623::Mutex::Lock`.
-    const ABSEIL: [&str; 3] = ["::Mutex::", "::CondVar::", "::synchronization_internal::"];
-    let starts = |all: &[&str]| all.iter().any(|start| name.starts_with(start));
-    let is_abseils = || ABSEIL.iter().any(|part| name.contains(part));
-    starts(&PARKING_LOT)
-        || starts(&FOLLY)
-        || name.starts_with("AbslInternalPerThreadSem")
-        || (name.starts_with("absl::") && is_abseils())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,33 +480,5 @@ mod tests {
         clustered[..10].fill(24);
         assert!(share_error(&clustered, &all) > 4.0 * even);
         assert_eq!(share_error(&[0; BATCHES], &[0; BATCHES]), 0.0);
-    }
-
-    #[test]
-    fn the_programs_own_function_is_told() {
-        let frame = |function: &str, module: &str| Frame {
-            function: Some(function.into()),
-            module: module.into(),
-            ..Frame::default()
-        };
-        let stack = [
-            frame("___pthread_mutex_lock", "libc.so.6"),
-            frame("lockwright_runtime::mutex::lock", "server"),
-            frame("__gthread_mutex_lock", "server"),
-            frame("std::mutex::lock", "server"),
-            frame("lookup", "server"),
-            frame("main", "server"),
-        ];
-        assert_eq!((own(&stack), own(&stack[..2])), (4, 1));
-        let stack = [
-            frame("syscall", "libc.so.6"),
-            frame("absl::debian3::synchronization_internal::Waiter::Wait", "libabsl.so"),
-            frame("AbslInternalPerThreadSemWait_debian3", "libabsl.so"),
-            frame("absl::debian3::Mutex::LockSlowLoop", "libabsl.so"),
-            frame("absl::debian3::MutexLock::MutexLock", "server"),
-            frame("parking_lot::raw_rwlock::RawRwLock::lock_shared_slow", "server"),
-            frame("absl::debian3::container_internal::visit", "server"),
-        ];
-        assert_eq!((own(&stack), own(&stack[..5])), (6, 4));
     }
 }

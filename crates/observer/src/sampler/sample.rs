@@ -1,7 +1,8 @@
 //! Samples all threads of a process repeatedly, without stopping any.
 
 use super::hold::Holds;
-use super::running::Running;
+use super::often::watch::Often;
+use super::running::{DEEP, Running, SHALLOW};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
 use super::target::{Target, field};
 use super::wait::{self, Wait};
@@ -38,11 +39,16 @@ pub struct Sampled {
     pub end: End,
     /// Why running threads have no stacks.
     pub refused: Option<io::Error>,
+    pub(super) often: Often,
+    /// The CPU time between two samples of a running thread, ns.
+    pub(super) sample_ns: u64,
 }
 
 /// How often a running thread is sampled by the kernel between two of our samples, so that one of these is close to
 /// ours.
 const LOOKS: u64 = 4;
+/// The CPU time between two samples of a running thread if nobody asks where holders run, ns. No multiple of a scheduler's tick.
+const SPARSE: u64 = 5_030_000;
 /// Maximum number of frames of libraries below the function that the program called.
 const INNER: usize = 12;
 /// How often we look for new libraries.
@@ -67,6 +73,7 @@ pub fn sample(
         if !goes_on(elapsed) {
             break End::Interrupted;
         }
+        sampler.look_at_running();
         let part = elapsed.as_secs_f64() / time.as_secs_f64() * BATCHES as f64;
         if sampler.tick((part as usize).min(BATCHES - 1), &[]).is_err() {
             break End::ProcessEnded;
@@ -86,8 +93,11 @@ pub struct Sampler {
     target: Target,
     unwinder: Unwinder,
     seen: Seen,
-    /// Where running threads run; `None`: nobody asks.
-    running: Option<Running>,
+    /// Where running threads run.
+    running: Running,
+    /// Does anybody ask where holders run?
+    places: bool,
+    often: Often,
     holds: Holds,
     begun: Instant,
     refreshed: Instant,
@@ -101,14 +111,20 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to sample a process, about once in `period`. `running`: also learns where running threads run.
-    pub fn begin(mut target: Target, period: Duration, running: bool) -> Self {
+    /// Begins to sample a process, about once in `period`. `places`: also learns where running holders run.
+    pub fn begin(mut target: Target, period: Duration, places: bool) -> Self {
         let nanoseconds = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let now = Instant::now();
+        let running = match places {
+            true => Running::new((nanoseconds / LOOKS).max(100_000), DEEP),
+            false => Running::new(SPARSE, SHALLOW),
+        };
         Self {
             unwinder: Unwinder::new(&mut target.symboliser),
             seen: Seen::default(),
-            running: running.then(|| Running::new((nanoseconds / LOOKS).max(100_000))),
+            running,
+            places,
+            often: Often::begin(),
             holds: Holds::begin(target.pid),
             begun: now,
             refreshed: now,
@@ -121,12 +137,13 @@ impl Sampler {
     }
 
     /// What was seen.
-    pub fn end(self, end: End) -> Sampled {
-        let Self { mut target, seen, running, holds, begun, .. } = self;
+    pub fn end(mut self, end: End) -> Sampled {
+        self.fetch();
+        let Self { mut target, seen, running, holds, begun, often, .. } = self;
         let took = begun.elapsed();
         target.symboliser.space_mut().learn_threads();
         let period = took.as_nanos() as u64 / seen.samples().max(1);
-        let refused = running.and_then(|running| running.refused);
+        let (refused, sample_ns) = running.ended();
         let (mut holdings, mut asleep) = (HashMap::new(), HashMap::new());
         // The words of a condition variable may look like a lock's. Names are found only now, since that takes long.
         let is_event = |stack| {
@@ -138,7 +155,7 @@ impl Sampler {
             holdings.insert(lock, holding);
             asleep.extend(stack.map(|stack| (lock, stack)));
         }
-        Sampled { target, seen, holdings, asleep, took, end, refused }
+        Sampled { target, seen, holdings, asleep, took, end, refused, often, sample_ns }
     }
 
     /// What names the process's addresses, and what walks its stacks.
@@ -146,9 +163,21 @@ impl Sampler {
         (&mut self.target.symboliser, &mut self.unwinder)
     }
 
+    /// Looks at what running threads have done: the kernel has sampled them.
+    pub(super) fn look_at_running(&mut self) {
+        self.fetch();
+        self.often.count_calls(&self.target.symboliser, &mut self.unwinder);
+    }
+
+    fn fetch(&mut self) {
+        let Self { running, often, target, unwinder, .. } = self;
+        running.fetch(|tid, moment| often.see(tid, moment, &mut target.symboliser, unwinder));
+    }
+
     fn refresh(&mut self) {
         if self.target.symboliser.refresh() {
             self.unwinder.refresh(&mut self.target.symboliser);
+            self.often.refresh();
             self.slept.clear();
         }
     }
@@ -182,9 +211,6 @@ impl Sampler {
             return Err(ErrorKind::NotFound.into());
         }
         self.meet(&states);
-        if let Some(running) = &mut self.running {
-            running.fetch();
-        }
         self.seen.threads = self.seen.threads.max(states.len());
         self.seen.batches[batch] += 1;
         let mut owners: HashMap<u64, (LockKind, Owner)> = HashMap::new();
@@ -268,8 +294,8 @@ impl Sampler {
                 self.target.symboliser.space_mut().learn_thread(tid, state.stack_pointer);
             }
         }
-        if let Some(running) = self.running.as_mut().filter(|_| ids != known) {
-            running.follow(&ids);
+        if ids != known {
+            self.running.follow(&ids);
         }
     }
 
@@ -348,7 +374,7 @@ impl Sampler {
                 continue;
             }
             let since = now.saturating_sub(self.period);
-            let moment = self.running.as_ref().and_then(|running| running.at(tid, since));
+            let moment = self.running.at(tid, since).filter(|_| self.places);
             let holder = match (asleep, moment) {
                 (Some((_, stack)), _) => Holder::Sleeping(stack),
                 (None, None) => Holder::Unseen,

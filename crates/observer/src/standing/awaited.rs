@@ -1,7 +1,7 @@
 //! What a thread sleeps for: the lock's words say, or else the functions on its stack.
 
 use super::looker::Observer;
-use crate::sampler::outcome::is_plumbing;
+use crate::sampler::plumbing::is_plumbing;
 use crate::sampler::wait::{self, Mutex, Wait};
 use lockwright_symbols::{Blocked, Frame, read_memory};
 

@@ -4,7 +4,7 @@ use super::awaited::{Awaited, LockWanted};
 use super::looker::{Named, Observer, ids};
 use super::sleeper::Sleeper;
 use crate::sampler::call::call_name;
-use crate::sampler::outcome::own;
+use crate::sampler::plumbing::own;
 use lockwright_symbols::{Blocked, Frame, TaskState, blocked, proc_text, task};
 
 /// Who holds what a thread waits for.
