@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use libc::{CLOCK_REALTIME, EBUSY, ETIMEDOUT, clockid_t, timespec};
 use lockwright_runtime::layout::Mutex;
-use lockwright_runtime::{mutex, real, with_frame};
+use lockwright_runtime::{mutex, with_frame};
 
 export! {
     lock as pthread_mutex_lock: base;
@@ -80,12 +80,7 @@ unsafe extern "C" fn timedlock_from(
     stack: usize,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe {
-        if mutex::is_foreign(lock) {
-            return real::pthread_mutex_timedlock(lock.cast(), until);
-        }
-        mutex::lock_until_from(lock, CLOCK_REALTIME, until, 0, frame, stack)
-    }
+    unsafe { mutex::lock_until_from(lock, CLOCK_REALTIME, until, 0, frame, stack) }
 }
 
 unsafe extern "C" fn clocklock_from(
@@ -97,12 +92,7 @@ unsafe extern "C" fn clocklock_from(
     stack: usize,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe {
-        if mutex::is_foreign(lock) {
-            return real::pthread_mutex_clocklock(lock.cast(), clock, until);
-        }
-        mutex::lock_until_from(lock, clock, until, 0, frame, stack)
-    }
+    unsafe { mutex::lock_until_from(lock, clock, until, 0, frame, stack) }
 }
 
 unsafe extern "C" fn destroy(lock: *mut Mutex) -> c_int {

@@ -418,8 +418,25 @@ fn errno(answer: Result<(), Refused>) -> c_int {
     }
 }
 
-/// Runs glibc's own function.
+/// Runs glibc's own function, and counts it.
 unsafe fn glibc(m: &Mutex, operation: Operation) -> c_int {
+    // SAFETY: the caller's promise.
+    let run = |operation| unsafe { glibcs(m, operation) };
+    if !observe::is_on() {
+        return run(operation);
+    }
+    let (address, call) = (core::ptr::from_ref(m).addr(), observe::last_call());
+    match operation {
+        Lock | Wait | LockAgain(_) | LockUntil(..) => {
+            observe::foreign::lock(address, call, || run(TryLock), || run(operation))
+        }
+        Unlock | Wake => observe::foreign::unlock(address, call, || run(operation)),
+        TryLock => run(operation),
+    }
+}
+
+/// Runs glibc's own function.
+unsafe fn glibcs(m: &Mutex, operation: Operation) -> c_int {
     let m = core::ptr::from_ref(m).cast_mut().cast();
     // SAFETY: the caller's promise is glibc's contract.
     unsafe {
@@ -438,7 +455,7 @@ unsafe fn glibc(m: &Mutex, operation: Operation) -> c_int {
 /// # Safety
 /// As [`lock`].
 #[inline(always)]
-pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
+pub(crate) unsafe fn is_foreign(mutex: *const Mutex) -> bool {
     // SAFETY: the caller's promise.
     unsafe { !posix::is_ours(&*mutex) }
 }

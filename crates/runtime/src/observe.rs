@@ -12,13 +12,14 @@
 //! nobody waits for it. We also see a holder that never had to wait: the waiter sends its unlock to the slow path, and there the
 //! caller's address and stack are those of the critical section.
 //!
-//! Other objects have files of their own: [`semaphores`], since they stay glibc's; [`rwlocks`], [`spins`] and [`conditions`]. So have
-//! attempts that don't wait ([`tries`]).
+//! Other objects have files of their own: [`semaphores`] and [`foreign`] mutexes, since they stay glibc's; [`rwlocks`], [`spins`] and
+//! [`conditions`]. So have attempts that don't wait ([`tries`]).
 //!
 //! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment. A
 //! process that can't have one goes on without it.
 
 pub(crate) mod conditions;
+pub(crate) mod foreign;
 pub(crate) mod maps;
 mod open;
 pub(crate) mod rwlocks;

@@ -145,6 +145,48 @@ static void spin_locks(void) {
     pthread_join(thread, NULL);
 }
 
+// A mutex that glibc serves: it says in its word that a thread waits, by the highest bit, or by a 2 if it is only shared.
+static pthread_mutex_t theirs;
+
+static int has_theirs, may_drop;
+
+APART static void wants(void) { pthread_mutex_lock(&theirs); STAY(); }
+APART static void gives(void) { pthread_mutex_unlock(&theirs); STAY(); }
+APART static int gives_up_theirs(void) {
+    int answer = pthread_mutex_timedlock(&theirs, &(struct timespec){.tv_sec = 1});
+    STAY();
+    return answer;
+}
+
+static void *wanter(void *unused) {
+    wants();
+    set(&has_theirs);
+    until(&may_drop, 1);
+    pthread_mutex_unlock(&theirs);
+    return unused;
+}
+
+static void glibcs(void) {
+    for (int kind = 0; kind < 3; kind++) {
+        pthread_mutexattr_t how;
+        pthread_mutexattr_init(&how);
+        if (kind == 0) pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
+        if (kind == 1) pthread_mutexattr_setprotocol(&how, PTHREAD_PRIO_INHERIT);
+        if (kind == 2) pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+        pthread_mutex_init(&theirs, &how);
+        has_theirs = may_drop = 0;
+        pthread_mutex_lock(&theirs);
+        pthread_t thread;
+        pthread_create(&thread, NULL, wanter, NULL);
+        until(&theirs, kind == 2 ? 2 : 1u << 31);
+        gives();
+        until(&has_theirs, 1);
+        printf("%s\n", strerror(gives_up_theirs()));
+        set(&may_drop);
+        pthread_join(thread, NULL);
+    }
+}
+
 // Three threads wait, and one item wakes them all. Then there is one for each of the other two.
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
@@ -263,6 +305,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "strictly")) rwlocks(1);
     if (!strcmp(what, "tries")) failed_tries();
     if (!strcmp(what, "spins")) spin_locks();
+    if (!strcmp(what, "glibcs")) glibcs();
     if (!strcmp(what, "conditions")) conditions();
     if (!strcmp(what, "alone")) gives_up_alone();
     puts("done");

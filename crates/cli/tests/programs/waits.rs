@@ -51,6 +51,22 @@ fn numbers<const N: usize>(value: &Value, names: [&str; N]) -> [u64; N] {
     names.map(|name| value[name].as_u64().unwrap_or(u64::MAX))
 }
 
+/// Robust, with priorities, shared: of each kind, one thread waits, and another gives up.
+#[test]
+fn waits_for_mutexes_that_glibc_serves_are_counted() -> Result<()> {
+    for level in LEVELS {
+        let report = profile("glibcs", level, &("Connection timed out\n".repeat(3) + "done\n"))?;
+        let lock = named(&report, "locks", "theirs")?;
+        assert_eq!(lock["kind"], "mutex", "{lock:#}");
+        assert_eq!(numbers(lock, ["contended", "gave_up"]), [6, 3], "{lock:#}");
+        assert_eq!(numbers(&lock["wait"], ["count"]), [6], "{lock:#}");
+        assert_eq!(places(lock, "waiters"), [("gives_up_theirs", 3), ("wants", 3)], "{lock:#}");
+        assert_eq!(places(lock, "holders")[0], ("gives", 3), "{lock:#}");
+        assert!(report["own_locks"].as_array().is_none_or(Vec::is_empty), "told once: {report:#}");
+    }
+    Ok(())
+}
+
 /// A reader waits for a writer; a writer waits for a reader, and another gives up.
 #[test]
 fn readers_and_writers_of_an_rwlock_are_told_apart_and_who_lets_them_in_is_named() -> Result<()> {
