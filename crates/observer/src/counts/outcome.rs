@@ -242,10 +242,31 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
             samples: None,
         }
     });
-    merged(named.collect())
+    merged(beyond_wrappers(named.collect()))
 }
 
-/// Several calls within one function, at one line, are one place; so are calls of wrappers, before the process knew of these and after.
+/// Until a process knows its wrappers, it counts at them: beside their users, these are places that aren't told apart.
+fn beyond_wrappers(mut sites: Vec<Site>) -> Vec<Site> {
+    let is_wrappers = |site: &Site| is_wrapper(&site.function);
+    let is_user = |site: &Site| !is_wrappers(site) && !is_nobody(site);
+    if sites.iter().any(is_user) {
+        for site in sites.iter_mut().filter(|site| is_wrappers(site)) {
+            (site.function, site.place) = (OTHER_PLACES.to_owned(), String::new());
+        }
+    }
+    sites
+}
+
+const OTHER_PLACES: &str = "(other places)";
+const UNKNOWN_PLACE: &str = "(not known)";
+
+/// Does it stand for places that aren't told apart?
+fn is_nobody(site: &Site) -> bool {
+    [OTHER_PLACES, UNKNOWN_PLACE].contains(&site.function.as_str())
+}
+
+/// Several calls within one function, at one line, are one place; so are calls of wrappers, before the process knew of these and after. Places
+/// that aren't told apart come last.
 fn merged(sites: Vec<Site>) -> Vec<Site> {
     let mut merged: Vec<Site> = Vec::new();
     for site in sites {
@@ -261,7 +282,7 @@ fn merged(sites: Vec<Site>) -> Vec<Site> {
             (known.max_ns, known.max_tid, known.stack) = (site.max_ns, site.max_tid, site.stack);
         }
     }
-    merged.sort_by_key(|site| std::cmp::Reverse(site.ns));
+    merged.sort_by_key(|site| (is_nobody(site), std::cmp::Reverse(site.ns)));
     merged
 }
 
@@ -307,8 +328,8 @@ fn called_at(at: At, callers: Callers<'_>, symbols: &mut Symboliser) -> (String,
             let name = frame.as_ref().map_or_else(String::new, Frame::name);
             (name, frame.as_ref().and_then(Frame::site).unwrap_or_default())
         }
-        At::Unknown => ("(not known)".to_owned(), String::new()),
-        At::Others => ("(other places)".to_owned(), String::new()),
+        At::Unknown => (UNKNOWN_PLACE.to_owned(), String::new()),
+        At::Others => (OTHER_PLACES.to_owned(), String::new()),
     }
 }
 
@@ -385,6 +406,33 @@ fn spot(at: At, sites: &[Seen], symbols: &mut Symboliser) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_that_are_not_told_apart_come_last() {
+        let site = |function: &str, ns| Site {
+            function: function.to_owned(),
+            place: "a.c:1".to_owned(),
+            address: 1,
+            count: 1,
+            ns,
+            max_ns: ns,
+            max_tid: 7,
+            share: ns as f64 / 100.0,
+            stack: Vec::new(),
+            samples: None,
+        };
+        let told = |sites: &[Site]| -> Vec<(String, u64)> {
+            let told = merged(beyond_wrappers(sites.to_vec()));
+            told.into_iter().map(|site| (site.function, site.ns)).collect()
+        };
+        let unlock = site("my_mutex_unlock", 60);
+        let user = site("get_row", 10);
+        let others = Site { place: String::new(), ..site("(other places)", 30) };
+        let all = [unlock.clone(), others.clone(), user];
+        assert_eq!(told(&all), [("get_row".to_owned(), 10), ("(other places)".to_owned(), 90)]);
+        let expected = [("my_mutex_unlock".to_owned(), 60), ("(other places)".to_owned(), 30)];
+        assert_eq!(told(&[others, unlock]), expected);
+    }
 
     #[test]
     fn methods_of_a_lock_are_nobodys_section() {

@@ -64,9 +64,14 @@ impl Passers {
                 continue;
             }
             *tries += 1;
-            let frames = symbols.code(back.saturating_sub(1));
-            if !frames.iter().all(is_of_a_lock) {
-                let is_named = frames.iter().any(|frame| frame.function.is_some());
+            // By the symbol tables: debug information may take seconds to read, and inlined functions have no return address.
+            let bare = symbols.bare(back.saturating_sub(1));
+            let is_named = bare.function.is_some();
+            let passes = match is_named {
+                true => is_of_a_lock(&bare),
+                false => symbols.code(back.saturating_sub(1)).iter().all(is_of_a_lock),
+            };
+            if !passes {
                 *tries = if is_named { TRIES } else { *tries };
                 continue;
             }
