@@ -111,10 +111,21 @@ fn held(holder: &HolderNow, kind: &str) -> String {
         HolderNow::Ended(tid) => {
             format!("held by thread {tid}, which has ended without releasing it")
         }
-        HolderNow::NotCopied { thread: one, parent } => format!(
-            "held by thread {} of the parent process {parent}, which the fork didn't copy",
+        HolderNow::NotCopied { thread: one, process, is_parent: true } => format!(
+            "held by thread {} of the parent process {process}, which the fork didn't copy",
             thread(one)
         ),
+        HolderNow::NotCopied { thread: one, process, .. } => format!(
+            "held by thread {} of process {process}, an ancestor, which the forks didn't copy",
+            thread(one)
+        ),
+        HolderNow::Elsewhere { thread: one, process } => {
+            format!("held by thread {} of process {process}", thread(one))
+        }
+        HolderNow::AnotherProcess => "held by a thread of another process".to_owned(),
+        HolderNow::Stranger(tid) => {
+            format!("held by thread {tid}, which isn't a thread of this process")
+        }
         HolderNow::Readers(1) => {
             "held by a reader, which the lock doesn't name: perhaps this thread itself".to_owned()
         }
@@ -145,6 +156,9 @@ pub(crate) fn json(standing: &Standing) -> Value {
             HolderNow::Itself => ("itself", Value::Null, String::new()),
             HolderNow::Ended(tid) => ("ended", object!({ "tid": tid }), String::new()),
             HolderNow::NotCopied { thread, .. } => ("not-copied", named(thread), String::new()),
+            HolderNow::Elsewhere { thread, .. } => ("elsewhere", named(thread), String::new()),
+            HolderNow::AnotherProcess => ("another-process", Value::Null, String::new()),
+            HolderNow::Stranger(tid) => ("stranger", object!({ "tid": tid }), String::new()),
             HolderNow::Readers(many) => ("readers", object!({ "readers": many }), String::new()),
             HolderNow::Unknown => ("unknown", Value::Null, String::new()),
         };

@@ -55,50 +55,105 @@ enum Meaning {
 }
 use Meaning::{Event, Lock};
 
-/// Parts of names of functions in languages' runtimes and libraries; the first that a name contains says what that means.
-const RUNTIMES: [(&str, Meaning); 41] = [
-    ("take_gil", Lock(Origin::PythonGil)),
-    ("PyMutex_Lock", Lock(Origin::PyMutex)),
-    ("_PyRWMutex_", Lock(Origin::PyMutex)),
-    ("PyThread_acquire_lock", Event),
-    ("ObjectMonitor::wait", Event),
-    ("ObjectMonitor::enter", Lock(Origin::JavaMonitor)),
-    ("ObjectMonitor::EnterI", Lock(Origin::JavaMonitor)),
-    ("ObjectMonitor::ReenterI", Lock(Origin::JavaMonitor)),
-    ("Parker::park", Event),
-    ("Monitor::wait", Event),
-    ("Monitor::lock", Lock(Origin::Jvm)),
-    ("Mutex::lock_without_safepoint_check", Lock(Origin::Jvm)),
-    ("SafepointSynchronize::block", Event),
-    ("SafepointMechanism", Event),
-    ("sync::mutex::futex::Mutex>::lock", Lock(Origin::RustMutex)),
-    ("sync::mutex::futex::Mutex::lock", Lock(Origin::RustMutex)),
-    ("sync::rwlock::futex::RwLock>::read", Lock(Origin::RustRwLock)),
-    ("sync::rwlock::futex::RwLock::read", Lock(Origin::RustRwLock)),
-    ("sync::rwlock::futex::RwLock>::write", Lock(Origin::RustRwLock)),
-    ("sync::rwlock::futex::RwLock::write", Lock(Origin::RustRwLock)),
-    ("sync::condvar", Event),
-    ("sync::thread_parking", Event),
-    ("sync::once", Event),
-    ("parking_lot::condvar", Event),
-    ("RawMutex>::lock_slow", Lock(Origin::ParkingLot)),
-    ("RawMutex::lock_slow", Lock(Origin::ParkingLot)),
-    ("RawRwLock>::lock_", Lock(Origin::ParkingLot)),
-    ("RawRwLock::lock_", Lock(Origin::ParkingLot)),
-    ("CondVar::Wait", Event),
-    ("Mutex::Await", Event),
-    ("Mutex::LockSlow", Lock(Origin::Abseil)),
-    ("Mutex::Block", Lock(Origin::Abseil)),
-    ("folly::Baton", Event),
-    ("folly::SharedMutexImpl", Lock(Origin::Folly)),
-    ("folly::MicroLock", Lock(Origin::Folly)),
-    ("thread_sched_to_running", Lock(Origin::RubyGvl)),
-    ("gvl_acquire", Lock(Origin::RubyGvl)),
-    ("GOMP_critical", Lock(Origin::OpenMp)),
-    ("GOMP_barrier", Event),
-    ("gomp_mutex_lock_slow", Lock(Origin::OpenMp)),
-    ("omp_set_lock", Lock(Origin::OpenMp)),
+/// Where a runtime's functions are. A program's own functions may have the same names.
+#[derive(Clone, Copy)]
+enum Home {
+    /// In files whose names begin so.
+    Files(&'static [&'static str]),
+    /// In these files, or in any program in whose stack Python's evaluation is seen: some link the interpreter.
+    Python,
+    /// Below this namespace: `std::`, also as `<std::`.
+    Namespace(&'static str),
+    /// Anywhere: the name belongs to the runtime.
+    Reserved,
+}
+use Home::{Files, Namespace, Python, Reserved};
+
+const JVM: Home = Files(&["libjvm"]);
+const RUBY: Home = Files(&["libruby", "ruby"]);
+const STD: Home = Namespace("std::");
+const PARKING_LOT: Home = Namespace("parking_lot");
+const ABSL: Home = Namespace("absl::");
+const FOLLY: Home = Namespace("folly::");
+
+/// Names of functions in languages' runtimes and libraries, without their namespaces; the first that fits says what that means. They are
+/// whole words of the path; after a `*` anything may follow.
+const RUNTIMES: [(&str, Home, Meaning); 38] = [
+    ("take_gil", Python, Lock(Origin::PythonGil)),
+    ("PyMutex_Lock*", Python, Lock(Origin::PyMutex)),
+    ("_PyMutex_Lock*", Python, Lock(Origin::PyMutex)),
+    ("_PyRWMutex_*", Python, Lock(Origin::PyMutex)),
+    ("PyThread_acquire_lock*", Python, Event),
+    ("ObjectMonitor::wait*", JVM, Event),
+    ("ObjectMonitor::enter*", JVM, Lock(Origin::JavaMonitor)),
+    ("ObjectMonitor::EnterI*", JVM, Lock(Origin::JavaMonitor)),
+    ("ObjectMonitor::ReenterI*", JVM, Lock(Origin::JavaMonitor)),
+    ("Parker::park", JVM, Event),
+    ("Monitor::wait*", JVM, Event),
+    ("Monitor::lock*", JVM, Lock(Origin::Jvm)),
+    ("Mutex::lock*", JVM, Lock(Origin::Jvm)),
+    ("SafepointSynchronize::block*", JVM, Event),
+    ("SafepointMechanism*", JVM, Event),
+    ("sync::mutex::futex::Mutex::lock*", STD, Lock(Origin::RustMutex)),
+    ("sync::rwlock::futex::RwLock::read*", STD, Lock(Origin::RustRwLock)),
+    ("sync::rwlock::futex::RwLock::write*", STD, Lock(Origin::RustRwLock)),
+    ("sync::condvar*", STD, Event),
+    ("sync::thread_parking*", STD, Event),
+    ("sync::once*", STD, Event),
+    ("condvar*", PARKING_LOT, Event),
+    ("RawMutex::lock_slow*", PARKING_LOT, Lock(Origin::ParkingLot)),
+    ("RawRwLock::lock_*", PARKING_LOT, Lock(Origin::ParkingLot)),
+    ("CondVar::Wait*", ABSL, Event),
+    ("Mutex::Await*", ABSL, Event),
+    ("Mutex::LockSlow*", ABSL, Lock(Origin::Abseil)),
+    ("Mutex::Block*", ABSL, Lock(Origin::Abseil)),
+    ("Baton*", FOLLY, Event),
+    ("SharedMutexImpl*", FOLLY, Lock(Origin::Folly)),
+    ("MicroLock*", FOLLY, Lock(Origin::Folly)),
+    ("thread_sched_to_running*", RUBY, Lock(Origin::RubyGvl)),
+    ("gvl_acquire*", RUBY, Lock(Origin::RubyGvl)),
+    ("GOMP_critical*", Reserved, Lock(Origin::OpenMp)),
+    ("GOMP_barrier*", Reserved, Event),
+    ("gomp_mutex_lock_slow", Reserved, Lock(Origin::OpenMp)),
+    ("omp_set_lock*", Reserved, Lock(Origin::OpenMp)),
+    ("omp_set_nest_lock*", Reserved, Lock(Origin::OpenMp)),
 ];
+
+/// What a frame says of its thread; `has_python`: the stack shows that Python code is evaluated.
+fn meaning(frame: &Frame, has_python: bool) -> Option<Meaning> {
+    let name = frame.function.as_deref()?;
+    let is_in = |files: &[&str]| files.iter().any(|start| frame.module.starts_with(start));
+    let is_home = |home: &Home| match home {
+        Files(files) => is_in(files),
+        Python => has_python || is_in(&["python", "libpython"]),
+        Namespace(space) => name.trim_start_matches('<').starts_with(space),
+        Reserved => true,
+    };
+    let known = RUNTIMES.iter().find(|(part, home, _)| is_home(home) && has_path(name, part));
+    known.map(|(_, _, meaning)| *meaning)
+}
+
+/// Does a name contain these whole words of a path? `<a::b::Mutex>::lock` and `a::b::Mutex::lock` are one.
+fn has_path(name: &str, part: &str) -> bool {
+    let plain = name.replace(['<', '>'], "");
+    let (part, may_follow) = match part.strip_suffix('*') {
+        Some(part) => (part, true),
+        None => (part, false),
+    };
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    plain.match_indices(part).any(|(at, _)| {
+        let (before, after) =
+            (plain[..at].chars().next_back(), plain[at + part.len()..].chars().next());
+        !before.is_some_and(is_word) && (may_follow || !after.is_some_and(is_word))
+    })
+}
+
+/// Is it a function of Python's that evaluates code, or hands the GIL on?
+fn is_python(frame: &&Frame) -> bool {
+    const STARTS: [&str; 3] = ["_PyEval_", "PyEval_", "PyGILState_"];
+    let name = frame.function.as_deref().unwrap_or_default();
+    STARTS.iter().any(|start| name.starts_with(start))
+}
 
 /// Functions of glibc above its inner lock; the first that a name contains says what that lock is.
 const INNER: [(&str, Origin); 31] = [
@@ -144,13 +199,12 @@ impl Origin {
         // Our own functions, many of them inlined, say nothing here.
         let others = || frames.iter().filter(|frame| !frame.module.contains("lockwright"));
         let names = || others().take(LOOKED_AT).filter_map(|frame| frame.function.as_deref());
-        for name in names() {
-            if let Some((_, meaning)) = RUNTIMES.iter().find(|(part, _)| name.contains(part)) {
-                return match meaning {
-                    Lock(origin) => Some(*origin),
-                    Event => None,
-                };
-            }
+        let has_python = others().take(LOOKED_AT).any(|frame| is_python(&frame));
+        let known = others().take(LOOKED_AT).find_map(|frame| meaning(frame, has_python));
+        match known {
+            Some(Lock(origin)) => return Some(origin),
+            Some(Event) => return None,
+            None => {}
         }
         if waits_for_gil(&frames.iter().collect::<Vec<_>>()) {
             return Some(Self::PythonGil);
@@ -266,7 +320,10 @@ fn waits_for_gil(frames: &[&Frame]) -> bool {
     let inside = frames.iter().skip_while(is_libcs).take(taker.unwrap_or(0));
     waits
         && taker.is_some()
-        && inside.clone().all(|one| one.function.is_none() && one.module.contains("python"))
+        && inside.clone().all(|one| {
+            let is_its = ["python", "libpython"].iter().any(|start| one.module.starts_with(start));
+            one.function.is_none() && is_its
+        })
 }
 
 /// What limits the number of malloc's arenas.
@@ -288,23 +345,70 @@ mod tests {
         Origin::of(&names.iter().map(frame).collect::<Vec<_>>())
     }
 
+    /// The same, with the runtime's functions in this file.
+    fn origin_in(module: &str, names: &[&str]) -> Option<Origin> {
+        let frame = |name: &&str| Frame {
+            function: Some((*name).into()),
+            module: module.into(),
+            ..Frame::default()
+        };
+        Origin::of(&names.iter().map(frame).collect::<Vec<_>>())
+    }
+
+    const WAIT: &str = "__pthread_cond_wait_common";
+
     #[test]
     fn a_runtimes_functions_say_more_than_glibcs() {
-        let wait = "__pthread_cond_wait_common";
-        assert_eq!(
-            origin(&[wait, "PyCOND_TIMEDWAIT", "take_gil", "eval"]),
-            Some(Origin::PythonGil)
-        );
-        assert_eq!(
-            origin(&[wait, "os::PlatformEvent::park", "ObjectMonitor::EnterI"]),
-            Some(Origin::JavaMonitor)
-        );
-        assert_eq!(origin(&[wait, "os::PlatformEvent::park", "ObjectMonitor::wait"]), None);
-        assert_eq!(origin(&[wait, "Monitor::wait", "CompileQueue::get"]), None);
-        assert_eq!(origin(&[wait, "pop", "main"]), None);
+        let gil = [WAIT, "PyCOND_TIMEDWAIT", "take_gil", "eval"];
+        for file in ["python3.11", "libpython3.13.so.1.0"] {
+            assert_eq!(origin_in(file, &gil), Some(Origin::PythonGil));
+        }
+        // A program that has the interpreter inside.
+        let inside = [WAIT, "take_gil", "PyEval_RestoreThread", "serve"];
+        assert_eq!(origin_in("server", &inside), Some(Origin::PythonGil));
+        let jvm = |names: &[&str]| origin_in("libjvm.so", names);
+        let park = "os::PlatformEvent::park";
+        assert_eq!(jvm(&[WAIT, park, "ObjectMonitor::EnterI"]), Some(Origin::JavaMonitor));
+        assert_eq!(jvm(&[WAIT, park, "ObjectMonitor::wait"]), None);
+        assert_eq!(jvm(&[WAIT, "Monitor::wait", "CompileQueue::get"]), None);
+        let safe = "Mutex::lock_without_safepoint_check";
+        assert_eq!(jvm(&["pthread_mutex_lock", safe]), Some(Origin::Jvm));
+        let ruby = ["native_cond_wait", "thread_sched_to_running_common"];
+        assert_eq!(origin_in("libruby-3.1.so.3.1", &ruby), Some(Origin::RubyGvl));
+        assert_eq!(origin(&[WAIT, "pop", "main"]), None);
         let rust = "<std::sys::sync::mutex::futex::Mutex>::lock_contended";
         assert_eq!(origin(&["syscall", rust, "update"]), Some(Origin::RustMutex));
+        let legacy = "std::sys::sync::rwlock::futex::RwLock::read_contended";
+        assert_eq!(origin(&["syscall", legacy, "look"]), Some(Origin::RustRwLock));
         assert_eq!(origin(&["syscall", "std::sys::sync::condvar::futex::Condvar::wait"]), None);
+        let parking = "<parking_lot::raw_mutex::RawMutex>::lock_slow";
+        assert_eq!(origin(&["syscall", parking, "update"]), Some(Origin::ParkingLot));
+        let abseil = "absl::lts_20220623::Mutex::LockSlowLoop";
+        assert_eq!(origin(&["syscall", abseil, "update"]), Some(Origin::Abseil));
+        let folly = "folly::SharedMutexImpl<false>::lockExclusiveImpl";
+        assert_eq!(origin(&["syscall", folly, "update"]), Some(Origin::Folly));
+        assert_eq!(origin(&["syscall", "GOMP_critical_start", "sum"]), Some(Origin::OpenMp));
+    }
+
+    #[test]
+    fn a_programs_own_functions_are_no_runtimes() {
+        for name in [
+            "Monitor::lock",
+            "Monitor::lock_statistics_wait_for_report",
+            "net::Mutex::Block",
+            "app::Mutex::LockSlow",
+            "take_gillespie_sample",
+            "take_gil",
+            "ObjectMonitor::enter",
+            "gvl_acquire",
+            "my::sync::mutex::futex::Mutex::lock",
+            "RawMutex::lock_slow",
+            "intake_gil",
+            "my_GOMP_critical_start",
+        ] {
+            assert_eq!(origin_in("server", &[WAIT, name, "main"]), None, "{name}");
+        }
+        assert_eq!(origin_in("python3.11", &[WAIT, "take_gillespie_sample"]), None);
     }
 
     #[test]

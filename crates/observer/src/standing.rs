@@ -10,6 +10,7 @@
 //! as well as ours. Locks that record no holder, and waits for events, are left out, unless a holder is in one.
 
 mod awaited;
+mod elsewhere;
 mod holder;
 mod looker;
 mod sleeper;

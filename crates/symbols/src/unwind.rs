@@ -219,7 +219,7 @@ impl Unwinder {
     }
 
     /// Where the return address of the function lies that is at `back`, the return address of a call that it has made; and where its
-    /// caller's frame pointer is. Only on x86-64. `None`: not known.
+    /// caller's frame pointer is. Only on x86-64. `None`: not known, as where the compiler's tables don't describe the function.
     pub fn return_slot(&mut self, back: u64) -> Option<ReturnSlot> {
         // Two pointers that no distance within a frame confuses.
         const STACK: u64 = 1 << 40;
@@ -233,6 +233,8 @@ impl Unwinder {
         if cfg!(not(target_arch = "x86_64")) {
             return None;
         }
+        // Without tables, the stack would be walked by frame pointers, which the function may not have.
+        self.function(back.wrapping_sub(1))?;
         let registers = Registers { instruction: back, stack: STACK, frame: Some(FRAME), link: 0 };
         let mut native = registers.native();
         // A word that is read is its own address, so that the registers say where they came from.

@@ -191,3 +191,22 @@ fn a_program_that_was_replaced_keeps_its_names() -> Result<()> {
 fn shown(frames: &[Frame]) -> String {
     frames.iter().map(|frame| format!("\n  {frame}")).collect()
 }
+
+/// Only the compilers' tables say it: a function without them may have no frame pointer either.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn where_a_function_returns_is_known_only_by_tables() -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    const NONE: [&str; 3] = ["-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    for (name, flags, is_known) in [("with", &["-O2"][..], true), ("without", &NONE, false)] {
+        let program = scratch.path().join(name);
+        compile(&source(), &program, flags)?;
+        let (_child, mut names, waiters) = look(&program)?;
+        let stack = &waiters[0].stack;
+        let is_waiting = |at: &&u64| names.function(**at).as_deref() == Some("waiting");
+        let call = *stack.iter().find(is_waiting).context("waiting")?;
+        let slot = Unwinder::new(&mut names).return_slot(call + 1);
+        assert_eq!(slot.is_some(), is_known, "{name}: {slot:?}");
+    }
+    Ok(())
+}

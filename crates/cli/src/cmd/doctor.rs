@@ -1,21 +1,17 @@
 //! `lockwright doctor PROGRAM`.
 
+mod process;
+
 use super::run::preload;
 use crate::hints::{Failure, cause};
 use crate::output::shown;
 use crate::trace::Trace;
-use crate::{library, output, profile, standing, trace};
+use crate::{library, output, trace};
 use lockwright_numbers::format::given;
 use lockwright_numbers::units;
 use lockwright_observer::elf::{self, Program};
 use lockwright_observer::find;
-use lockwright_observer::mailbox::Remote;
 use lockwright_observer::objects::ObjectFile;
-use lockwright_observer::process::Process;
-use lockwright_observer::sampler::outcome::outcome;
-use lockwright_observer::sampler::sample::sample;
-use lockwright_observer::sampler::target::Target;
-use lockwright_observer::standing::Standing;
 use lockwright_observer::whose::{self, Whose};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -75,7 +71,7 @@ fn limit(text: &str) -> Result<Duration, String> {
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     if let Some(pid) = process_id(name).filter(|_| arguments.is_empty() && !args.run) {
-        return process(pid);
+        return process::main(pid);
     }
     let path = find::program(name)?;
     let program = elf::inspect(&path)?;
@@ -152,64 +148,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 fn process_id(word: &OsString) -> Option<libc::pid_t> {
     let pid = word.to_str()?.parse().ok().filter(|pid| *pid > 0)?;
     (find::program(word).is_err() && Path::new(&format!("/proc/{pid}")).exists()).then_some(pid)
-}
-
-/// How long a process is sampled.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// Who waits now in a process, whose locks its threads wait for, and whether lockwright can reach them.
-fn process(pid: libc::pid_t) -> Result<ExitCode, Failure> {
-    let target = Target::open(pid)?;
-    let (pid, has_library) = (target.pid, target.has_library);
-    let standing = Standing::of(pid)?;
-    if !standing.is_empty() {
-        output::print(&format!("{}\n", standing::text(&standing)))?;
-    }
-    let mut sampled = sample(target, LOOK, 99.0, |_| true);
-    let (profile, _) = outcome(&mut sampled);
-    let mut report = DoctorReport { text: profile::report::text(&profile) + "\n" };
-    let program = elf::inspect(Path::new(&format!("/proc/{pid}/exe")));
-    let program = program.map_err(|_| {
-        Failure::new(format!("cannot read the program of process {pid}"))
-            .hint(format!("ls -l /proc/{pid}/exe"))
-    })?;
-    report.program(&program, program.made_by());
-    let serves = || Process::open(pid).and_then(|process| Remote::find(&process).map(drop));
-    let served = has_library.then(serves);
-    let own = profile.own_locks.first().filter(|_| profile.locks.is_empty());
-    let (is_reachable, words, hint) = match program.obstacle() {
-        _ if matches!(served, Some(Ok(()))) => {
-            (true, "it runs under lockwright".to_owned(), format!("lockwright profile -p {pid}"))
-        }
-        _ if let Some(Err(failure)) = &served => {
-            let words = format!("our library serves none of its locks: {}", failure.message());
-            (false, words, failure.hint_or(format!("lockwright profile -p {pid} --sample")))
-        }
-        _ if program.go => {
-            let words = format!("not reachable: {}", Whose::Go);
-            (false, words, Whose::Go.advice().to_owned())
-        }
-        Some(obstacle) => {
-            (false, format!("not reachable: {}", obstacle.reason()), obstacle.hint(&program.path))
-        }
-        None if own.is_some() => {
-            let own = own.expect("just asked");
-            (
-                false,
-                format!("its threads wait for {}, not for pthread's locks", own.name),
-                own.advice.clone(),
-            )
-        }
-        None => (
-            true,
-            "it runs on glibc's locks, or its own".to_owned(),
-            format!("for other locks while it runs: lockwright attach {pid}"),
-        ),
-    };
-    report.fact("verdict", words);
-    report.fact("hint", hint);
-    output::print(&report.text)?;
-    Ok(if is_reachable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether our locks can serve the program.

@@ -344,6 +344,7 @@ fn report_on(
         count: sums.map_or_else(looked, |(_, looked)| looked.looks),
         running_unseen: sums.map_or_else(unseen, |(_, looked)| looked.running_unseen.clone()),
         some_wait: standing.is_some_and(|standing| !standing.is_empty()),
+        is_crowded: sums.is_some_and(|(_, looked)| looked.is_crowded),
     };
     let sums = sums.map(|(sums, _)| sums);
     let text = match args.format {

@@ -292,8 +292,10 @@ impl Collector for All {
         counters(to, time, self.conditions().map(|one| (one.labels.clone(), one.wait_s)))?;
         let woken = ("lockwright_condition_woken", "Threads that signals and broadcasts woke");
         counters(to, woken, conditions(|one| one.woken))?;
-        let in_vain =
-            ("lockwright_condition_woken_in_vain", "Woken threads that only waited again");
+        let in_vain = (
+            "lockwright_condition_woken_in_vain",
+            "Woken threads that waited again without leaving the mutex",
+        );
         counters(to, in_vain, conditions(|one| one.in_vain))?;
         let waiting = (
             "lockwright_waiting_threads",

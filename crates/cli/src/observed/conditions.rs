@@ -1,4 +1,4 @@
-//! Condition variables: which of them is a lock in disguise, and which wakes threads in vain. Waits for work are no contention.
+//! Condition variables: which of them is a lock in disguise, and which broadcasts in vain. Waits for work are no contention.
 
 use crate::output::{beside, shown};
 use crate::profile::words::{duration, times};
@@ -26,12 +26,21 @@ pub(super) fn told(outcome: &Observed) -> impl Iterator<Item = (&Ranked, &Wakes)
 /// Do threads signal it that have waited for it, as a lock's holders do? Who signals a queue seldom waits for work.
 pub(super) fn acts_as_lock(wakes: &Wakes) -> bool {
     let calls = wakes.signals + wakes.broadcasts;
-    calls >= CALLS && 10 * wakes.by_waiters >= 8 * calls
+    calls >= CALLS && 10 * wakes.by_waiters >= 8 * calls && !lets_several_on(wakes)
 }
 
-/// Did most of the threads that were woken only wait again?
+/// Do calls let more than one thread on at a time, as a barrier does? Of a lock, one at most gets on.
+fn lets_several_on(wakes: &Wakes) -> bool {
+    let by_broadcasts = wakes.woken.saturating_sub(wakes.signals);
+    by_broadcasts > wakes.broadcasts
+        && 2 * wakes.got_on > wakes.woken
+        && wakes.got_on > wakes.signals + wakes.broadcasts
+}
+
+/// Did broadcasts wake threads most of which only waited again? A thread that a signal wakes may do its work before it leaves the mutex, so that
+/// its next wait says nothing.
 fn is_wasteful(wakes: &Wakes) -> bool {
-    wakes.woken >= WOKEN && 2 * wakes.wasted >= wakes.woken
+    wakes.broadcasts > wakes.signals && wakes.woken >= WOKEN && 2 * wakes.wasted >= wakes.woken
 }
 
 /// What threads do about it, in one line.
@@ -45,12 +54,9 @@ pub(super) fn advice(wakes: &Wakes) -> String {
         (true, false) => {
             "it is a lock made of a mutex and a condition variable: shorten what lies between, or use a mutex".to_owned()
         }
-        _ if wakes.broadcasts > wakes.signals => {
+        _ => {
             format!("signal one waiter instead of broadcasting to all: {part} of the wake-ups were in vain")
         }
-        _ => format!(
-            "signal only when there is something for the waiter to do: {part} of the wake-ups were in vain"
-        ),
     }
 }
 
@@ -97,7 +103,7 @@ pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String 
     places("   waited in ", &condition.waiters);
     places("   woken by  ", &condition.holders);
     let line = format!(
-        "{} woken by {} signals and {} broadcasts: {} got on, {} only waited again",
+        "{} woken by {} signals and {} broadcasts: {} got on, {} waited again without leaving the mutex",
         count(wakes.woken),
         count(wakes.signals),
         count(wakes.broadcasts),
@@ -163,5 +169,22 @@ mod tests {
         assert!(!acts_as_lock(&herd) && is_wasteful(&herd));
         assert!(advice(&herd).starts_with("signal one waiter") && advice(&herd).contains("88 %"));
         assert!(!acts_as_lock(&wakes(3, 0, 3, 3, 0)) && !is_wasteful(&wakes(0, 3, 0, 1, 9)));
+        // A lock for three threads: its broadcasts wake two now and then, of whom one gets on.
+        assert!(acts_as_lock(&wakes(0, 1000, 1000, 990, 500)));
+    }
+
+    #[test]
+    fn a_barrier_is_no_lock() {
+        // Four threads, of whom the last one wakes three.
+        let barrier = wakes(0, 200, 198, 590, 10);
+        assert!(!acts_as_lock(&barrier) && !is_wasteful(&barrier));
+    }
+
+    /// Its consumer works before it leaves the mutex.
+    #[test]
+    fn threads_that_signals_woke_were_not_woken_in_vain() {
+        let queue = wakes(400, 0, 0, 0, 400);
+        assert!(!acts_as_lock(&queue) && !is_wasteful(&queue));
+        assert!(!is_wasteful(&wakes(400, 10, 0, 10, 400)));
     }
 }

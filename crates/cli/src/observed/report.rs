@@ -12,6 +12,7 @@ use lockwright_observer::counts::observation::Total;
 use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
 use lockwright_observer::counts::snapshot::{LockKind, Signals};
 use lockwright_observer::findings::OwnLock;
+use lockwright_observer::sampler::family::MOST;
 use lockwright_observer::sampler::outcome::Folded;
 use lockwright_text::wrapped;
 
@@ -26,10 +27,19 @@ const NOISE: f64 = 0.01;
 /// What a report that names no lock can't exclude.
 pub(super) fn unwatched(looks: &Looks) -> String {
     let spins = "not watched: locks whose waiters only spin, and those of fibers and goroutines";
-    match &looks.running_unseen {
+    let mut text = match &looks.running_unseen {
         None => spins.to_owned(),
         Some(why) => format!("{spins}; and {}", running_unwatched(why)),
+    };
+    if looks.is_crowded {
+        text += &format!("; and {}", crowd());
     }
+    text
+}
+
+/// What isn't known where too many processes run.
+fn crowd() -> String {
+    format!("processes beyond the first {MOST} that ran at a time, by samples")
 }
 
 /// What isn't known where the kernel samples no running threads.
@@ -49,6 +59,8 @@ pub(crate) struct Looks {
     pub(crate) some_wait: bool,
     /// Why running threads couldn't be sampled.
     pub(crate) running_unseen: Option<String>,
+    /// More processes ran at a time than are sampled.
+    pub(crate) is_crowded: bool,
 }
 
 /// What is said if no wait was counted.
@@ -95,6 +107,9 @@ pub(crate) fn all(outcomes: &[Observed], looks: &Looks, most: usize) -> String {
     }
     if let Some(why) = &looks.running_unseen {
         text.push_str(&(wrapped(&format!("not watched: {}", running_unwatched(why))) + "\n\n"));
+    }
+    if looks.is_crowded {
+        text.push_str(&(wrapped(&format!("not watched: {}", crowd())) + "\n\n"));
     }
     if busy.iter().all(|outcome| outcome.locks.is_empty()) {
         return text; // no table

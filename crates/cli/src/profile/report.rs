@@ -39,6 +39,7 @@ pub(crate) fn text(outcome: &SampledProfile) -> String {
     if outcome.other_waiting >= NOISE {
         text += "\n";
         let what = match outcome.under_lockwright {
+            _ if outcome.locks_unknown.is_some() => "For locks or for anything else",
             true => "For condition variables, semaphores, thread joins, or locks of lockwright's",
             false => {
                 "Not for locks, as far as samples tell (condition variables, semaphores, thread joins)"
@@ -82,6 +83,12 @@ fn nothing(outcome: &SampledProfile) -> String {
     match outcome.samples {
         0 => "Nothing was seen.".into(),
         _ if outcome.is_go => Whose::Go.unseen(),
+        _ if let Some(unlike) = outcome.locks_unknown => {
+            format!(
+                "No lock is named: the locks of {} can't be told from its other waits.",
+                unlike.words()
+            )
+        }
         _ if outcome.under_lockwright => {
             "In no sample a thread slept for a lock that lockwright doesn't serve.".into()
         }
@@ -132,7 +139,8 @@ fn notes(outcome: &SampledProfile) -> Vec<String> {
                 .into(),
         );
     }
-    if outcome.other_waiting >= NOISE && !outcome.under_lockwright {
+    let is_known = outcome.locks_unknown.is_none();
+    if outcome.other_waiting >= NOISE && !outcome.under_lockwright && is_known {
         notes.push(
             "whether a condition variable acts as a lock, only counts tell: lockwright profile -- PROGRAM"
                 .into(),

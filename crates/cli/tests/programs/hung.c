@@ -1,12 +1,15 @@
 // A program that hangs, in the way that its argument says. It prints the id of the process that does, and ends with its input.
 // Which thread holds what is certain before any waits: threads meet at a barrier in between.
 #define _GNU_SOURCE // names of threads
+#include <linux/futex.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -140,6 +143,42 @@ static void forked(void) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_NAME, "copy");
         takes(&ledger);
+    }
+}
+
+// The same, but the one that waits is the copy of a copy.
+static void forked_twice(void) {
+    int told[2];
+    pthread_barrier_init(&met, NULL, 2);
+    start("bert", napper, &ledger);
+    pthread_barrier_wait(&met);
+    if (pipe(told) == 0 && fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pid_t own = fork();
+        if (own == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            prctl(PR_SET_NAME, "copy");
+            takes(&ledger);
+        }
+        if (write(told[1], &own, sizeof own) > 0)
+            for (;;) pause();
+    }
+    while (read(told[0], &child, sizeof child) < 0) {}
+}
+
+// A lock that two processes share: its holder is no thread of the one that waits, but lives.
+static void shared(void) {
+    pthread_mutex_t *lock = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t how;
+    pthread_mutexattr_init(&how);
+    pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(lock, &how);
+    pthread_mutex_lock(lock);
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_NAME, "copy");
+        takes(lock);
     }
 }
 
@@ -297,6 +336,28 @@ static void idle(void) {
     (void)alone;
 }
 
+// Nor here: a thread waits for work, by words that a mutex could have which it holds itself.
+static struct {
+    int state, number, thread, items, flags, more[8];
+} desk = {.state = 2};
+
+APART static void awaits_work(void) {
+    for (;;) syscall(SYS_futex, &desk.state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+}
+
+static void *secretary(void *unused) {
+    desk.thread = gettid();
+    pthread_barrier_wait(&met);
+    awaits_work();
+    return unused;
+}
+
+static void event(void) {
+    pthread_barrier_init(&met, NULL, 2);
+    start("secretary", secretary, NULL);
+    pthread_barrier_wait(&met);
+}
+
 // Nor here: threads that wait for each other again and again.
 static void *worker(void *unused) {
     while (!stop) {
@@ -319,10 +380,10 @@ static const struct {
     void (*hang)(void);
 } ways[] = {
     {"two", two}, {"timed", timed}, {"three", three}, {"itself", itself}, {"ended", ended}, {"cancelled", cancelled},
-    {"forked", forked}, {"joined", joined}, {"behind-a-reader", behind_a_reader},
+    {"forked", forked}, {"forked-twice", forked_twice}, {"shared", shared}, {"joined", joined}, {"behind-a-reader", behind_a_reader},
     {"behind-a-writer", behind_a_writer}, {"loading", loading}, {"recursive", recursive},
     {"inheriting", inheriting}, {"robust", robust}, {"chain", chain}, {"condition", condition},
-    {"idle", idle}, {"busy", busy},
+    {"idle", idle}, {"event", event}, {"busy", busy},
 };
 
 int main(int count, char **arguments) {

@@ -205,7 +205,7 @@ fn commands_that_need_our_library_tell_who_waits_in_any_process() -> Result<()> 
     let pid = &hung.pid[..];
     for words in [
         &["profile", "-q", "-p", pid, "--time=10ms"][..],
-        &["ctl", pid, "list", "-q", "--time=10ms"],
+        &["ctl", pid, "list", "-q", "--time=100ms"],
         &["top", pid, "--batch", "--count=1"],
     ] {
         hung.comes_to(&true, || {
@@ -352,6 +352,13 @@ fn locks_that_nobody_can_release_are_told() -> Result<()> {
              which the fork didn't copy",
             "not-copied: bert",
         ),
+        (
+            "forked-twice",
+            "copy",
+            "thread # (copy) waits for ledger (mutex), in takes (hung.c:#): held by thread # (bert) of process #, an ancestor, \
+             which the forks didn't copy",
+            "not-copied: bert",
+        ),
     ] {
         Expected {
             way,
@@ -361,6 +368,28 @@ fn locks_that_nobody_can_release_are_told() -> Result<()> {
             in_line: 0,
         }
         .check_both(&HUNG, way == "forked")?;
+    }
+    Ok(())
+}
+
+/// A holder in another process releases the lock some time, although it is no thread of the one that waits.
+#[test]
+fn locks_that_processes_share_are_no_hopeless_ones() -> Result<()> {
+    for locks in [Glibcs, Ours] {
+        let hung = Hung::start(&HUNG, "shared", locks)?;
+        for words in hung.texts() {
+            let told = || {
+                let text = plain(&hung.says(&words)?);
+                let is_told = text.iter().any(|line| {
+                    line.starts_with("thread # (copy) waits for ")
+                        && line.ends_with(": held by thread # (hung) of process #")
+                });
+                ensure!(text[0] != EVER, "{text:?}");
+                Ok(text[0] == NOW && is_told)
+            };
+            hung.comes_to(&true, told).with_context(|| format!("{locks:?} {words:?}"))?;
+        }
+        hung.program.end()?;
     }
     Ok(())
 }
@@ -492,14 +521,16 @@ fn cpp_programs_that_hang_are_understood() -> Result<()> {
     .check_both(&HUNG_CPP, false)
 }
 
-/// A pool that has nothing to do waits for events alone; and nobody wants the lock that one of its threads has.
+/// A pool that has nothing to do waits for events alone; and nobody wants the lock that one of its threads has. Nor is an event a lock whose
+/// words are like a mutex's.
 #[test]
 fn a_pool_without_work_waits_for_nobody() -> Result<()> {
-    for locks in [Glibcs, Ours] {
-        let hung = Hung::start(&HUNG, "idle", locks)?;
+    for (way, locks) in [("idle", Glibcs), ("idle", Ours), ("event", Glibcs), ("event", Ours)] {
+        let hung = Hung::start(&HUNG, way, locks)?;
         for words in hung.texts() {
             let text = hung.says(&words)?;
             ensure!(!text.starts_with("waiting") && !text.starts_with("deadlock"), "{text}");
+            ensure!(!text.contains("desk, a"), "{text}");
         }
         for words in hung.jsons() {
             let now = hung.waiting_now(&words)?;
@@ -520,7 +551,7 @@ fn threads_that_work_are_not_told() -> Result<()> {
         while calm < 3 {
             let now = hung.waiting_now(words)?;
             let all = waits(&now);
-            let hopeless = ["itself:", "ended:", "not-copied:"];
+            let hopeless = ["itself:", "ended:", "not-copied:", "stranger:"];
             ensure!(
                 !all.iter().any(|wait| hopeless.iter().any(|who| wait.contains(who))),
                 "{now:#}"

@@ -2,12 +2,14 @@
 // and ends with its input.
 #define _GNU_SOURCE // CPUs of threads
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -152,6 +154,36 @@ static void asking(void) {
     start(taker);
 }
 
+// The same, by a futex of the program's own.
+static int answer;
+
+APART static void requests(void) {
+    pthread_mutex_lock(&outer);
+    __atomic_store_n(&answer, 0, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&answer, __ATOMIC_SEQ_CST) == 0)
+        syscall(SYS_futex, &answer, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    pthread_mutex_unlock(&outer);
+}
+
+static void *requester(void *unused) {
+    for (;; sleep_ms(1)) requests();
+    return unused;
+}
+
+static void *responder(void *unused) {
+    for (;; sleep_ms(30)) {
+        __atomic_store_n(&answer, 1, __ATOMIC_SEQ_CST);
+        syscall(SYS_futex, &answer, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    }
+    return unused;
+}
+
+static void requesting(void) {
+    start(requester);
+    start(responder);
+    start(taker);
+}
+
 // The holder shares one CPU with threads that compute all the time.
 static void stay_on_one_cpu(void) {
     cpu_set_t all, one;
@@ -246,7 +278,7 @@ static const struct {
     const char *name;
     void (*run)(void);
 } causes[] = {
-    {"asleep", asleep}, {"written", written}, {"nested", nested}, {"asking", asking}, {"preempted", preempted},
+    {"asleep", asleep}, {"written", written}, {"nested", nested}, {"asking", asking}, {"requesting", requesting}, {"preempted", preempted},
     {"inverted", inverted}, {"stdio", stdio}, {"arena", arena},
 };
 

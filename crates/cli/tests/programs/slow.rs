@@ -121,7 +121,8 @@ fn a_holder_that_waits_for_another_lock_is_told_from_one_that_sleeps() -> Result
 
 #[test]
 fn a_holder_that_waits_for_another_threads_signal_is_told() -> Result<()> {
-    check("asking", "signal", "holder-waits", |_| Some(()))
+    check("asking", "signal", "holder-waits", |_| Some(()))?;
+    check("requesting", "signal", "holder-waits", |_| Some(()))
 }
 
 /// Six other threads compute on its CPU.

@@ -67,6 +67,22 @@ fn wrappers_with_any_names_can_be_given() -> Result<()> {
     program.end().map(drop)
 }
 
+/// It locks, works and unlocks: then its caller has no section.
+#[test]
+fn a_function_that_has_the_whole_section_is_no_wrapper_whatever_its_name() -> Result<()> {
+    let program = compiled("wallet", "wrappers.c", &["-DWALLET", "-O1"]);
+    let program = Program::start_file(&program)?;
+    for level in ["full", "counters"] {
+        until(&program, &["--level", level], |report| {
+            let lock = &report["locks"][0];
+            let both = [functions(lock, "holders"), functions(lock, "waiters")];
+            (both == [["wallet_unlock"], ["wallet_unlock"]]).then_some(())
+        })
+        .context(level)?;
+    }
+    program.end().map(drop)
+}
+
 /// Switches what `user` uses until `lock` is among it, which may not have been waited for at first. What the command said.
 fn switched(program: &Program, user: &str, lock: &str, rule: &str) -> Result<String> {
     let begun = Instant::now();

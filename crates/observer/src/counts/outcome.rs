@@ -1,6 +1,7 @@
 //! A snapshot with names, ranked: the contents of a report ([`super::observation`]).
 
 use super::observation::{Lost, Observed, Percentiles, Ranked, Site};
+use super::passers::has_section;
 use super::reader;
 use super::sharing::suspects;
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Snapshot};
@@ -194,13 +195,13 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         holding: None,
         longest_wait_at: spot(lock.wait_max_at, &lock.waiters, symbols),
         longest_hold_at: spot(lock.hold_max_at, &lock.holders, symbols),
-        waiters: sites(&lock.waiters, symbols),
-        holders: sites(&lock.holders, symbols),
+        waiters: sites(lock, &lock.waiters, symbols),
+        holders: sites(lock, &lock.holders, symbols),
         threads: threads::of(&lock.threads),
         course: Vec::new(),
         events: None,
         advice: None,
-        beyond: lock.beyond.with(|seen| sites(seen, symbols)),
+        beyond: lock.beyond.with(|seen| sites(lock, seen, symbols)),
     }
 }
 
@@ -218,13 +219,18 @@ pub fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) 
     }
 }
 
-fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
+fn sites(lock: &Lock, sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
     // Tries in vain take no time.
     let is_timed = sites.iter().any(|site| site.ns > 0);
     let part = |site: &Seen| if is_timed { site.ns } else { site.count };
     let total: u64 = sites.iter().map(part).sum();
     let named = sites.iter().map(|site| {
-        let (function, place) = called(site, symbols);
+        let (function, place) = match site.at {
+            At::Address(back) if has_section(lock, back, symbols) => {
+                called_at(site.at, Callers::Unknown, symbols)
+            }
+            _ => called(site, symbols),
+        };
         let stack = site.stack.iter().flat_map(|&frame| {
             let frames = symbols.code(frame.saturating_sub(1));
             frames.iter().map(Frame::to_string).collect::<Vec<_>>()

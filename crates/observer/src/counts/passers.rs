@@ -2,7 +2,8 @@
 //! ([`lockwright_contract::counters::wrappers`]).
 
 use super::outcome::is_of_a_lock;
-use super::snapshot::{At, Snapshot};
+use super::snapshot::{At, Lock, Seen, Snapshot};
+use super::wrapper::{is_given, is_wrapper, passes_condition};
 use crate::mailbox::symbol_in;
 use crate::process::Process;
 use lockwright_contract::counters::wrappers::{
@@ -22,6 +23,8 @@ pub(crate) struct Passers {
 
 /// An address without a name is looked at again so many times: its library may have been loaded just now.
 const TRIES: u32 = 20;
+/// Nobody may have released a lock for a waiter yet. Then its functions are looked at again, so many times at most.
+const UNTIL_RELEASED: u32 = 10;
 
 impl Passers {
     /// Looks at places that are new in these counts. The process is opened only to write an entry: naming may take long, and other
@@ -56,8 +59,10 @@ impl Passers {
         symbols: &mut Symboliser,
         unwinder: &mut Unwinder,
     ) {
-        let sites = counts.locks.iter().flat_map(|lock| lock.waiters.iter().chain(&lock.holders));
-        for site in sites {
+        let sites = counts.locks.iter().flat_map(|lock| {
+            lock.waiters.iter().chain(&lock.holders).map(move |site| (lock, site))
+        });
+        for (lock, site) in sites {
             let At::Address(back) = site.at else { continue };
             let tries = self.known.entry(back).or_default();
             if *tries >= TRIES || self.given as usize == WRAPPERS {
@@ -75,12 +80,39 @@ impl Passers {
                 *tries = if is_named { TRIES } else { *tries };
                 continue;
             }
+            if has_section(lock, back, symbols) {
+                *tries = TRIES;
+                continue;
+            }
+            if lock.holders.is_empty() && *tries < UNTIL_RELEASED {
+                continue;
+            }
             let Some(slot) = unwinder.return_slot(back).and_then(slot) else { continue };
             if let Some(count) = tell(back, slot) {
                 (self.given, *tries) = (count, TRIES);
             }
         }
     }
+}
+
+/// Is the function that is returned to there a section of its own, though its name ends like a wrapper's: `wallet_unlock`? Then it both takes the
+/// lock and releases it. One that passes a condition variable on does so, too.
+pub(super) fn has_section(lock: &Lock, back: u64, symbols: &mut Symboliser) -> bool {
+    let frames = symbols.code(back.saturating_sub(1));
+    let name = frames.last().and_then(|frame| frame.function.as_deref()).unwrap_or_default();
+    if !is_wrapper(name) || passes_condition(name) || frames.iter().any(is_given) {
+        return false;
+    }
+    let mut start = |back: u64| symbols.function_start(back.saturating_sub(1));
+    let Some(own) = start(back) else { return false };
+    let mut is_among = |sites: &[Seen]| {
+        let mut places = sites.iter().filter_map(|site| match site.at {
+            At::Address(address) => Some(address),
+            _ => None,
+        });
+        places.any(|address| start(address) == Some(own))
+    };
+    is_among(&lock.waiters) && is_among(&lock.holders)
 }
 
 /// Writes an entry, and then the number of entries, which it returns. An earlier command may have given the process the same one.

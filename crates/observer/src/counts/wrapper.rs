@@ -80,10 +80,7 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
     let own = words(path.next().unwrap_or_default());
     let class = words(path.next().unwrap_or_default());
     let is_of = |all: &[&str], word: &String| all.contains(&word.as_str());
-    let is_condition = |word: &String| is_of(&CONDITIONS, word);
-    if own.last().is_some_and(|last| is_of(&WAITS, last))
-        && own.iter().chain(&class).any(is_condition)
-    {
+    if passes_condition(name) {
         return true;
     }
     let verb = own.iter().rposition(|word| !is_of(&OBJECTS, word)).map_or(0, |at| at + 1);
@@ -99,6 +96,16 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
     let Some(end) = ENDS.iter().position(|end| end == last) else { return false };
     let is_beside = |word: &String| is_of(&BESIDE, word);
     end < CLEAR || own.iter().chain(objects).chain(&class).any(is_beside)
+}
+
+/// Does a function with this name only pass a condition variable on?
+pub(crate) fn passes_condition(name: &str) -> bool {
+    let plain = without_arguments(name);
+    let mut path = plain.rsplit("::");
+    let own = words(path.next().unwrap_or_default());
+    let class = words(path.next().unwrap_or_default());
+    own.last().is_some_and(|last| WAITS.contains(&last.as_str()))
+        && own.iter().chain(&class).any(|word| CONDITIONS.contains(&word.as_str()))
 }
 
 /// The name without template arguments and parameters.

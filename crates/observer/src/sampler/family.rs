@@ -39,8 +39,10 @@ const AGAIN: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_millis(500);
 /// When a process that couldn't be opened is tried again.
 const REFUSED: Duration = Duration::from_secs(1);
-/// Maximum number of processes.
-const MOST: usize = 32;
+/// Maximum number of processes that are sampled at a time.
+pub const MOST: usize = 32;
+/// Maximum number of processes that are looked for.
+const FOUND: usize = 1024;
 
 /// What was seen in one process.
 struct SeenIn {
@@ -64,6 +66,8 @@ pub struct Looked {
     pub looks: u64,
     /// Why running threads couldn't be sampled.
     pub running_unseen: Option<String>,
+    /// More than [`MOST`] processes ran at a time, and some were not sampled.
+    pub is_crowded: bool,
 }
 
 /// A process.
@@ -115,7 +119,7 @@ impl Member {
 /// The thread that samples. It ends soon after this is dropped.
 pub struct Watching {
     ends: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<SeenIn>>>,
+    thread: Option<JoinHandle<(Vec<SeenIn>, bool)>>,
 }
 
 impl Drop for Watching {
@@ -125,17 +129,19 @@ impl Drop for Watching {
 }
 
 impl Watching {
-    fn stop(&mut self) -> Vec<SeenIn> {
+    /// What was seen, and whether there were too many processes.
+    fn stop(&mut self) -> (Vec<SeenIn>, bool) {
         self.ends.store(true, Relaxed); // a flag
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
     /// Adds what was seen to what was counted. Processes that have counted nothing get an entry of their own if anything was seen in them.
     pub fn tell(mut self, outcomes: &mut Vec<Observed>, elapsed_ns: u64) -> Looked {
-        let mut looked = Looked::default();
+        let (all, is_crowded) = self.stop();
+        let mut looked = Looked { is_crowded, ..Looked::default() };
         // A process in a container counts under another id, but then it is the only one.
         let is_one = outcomes.len() == 1;
-        for seen in self.stop() {
+        for seen in all {
             looked.looks += seen.samples;
             if looked.running_unseen.is_none() {
                 looked.running_unseen.clone_from(&seen.running_unseen);
@@ -188,7 +194,10 @@ pub struct Family {
     samplers: BTreeMap<libc::pid_t, Member>,
     /// Those that couldn't be opened, and when. Some only start another program at that moment.
     refused: BTreeMap<libc::pid_t, Instant>,
-    ended: Vec<(String, Sampled)>,
+    /// What was seen in those that have ended. They no longer count.
+    ended: Vec<SeenIn>,
+    /// There were more than [`MOST`] at a time.
+    is_crowded: bool,
     /// When the next sample is due, and when the next look at holders.
     next: Instant,
     next_glance: Instant,
@@ -208,6 +217,7 @@ impl Family {
             samplers: BTreeMap::new(),
             refused: BTreeMap::new(),
             ended: Vec::new(),
+            is_crowded: false,
             next: Instant::now(),
             next_glance: Instant::now(),
             next_meeting: Instant::now(),
@@ -281,7 +291,7 @@ impl Family {
 
     fn forget(&mut self, pid: libc::pid_t) {
         if let Some(Member { command, sampler, .. }) = self.samplers.remove(&pid) {
-            self.ended.push((command, sampler.end(End::ProcessEnded)));
+            self.ended.push(SeenIn::of(pid, command, sampler.end(End::ProcessEnded)));
         }
     }
 
@@ -306,7 +316,7 @@ impl Family {
         for pid in all {
             let is_refused = self.refused.get(&pid).is_some_and(|at| at.elapsed() < REFUSED);
             let is_known = self.samplers.contains_key(&pid) || is_refused;
-            if is_known || self.samplers.len() + self.ended.len() >= MOST {
+            if is_known {
                 continue;
             }
             // While it starts, it has no command line; and between fork and exec it is a copy of this command.
@@ -316,6 +326,10 @@ impl Family {
             else {
                 continue;
             };
+            if self.samplers.len() >= MOST {
+                self.is_crowded = true;
+                break;
+            }
             let begun = Instant::now();
             match Target::open(pid) {
                 Ok(target) => {
@@ -336,21 +350,26 @@ impl Family {
         }
     }
 
-    /// What was seen, of processes in which anything was.
-    fn end(self) -> Vec<SeenIn> {
-        let still = self.samplers.into_values();
-        let still =
-            still.map(|Member { command, sampler, .. }| (command, sampler.end(End::TimeIsUp)));
-        let all = self.ended.into_iter().chain(still).map(|(command, mut sampled)| {
-            let (own_locks, samples) = own_locks(&mut sampled);
-            name_sleeps(&mut sampled);
-            let taken_often = taken_often(&mut sampled);
-            let refused = sampled.refused.as_ref();
-            let running_unseen = refused.map(|error| cause(error).to_string());
-            let (pid, holdings) = (sampled.target.pid, sampled.holdings);
-            SeenIn { pid, command, own_locks, holdings, taken_often, running_unseen, samples }
+    /// What was seen, of processes that were sampled; and whether there were too many.
+    fn end(self) -> (Vec<SeenIn>, bool) {
+        let still = self.samplers.into_iter();
+        let still = still.map(|(pid, Member { command, sampler, .. })| {
+            SeenIn::of(pid, command, sampler.end(End::TimeIsUp))
         });
-        all.filter(|seen| seen.samples > 0).collect()
+        let all = self.ended.into_iter().chain(still);
+        (all.filter(|seen| seen.samples > 0).collect(), self.is_crowded)
+    }
+}
+
+impl SeenIn {
+    fn of(pid: libc::pid_t, command: String, mut sampled: Sampled) -> Self {
+        let (own_locks, samples) = own_locks(&mut sampled);
+        name_sleeps(&mut sampled);
+        let taken_often = taken_often(&mut sampled);
+        let refused = sampled.refused.as_ref();
+        let running_unseen = refused.map(|error| cause(error).to_string());
+        let holdings = sampled.holdings;
+        Self { pid, command, own_locks, holdings, taken_often, running_unseen, samples }
     }
 }
 
@@ -387,7 +406,7 @@ fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
             let list = proc_text(path).unwrap_or_default();
             let children = list.split_whitespace().filter_map(|id| id.parse().ok());
             for child in children {
-                if found.len() < MOST && !found.contains(&child) {
+                if found.len() < FOUND && !found.contains(&child) {
                     found.push(child);
                     open.push(child);
                 }
@@ -400,10 +419,22 @@ fn descendants(pid: libc::pid_t) -> Vec<libc::pid_t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// All children of this process are met, so one test has children at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sleeping() -> Child {
+        Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().unwrap()
+    }
 
     #[test]
     fn children_of_children_are_met_when_they_run_a_program_of_their_own() {
+        let _alone = alone();
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 100 & wait"]).stdin(Stdio::null());
         let mut child = shell.spawn().unwrap();
@@ -423,7 +454,47 @@ mod tests {
         // SAFETY: a process of ours, which nobody has waited for yet.
         unsafe { libc::kill(below[0], libc::SIGKILL) };
         child.wait().unwrap();
-        let seen = family.end();
+        let (seen, is_crowded) = family.end();
+        assert!(!is_crowded);
         assert!(seen.iter().all(|seen| seen.own_locks.is_empty() && seen.samples > 0));
+    }
+
+    /// One after the other, more than are sampled at a time.
+    #[test]
+    fn processes_that_have_ended_leave_room_for_others() {
+        let _alone = alone();
+        let mut family = Family::begin(None);
+        let begun = Instant::now();
+        for number in 0..MOST + 2 {
+            let mut child = sleeping();
+            let pid = child.id().cast_signed();
+            while !family.samplers.contains_key(&pid) {
+                assert!(begun.elapsed() < Duration::from_secs(120), "{number} is never met");
+                family.meet();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            while family.samplers.contains_key(&pid) {
+                assert!(begun.elapsed() < Duration::from_secs(120), "{number} never ends");
+                family.sample();
+            }
+        }
+        assert!(family.ended.len() > MOST);
+    }
+
+    #[test]
+    fn processes_that_are_too_many_are_told() {
+        let _alone = alone();
+        let mut all: Vec<Child> = (0..=MOST).map(|_| sleeping()).collect();
+        let mut family = Family::begin(None);
+        let begun = Instant::now();
+        while !family.is_crowded && begun.elapsed() < Duration::from_secs(120) {
+            family.meet();
+        }
+        for child in &mut all {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(family.is_crowded && family.samplers.len() == MOST);
     }
 }

@@ -3,7 +3,7 @@
 use super::plumbing::{is_plumbing, own};
 use super::sample::{End, Sampled};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId, Stacks, WaitedLock};
-use super::target::{Target, variable};
+use super::target::{Target, Unlike, variable};
 use crate::findings::{Holding, OwnLock, TakenOften, WaitSite};
 use crate::origin::Origin;
 use lockwright_symbols::{Frame, Symboliser};
@@ -40,6 +40,9 @@ pub struct SampledProfile {
     /// Is it written in Go, whose goroutines don't sleep in the kernel?
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_go: bool,
+    /// Its locks can't be told from its other waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locks_unknown: Option<Unlike>,
     /// CPU time that goes into taking locks without waiting.
     pub taken_often: TakenOften,
     /// Why running threads could not be sampled.
@@ -116,7 +119,7 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
     name_sleeps(sampled);
     let mut taken_often = taken_often(sampled);
     let Sampled { target, seen, holdings, took, end, refused, .. } = sampled;
-    let Target { pid, name, has_library, symboliser, is_go, environment } = target;
+    let Target { pid, name, has_library, symboliser, is_go, unlike, environment } = target;
     let mut namer = Namer { symboliser, stacks: &seen.stacks, known: HashMap::new() };
     let mut others = seen.others.clone();
     let (mut locks, mut folded) = (Vec::new(), Vec::new());
@@ -171,6 +174,7 @@ pub fn outcome(sampled: &mut Sampled) -> (SampledProfile, Folded) {
         others,
         under_lockwright: *has_library,
         is_go: *is_go,
+        locks_unknown: *unlike,
         taken_often,
         running_unseen: refused.as_ref().map(|error| cause(error).to_string()),
     };

@@ -106,6 +106,8 @@ pub struct Sampler {
     period: u64,
     /// Whether each stack waits for a readers-writer lock.
     read_write: HashMap<StackId, bool>,
+    /// Whether each stack may wait for a mutex, and whether in our library.
+    mutexes: HashMap<StackId, (bool, bool)>,
     /// Where threads slept in the last sample. Most of them still do, so their stacks are known.
     slept: HashMap<libc::pid_t, (Blocked, StackId)>,
 }
@@ -131,6 +133,7 @@ impl Sampler {
             outer: HashMap::new(),
             period: nanoseconds,
             read_write: HashMap::new(),
+            mutexes: HashMap::new(),
             slept: HashMap::new(),
             target,
         }
@@ -149,7 +152,7 @@ impl Sampler {
         let is_event = |stack| {
             let inner = seen.stacks.get(stack).iter().take(INNER);
             let mut names = inner.filter_map(|at| target.symboliser.function(*at));
-            names.any(|name| ["cond", "sem_", "join", "barrier"].iter().any(|of| name.contains(of)))
+            names.any(|name| is_for_event(&name))
         };
         for (lock, (holding, stack)) in holds.end(period, is_event) {
             holdings.insert(lock, holding);
@@ -223,6 +226,8 @@ impl Sampler {
             let Some(stack) = self.slept_at(tid, state) else { continue };
             let wait = match wait {
                 Wait::ReadWrite { at, .. } if !self.is_read_write(stack) => Wait::Word { lock: at },
+                // Something else with the words of a mutex.
+                Wait::Mutex { .. } if !self.may_be_mutex(stack).0 => Wait::Other,
                 wait => wait,
             };
             let (lock, kind, owner) = match wait {
@@ -338,13 +343,27 @@ impl Sampler {
         })
     }
 
+    /// May a thread with that stack wait for a mutex, and does it wait in our library?
+    fn may_be_mutex(&mut self, stack: StackId) -> (bool, bool) {
+        let Self { seen, target, mutexes, .. } = self;
+        *mutexes.entry(stack).or_insert_with(|| {
+            let inner = seen.stacks.get(stack).iter().take(INNER);
+            let frames: Vec<_> = inner.map(|at| target.symboliser.bare(*at)).collect();
+            let is_static = wait::is_static(target.symboliser.space());
+            (wait::may_be_mutex(&frames, is_static), wait::is_in_ours(&frames))
+        })
+    }
+
     /// Does a thread that sleeps there wait for a lock, as far as words tell?
-    fn waits_for_lock(&self, asleep: Option<&(Blocked, StackId)>) -> bool {
-        let wait = asleep.and_then(|(state, _)| {
-            wait::of(self.target.pid, state, |id| self.outer.contains_key(&id))
-        });
-        // In the line before a lock of ours, the word isn't the lock's.
-        wait.is_some_and(|wait| wait != Wait::Other || self.target.has_library)
+    fn waits_for_lock(&mut self, asleep: Option<&(Blocked, StackId)>) -> bool {
+        let Some((state, stack)) = asleep else { return false };
+        match wait::of(self.target.pid, state, |id| self.outer.contains_key(&id)) {
+            None => false,
+            Some(Wait::Mutex { .. }) => self.may_be_mutex(*stack).0,
+            // In the line before a lock of ours, the word isn't the lock's.
+            Some(Wait::Other) => self.may_be_mutex(*stack).1,
+            Some(Wait::ReadWrite { .. } | Wait::Word { .. }) => true,
+        }
     }
 
     /// What the holder is doing; and who that is, and where it sleeps, if the lock says. We read the holder before and after,
@@ -390,6 +409,22 @@ impl Sampler {
     }
 }
 
+/// Is it a function that waits for something to happen?
+fn is_for_event(name: &str) -> bool {
+    const PARTS: [&str; 7] = [
+        "cond",
+        "sem_",
+        "join",
+        "barrier",
+        "_M_futex_wait", // std::future
+        "__atomic_wait", // std::atomic
+        "platform_wait",
+    ];
+    const OF_CPP: [&str; 2] = ["future", "latch"];
+    PARTS.iter().any(|of| name.contains(of))
+        || (name.starts_with("std::") && OF_CPP.iter().any(|of| name.contains(of)))
+}
+
 /// The holder that a lock records, by its id in the process's namespace; 0: none.
 fn recorded(pid: libc::pid_t, lock: u64, kind: LockKind) -> u32 {
     match kind {
@@ -415,4 +450,25 @@ fn monotonic() -> u64 {
     // SAFETY: the kernel writes to `time` alone.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_for_event;
+
+    #[test]
+    fn events_of_cpp_are_no_locks() {
+        for name in [
+            "std::__atomic_futex_unsigned_base::_M_futex_wait_until",
+            "std::__future_base::_State_baseV2::wait",
+            "std::__atomic_wait_address_v<int>",
+            "std::latch::wait",
+            "pthread_cond_wait",
+        ] {
+            assert!(is_for_event(name), "{name}");
+        }
+        for name in ["std::mutex::lock", "__lll_lock_wait", "futures_of_today", "dispatch"] {
+            assert!(!is_for_event(name), "{name}");
+        }
+    }
 }

@@ -3,9 +3,11 @@
 use crate::elf::inspect;
 use crate::mailbox::Remote;
 use crate::process::Process;
-use lockwright_symbols::{Symboliser, blocked, mappings, proc_text};
+use lockwright_symbols::{Mapping, Symboliser, blocked, mappings, proc_text};
 use lockwright_text::{Failure, cause};
-use std::fs;
+use memmap2::Mmap;
+use serde::Serialize;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -21,6 +23,8 @@ pub struct Target {
     pub symboliser: Symboliser,
     /// Is it written in Go, whose goroutines don't sleep in the kernel?
     pub is_go: bool,
+    /// Why its locks can't be told from its other waits: it isn't one of glibc's on 64 bits.
+    pub unlike: Option<Unlike>,
     /// Its environment when it was started.
     pub(super) environment: Vec<u8>,
 }
@@ -56,8 +60,55 @@ impl Target {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let is_go = inspect(&Path::new("/proc").join(pid.to_string()).join("exe"))
             .is_ok_and(|program| program.go);
-        Ok(Self { pid, name, has_library, symboliser, is_go, environment })
+        let unlike = Unlike::of(pid, &all);
+        Ok(Self { pid, name, has_library, symboliser, is_go, unlike, environment })
     }
+}
+
+/// A process whose locks have other words, and other system calls, than we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unlike {
+    /// Its program is for 32 bits.
+    Narrow,
+    /// It has another C library than glibc, or none.
+    NoGlibc,
+}
+
+impl Unlike {
+    /// `None`: it has glibc, and 64 bits, as far as we can see.
+    fn of(pid: libc::pid_t, mappings: &[Mapping]) -> Option<Self> {
+        let file = File::open(format!("/proc/{pid}/exe")).ok()?;
+        // SAFETY: bytes that change meanwhile are only searched.
+        let bytes = unsafe { Mmap::map(&file) }.ok()?;
+        let mut names = mappings.iter().filter_map(|mapping| mapping.path.file_name()?.to_str());
+        Self::by(&bytes, || names.any(is_glibc))
+    }
+
+    fn by(program: &[u8], has_glibc: impl FnOnce() -> bool) -> Option<Self> {
+        const CLASS: usize = 4;
+        const NARROW: u8 = 1;
+        // A static program has glibc's variables inside: their names are in it, stripped or not.
+        const INSIDE: &[u8] = b"GLIBC_TUNABLES";
+        if program.get(CLASS) == Some(&NARROW) {
+            return Some(Self::Narrow);
+        }
+        let is_inside = || program.windows(INSIDE.len()).any(|part| part == INSIDE);
+        (!has_glibc() && !is_inside()).then_some(Self::NoGlibc)
+    }
+
+    /// In words: `a 32-bit process`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Narrow => "a 32-bit process",
+            Self::NoGlibc => "a process without glibc",
+        }
+    }
+}
+
+/// Is a file of this name glibc's?
+fn is_glibc(name: &str) -> bool {
+    name == "libc.so.6" || name.starts_with("libc-2.")
 }
 
 /// The value of a variable in an environment.
@@ -97,4 +148,26 @@ fn refused(id: libc::pid_t, error: &io::Error) -> Failure {
         _ if user == 0 => "in a container: docker run --cap-add SYS_PTRACE ...".to_owned(),
         _ => format!("sudo lockwright profile -p {id} --sample"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_whose_locks_we_know_are_told_from_others() {
+        let wide = b"\x7fELF\x02 musl";
+        assert_eq!(Unlike::by(b"\x7fELF\x01 GLIBC_TUNABLES", || true), Some(Unlike::Narrow));
+        assert_eq!(Unlike::by(wide, || true), None);
+        assert_eq!(Unlike::by(wide, || false), Some(Unlike::NoGlibc));
+        assert_eq!(Unlike::by(b"\x7fELF\x02 GLIBC_TUNABLES", || false), None);
+        assert!(is_glibc("libc.so.6") && is_glibc("libc-2.31.so"));
+        assert!(!is_glibc("ld-musl-x86_64.so.1") && !is_glibc("libc.so"));
+    }
+
+    #[test]
+    fn this_process_is_like_what_we_know() {
+        let own = std::process::id().cast_signed();
+        assert_eq!(Unlike::of(own, &mappings(own).unwrap()), None);
+    }
 }

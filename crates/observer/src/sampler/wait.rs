@@ -5,7 +5,8 @@
 //! are plausible for a mutex, and the holder is a thread of the process. Other waits are judged by the functions on the
 //! waiter's stack (`outcome.rs`).
 
-use lockwright_symbols::{Blocked, read_memory};
+use super::plumbing::is_plumbing;
+use lockwright_symbols::{AddressSpace, Blocked, Frame, read_memory};
 use serde::Serialize;
 
 /// The purpose of a futex wait.
@@ -195,6 +196,40 @@ fn read_write(
     })
 }
 
+/// May a thread with this stack, the innermost function first, wait for a mutex, glibc's or ours? An event of the program's own may have
+/// the same words. Only glibc and our library wait for mutexes, so where a function of theirs has no name, its file says enough.
+pub(crate) fn may_be_mutex(frames: &[Frame], is_static: bool) -> bool {
+    /// Maximum number of functions below the one that the program called.
+    const INNER: usize = 8;
+    const MODULES: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-linux"];
+    let names = frames.iter().take(INNER).filter_map(|frame| frame.function.as_deref());
+    let is_named = |name: &str| name.contains("pthread_mutex_") || name.contains("lll_lock_wait");
+    let is_nameless = |frame: &Frame| {
+        let starts = |start: &&str| frame.module.starts_with(*start);
+        frame.function.is_none() && (is_static || MODULES.iter().any(|start| starts(&start)))
+    };
+    names.into_iter().any(is_named) || is_in_ours(frames) || frames.first().is_some_and(is_nameless)
+}
+
+/// Does a thread with this stack sleep in our library?
+pub(crate) fn is_in_ours(frames: &[Frame]) -> bool {
+    // Further out, our library may have started the thread.
+    let mut inner = frames.iter().take_while(|frame| is_plumbing(frame));
+    inner.any(|frame| {
+        let name = frame.function.as_deref().unwrap_or_default();
+        frame.module.contains("lockwright") || name.contains("lockwright_")
+    })
+}
+
+/// Is it a program without a C library of its own file?
+pub(crate) fn is_static(space: &AddressSpace) -> bool {
+    let mut files = space.mappings.iter().filter_map(|mapping| mapping.path.file_name());
+    !files.any(|name| {
+        let name = name.to_string_lossy();
+        ["ld-", "libc.so", "libc-2."].iter().any(|start| name.starts_with(start))
+    })
+}
+
 /// The first bytes of a possible lock.
 struct Words {
     bytes: [u8; 56],
@@ -276,6 +311,29 @@ mod tests {
         assert_eq!(what(&lock, 3, wait, 3), found);
         lock[4] = 1;
         assert_eq!(what(&lock, 3, wait, 3), Wait::Other);
+    }
+
+    #[test]
+    fn words_of_a_mutex_are_one_only_where_mutexes_are_waited_for() {
+        let frame = |function: &str, module: &str| Frame {
+            function: Some(function.to_owned()).filter(|name| !name.is_empty()),
+            module: module.into(),
+            ..Frame::default()
+        };
+        let may = |all: &[(&str, &str)], is_static| {
+            let frames: Vec<_> = all.iter().map(|(name, file)| frame(name, file)).collect();
+            may_be_mutex(&frames, is_static)
+        };
+        let own = ("takes", "server");
+        let [lock, raw] = [("___pthread_mutex_lock", "libc.so.6"), ("syscall", "libc.so.6")];
+        assert!(may(&[("__lll_lock_wait", "libc.so.6"), lock, own], false));
+        assert!(may(&[("", "libc.so.6"), own], false));
+        assert!(may(&[("", "liblockwright.so"), own], false));
+        assert!(may(&[raw, ("", "liblockwright.so"), own], false));
+        // Events of the program's own: by glibc's function, and by none; also in a thread that our library has started.
+        assert!(!may(&[raw, own, ("", "liblockwright.so"), ("clone3", "libc.so.6")], false));
+        assert!(!may(&[own], false) && !may(&[("", "server")], false));
+        assert!(may(&[("", "server")], true) && !may(&[raw, own], true));
     }
 
     #[test]

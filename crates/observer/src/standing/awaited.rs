@@ -84,8 +84,14 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
         let ids = &observer.ids;
         wait::of(pid, state, |id| ids.contains_key(&id))?
     };
-    let below = Below::of(&observer.functions(stack));
+    let functions = observer.functions(stack);
+    let below = Below::of(&functions);
     let at = state.arguments[0];
+    let by_words = match by_words {
+        // Something else with the words of a mutex.
+        Wait::Mutex { .. } if !wait::may_be_mutex(&functions, observer.is_static) => Wait::Other,
+        by_words => by_words,
+    };
     if below.calls("rwlock") {
         let kind = if below.calls("wrlock") { LockWanted::Writing } else { LockWanted::Reading };
         return match by_words {

@@ -1,11 +1,12 @@
 //! Who has to do something before a sleeper goes on, and what that thread does meanwhile.
 
 use super::awaited::{Awaited, LockWanted};
-use super::looker::{Named, Observer, ids};
+use super::elsewhere;
+use super::looker::{Named, Observer};
 use super::sleeper::Sleeper;
 use crate::sampler::call::call_name;
 use crate::sampler::plumbing::own;
-use lockwright_symbols::{Blocked, Frame, TaskState, blocked, proc_text, task};
+use lockwright_symbols::{Blocked, Frame, TaskState, blocked, task};
 
 /// Who holds what a thread waits for.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,13 +17,26 @@ pub enum HolderNow {
     Itself,
     /// A thread that has ended, by its id in the process's own namespace.
     Ended(u32),
-    /// A thread of the parent process, which a fork didn't copy.
+    /// A thread of a process that this one was forked from: a fork copies only the thread that calls it.
     NotCopied {
         /// The thread.
         thread: Named,
-        /// The parent process.
-        parent: libc::pid_t,
+        /// Its process.
+        process: libc::pid_t,
+        /// Is that the parent process? Otherwise it is one further up.
+        is_parent: bool,
     },
+    /// A thread of another process, with which this one shares the lock.
+    Elsewhere {
+        /// The thread.
+        thread: Named,
+        /// Its process.
+        process: libc::pid_t,
+    },
+    /// A thread of another process that shares the lock, but it isn't known which.
+    AnotherProcess,
+    /// No thread of this process, which shares the lock with no other one: an id in the process's own namespace.
+    Stranger(u32),
     /// That many readers: the lock only counts them.
     Readers(u32),
     /// Nobody that the lock records.
@@ -40,7 +54,7 @@ impl HolderNow {
 
     /// Will nobody ever release it?
     pub fn is_hopeless(&self) -> bool {
-        matches!(self, Self::Itself | Self::Ended(_) | Self::NotCopied { .. })
+        matches!(self, Self::Itself | Self::Ended(_) | Self::NotCopied { .. } | Self::Stranger(_))
     }
 }
 
@@ -84,9 +98,9 @@ pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) ->
             return HolderNow::Readers(readers);
         }
         Awaited::Turn | Awaited::Lock { owner: 0 | GRANTING, .. } => return HolderNow::Unknown,
-        Awaited::Lock { owner, .. } => match observer.ids.get(&owner) {
+        Awaited::Lock { owner, address, .. } => match observer.ids.get(&owner) {
             Some(&tid) => tid,
-            None => return gone(observer.pid, owner),
+            None => return elsewhere::holder(observer.pid, address, owner),
         },
     };
     if tid == sleeper.tid {
@@ -99,23 +113,6 @@ pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) ->
 
 fn is_mutex(awaited: &Awaited) -> bool {
     matches!(awaited, Awaited::Lock { kind: LockWanted::Mutex(_), .. })
-}
-
-/// A holder that is no thread of the process.
-fn gone(pid: libc::pid_t, owner: u32) -> HolderNow {
-    let status = proc_text(format!("/proc/{pid}/status")).unwrap_or_default();
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-    let is_fork = |parent: &libc::pid_t| {
-        // The same program: a process that has started another one has no locks from before.
-        let program = |pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        program(*parent).is_some() && program(*parent) == program(pid)
-    };
-    if let Some(parent) = parent.filter(is_fork)
-        && let Some(&tid) = ids(parent).get(&owner)
-    {
-        return HolderNow::NotCopied { thread: Named::of(parent, tid), parent };
-    }
-    HolderNow::Ended(owner)
 }
 
 /// What a thread that isn't among the sleepers does.

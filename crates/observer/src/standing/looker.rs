@@ -1,5 +1,6 @@
 //! What it takes to look into a process: its threads' ids, its stacks, its names.
 
+use crate::sampler::wait::is_static;
 use lockwright_symbols::{
     Blocked, Frame, Registers, Symboliser, Unwinder, proc_text, task, threads,
 };
@@ -31,12 +32,15 @@ pub(super) struct Observer {
     unwinder: Unwinder,
     /// Threads' ids in our namespace, by their ids in the process's own: in a container they differ.
     pub(super) ids: HashMap<u32, libc::pid_t>,
+    /// Has the program no C library in a file of its own?
+    pub(super) is_static: bool,
 }
 
 impl Observer {
     pub(super) fn new(pid: libc::pid_t, mut symbols: Symboliser) -> Self {
         let unwinder = Unwinder::new(&mut symbols);
-        Self { pid, symbols, unwinder, ids: ids(pid) }
+        let is_static = is_static(symbols.space());
+        Self { pid, symbols, unwinder, ids: ids(pid), is_static }
     }
 
     /// Adds what the process has loaded since.
