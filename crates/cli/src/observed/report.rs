@@ -25,7 +25,8 @@ const NOISE: f64 = 0.01;
 
 /// What a report that names no lock can't exclude.
 pub(super) fn unwatched(looks: &Looks) -> String {
-    let spins = "not watched: locks whose waiters only spin, and those of fibers and goroutines";
+    let spins = "not watched: locks whose waiters only spin, and those of fibers and goroutines. Waits for locks of the program's own \
+        (futexes), file locks (flock) and C++'s initialisation of static variables aren't told from waits for work";
     match &looks.running_unseen {
         None => spins.to_owned(),
         Some(why) => format!("{spins}; and {}", running_unwatched(why)),
@@ -59,7 +60,7 @@ pub(crate) fn nobody(looks: &Looks) -> String {
     }
     let sampled = match looks.count {
         0 => "threads weren't looked at for waits of other kinds".to_owned(),
-        many => format!("in {} looks no thread slept for a lock of another kind", count(many)),
+        many => format!("in {} looks no thread slept for a lock of another kind that this command knows", count(many)),
     };
     format!(
         "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore, and no trylock failed, as far as its \

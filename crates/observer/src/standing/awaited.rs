@@ -84,6 +84,17 @@ pub(super) fn of(observer: &mut Observer, state: &Blocked, stack: &[u64]) -> Opt
         let ids = &observer.ids;
         wait::of(pid, state, |id| ids.contains_key(&id))?
     };
+    // A thread of another process may hold what processes share.
+    let known = |owner: u32| if observer.ids.contains_key(&owner) { owner } else { 0 };
+    let by_words = match by_words {
+        Wait::Mutex { lock, kind: Mutex::Shared, owner } => {
+            Wait::Mutex { lock, kind: Mutex::Shared, owner: known(owner) }
+        }
+        Wait::ReadWrite { lock, at, writer, readers, is_shared: true } => {
+            Wait::ReadWrite { lock, at, writer: known(writer), readers, is_shared: true }
+        }
+        other => other,
+    };
     let below = Below::of(&observer.functions(stack));
     let at = state.arguments[0];
     if below.calls("rwlock") {
