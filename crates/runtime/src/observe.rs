@@ -242,6 +242,9 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let account = account();
     account.ended.set(wait);
     if !acquired {
+        if posix::waiters(mutex) == 0 {
+            segment.blocked_since(lock); // as the holder may have noted for this thread
+        }
         return count(account, &segment);
     }
     segment.answers(lock, wait.ended_ns, posix::waiters(mutex) > 0);
