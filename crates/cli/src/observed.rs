@@ -16,3 +16,4 @@ mod starved;
 mod target;
 pub(crate) mod threads;
 pub(crate) mod timeline;
+pub(crate) mod waited;

@@ -64,6 +64,8 @@ mod strangers;
 mod switch;
 #[path = "programs/top.rs"]
 mod top;
+#[path = "programs/unended.rs"]
+mod unended;
 #[path = "programs/waits.rs"]
 mod waits;
 #[path = "programs/wrappers.rs"]

@@ -35,7 +35,7 @@ mod tries;
 pub mod wrappers;
 
 pub use conditions::Waking;
-pub use count::{Blame, Wait, stack_hash};
+pub use count::{Blame, LOGARITHM, Wait, stack_hash};
 pub use now::WaitedNow;
 pub use rw::{Behind, RwWait};
 pub use segment::Segment;

@@ -5,7 +5,7 @@ use crate::layout::{Here, Mutex, Room};
 use crate::{fork, leave, machine, observe, policy, programs, rules, switch, thread, watch};
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{Parts, Tuning, Waiter};
-use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy};
+use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy, Release};
 use lockwright_native::Native;
 use lockwright_platform::{Programmable, Word};
 
@@ -77,13 +77,13 @@ impl Environment for Here {
         observe::has_waited(mutex, acquired);
     }
 
-    fn releases() -> u64 {
+    fn releases(mutex: &Mutex) -> Release {
         Native::unboost();
-        if observe::is_on() { observe::releases() } else { 0 }
+        if observe::is_on() { observe::releases(mutex) } else { Release::default() }
     }
 
     #[inline(always)]
-    fn released(address: usize, release: u64) {
+    fn released(address: usize, release: Release) {
         if observe::is_on() {
             observe::released(address, release);
         }

@@ -4,7 +4,7 @@
 //!   waits        if this wait is sampled (one in several), notes when, and makes the holder unlock by the slow path
 //!     sleeps     notes when it began to wait, each time
 //!   has_waited   takes the time, if the thread slept or the wait is sampled; keeps the result, and counts it later
-//!   releases     takes the time                                                      │ the mutex may be gone
+//!   releases     takes the time, and since when somebody has waited                  │ the mutex may be gone
 //!   released     counts: this wait, this hold, and the waits that the holder caused  ◄────┘
 //! ```
 //!
@@ -41,7 +41,7 @@ use lockwright_contract::counters::control::{Level, NONE, OPEN, Sampling, Settle
 use lockwright_contract::counters::layout::LockKind;
 use lockwright_contract::counters::{Blame, Segment, Wait};
 use lockwright_locks::front::counts;
-use lockwright_locks::posix;
+use lockwright_locks::posix::{self, Release};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
 use lockwright_platform::Word;
@@ -243,6 +243,9 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let account = account();
     account.ended.set(wait);
     if !acquired {
+        if posix::waiters(mutex) == 0 {
+            segment.blocked_since(lock); // as the holder may have noted for this thread
+        }
         return count(account, &segment);
     }
     segment.answers(lock, wait.ended_ns, posix::waiters(mutex) > 0);
@@ -382,15 +385,19 @@ fn count(account: &Account, segment: &Segment) {
     }
 }
 
-/// The calling thread is about to release a mutex, by the slow path. Returns when, ns; 0: the release isn't counted.
+/// The calling thread is about to release a mutex, by the slow path. Notes since when somebody waits for it: the thread that it wakes
+/// may run before [`released`] does, and then writes its own time.
 #[cold]
-pub(crate) fn releases() -> u64 {
-    if opened().is_some() { futex::now(Clock::Monotonic) } else { 0 }
+pub(crate) fn releases(mutex: &Mutex) -> Release {
+    let Some(segment) = opened() else { return Release::default() };
+    let since_ns = segment.blocked_since(core::ptr::from_ref(mutex).addr() as u64);
+    Release { now_ns: futex::now(Clock::Monotonic), since_ns }
 }
 
-/// The mutex has been released; `release` is what [`releases`] said, or 0 if the lock was granted to a waiter.
+/// The mutex has been released; `release` is what [`releases`] said, or zeroes if the lock was granted to a waiter.
 #[cold]
-pub(crate) fn released(address: usize, release: u64) {
+pub(crate) fn released(address: usize, release: Release) {
+    let Release { now_ns: release, since_ns } = release;
     let (account, lock) = (account(), address as u64);
     let call = account.call.take();
     let is_woken = account.woken_with.get() == lock;
@@ -425,7 +432,7 @@ pub(crate) fn released(address: usize, release: u64) {
     }
     if release != 0 {
         segment.tries_end(lock, blame, stack);
-        segment.blocked(lock, now, begun(), blame, stack);
+        segment.blocked_from(lock, since_ns, now, begun(), blame, stack);
     }
 }
 

@@ -222,6 +222,11 @@ fn first_in_file(args: &Args, standing: &Standing) -> String {
     }
 }
 
+/// With which the report on a program that has ended begins.
+fn last_seen(standing: &Standing) -> String {
+    format!("at the last look before the end:\n{}\n", standing::text(standing))
+}
+
 /// Who waits now, if anybody does for long. In a report for people that comes first, and at once: perhaps the program hangs.
 fn waiting_now(args: &Args, pid: libc::pid_t) -> Result<Standing, Failure> {
     // Whoever may not look gets to know by what follows.
@@ -315,7 +320,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         &title,
         &ran.outcomes,
         Some((&ran.sums, &ran.looked)),
-        None,
+        ran.waited.last(),
         ran.orders.as_deref(),
         sections.as_ref(),
     )?;
@@ -349,7 +354,11 @@ fn report_on(
     let sums = sums.map(|(sums, _)| sums);
     let text = match args.format {
         Format::Text => {
-            let mut text = standing.map(|now| first_in_file(args, now)).unwrap_or_default();
+            let mut text = match standing {
+                Some(last) if sums.is_some() => last_seen(last),
+                Some(now) => first_in_file(args, now),
+                None => String::new(),
+            };
             text += &observed::report::all(sums.unwrap_or(outcomes), &looks, args.top);
             if let Some(sections) = sections {
                 text += &format!("\n{}", sections::text(sections, args.top));

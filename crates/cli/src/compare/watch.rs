@@ -47,7 +47,7 @@ impl WatchedRun {
     /// What was found, a line each.
     pub(super) fn end(self) -> Result<Vec<String>, Failure> {
         let elapsed_ns = self.begun.elapsed().as_nanos() as u64;
-        let mut outcomes = counted::counted(self.folder.path(), elapsed_ns, None)?;
+        let mut outcomes = counted::counted(self.folder.path(), elapsed_ns, None, None)?;
         if let Some(samples) = self.samples {
             samples.tell(&mut outcomes, elapsed_ns);
         }

@@ -20,6 +20,8 @@ const WAKE_UP_NS: u64 = 50_000;
 const STARVED_NS: u64 = 10_000_000;
 /// The same value for messages.
 const STARVED: &str = "10 ms";
+/// A wait that is still open at the end deserves attention if it has lasted this long, ns.
+const OPEN_NS: u64 = 500_000_000;
 /// The factor that counts as "far".
 const FAR: u64 = 10;
 
@@ -77,6 +79,15 @@ fn advice(
         && !algorithm.starts_with("fifo");
     let (rule, text, command) = if let Some(found) = starved::advise(lock, target) {
         found
+    } else if let Some((rule, text)) = slow::advise(lock).filter(|_| lock.unended_ns >= OPEN_NS) {
+        (rule, text, target.draw())
+    } else if lock.unended_ns >= OPEN_NS {
+        let text = format!(
+            "find out who held it at the end: a thread had waited {} for it by then, and still did. Who waits for whom in a \
+             process that runs: lockwright doctor PID",
+            time(lock.unended_ns as f64)
+        );
+        (Rule::Unended, text, String::new())
     } else if lock.contended > 0 && lock.wait.count == 0 && lock.beyond.failed_tries == 0 {
         let text = "none of its waits has ended, or they were too short to be timed: what threads lose here isn't known";
         (Rule::Unknown, text.to_owned(), String::new())
@@ -206,6 +217,8 @@ pub(crate) mod tests {
             (Rule::Unknown, String::new()),
             "who waits may wait for ever"
         );
+        let open = Ranked { unended_ns: second / 2, ..lock(10_000_000, (1, 1_000_000, 1)) };
+        assert_eq!(rule(open, 100 * second), (Rule::Unended, String::new()));
         let mut starved = lock(second, (1_000_000, second, 5_000));
         starved.wait.max_ns = 40_000_000;
         assert_eq!(rule(starved.clone(), second).0, Rule::Starved);

@@ -6,6 +6,7 @@ use lockwright_contract::counters::control::Level;
 use lockwright_contract::counters::layout::CountersHeader;
 use lockwright_contract::header::Layout;
 use lockwright_observer::counts::events::Events;
+use lockwright_observer::counts::lifetimes::Lifetimes;
 use lockwright_observer::counts::observation::Observed;
 use lockwright_observer::counts::outcome::outcome;
 use lockwright_observer::counts::reader;
@@ -26,15 +27,20 @@ pub(crate) fn count_into(command: &mut Command, level: Level, folder: &Path) {
     command.env(OBSERVE, level.name()).env(FOLDER, folder);
 }
 
-/// What the processes that counted into this folder counted.
+/// What the processes that counted into this folder counted. A wait that hadn't ended then counts until its process was last seen.
 pub(crate) fn counted(
     folder: &Path,
     elapsed_ns: u64,
+    lifetimes: Option<&Lifetimes>,
     mut events: Option<&mut Events>,
 ) -> Result<Vec<Observed>, Failure> {
     let mut outcomes = Vec::new();
     let mut all =
         files(folder, CountersHeader::ENDING, |file, path| reader::read(&file, path), unread)?;
+    for segment in &mut all {
+        let ran_ns = lifetimes.and_then(|seen| seen.ran_ns(segment.pid)).unwrap_or(0);
+        segment.close(0, ran_ns.max(segment.last_ns));
+    }
     all.sort_by_key(|segment| {
         std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
     });

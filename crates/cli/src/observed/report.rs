@@ -18,6 +18,8 @@ use lockwright_text::wrapped;
 
 /// Number of locks with details.
 const TOLD: usize = 5;
+/// A wait that is open at the end is ordinary contention if it has taken less, ns.
+const OPEN_NS: u64 = 10_000_000;
 /// Number of places shown for each.
 const PLACES: usize = 3;
 
@@ -26,7 +28,8 @@ const NOISE: f64 = 0.01;
 
 /// What a report that names no lock can't exclude.
 pub(super) fn unwatched(looks: &Looks) -> String {
-    let spins = "not watched: locks whose waiters only spin, and those of fibers and goroutines";
+    let spins = "not watched: locks whose waiters only spin, and those of fibers and goroutines. Waits for locks of the program's own \
+        (futexes), file locks (flock) and C++'s initialisation of static variables aren't told from waits for work";
     let mut text = match &looks.running_unseen {
         None => spins.to_owned(),
         Some(why) => format!("{spins}; and {}", running_unwatched(why)),
@@ -71,7 +74,10 @@ pub(crate) fn nobody(looks: &Looks) -> String {
     }
     let sampled = match looks.count {
         0 => "threads weren't looked at for waits of other kinds".to_owned(),
-        many => format!("in {} looks no thread slept for a lock of another kind", count(many)),
+        many => format!(
+            "in {} looks no thread slept for a lock of another kind that this command knows",
+            count(many)
+        ),
     };
     format!(
         "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore, and no trylock failed, as far as its \
@@ -353,6 +359,10 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
         LockKind::ReadWrite => text.push_str("   a readers-writer lock\n"),
         LockKind::Spin => text.push_str("   a spin lock, which records no holder\n"),
         LockKind::Mutex | LockKind::Condition => {}
+    }
+    if lock.unended_ns >= OPEN_NS {
+        let line = format!("still waited for at the end, for {}", time(lock.unended_ns as f64));
+        text.push_str(&beside("   ", &line));
     }
     let mut places = |verb: &str, sites: &[Site]| {
         for site in sites.iter().take(PLACES).filter(|site| site.ns > 0) {

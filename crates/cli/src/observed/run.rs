@@ -3,6 +3,7 @@
 use super::advice::{Circumstances, advise, wake_up_ns};
 use super::counted::{count_into, counted, unread};
 use super::target::Target;
+use super::waited::Waited;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::Failure;
 use crate::machine::MachineFile;
@@ -53,6 +54,8 @@ pub(crate) struct Ran {
     pub(crate) orders: Option<Vec<order::Orders>>,
     /// Their critical sections, if requested.
     pub(crate) sections: Option<Recorded>,
+    /// Who waited when they were last looked at.
+    pub(crate) waited: Waited,
     pub(crate) status: ExitStatus,
 }
 
@@ -104,8 +107,10 @@ pub(crate) fn program(
     let mut misses =
         counts.sections.then(|| Misses::begin(counts.event.unwrap_or(Event::CacheMisses)));
     let family = Family::start(None);
+    let mut waited = Waited::default();
     let look = || {
         course.look_into(folder.path());
+        waited.look(&course.processes());
         samplers.look_into(folder.path());
         lifetimes.look(course.processes());
         if let Some(misses) = &mut misses {
@@ -119,7 +124,7 @@ pub(crate) fn program(
     lifetimes.end();
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
-    let mut outcomes = counted(folder.path(), elapsed_ns, events.as_mut())?;
+    let mut outcomes = counted(folder.path(), elapsed_ns, Some(&lifetimes), events.as_mut())?;
     samplers.tell(&mut outcomes);
     let looked = family.tell(&mut outcomes, elapsed_ns);
     let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
@@ -148,7 +153,7 @@ pub(crate) fn program(
     let orders = if counts.in_order { Some(order::all(folder.path(), unread)?) } else { None };
     let sections = misses.map(|misses| recorded(folder.path(), misses)).transpose()?;
     leave(folder);
-    Ok(Ran { outcomes, sums, looked, orders, sections, status })
+    Ok(Ran { outcomes, sums, looked, orders, sections, waited, status })
 }
 
 /// All critical sections that were recorded in a folder.

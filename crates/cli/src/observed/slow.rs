@@ -16,7 +16,7 @@ pub(super) fn advise(lock: &Ranked) -> Option<(Rule, String)> {
     }
     let (cause, share) = main(holding)?;
     let share = format!("{:.0} %", 100.0 * share);
-    let holder = lock.holders.first().map_or("its section", |site| site.function.as_str());
+    let holder = lock.holders.first().map_or("its holder", |site| site.function.as_str());
     let while_waited = "of the time that others waited";
     let said = match cause {
         Cause::Asleep(call) => {

@@ -101,6 +101,23 @@ fn the_slow_holder_is_named_first() -> Result<()> {
     Ok(())
 }
 
+/// Also when the waiter that it wakes runs before it can say since when that one has waited.
+#[test]
+fn whoever_wakes_a_waiter_that_takes_its_cpu_is_blamed() -> Result<()> {
+    let program = compiled("woken", "woken.c", &["-O1"]);
+    let path = program.to_str().context("a path in UTF-8")?;
+    for level in ["full", "counters"] {
+        let report = profile("woken", &["--level", level], &[path], "done\n")?;
+        let lock = report.pointer("/processes/0/locks/0").context("a lock")?;
+        ensure!(text(lock, "/holders/0/function") == "slow", "{lock:#}");
+        // Hints may miss one now and then.
+        ensure!(number(lock, "/holders/0/count") >= 95, "{lock:#}");
+        let (blocked, waited) = (number(lock, "/blocked_ns"), number(lock, "/wait_ns"));
+        ensure!(blocked * 10 > waited * 7, "{lock:#}");
+    }
+    Ok(())
+}
+
 /// With frame pointers or without, a report says who calls, and draws it.
 #[test]
 fn stacks_say_who_calls() -> Result<()> {

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// In `blocked_since_ns`: the logarithm of the number of waiters that this one counts for.
-const LOGARITHM: u64 = 0b1111;
+pub const LOGARITHM: u64 = 0b1111;
 const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
 
 /// A wait that has ended.

@@ -32,7 +32,7 @@ mod operations;
 pub use contended::{acquire, ask, forget, hand_on, is_asked, queue_in_front, release};
 pub use held::Held;
 pub use mutex::{
-    AcquireBy, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Static,
+    AcquireBy, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Release, Static,
     UNDECIDED, waiters,
 };
 pub use mutex::{ERRORCHECK, KINDS, MARKED, RECURSIVE, TYPE, USERS};

@@ -8,6 +8,15 @@ use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, Waiter, Word0, c
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Machine, Platform, Programmable, Ptr, Word};
 
+/// What is known of a release by the slow path before it happens: afterwards the next holder writes its own time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// When, ns; 0: it isn't counted.
+    pub now_ns: u64,
+    /// Since when somebody has waited, as whoever counts has it; 0: nobody has.
+    pub since_ns: u64,
+}
+
 /// What mutexes depend on in their process.
 pub trait Environment: Sized + 'static {
     /// Its machine.
@@ -67,15 +76,16 @@ pub trait Environment: Sized + 'static {
     /// The calling thread is about to release a mutex by the slow path: somebody waits for it, has asked for this
     /// ([`ask`]), or it was held by a node. The
     /// result is passed to [`released`](Self::released).
-    fn releases() -> u64 {
+    fn releases(mutex: &Mutex<Self>) -> Release {
+        let _ = mutex;
         Self::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
-        0
+        Release::default()
     }
 
-    /// The mutex at this address has been released; it may be gone. `release`: what [`releases`](Self::releases) said, or 0 if the lock was
+    /// The mutex at this address has been released; it may be gone. `release`: what [`releases`](Self::releases) said, or zeroes if the lock was
     /// granted to a waiter. (After a grant nobody asks whether the thread [`tells`](Me::tells).)
     #[inline(always)]
-    fn released(address: usize, release: u64) {
+    fn released(address: usize, release: Release) {
         let _ = (address, release);
     }
 

@@ -17,13 +17,21 @@ pub struct Lifetimes {
     alive: BTreeSet<(u32, libc::pid_t)>,
     /// By process, ns: all threads together.
     total: BTreeMap<u32, u64>,
+    /// By process: when it was last seen to run, ns of `CLOCK_MONOTONIC`.
+    ran_ns: BTreeMap<u32, u64>,
 }
 
 impl Lifetimes {
     /// Begins now.
     pub fn begin() -> Self {
         let now = Instant::now();
-        Self { begun: now, looked: now, alive: BTreeSet::new(), total: BTreeMap::new() }
+        Self {
+            begun: now,
+            looked: now,
+            alive: BTreeSet::new(),
+            total: BTreeMap::new(),
+            ran_ns: BTreeMap::new(),
+        }
     }
 
     /// Looks at these processes, if it is time to.
@@ -31,7 +39,12 @@ impl Lifetimes {
         if self.looked.elapsed() < TICK {
             return;
         }
+        let now = monotonic();
+        let ran_ns = &mut self.ran_ns;
         let there = pids.into_iter().flat_map(|pid| {
+            if started(pid).is_some() {
+                ran_ns.insert(pid, now);
+            }
             let all = threads(pid as libc::pid_t).unwrap_or_default();
             all.into_iter().map(move |tid| (pid, tid))
         });
@@ -64,6 +77,11 @@ impl Lifetimes {
         self.count(BTreeSet::new(), nanoseconds(self.looked.elapsed()), |_| 0);
     }
 
+    /// When a process was last seen to run, ns of `CLOCK_MONOTONIC`. `None`: it was not seen.
+    pub fn ran_ns(&self, pid: u32) -> Option<u64> {
+        self.ran_ns.get(&pid).copied()
+    }
+
     /// The running time of a process's threads until the [`end`](Self::end), ns. `None`: it was not seen.
     pub fn of(&self, pid: u32) -> Option<u64> {
         self.total.get(&pid).copied()
@@ -72,6 +90,14 @@ impl Lifetimes {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The clock of the segments, ns.
+pub(super) fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a writable timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// How long ago a thread was started, ns, to within 10 ms; `None`: it is gone.

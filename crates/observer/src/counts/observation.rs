@@ -110,6 +110,9 @@ pub struct Ranked {
     pub blocked_ns: u64,
     /// Total waiting time of all threads, ns.
     pub wait_ns: u64,
+    /// How long a thread had waited that still did at the end, ns; part of `wait_ns`. 0: none did.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unended_ns: u64,
     /// Total time of the timed holds, ns.
     pub hold_ns: u64,
     /// How long threads waited.
@@ -213,6 +216,8 @@ pub enum Rule {
     Little,
     /// Threads wait, but no wait has ended that was timed.
     Unknown,
+    /// A thread had waited long for it, and still did at the end.
+    Unended,
     /// Its critical sections are long.
     LongSections,
     /// A thread waits far longer than critical sections last.

@@ -32,7 +32,9 @@ pub fn copy(path: &Path) -> Result<Observed, Failure> {
         Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
             .hint("lockwright ctl PID dump FILE writes one")
     })?;
-    let segment = reader::read(&file, path)?;
+    let mut segment = reader::read(&file, path)?;
+    // At least until something was counted last.
+    segment.close(0, segment.last_ns);
     let mut symbols = Symboliser::new(segment.space());
     let elapsed_ns = segment.last_ns.saturating_sub(segment.start_ns);
     Ok(outcome(&segment, &mut symbols, elapsed_ns, 0))
@@ -180,7 +182,8 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         contended: lock.arrived,
         gave_up: lock.gave_up,
         slept: lock.asleep(),
-        blocked_ns: lock.blocked_ns,
+        blocked_ns: lock.blocked_ns(),
+        unended_ns: lock.unended_ns,
         wait_ns: lock.wait_ns(),
         hold_ns: lock.hold_ns,
         wait: Percentiles::of(&lock.wait(), lock.wait_max_ns),

@@ -3,7 +3,7 @@
 use super::counter::Event;
 use super::course::Course;
 use super::events::Events;
-use super::lifetimes::Lifetimes;
+use super::lifetimes::{Lifetimes, monotonic};
 use super::live::Live;
 use super::observation::Observed;
 use super::outcome::outcome;
@@ -64,7 +64,7 @@ impl Period {
         let mut symbols = Symboliser::of_process(live.pid).map_err(|error| {
             Failure::new(format!("cannot look into process {pid}: {}", cause(&error)))
         })?;
-        let begun = Instant::now();
+        let (begun, begun_ns) = (Instant::now(), monotonic());
         let (mut threads, mut last, mut renewed) = (0, None, begun);
         let computed = cpu_ns(live.pid);
         let mut computes = computed;
@@ -96,7 +96,7 @@ impl Period {
                 break;
             }
         }
-        let elapsed_ns = begun.elapsed().as_nanos() as u64;
+        let (elapsed_ns, end_ns) = (begun.elapsed().as_nanos() as u64, monotonic());
         lifetimes.end();
         symbols.refresh();
         if let Ok(process) = Process::open(pid) {
@@ -113,10 +113,11 @@ impl Period {
             return Ok(Self { observed, lifetimes, cpu_ns, is_counted: false });
         };
         let now = reader::read(file, path)?;
-        let seen = match &before {
+        let mut seen = match &before {
             Some(before) => now.since(before),
             None => now,
         };
+        seen.close(begun_ns, end_ns);
         let mut outcomes = [outcome(&seen, &mut symbols, elapsed_ns, threads)];
         course.tell(&mut outcomes);
         // In a container it counts under another id, by which the course knows it.

@@ -4,6 +4,7 @@ use super::beyond::{Beyond, Prefers, Side, Sides, Wakes};
 use super::snapshot::{At, Lock, LockKind, Of, Part, Seen, Signals, Snapshot, Waits};
 use crate::bytes::Bytes;
 use crate::stack::Piece;
+use lockwright_contract::counters::LOGARITHM;
 use lockwright_contract::counters::layout::SCALE;
 use lockwright_contract::counters::layout::{
     ADDRESS_BITS, BUCKETS, CountersHeader, GONE, KEYS_AT, LOCKS, MAPS, MAPS_AT, MEMORY_AT, NOTHING,
@@ -264,6 +265,8 @@ fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
         holders: record.sites(offset_of!(Record, holders), stacks),
         threads: record.threads(),
         hold: record.times(offset_of!(Record, hold)),
+        open_since_ns: number(offset_of!(Record, blocked_since_ns)) & !LOGARITHM,
+        unended_ns: 0,
         beyond: beyond(kind, &record, stacks),
     }
 }

@@ -172,6 +172,10 @@ pub struct Lock {
     pub threads: Vec<Part>,
     /// How long threads that had to wait held it, ns.
     pub hold: Times,
+    /// Since when a thread has waited for it, ns of `CLOCK_MONOTONIC`; 0: none does.
+    pub open_since_ns: u64,
+    /// How long that had taken at the end, ns ([`Snapshot::close`]).
+    pub unended_ns: u64,
     /// What only some locks have.
     pub beyond: Beyond<Seen>,
 }
@@ -179,18 +183,26 @@ pub struct Lock {
 impl Lock {
     /// Did a thread wait for it, or try to take it in vain?
     pub(super) fn has_counts(&self) -> bool {
-        self.arrived > 0 || self.wait_ns() > 0 || self.beyond.failed_tries > 0
+        self.open_since_ns != 0
+            || self.arrived > 0
+            || self.wait_ns() > 0
+            || self.beyond.failed_tries > 0
     }
 
     /// Total waiting time of all threads, ns.
     pub fn wait_ns(&self) -> u64 {
-        self.classes.iter().map(|class| class.ns).sum()
+        self.classes.iter().map(|class| class.ns).sum::<u64>() + self.unended_ns
+    }
+
+    /// Time during which at least one thread waited, and a holder was to blame, ns.
+    pub fn blocked_ns(&self) -> u64 {
+        self.blocked_ns + self.unended_ns
     }
 
     /// Its rank, the highest first. Waiting time, which covers all waits, comes before blame, which covers only some
     /// holders.
     pub fn rank(&self) -> (u64, u64) {
-        (self.wait_ns(), self.blocked_ns)
+        (self.wait_ns(), self.blocked_ns())
     }
 
     /// Waits that included a sleep.
@@ -217,6 +229,7 @@ impl Lock {
             (&mut self.followed, other.followed),
             (&mut self.owners, other.owners),
             (&mut self.cores, other.cores),
+            (&mut self.unended_ns, other.unended_ns),
         ] {
             *sum += part;
         }
@@ -387,6 +400,14 @@ impl Snapshot {
         self
     }
 
+    /// Waits that hadn't ended at `end_ns` count until then, from `begun_ns` on. Of those for one lock, the segment knows one.
+    pub fn close(&mut self, begun_ns: u64, end_ns: u64) {
+        for lock in self.locks.iter_mut().filter(|lock| lock.open_since_ns != 0) {
+            let since = lock.open_since_ns.max(begun_ns);
+            Rc::make_mut(lock).unended_ns = end_ns.saturating_sub(since);
+        }
+    }
+
     /// The process's memory map, as the process recorded it.
     pub fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
@@ -442,8 +463,41 @@ mod tests {
             holders: Vec::new(),
             threads: Vec::new(),
             hold: times,
+            open_since_ns: 0,
+            unended_ns: 0,
             beyond: Beyond::default(),
         }
+    }
+
+    #[test]
+    fn waits_that_are_open_count_until_the_end() {
+        let open = Lock { open_since_ns: 1_000, ..lock(&[]) };
+        let ended = lock(&[300]);
+        assert!(open.has_counts() && open.rank() < ended.rank());
+        let mut now = Snapshot {
+            pid: 1,
+            lock: String::new(),
+            emulated: None,
+            command: String::new(),
+            start_ns: 0,
+            last_ns: 0,
+            unplaced: 0,
+            evicted: 0,
+            retired: 0,
+            stacks_lost: 0,
+            lost: 0,
+            mappings: Vec::new(),
+            locks: vec![Rc::new(open), Rc::new(ended)],
+            conditions: Vec::new(),
+            signals: Signals::default(),
+        };
+        now.close(0, 1_400);
+        assert_eq!(now.locks[0].rank(), (400, 400));
+        assert_eq!(now.locks[1].rank(), (300, 300));
+        now.close(1_150, 1_400);
+        assert_eq!(now.locks[0].unended_ns, 250, "only the part that was watched");
+        now.close(0, 900);
+        assert_eq!(now.locks[0].unended_ns, 0);
     }
 
     #[test]

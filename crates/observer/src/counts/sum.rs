@@ -116,6 +116,7 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
         (&mut sum.slept, part.slept),
         (&mut sum.blocked_ns, part.blocked_ns),
         (&mut sum.wait_ns, part.wait_ns),
+        (&mut sum.unended_ns, part.unended_ns),
         (&mut sum.hold_ns, part.hold_ns),
     ] {
         *sum += part;

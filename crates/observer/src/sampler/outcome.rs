@@ -221,7 +221,7 @@ impl Namer<'_> {
     /// has a name, we trust a word with the value 2.
     fn is_lock(&mut self, lock: &WaitedLock) -> bool {
         let wanted = match lock.kind {
-            LockKind::Mutex(_) | LockKind::ReadWrite => return true,
+            LockKind::Mutex(_) | LockKind::ReadWrite | LockKind::SharedReadWrite => return true,
             LockKind::Word => "lock",
         };
         let for_else = |name: &str| {
@@ -285,8 +285,10 @@ impl Namer<'_> {
     /// pthread's locks that glibc serves, each by its name. Beside our library, these are the ones of kinds that it always
     /// leaves to glibc: what else a sample sees may be ours.
     fn left_to_glibc(&mut self, seen: &Seen, samples: u64, has_library: bool) -> Vec<OwnLock> {
-        use super::wait::Mutex::{PriorityInheriting, PriorityProtected, Robust};
-        let never_ours = [Robust, PriorityInheriting, PriorityProtected].map(LockKind::Mutex);
+        use super::wait::Mutex::{PriorityInheriting, PriorityProtected, Robust, Shared};
+        let mut never_ours =
+            [Robust, PriorityInheriting, PriorityProtected, Shared].map(LockKind::Mutex).to_vec();
+        never_ours.push(LockKind::SharedReadWrite);
         let is_glibcs = |lock: &WaitedLock| {
             lock.kind != LockKind::Word && (!has_library || never_ours.contains(&lock.kind))
         };
@@ -310,7 +312,8 @@ impl Namer<'_> {
             let origin = Origin::LeftToGlibc;
             let kind = match lock.kind {
                 LockKind::Mutex(kind) => kind.word(),
-                _ => "readers-writer lock",
+                LockKind::SharedReadWrite => "process-shared readers-writer lock",
+                LockKind::ReadWrite | LockKind::Word => "readers-writer lock",
             };
             let found = self.own_lock(origin, &lock.waiters, samples, &|_| None);
             let name = format!("{}, a {kind} that glibc serves", self.symboliser.data(address));
@@ -384,6 +387,7 @@ impl Namer<'_> {
             kind: match lock.kind {
                 LockKind::Mutex(kind) => kind.word(),
                 LockKind::ReadWrite => "readers-writer lock",
+                LockKind::SharedReadWrite => "process-shared readers-writer lock",
                 LockKind::Word => "lock that records no owner",
             },
             share: ratio(held, samples),

@@ -234,11 +234,11 @@ impl Sampler {
                 Wait::Mutex { lock, kind, owner } => {
                     (lock, LockKind::Mutex(kind), Owner::Thread(owner))
                 }
-                Wait::ReadWrite { lock, writer: 0, readers: 1.., .. } => {
-                    (lock, LockKind::ReadWrite, Owner::Readers)
-                }
-                Wait::ReadWrite { lock, writer, .. } => {
-                    (lock, LockKind::ReadWrite, Owner::Thread(writer))
+                Wait::ReadWrite { lock, writer, readers, is_shared, .. } => {
+                    let kind =
+                        if is_shared { LockKind::SharedReadWrite } else { LockKind::ReadWrite };
+                    let is_read = writer == 0 && readers > 0;
+                    (lock, kind, if is_read { Owner::Readers } else { Owner::Thread(writer) })
                 }
                 Wait::Word { lock } => (lock, LockKind::Word, Owner::Thread(0)),
                 Wait::Other => {
@@ -429,7 +429,7 @@ fn is_for_event(name: &str) -> bool {
 fn recorded(pid: libc::pid_t, lock: u64, kind: LockKind) -> u32 {
     match kind {
         LockKind::Mutex(kind) => wait::owner(pid, lock, kind),
-        LockKind::ReadWrite => wait::writer(pid, lock),
+        LockKind::ReadWrite | LockKind::SharedReadWrite => wait::writer(pid, lock),
         LockKind::Word => 0,
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Holder {
 pub(crate) enum LockKind {
     Mutex(Mutex),
     ReadWrite,
+    /// One that processes share.
+    SharedReadWrite,
     Word,
 }
 

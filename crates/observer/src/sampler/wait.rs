@@ -20,7 +20,7 @@ pub(crate) enum Wait {
         owner: u32,
     },
     /// A glibc readers-writer lock, if the waiter's stack agrees. Otherwise it is the word `at`.
-    ReadWrite { lock: u64, at: u64, writer: u32, readers: u32 },
+    ReadWrite { lock: u64, at: u64, writer: u32, readers: u32, is_shared: bool },
     /// A word that is 2 while threads wait, as in most locks. No owner is recorded.
     Word { lock: u64 },
     /// Condition variables, semaphores, ends of threads: not a lock, as far as we can tell.
@@ -39,6 +39,8 @@ pub(crate) enum Mutex {
     Robust,
     PriorityInheriting,
     PriorityProtected,
+    /// Processes share it.
+    Shared,
 }
 
 impl Mutex {
@@ -55,6 +57,7 @@ impl Mutex {
             _ if kind & INHERITING != 0 => Self::PriorityInheriting,
             _ if kind & PROTECTED != 0 => Self::PriorityProtected,
             _ if kind & ROBUST != 0 => Self::Robust,
+            _ if kind & SHARED != 0 => Self::Shared,
             _ => match kind & 3 {
                 0 => Self::Plain,
                 1 => Self::Recursive,
@@ -74,6 +77,7 @@ impl Mutex {
             Self::Robust => "robust mutex",
             Self::PriorityInheriting => "priority-inheriting mutex",
             Self::PriorityProtected => "priority-protected mutex",
+            Self::Shared => "process-shared mutex",
         }
     }
 }
@@ -132,6 +136,7 @@ pub(crate) fn of(
         return None;
     }
     let [at, operation, value, ..] = blocked.arguments;
+    let is_private = operation & libc::FUTEX_PRIVATE_FLAG as u64 != 0;
     let (operation, value) = (operation & 0xffff_ffff & !FLAGS, value as u32);
     let words = |at: u64| {
         let mut bytes = [0; 56];
@@ -148,7 +153,9 @@ pub(crate) fn of(
             }
         }
         WAIT | WAIT_BITSET => mutex(at, value, &words(at), &is_thread)
-            .or_else(|| read_write(at, value, words, &is_thread))
+            // A thread of another process may hold what processes share.
+            .or_else(|| shared(at, value, &words(at)).filter(|_| !is_private))
+            .or_else(|| read_write(at, value, words, |id| is_thread(id) || !is_private))
             .unwrap_or(if value == 2 { Wait::Word { lock: at } } else { Wait::Other }),
         _ => Wait::Other,
     })
@@ -165,6 +172,13 @@ fn mutex(at: u64, value: u32, words: &Words, is_thread: impl Fn(u32) -> bool) ->
         _ => value == 2 && state <= 2 && is_thread(owner),
     };
     let owner = if kind == Mutex::Robust { state & ID } else { owner };
+    is_one.then_some(Wait::Mutex { lock: at, kind, owner })
+}
+
+fn shared(at: u64, value: u32, words: &Words) -> Option<Wait> {
+    let (state, owner) = (words.word(0)?, words.word(8)?);
+    let kind = Mutex::of(words.word(16)?).filter(|kind| *kind == Mutex::Shared)?;
+    let is_one = value == 2 && state <= 2 && owner != 0;
     is_one.then_some(Wait::Mutex { lock: at, kind, owner })
 }
 
@@ -192,7 +206,8 @@ fn read_write(
             && (word(40)?, word(44)?) == (0, 0)
             && word(48)? <= 3
             && (writer == 0 || is_thread(writer));
-        is_one.then_some(Wait::ReadWrite { lock, at, writer, readers })
+        let is_shared = word(28)? != 0;
+        is_one.then_some(Wait::ReadWrite { lock, at, writer, readers, is_shared })
     })
 }
 
@@ -264,8 +279,9 @@ mod tests {
         let all = waiting(start + 4 * word as u64, operation, value);
         match of(pid, &all, |id| id == 77).unwrap() {
             Wait::Mutex { lock, kind, owner } => Wait::Mutex { lock: lock - start, kind, owner },
-            Wait::ReadWrite { lock, at, writer, readers } => {
-                Wait::ReadWrite { lock: lock - start, at: at - start, writer, readers }
+            Wait::ReadWrite { lock, at, writer, readers, is_shared } => {
+                let (lock, at) = (lock - start, at - start);
+                Wait::ReadWrite { lock, at, writer, readers, is_shared }
             }
             Wait::Word { lock } => Wait::Word { lock: lock - start },
             Wait::Other => Wait::Other,
@@ -304,13 +320,30 @@ mod tests {
         let mut lock = [0_u32; 16];
         (lock[0], lock[2], lock[6]) = (3, 3, 77);
         let wait = libc::FUTEX_WAIT_BITSET | PRIVATE;
-        let found = Wait::ReadWrite { lock: 0, at: 8, writer: 77, readers: 0 };
+        let found = Wait::ReadWrite { lock: 0, at: 8, writer: 77, readers: 0, is_shared: false };
         assert_eq!(what(&lock, 2, wait, 3), found);
         (lock[0], lock[3], lock[6]) = (5 << 3, 3, 0);
-        let found = Wait::ReadWrite { lock: 0, at: 12, writer: 0, readers: 5 };
+        let found = Wait::ReadWrite { lock: 0, at: 12, writer: 0, readers: 5, is_shared: false };
         assert_eq!(what(&lock, 3, wait, 3), found);
         lock[4] = 1;
         assert_eq!(what(&lock, 3, wait, 3), Wait::Other);
+    }
+
+    /// Then a thread of another process may hold it.
+    #[test]
+    fn locks_that_processes_share_are_known_by_their_words() {
+        let mut mutex = [0_u32; 14];
+        (mutex[0], mutex[2], mutex[4]) = (2, 78, 0x80);
+        let shared = Wait::Mutex { lock: 0, kind: Mutex::Shared, owner: 78 };
+        assert_eq!(what(&mutex, 0, libc::FUTEX_WAIT, 2), shared);
+        assert_eq!(what(&mutex, 0, libc::FUTEX_WAIT | PRIVATE, 2), Wait::Word { lock: 0 });
+        mutex[4] = 0x81;
+        assert_eq!(what(&mutex, 0, libc::FUTEX_WAIT, 2), shared, "a recursive one");
+        let mut lock = [0_u32; 16];
+        (lock[0], lock[2], lock[6], lock[7]) = (3, 3, 78, 1);
+        let found = Wait::ReadWrite { lock: 0, at: 8, writer: 78, readers: 0, is_shared: true };
+        assert_eq!(what(&lock, 2, libc::FUTEX_WAIT_BITSET, 3), found);
+        assert_eq!(what(&lock, 2, libc::FUTEX_WAIT_BITSET | PRIVATE, 3), Wait::Other);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Records our memory map in the segment: when somebody reads the segment, the process may have ended.
 
-use crate::{access, thread};
+use crate::access::{self, Access};
+use crate::thread;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
@@ -47,7 +48,7 @@ pub(super) fn is_due(now_ns: u64) -> bool {
 #[cold]
 pub(super) fn tell(segment: &Segment, now_ns: u64) {
     // ORDERING: Acquire, pairs with the Release below: the last one has finished.
-    if access::is_confined() || BUSY.swap(true, Acquire) {
+    if access::now() == Access::None || BUSY.swap(true, Acquire) {
         return;
     }
     let pause = PAUSE_NS.load(Relaxed); // only the thread that has set BUSY writes it

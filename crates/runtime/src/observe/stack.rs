@@ -1,12 +1,11 @@
 //! The stack of a call of the program's, as far as it can be walked from inside.
 
 use super::open::is_full;
+use crate::access::{self, Access};
 use crate::caller::Call;
-use crate::{access, thread};
-use core::ffi::{c_int, c_ulong};
+use crate::thread;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::DEPTH;
-use lockwright_native::system_call;
 
 /// The stack of the program's call; 0: none, or nobody wants one.
 ///
@@ -17,7 +16,7 @@ use lockwright_native::system_call;
 pub(super) fn stack(segment: &Segment, call: Call) -> u32 {
     /// Fewer frames don't count as a chain.
     const CHAIN: usize = 3;
-    if call.from == 0 || !is_full() || access::is_fenced() || access::is_confined() {
+    if call.from == 0 || !is_full() || access::now() != Access::All {
         return 0;
     }
     let mut frames = [0_u64; DEPTH];
@@ -73,22 +72,12 @@ fn by_frame_pointers(call: Call, frames: &mut [u64; DEPTH]) -> usize {
 
 /// Copies memory of our own process that may not exist; returns how many bytes it got.
 fn read_memory(at: usize, into: &mut [usize]) -> usize {
-    let to = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: size_of_val(into) };
     // Not beyond the page's end: the next page may not exist.
     let here = 4096 - at % 4096;
     let from = libc::iovec {
         iov_base: core::ptr::without_provenance_mut(at),
         iov_len: here.min(size_of_val(into)),
     };
-    let got = thread::leaving_errno(|| {
-        // SAFETY: the kernel writes at most its length into our own buffer, and checks what it reads.
-        unsafe {
-            let pid: c_int = libc::getpid();
-            // Each as wide as a register, since the last one is passed on the stack.
-            let (one, none) = (1 as c_ulong, 0 as c_ulong);
-            let (to, from) = (&raw const to, &raw const from);
-            system_call!(libc::SYS_process_vm_readv, pid, to, one, from, one, none)
-        }
-    });
-    usize::try_from(got).unwrap_or(0)
+    // SAFETY: at most as much as the buffer has room for.
+    thread::leaving_errno(|| unsafe { access::copy(into.as_mut_ptr().cast(), &[from]) })
 }
