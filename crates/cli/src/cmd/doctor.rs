@@ -1,10 +1,10 @@
 //! `lockwright doctor PROGRAM`.
 
 mod process;
+mod said;
 
 use super::run::preload;
 use crate::hints::{Failure, cause};
-use crate::output::shown;
 use crate::trace::Trace;
 use crate::{library, output, trace};
 use lockwright_numbers::format::given;
@@ -13,9 +13,9 @@ use lockwright_observer::elf::{self, Program};
 use lockwright_observer::find;
 use lockwright_observer::objects::ObjectFile;
 use lockwright_observer::whose::{self, Whose};
+use said::{DoctorReport, is_script};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -345,40 +345,7 @@ fn is_libc(path: &Path) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-fn is_script(program: &Program) -> bool {
-    program.path.canonicalize().is_ok_and(|path| path != program.file)
-}
-
-#[derive(Default)]
-struct DoctorReport {
-    text: String,
-}
-
 impl DoctorReport {
-    fn fact(&mut self, label: &str, text: impl std::fmt::Display) {
-        // A program's name must not break the line.
-        let _ = writeln!(self.text, "{label:<10}{}", shown(&text.to_string()));
-    }
-
-    fn program(&mut self, program: &Program, made_by: Option<Whose>) {
-        self.fact("program", program.path.display());
-        if is_script(program) {
-            self.fact("runs by", program.file.display());
-        }
-        if let Some(interpreter) = &program.interpreter {
-            self.fact("linker", interpreter);
-        }
-        match made_by {
-            Some(Whose::Go) => {
-                self.fact("language", "Go: its own locks don't use pthreads, only its C parts do")
-            }
-            Some(_) => {
-                self.fact("language", "Rust: std's locks don't use pthreads, only its C parts do")
-            }
-            None => {}
-        }
-    }
-
     fn found(&mut self, found: &FileContents) {
         let FileContents { imports, replaced, own } = found;
         if imports.is_empty() {

@@ -1,12 +1,11 @@
 //! A snapshot with names, ranked: the contents of a report ([`super::observation`]).
 
 use super::observation::{Lost, Observed, Percentiles, Ranked, Site};
-use super::passers::has_section;
 use super::reader;
 use super::sharing::suspects;
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Snapshot};
 use super::threads;
-use super::wrapper::{is_given, is_wrapper};
+use super::wrapper::{has_section, is_given, is_wrapper};
 use crate::written::written;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use lockwright_text::{Failure, cause};

@@ -2,8 +2,8 @@
 //! ([`lockwright_contract::counters::wrappers`]).
 
 use super::outcome::is_of_a_lock;
-use super::snapshot::{At, Lock, Seen, Snapshot};
-use super::wrapper::{is_given, is_wrapper, passes_condition};
+use super::snapshot::{At, Snapshot};
+use super::wrapper::has_section;
 use crate::mailbox::symbol_in;
 use crate::process::Process;
 use lockwright_contract::counters::wrappers::{
@@ -93,26 +93,6 @@ impl Passers {
             }
         }
     }
-}
-
-/// Is the function that is returned to there a section of its own, though its name ends like a wrapper's: `wallet_unlock`? Then it both takes the
-/// lock and releases it. One that passes a condition variable on does so, too.
-pub(super) fn has_section(lock: &Lock, back: u64, symbols: &mut Symboliser) -> bool {
-    let frames = symbols.code(back.saturating_sub(1));
-    let name = frames.last().and_then(|frame| frame.function.as_deref()).unwrap_or_default();
-    if !is_wrapper(name) || passes_condition(name) || frames.iter().any(is_given) {
-        return false;
-    }
-    let mut start = |back: u64| symbols.function_start(back.saturating_sub(1));
-    let Some(own) = start(back) else { return false };
-    let mut is_among = |sites: &[Seen]| {
-        let mut places = sites.iter().filter_map(|site| match site.at {
-            At::Address(address) => Some(address),
-            _ => None,
-        });
-        places.any(|address| start(address) == Some(own))
-    };
-    is_among(&lock.waiters) && is_among(&lock.holders)
 }
 
 /// Writes an entry, and then the number of entries, which it returns. An earlier command may have given the process the same one.

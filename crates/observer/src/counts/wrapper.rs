@@ -4,7 +4,8 @@
 //! Whose section it is, their callers say. A function is one of these if its name ends as such functions' names do. A program's own
 //! wrappers may have any names: users give those (`--wrapper`).
 
-use lockwright_symbols::Frame;
+use super::snapshot::{At, Lock, Seen};
+use lockwright_symbols::{Frame, Symboliser};
 use std::sync::OnceLock;
 
 /// Those that the user has given, for the life of the command.
@@ -106,6 +107,26 @@ pub(crate) fn passes_condition(name: &str) -> bool {
     let class = words(path.next().unwrap_or_default());
     own.last().is_some_and(|last| WAITS.contains(&last.as_str()))
         && own.iter().chain(&class).any(|word| CONDITIONS.contains(&word.as_str()))
+}
+
+/// Is the function that is returned to there a section of its own, though its name ends like a wrapper's: `wallet_unlock`? Then it both takes the
+/// lock and releases it. One that passes a condition variable on does so, too.
+pub(super) fn has_section(lock: &Lock, back: u64, symbols: &mut Symboliser) -> bool {
+    let frames = symbols.code(back.saturating_sub(1));
+    let name = frames.last().and_then(|frame| frame.function.as_deref()).unwrap_or_default();
+    if !is_wrapper(name) || passes_condition(name) || frames.iter().any(is_given) {
+        return false;
+    }
+    let mut start = |back: u64| symbols.function_start(back.saturating_sub(1));
+    let Some(own) = start(back) else { return false };
+    let mut is_among = |sites: &[Seen]| {
+        let mut places = sites.iter().filter_map(|site| match site.at {
+            At::Address(address) => Some(address),
+            _ => None,
+        });
+        places.any(|address| start(address) == Some(own))
+    };
+    is_among(&lock.waiters) && is_among(&lock.holders)
 }
 
 /// The name without template arguments and parameters.

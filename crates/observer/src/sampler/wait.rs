@@ -217,13 +217,13 @@ pub(crate) fn may_be_mutex(frames: &[Frame], is_static: bool) -> bool {
     /// Maximum number of functions below the one that the program called.
     const INNER: usize = 8;
     const MODULES: [&str; 4] = ["libc.so", "libc-2.", "libpthread", "ld-linux"];
-    let names = frames.iter().take(INNER).filter_map(|frame| frame.function.as_deref());
+    let mut names = frames.iter().take(INNER).filter_map(|frame| frame.function.as_deref());
     let is_named = |name: &str| name.contains("pthread_mutex_") || name.contains("lll_lock_wait");
     let is_nameless = |frame: &Frame| {
-        let starts = |start: &&str| frame.module.starts_with(*start);
-        frame.function.is_none() && (is_static || MODULES.iter().any(|start| starts(&start)))
+        let is_libcs = MODULES.iter().any(|start| frame.module.starts_with(start));
+        frame.function.is_none() && (is_static || is_libcs)
     };
-    names.into_iter().any(is_named) || is_in_ours(frames) || frames.first().is_some_and(is_nameless)
+    names.any(is_named) || is_in_ours(frames) || frames.first().is_some_and(is_nameless)
 }
 
 /// Does a thread with this stack sleep in our library?

@@ -3,8 +3,7 @@
 //! A lock in shared memory may be held by a thread of another process, which will release it. Any other lock is the process's own: then its
 //! holder has ended, or was left behind by a fork.
 
-use super::holder::HolderNow;
-use super::looker::{Named, ids};
+use super::looker::ids;
 use crate::sampler::target::field;
 use lockwright_symbols::proc_text;
 use std::fs;
@@ -12,34 +11,8 @@ use std::io::ErrorKind;
 use std::iter::successors;
 use std::path::PathBuf;
 
-/// Who holds the lock at this address of a process, by an id that is none of its threads'.
-pub(super) fn holder(pid: libc::pid_t, lock: u64, owner: u32) -> HolderNow {
-    let found = find(pid, owner);
-    if let Some(memory) = shared(pid, lock) {
-        return match found {
-            Found::Thread { process, tid } if has(process, &memory) => {
-                HolderNow::Elsewhere { thread: Named::of(process, tid), process }
-            }
-            Found::Nowhere => HolderNow::Ended(owner),
-            // The thread with that id has none of this memory, or we may not see it.
-            Found::Thread { .. } | Found::Unknown => HolderNow::AnotherProcess,
-        };
-    }
-    for (above, process) in forked_from(pid).enumerate() {
-        if let Some(&tid) = ids(process).get(&owner) {
-            let thread = Named::of(process, tid);
-            return HolderNow::NotCopied { thread, process, is_parent: above == 0 };
-        }
-    }
-    match found {
-        Found::Nowhere => HolderNow::Ended(owner),
-        // Some process above it has ended, so that the way up is lost; or the id is another thread's by now.
-        Found::Thread { .. } | Found::Unknown => HolderNow::Stranger(owner),
-    }
-}
-
 /// The processes that this one was forked from, the nearest first. One that has started another program has no locks from before.
-fn forked_from(pid: libc::pid_t) -> impl Iterator<Item = libc::pid_t> {
+pub(super) fn forked_from(pid: libc::pid_t) -> impl Iterator<Item = libc::pid_t> {
     let program = |pid| fs::read_link(format!("/proc/{pid}/exe")).ok();
     let own = program(pid);
     let is_fork = move |parent: &libc::pid_t| own.is_some() && program(*parent) == own;
@@ -52,10 +25,10 @@ fn parent(pid: libc::pid_t) -> Option<libc::pid_t> {
 }
 
 /// A piece of memory that processes share: the file's device and number, which memory without a file has, too.
-type Memory = (String, String);
+pub(super) type Memory = (String, String);
 
 /// The memory at an address, if it is shared with others, or with later forks. A lock's own bit says only what it was made for.
-fn shared(pid: libc::pid_t, at: u64) -> Option<Memory> {
+pub(super) fn shared(pid: libc::pid_t, at: u64) -> Option<Memory> {
     let maps = proc_text(format!("/proc/{pid}/maps")).ok()?;
     maps.lines().find_map(|line| {
         let (start, end) = line.split_once(' ')?.0.split_once('-')?;
@@ -65,7 +38,7 @@ fn shared(pid: libc::pid_t, at: u64) -> Option<Memory> {
 }
 
 /// Does a process have that memory? Not if we can't see.
-fn has(pid: libc::pid_t, wanted: &Memory) -> bool {
+pub(super) fn has(pid: libc::pid_t, wanted: &Memory) -> bool {
     let maps = proc_text(format!("/proc/{pid}/maps")).unwrap_or_default();
     maps.lines().any(|line| memory(line).as_ref() == Some(wanted))
 }
@@ -80,7 +53,7 @@ fn memory(line: &str) -> Option<Memory> {
 
 /// A thread of any process, by its id in the namespace of one of them.
 #[derive(Debug, PartialEq)]
-enum Found {
+pub(super) enum Sought {
     Thread {
         process: libc::pid_t,
         tid: libc::pid_t,
@@ -91,17 +64,17 @@ enum Found {
     Unknown,
 }
 
-fn find(pid: libc::pid_t, id: u32) -> Found {
+pub(super) fn find(pid: libc::pid_t, id: u32) -> Sought {
     let namespace = |pid: &str| fs::read_link(PathBuf::from(format!("/proc/{pid}/ns/pid")));
-    let Ok(its) = namespace(&pid.to_string()) else { return Found::Unknown };
+    let Ok(its) = namespace(&pid.to_string()) else { return Sought::Unknown };
     if namespace("self").is_ok_and(|ours| ours == its) {
         return match is_thread(id) {
-            true => process_of(id).unwrap_or(Found::Unknown),
-            false => Found::Nowhere,
+            true => process_of(id).unwrap_or(Sought::Unknown),
+            false => Sought::Nowhere,
         };
     }
     // In a container, ids are others than ours.
-    let mut found = Found::Nowhere;
+    let mut found = Sought::Nowhere;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some((name, process)) = name.to_str().and_then(|name| Some((name, name.parse().ok()?)))
@@ -111,20 +84,20 @@ fn find(pid: libc::pid_t, id: u32) -> Found {
         match namespace(name) {
             Ok(one) if one == its => {
                 if let Some(&tid) = ids(process).get(&id) {
-                    return Found::Thread { process, tid };
+                    return Sought::Thread { process, tid };
                 }
             }
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => found = Found::Unknown,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => found = Sought::Unknown,
             _ => {}
         }
     }
     found
 }
 
-fn process_of(id: u32) -> Option<Found> {
+fn process_of(id: u32) -> Option<Sought> {
     let tid = id.try_into().ok()?;
     let status = proc_text(format!("/proc/{tid}/status")).ok()?;
-    Some(Found::Thread { process: field(&status, "Tgid:")?.parse().ok()?, tid })
+    Some(Sought::Thread { process: field(&status, "Tgid:")?.parse().ok()?, tid })
 }
 
 /// Is it a thread of some process in our namespace? `/proc` may hide those of other users.
@@ -136,14 +109,14 @@ fn is_thread(id: u32) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use memmap2::MmapMut;
     use std::fs::File;
     use std::os::fd::FromRawFd;
 
     /// A page that another process could share.
-    fn page() -> MmapMut {
+    pub(in crate::standing) fn page() -> MmapMut {
         // SAFETY: a name that ends with zero.
         let fd = unsafe { libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(fd >= 0);
@@ -159,10 +132,10 @@ mod tests {
         let own = std::process::id().cast_signed();
         // SAFETY: no preconditions.
         let tid = unsafe { libc::gettid() };
-        let here = Found::Thread { process: own, tid };
+        let here = Sought::Thread { process: own, tid };
         assert_eq!(find(own, tid.cast_unsigned()), here);
         // Linux has no ids above 4 million.
-        assert_eq!(find(own, (1 << 22) + 7), Found::Nowhere);
+        assert_eq!(find(own, (1 << 22) + 7), Sought::Nowhere);
     }
 
     #[test]
@@ -176,19 +149,5 @@ mod tests {
         let other = page();
         assert_ne!(shared(own, other.as_ptr() as u64).unwrap(), memory);
         assert_eq!(super::memory("1000-2000 rw-p 00000000 00:01 7 /dev/zero"), None);
-    }
-
-    #[test]
-    fn a_lock_of_its_own_is_held_by_nobody_elsewhere() {
-        let own = std::process::id().cast_signed();
-        let (word, gone) = (0_u32, (1 << 22) + 7);
-        let private = (&raw const word) as u64;
-        assert_eq!(holder(own, private, gone), HolderNow::Ended(gone));
-        let map = page();
-        let common = map.as_ptr() as u64;
-        assert_eq!(holder(own, common, gone), HolderNow::Ended(gone));
-        // Process 1 has none of our memory.
-        assert_eq!(holder(own, common, 1), HolderNow::AnotherProcess);
-        assert!(!holder(own, common, 1).is_hopeless());
     }
 }

@@ -1,8 +1,8 @@
 //! Who has to do something before a sleeper goes on, and what that thread does meanwhile.
 
 use super::awaited::{Awaited, LockWanted};
-use super::elsewhere;
-use super::looker::{Named, Observer};
+use super::elsewhere::{Sought, find, forked_from, has, shared};
+use super::looker::{Named, Observer, ids};
 use super::sleeper::Sleeper;
 use crate::sampler::call::call_name;
 use crate::sampler::plumbing::own;
@@ -100,7 +100,7 @@ pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) ->
         Awaited::Turn | Awaited::Lock { owner: 0 | GRANTING, .. } => return HolderNow::Unknown,
         Awaited::Lock { owner, address, .. } => match observer.ids.get(&owner) {
             Some(&tid) => tid,
-            None => return elsewhere::holder(observer.pid, address, owner),
+            None => return of_other(observer.pid, address, owner),
         },
     };
     if tid == sleeper.tid {
@@ -113,6 +113,32 @@ pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) ->
 
 fn is_mutex(awaited: &Awaited) -> bool {
     matches!(awaited, Awaited::Lock { kind: LockWanted::Mutex(_), .. })
+}
+
+/// Who holds the lock at this address of a process, by an id that is none of its threads'.
+fn of_other(pid: libc::pid_t, lock: u64, owner: u32) -> HolderNow {
+    let found = find(pid, owner);
+    if let Some(memory) = shared(pid, lock) {
+        return match found {
+            Sought::Thread { process, tid } if has(process, &memory) => {
+                HolderNow::Elsewhere { thread: Named::of(process, tid), process }
+            }
+            Sought::Nowhere => HolderNow::Ended(owner),
+            // The thread with that id has none of this memory, or we may not see it.
+            Sought::Thread { .. } | Sought::Unknown => HolderNow::AnotherProcess,
+        };
+    }
+    for (above, process) in forked_from(pid).enumerate() {
+        if let Some(&tid) = ids(process).get(&owner) {
+            let thread = Named::of(process, tid);
+            return HolderNow::NotCopied { thread, process, is_parent: above == 0 };
+        }
+    }
+    match found {
+        Sought::Nowhere => HolderNow::Ended(owner),
+        // Some process above it has ended, so that the way up is lost; or the id is another thread's by now.
+        Sought::Thread { .. } | Sought::Unknown => HolderNow::Stranger(owner),
+    }
 }
 
 /// What a thread that isn't among the sleepers does.
@@ -129,5 +155,25 @@ fn doing(observer: &mut Observer, tid: libc::pid_t) -> Doing {
         Blocked { call: None, .. } => Doing::Faults { at },
         Blocked { call: Some(libc::SYS_futex), .. } => Doing::AwaitsSignal { at },
         Blocked { call: Some(number), .. } => Doing::Sleeps { call: call_name(number), at },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::standing::elsewhere::tests::page;
+
+    #[test]
+    fn a_lock_of_its_own_is_held_by_nobody_elsewhere() {
+        let own = std::process::id().cast_signed();
+        let (word, gone) = (0_u32, (1 << 22) + 7);
+        let private = (&raw const word) as u64;
+        assert_eq!(of_other(own, private, gone), HolderNow::Ended(gone));
+        let map = page();
+        let common = map.as_ptr() as u64;
+        assert_eq!(of_other(own, common, gone), HolderNow::Ended(gone));
+        // Process 1 has none of our memory.
+        assert_eq!(of_other(own, common, 1), HolderNow::AnotherProcess);
+        assert!(!of_other(own, common, 1).is_hopeless());
     }
 }

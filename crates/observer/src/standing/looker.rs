@@ -47,6 +47,7 @@ impl Observer {
     pub(super) fn refresh(&mut self) {
         if self.symbols.refresh() {
             self.unwinder.refresh(&mut self.symbols);
+            self.is_static = is_static(self.symbols.space());
         }
     }
 

@@ -1,6 +1,6 @@
 //! `lockwright doctor PID`.
 
-use super::DoctorReport;
+use super::said::DoctorReport;
 use crate::hints::Failure;
 use crate::{output, profile, standing};
 use lockwright_observer::elf;
