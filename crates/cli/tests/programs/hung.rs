@@ -205,7 +205,7 @@ fn commands_that_need_our_library_tell_who_waits_in_any_process() -> Result<()> 
     let pid = &hung.pid[..];
     for words in [
         &["profile", "-q", "-p", pid, "--time=10ms"][..],
-        &["ctl", pid, "list", "-q", "--time=10ms"],
+        &["ctl", pid, "list", "-q", "--time=100ms"],
         &["top", pid, "--batch", "--count=1"],
     ] {
         hung.comes_to(&true, || {
