@@ -1,6 +1,7 @@
 //! `lockwright profile`: counts locks of a program or a process, and reports on them.
 
 pub(crate) mod advice;
+mod beyond;
 pub(crate) mod brief;
 mod conditions;
 pub(crate) mod counted;

@@ -26,7 +26,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
 use lockwright_locks::condvar::{Outcome, Sleeper};
-use lockwright_locks::posix::{self, Environment, Release};
+use lockwright_locks::posix::{self, Environment, Releasing};
 use lockwright_native::{Clock, Deadline, Native, kernel};
 use lockwright_platform::{Ptr, Word};
 
@@ -401,7 +401,7 @@ unsafe fn wait_in_glibc(
 ) -> c_int {
     if observe::is_on() {
         // glibc's function releases the mutex, which ends the hold that we observe.
-        observe::within(call, || observe::released(mutex.addr(), Release::default()));
+        observe::within(call, || observe::released(mutex.addr(), Releasing::default()));
     }
     // SAFETY: the caller's promise.
     posix::forget(unsafe { &*mutex });

@@ -5,7 +5,7 @@ use crate::layout::{Here, Mutex, Room};
 use crate::{fork, leave, machine, observe, policy, programs, rules, switch, thread, watch};
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{Parts, Tuning, Waiter};
-use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy, Release};
+use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy, Releasing};
 use lockwright_native::Native;
 use lockwright_platform::{Programmable, Word};
 
@@ -77,13 +77,13 @@ impl Environment for Here {
         observe::has_waited(mutex, acquired);
     }
 
-    fn releases(mutex: &Mutex) -> Release {
+    fn releases(mutex: &Mutex) -> Releasing {
         Native::unboost();
-        if observe::is_on() { observe::releases(mutex) } else { Release::default() }
+        if observe::is_on() { observe::releases(mutex) } else { Releasing::default() }
     }
 
     #[inline(always)]
-    fn released(address: usize, release: Release) {
+    fn released(address: usize, release: Releasing) {
         if observe::is_on() {
             observe::released(address, release);
         }

@@ -41,7 +41,7 @@ use lockwright_contract::counters::control::{Level, NONE, OPEN, Sampling, Settle
 use lockwright_contract::counters::layout::LockKind;
 use lockwright_contract::counters::{Blame, Segment, Wait};
 use lockwright_locks::front::counts;
-use lockwright_locks::posix::{self, Release};
+use lockwright_locks::posix::{self, Releasing};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
 use lockwright_platform::Word;
@@ -388,16 +388,16 @@ fn count(account: &Account, segment: &Segment) {
 /// The calling thread is about to release a mutex, by the slow path. Notes since when somebody waits for it: the thread that it wakes
 /// may run before [`released`] does, and then writes its own time.
 #[cold]
-pub(crate) fn releases(mutex: &Mutex) -> Release {
-    let Some(segment) = opened() else { return Release::default() };
+pub(crate) fn releases(mutex: &Mutex) -> Releasing {
+    let Some(segment) = opened() else { return Releasing::default() };
     let since_ns = segment.blocked_since(core::ptr::from_ref(mutex).addr() as u64);
-    Release { now_ns: futex::now(Clock::Monotonic), since_ns }
+    Releasing { now_ns: futex::now(Clock::Monotonic), since_ns }
 }
 
 /// The mutex has been released; `release` is what [`releases`] said, or zeroes if the lock was granted to a waiter.
 #[cold]
-pub(crate) fn released(address: usize, release: Release) {
-    let Release { now_ns: release, since_ns } = release;
+pub(crate) fn released(address: usize, release: Releasing) {
+    let Releasing { now_ns: release, since_ns } = release;
     let (account, lock) = (account(), address as u64);
     let call = account.call.take();
     let is_woken = account.woken_with.get() == lock;

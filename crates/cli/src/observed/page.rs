@@ -1,6 +1,6 @@
 //! An outcome as a self-contained HTML page without scripts.
 
-use super::{conditions, often, report};
+use super::{beyond, conditions, often, report};
 use crate::hints::Failure;
 use crate::output::shown;
 use crate::profile::{flame, words};
@@ -196,7 +196,7 @@ fn told(lock: &Ranked) -> Markup {
     ];
     html! {
         h3 { (shown(&lock.name)) }
-        @if let Some(more) = report::more(lock) { p.soft { (more) } }
+        @if let Some(more) = beyond::more(lock) { p.soft { (more) } }
         @if lock.kind == LockKind::Semaphore { p.soft { "a semaphore used as a lock; it stays glibc's" } }
         (page::terms(parts.into_iter().filter_map(|(term, meaning)| Some((term, meaning?)))))
     }

@@ -1,11 +1,11 @@
 //! An outcome as text.
 
+use super::beyond::{self, PLACES};
 use super::timeline::signs;
 use super::{conditions, often, threads};
 use crate::output::{beside, plain, shown, table};
 use crate::profile::words::{self, FEW, duration, meanwhile, times};
 use lockwright_numbers::format::{count, time};
-use lockwright_observer::counts::beyond::{Beyond, Prefers, Side, Sides};
 use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::observation::Advice;
 use lockwright_observer::counts::observation::Total;
@@ -20,8 +20,6 @@ use lockwright_text::wrapped;
 const TOLD: usize = 5;
 /// A wait that is open at the end is ordinary contention if it has taken less, ns.
 const OPEN_NS: u64 = 10_000_000;
-/// Number of places shown for each.
-const PLACES: usize = 3;
 
 /// Fewer threads than this, on average, are noise.
 const NOISE: f64 = 0.01;
@@ -381,9 +379,9 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     places("   held by   ", &lock.holders);
     places("   waited in ", &lock.waiters);
     if let Some(sides) = &lock.beyond.sides {
-        text.push_str(&self::sides(sides));
+        text.push_str(&beyond::sides(sides));
     }
-    text.push_str(&tries(lock));
+    text.push_str(&beyond::tries(lock));
     if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
         let line = format!("{}, by {} samples", meanwhile(holding), count(holding.samples));
         text.push_str(&beside("   holders   ", &shown(&line)));
@@ -400,59 +398,6 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
         text.push_str(&beside("   hand-over ", &line));
     }
     text
-}
-
-/// What a readers-writer lock's sides waited, and which tries failed, on one line; `None`: there is nothing to say.
-pub(super) fn more(lock: &Ranked) -> Option<String> {
-    let sides = lock.beyond.sides.as_ref().map_or_else(String::new, sides);
-    let all = sides + &tries(lock);
-    let words: Vec<&str> = all.split_whitespace().collect();
-    (!words.is_empty()).then(|| words.join(" "))
-}
-
-/// Readers and writers of a readers-writer lock.
-fn sides(sides: &Sides) -> String {
-    let Sides { prefer, readers, writers } = sides;
-    let side = |(who, side): (&str, &Side)| {
-        let Side { waits, wait_ns, max_ns, .. } = side;
-        let times = format!("{}, longest {}", duration(*wait_ns), duration(*max_ns));
-        (*waits > 0).then(|| format!("{who}: {} waits, {times}", count(*waits)))
-    };
-    let mut parts: Vec<String> =
-        [("readers", readers), ("writers", writers)].into_iter().filter_map(side).collect();
-    parts.push(format!("it prefers {}", preferred(*prefer)));
-    let line = parts.join("; ");
-    beside("   who waits ", &line)
-}
-
-/// Whom a readers-writer lock prefers.
-fn preferred(prefer: Prefers) -> &'static str {
-    match prefer {
-        Prefers::Readers => "readers",
-        Prefers::Writers => "writers when a writer leaves",
-        Prefers::WritersStrictly => "writers",
-        Prefers::Patient => "neither: readers let a waiting writer go first for a while",
-    }
-}
-
-/// Failed tries; empty: there were none.
-fn tries(lock: &Ranked) -> String {
-    let Beyond { failed_tries, triers, tried_holders, .. } = &lock.beyond;
-    if *failed_tries == 0 {
-        return String::new();
-    }
-    let places = |sites: &[Site]| {
-        let places = sites.iter().take(PLACES).map(|site| match site.place.as_str() {
-            "" => site.function.clone(),
-            place => format!("{} ({place})", site.function),
-        });
-        places.collect::<Vec<_>>().join(", ")
-    };
-    let mut line = format!("{} failed trylocks, in {}", count(*failed_tries), places(triers));
-    if !tried_holders.is_empty() {
-        line += &format!("; held meanwhile by {}", places(tried_holders));
-    }
-    beside("   tried     ", &shown(&line))
 }
 
 fn percentiles(of: &Percentiles) -> String {

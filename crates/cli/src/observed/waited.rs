@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST: usize = 8;
 
 /// A process that is watched.
-struct LookedAt {
+struct ProcessWaits {
     watch: StandingWatch,
     /// What was seen last while it ran.
     last: Standing,
@@ -19,7 +19,7 @@ struct LookedAt {
 
 /// The processes.
 #[derive(Default)]
-pub(crate) struct Waited(BTreeMap<u32, LookedAt>);
+pub(crate) struct Waited(BTreeMap<u32, ProcessWaits>);
 
 /// Will some thread wait for ever?
 fn is_hopeless(found: &Standing) -> bool {
@@ -32,7 +32,8 @@ impl Waited {
         for &pid in pids {
             if self.0.len() < MOST && !self.0.contains_key(&pid) {
                 let watch = StandingWatch::start(pid.cast_signed());
-                self.0.insert(pid, LookedAt { watch, last: Standing::default(), is_said: false });
+                self.0
+                    .insert(pid, ProcessWaits { watch, last: Standing::default(), is_said: false });
             }
         }
         for (pid, one) in &mut self.0 {

@@ -12,7 +12,7 @@
 
 use super::hooks;
 use super::mutex::{
-    Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, Release, TYPE, UNDECIDED,
+    Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, Releasing, TYPE, UNDECIDED,
 };
 use crate::front::{self, FREE, Left, PROMISED, Parts, Tuning, View, WAITED, Waiter, counts};
 use lockwright_platform::Ordering::Relaxed;
@@ -144,7 +144,7 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     }
     // SAFETY: the thread acquired the mutex by this node, and still seems to hold it, as `take` has just checked.
     if unsafe { front::hand_on(node) } {
-        E::released(address, Release::default());
+        E::released(address, Releasing::default());
     } else {
         // SAFETY: likewise, since no grant has succeeded.
         unsafe { leave(mutex, node) };
@@ -163,7 +163,7 @@ unsafe fn leave<E: Environment>(mutex: &Mutex<E>, node: &Waiter<E::Platform>) {
     let view = View::new(mutex.parts_of(0, me), &tuning);
     // SAFETY: the caller's promise.
     match unsafe { front::leave_or_hand_on(&view, node) } {
-        Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), Release::default()),
+        Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), Releasing::default()),
         Left::Empty => by_word(mutex, 0, front::unlock_alone),
         Left::Stale => by_word(mutex, 0, front::unlock_stale),
         // SAFETY: the caller's promise.
@@ -188,7 +188,7 @@ fn by_word<E: Environment>(
 ) {
     let address = core::ptr::from_ref(mutex).addr();
     let (me, Policy { how, tuning }) = mutex.policy();
-    let release = if me.tells { E::releases(mutex) } else { Release::default() };
+    let release = if me.tells { E::releases(mutex) } else { Releasing::default() };
     let view = View::new(mutex.parts_of(kind, me), &tuning);
     if let How::Front(front) = how {
         (front.release)(&view);

@@ -32,8 +32,8 @@ mod operations;
 pub use contended::{acquire, ask, forget, hand_on, is_asked, queue_in_front, release};
 pub use held::Held;
 pub use mutex::{
-    AcquireBy, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Release, Static,
-    UNDECIDED, waiters,
+    AcquireBy, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Releasing,
+    Static, UNDECIDED, waiters,
 };
 pub use mutex::{ERRORCHECK, KINDS, MARKED, RECURSIVE, TYPE, USERS};
 pub use operations::{Refused, destroy, holds, is_ours};

@@ -10,7 +10,7 @@ use lockwright_platform::{Machine, Platform, Programmable, Ptr, Word};
 
 /// What is known of a release by the slow path before it happens: afterwards the next holder writes its own time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Release {
+pub struct Releasing {
     /// When, ns; 0: it isn't counted.
     pub now_ns: u64,
     /// Since when somebody has waited, as whoever counts has it; 0: nobody has.
@@ -76,16 +76,16 @@ pub trait Environment: Sized + 'static {
     /// The calling thread is about to release a mutex by the slow path: somebody waits for it, has asked for this
     /// ([`ask`]), or it was held by a node. The
     /// result is passed to [`released`](Self::released).
-    fn releases(mutex: &Mutex<Self>) -> Release {
+    fn releases(mutex: &Mutex<Self>) -> Releasing {
         let _ = mutex;
         Self::Platform::unboost(); // even if the policy that asked for it is gone, or the mutex runs on another lock
-        Release::default()
+        Releasing::default()
     }
 
     /// The mutex at this address has been released; it may be gone. `release`: what [`releases`](Self::releases) said, or zeroes if the lock was
     /// granted to a waiter. (After a grant nobody asks whether the thread [`tells`](Me::tells).)
     #[inline(always)]
-    fn released(address: usize, release: Release) {
+    fn released(address: usize, release: Releasing) {
         let _ = (address, release);
     }
 

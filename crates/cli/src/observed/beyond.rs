@@ -1,0 +1,63 @@
+//! What only some locks have, in words: the sides of a readers-writer lock, and tries in vain.
+
+use crate::output::{beside, shown};
+use crate::profile::words::duration;
+use lockwright_numbers::format::count;
+use lockwright_observer::counts::beyond::{Beyond, Prefers, Side, Sides};
+use lockwright_observer::counts::observation::{Ranked, Site};
+
+/// Number of places shown for each.
+pub(super) const PLACES: usize = 3;
+
+/// What a readers-writer lock's sides waited, and which tries failed, on one line; `None`: there is nothing to say.
+pub(super) fn more(lock: &Ranked) -> Option<String> {
+    let sides = lock.beyond.sides.as_ref().map_or_else(String::new, sides);
+    let all = sides + &tries(lock);
+    let words: Vec<&str> = all.split_whitespace().collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// Readers and writers of a readers-writer lock.
+pub(super) fn sides(sides: &Sides) -> String {
+    let Sides { prefer, readers, writers } = sides;
+    let side = |(who, side): (&str, &Side)| {
+        let Side { waits, wait_ns, max_ns, .. } = side;
+        let times = format!("{}, longest {}", duration(*wait_ns), duration(*max_ns));
+        (*waits > 0).then(|| format!("{who}: {} waits, {times}", count(*waits)))
+    };
+    let mut parts: Vec<String> =
+        [("readers", readers), ("writers", writers)].into_iter().filter_map(side).collect();
+    parts.push(format!("it prefers {}", preferred(*prefer)));
+    let line = parts.join("; ");
+    beside("   who waits ", &line)
+}
+
+/// Whom a readers-writer lock prefers.
+fn preferred(prefer: Prefers) -> &'static str {
+    match prefer {
+        Prefers::Readers => "readers",
+        Prefers::Writers => "writers when a writer leaves",
+        Prefers::WritersStrictly => "writers",
+        Prefers::Patient => "neither: readers let a waiting writer go first for a while",
+    }
+}
+
+/// Failed tries; empty: there were none.
+pub(super) fn tries(lock: &Ranked) -> String {
+    let Beyond { failed_tries, triers, tried_holders, .. } = &lock.beyond;
+    if *failed_tries == 0 {
+        return String::new();
+    }
+    let places = |sites: &[Site]| {
+        let places = sites.iter().take(PLACES).map(|site| match site.place.as_str() {
+            "" => site.function.clone(),
+            place => format!("{} ({place})", site.function),
+        });
+        places.collect::<Vec<_>>().join(", ")
+    };
+    let mut line = format!("{} failed trylocks, in {}", count(*failed_tries), places(triers));
+    if !tried_holders.is_empty() {
+        line += &format!("; held meanwhile by {}", places(tried_holders));
+    }
+    beside("   tried     ", &shown(&line))
+}
