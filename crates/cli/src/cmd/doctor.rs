@@ -144,10 +144,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(if verdict.is_reachable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The process, if that is what the word means: no program has this name, and a process has this id.
+/// The process, if that is what the word means: a number, and no program has this name.
 fn process_id(word: &OsString) -> Option<libc::pid_t> {
     let pid = word.to_str()?.parse().ok().filter(|pid| *pid > 0)?;
-    (find::program(word).is_err() && Path::new(&format!("/proc/{pid}")).exists()).then_some(pid)
+    find::program(word).is_err().then_some(pid)
 }
 
 /// Whether our locks can serve the program.

@@ -1,7 +1,7 @@
 //! The locks that the user means.
 
 use crate::hints::{Failure, nearest};
-use crate::output::shown;
+use crate::output::{self, shown};
 use lockwright_observer::counts::snapshot::{Lock, LockKind, Of};
 use lockwright_observer::counts::used::used_in;
 use lockwright_observer::objects::ObjectFile;
@@ -152,6 +152,13 @@ fn of_function(process: &Process, function: &str, calls: &[String], rule: For) -
     };
     let used = used.iter().filter(|lock| is_for(lock.kind)).take(OWN_RULES);
     let mut found: Vec<_> = used.map(|lock| absolute(lock.address)).collect();
+    if found.is_empty() && rule == For::Mutexes && !calls.is_empty() {
+        output::say(&format!(
+            "note: '{function}' wasn't seen at a mutex that threads wait for: only those that its own calls contend for first get the rule \
+             (is there a function in between? lockwright profile -p {} --wrapper FUNCTION)\n",
+            process.pid
+        ));
+    }
     // Who calls isn't known where readers-writer locks ask.
     if rule != For::ReadersWriter {
         found.extend_from_slice(calls);

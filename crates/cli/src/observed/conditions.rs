@@ -90,13 +90,11 @@ pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String 
     let mut text = beside("*  ", &shown(&head));
     let mut places = |verb: &str, sites: &[Site]| {
         for site in sites.iter().take(PLACES).filter(|site| site.count > 0) {
-            let line = format!(
-                "{:.0} % {} ({}): {}",
-                100.0 * site.share,
-                site.function,
-                site.place,
-                times(site)
-            );
+            let place = match site.place.as_str() {
+                "" => site.function.clone(),
+                place => format!("{} ({place})", site.function),
+            };
+            let line = format!("{:.0} % {place}: {}", 100.0 * site.share, times(site));
             text += &beside(verb, &shown(&line));
         }
     };

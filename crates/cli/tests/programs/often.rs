@@ -132,10 +132,11 @@ fn polls_of_an_empty_queue_are_told_past_the_guard() -> Result<()> {
     Ok(())
 }
 
-/// A thread that spins, or is about to sleep, takes CPU time in a lock's code, too. And who seldom takes a lock is nobody to tell of.
+/// A thread that spins takes CPU time in a lock's code, too. And who seldom takes a lock is nobody to tell of. (Threads that contend for a mutex
+/// may find it free most of the time, where they take turns on one CPU.)
 #[test]
 fn threads_that_wait_and_threads_that_seldom_lock_are_not_told() -> Result<()> {
-    for what in ["contends", "spins", "computes"] {
+    for what in ["spins", "computes"] {
         for is_ours in [false, true] {
             let program = start(&POLL, &[what], is_ours)?;
             let begun = Instant::now();

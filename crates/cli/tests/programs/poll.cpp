@@ -1,5 +1,5 @@
 // Two threads. As the argument says, each polls a queue of its own, which is always empty: a mutex that nobody waits for is taken at every poll. Or both take
-// one mutex ("contends"), or a spin lock ("spins"); or each computes, and polls seldom ("computes").
+// one spin lock ("spins"); or each computes, and polls seldom ("computes").
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -16,7 +16,6 @@ struct Queue {
     std::deque<int> items;
 };
 
-Queue shared;
 pthread_spinlock_t spin;
 std::atomic<unsigned> total{0};
 
@@ -25,10 +24,6 @@ __attribute__((noinline)) bool poll(Queue &queue) {
     return !queue.items.empty();
 }
 
-// The two ends of a section: who releases is another function than who waits.
-__attribute__((noinline)) void begin_turn() { shared.mutex.lock(); }
-__attribute__((noinline)) void end_turn() { shared.mutex.unlock(); }
-
 __attribute__((noinline)) void compute(int times) {
     unsigned sum = total.load(std::memory_order_relaxed);
     for (int i = 0; i < times; i++) {
@@ -36,12 +31,6 @@ __attribute__((noinline)) void compute(int times) {
         asm volatile("" : "+r"(sum));
     }
     total.store(sum, std::memory_order_relaxed);
-}
-
-__attribute__((noinline)) void turn() {
-    begin_turn();
-    compute(20);
-    end_turn();
 }
 
 __attribute__((noinline)) void spin_turn() {
@@ -55,8 +44,6 @@ void run(const char *what) {
     for (;;) {
         if (!strcmp(what, "polls")) {
             if (poll(own)) compute(1);
-        } else if (!strcmp(what, "contends")) {
-            turn();
         } else if (!strcmp(what, "spins")) {
             spin_turn();
         } else {

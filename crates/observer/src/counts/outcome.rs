@@ -391,12 +391,22 @@ pub fn is_of_a_lock(frame: &Frame) -> bool {
         "/library/core/src/",
         "/gthr-default.h",
     ];
+    // C++'s own locks: debug information may name an inlined `std::condition_variable::wait` just `wait`.
+    const HEADERS: [&str; 5] =
+        ["condition_variable", "mutex", "shared_mutex", "std_mutex.h", "unique_lock.h"];
+    let is_header = |file: &String| {
+        let last = file.rsplit('/').next().unwrap_or_default();
+        file.contains("/include/c++/") && HEADERS.contains(&last)
+    };
     let name = frame.function.as_deref().unwrap_or_default();
     let name = name.trim_start_matches('<');
     OURS.iter().any(|ours| name.starts_with(ours))
         || is_wrapper(name)
         || is_given(frame)
-        || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
+        || frame
+            .file
+            .as_ref()
+            .is_some_and(|file| is_header(file) || FILES.iter().any(|part| file.contains(part)))
 }
 
 /// The place of the longest time, with a caller if it is one of these sites.
@@ -461,6 +471,13 @@ mod tests {
         ] {
             assert!(is_of_a_lock(name), "{name}");
         }
+        let at = |file: &str| Frame {
+            function: Some("wait<pop()::<lambda()> >".to_owned()),
+            file: Some(file.to_owned()),
+            ..Frame::default()
+        };
+        assert!(super::is_of_a_lock(&at("/usr/include/c++/12/condition_variable")));
+        assert!(!super::is_of_a_lock(&at("/home/x/src/condition_variable.cc")));
         assert!(!is_of_a_lock("bounded<long>::put") && !is_of_a_lock("lockwrights::turn"));
     }
 }

@@ -32,7 +32,7 @@ const ENDS: [&str; 20] = [
 /// The ends that say enough by themselves.
 const CLEAR: usize = 11;
 /// Words of which the others need one beside them, in the name or in its class's.
-const BESIDE: [&str; 18] = [
+const BESIDE: [&str; 19] = [
     "lock",
     "mutex",
     "mtx",
@@ -49,6 +49,7 @@ const BESIDE: [&str; 18] = [
     "sem",
     "autolock",
     "cs",
+    "section",
     "scoped",
     "locked",
 ];
@@ -197,6 +198,7 @@ mod tests {
             "UnlockSemaphoreInfo",
             "EnterCriticalSection",
             "PR_EnterMonitor",
+            "db_enter_section",
             "uv_cond_wait",
             "uv_cond_timedwait",
             "rb_native_cond_wait",
@@ -224,7 +226,6 @@ mod tests {
             "unblock_reader",
             "wait",
             "Queue::wait",
-            "enter_section",
             "main",
             "",
         ] {
