@@ -225,6 +225,33 @@ static void preempted(void) {
     start(taker);
 }
 
+// The holder computes on the second CPU, and who waits is on the first.
+static void stay_on(int which) {
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    sched_getaffinity(0, sizeof all, &all);
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &all) || which-- > 0) cpu++;
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
+static void *slow_computer(void *unused) {
+    stay_on(1);
+    for (;; sleep_ms(1)) computes();
+    return unused;
+}
+
+static void *fast_taker(void *unused) {
+    stay_on(0);
+    return taker(unused);
+}
+
+static void little(void) {
+    start(slow_computer);
+    start(fast_taker);
+}
+
 static void *nice_computer(void *unused) {
     setpriority(PRIO_PROCESS, gettid(), 10);
     return computer(unused);
@@ -278,7 +305,7 @@ static const struct {
     const char *name;
     void (*run)(void);
 } causes[] = {
-    {"asleep", asleep}, {"written", written}, {"nested", nested}, {"asking", asking}, {"requesting", requesting}, {"preempted", preempted},
+    {"asleep", asleep}, {"written", written}, {"nested", nested}, {"asking", asking}, {"requesting", requesting}, {"preempted", preempted}, {"little", little},
     {"inverted", inverted}, {"stdio", stdio}, {"arena", arena},
 };
 

@@ -133,6 +133,21 @@ fn a_holder_without_a_cpu_is_told() -> Result<()> {
     })
 }
 
+/// Emulated: the second CPU is a slow core.
+#[test]
+fn a_holder_on_a_slow_core_is_told() -> Result<()> {
+    let mut command = Command::new(&*SLOW);
+    command.arg("little").env("LD_PRELOAD", &*LIBRARY).env("LOCKWRIGHT_LOCK", "auto");
+    let program = Program::spawn(command.env("LOCKWRIGHT_EMULATE", "big:0,little:1x3.75"))?;
+    ensure!(program.said == "ready", "'{}'", program.said);
+    until(&program, &[], |report| {
+        let classes = named(report, "outer")?["holding"]["classes"].as_array()?;
+        let [big, little] = &classes[..] else { return None };
+        (big.as_f64()? < 0.05 && little.as_f64()? > 0.95).then_some(())
+    })?;
+    program.end().map(drop)
+}
+
 /// One that computes keeps the CPU from a nice one.
 #[test]
 fn a_holder_with_a_lower_priority_is_told() -> Result<()> {

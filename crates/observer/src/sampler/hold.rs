@@ -12,7 +12,6 @@
 use super::call::call_name;
 use super::seen::StackId;
 use crate::findings::{Cause, Holding, Inversion};
-use lockwright_native::place;
 use lockwright_symbols::{
     Blocked, CpuTime, Task, TaskState, Throttled, cpu_time, task, throttled_ns,
 };
@@ -61,6 +60,8 @@ struct Sums {
 /// Watches the holders of a process's locks.
 pub(super) struct Holds {
     pid: libc::pid_t,
+    /// The class of each CPU, the fastest first.
+    classes: Vec<u8>,
     quota: Option<Throttled>,
     throttled_ns: u64,
     pending: Vec<Pending>,
@@ -70,10 +71,12 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    pub(super) fn begin(pid: libc::pid_t) -> Self {
+    /// `classes`: of each CPU.
+    pub(super) fn begin(pid: libc::pid_t, classes: Vec<u8>) -> Self {
         let quota = Throttled::of(pid);
         Self {
             pid,
+            classes,
             throttled_ns: quota.as_ref().map_or(0, throttled_ns),
             quota,
             pending: Vec::new(),
@@ -92,9 +95,10 @@ impl Holds {
         waiters: &[libc::pid_t],
     ) {
         let Ok(holder) = task(self.pid, tid) else { return };
+        let class = self.classes.get(holder.cpu).copied().unwrap_or(0);
         let sums = self.locks.entry(lock).or_default();
         sums.samples += 1;
-        *sums.classes.entry(place::class_of(holder.cpu).0).or_default() += 1.0;
+        *sums.classes.entry(class).or_default() += 1.0;
         sums.compare(self.pid, &holder, waiters);
         let cause = match (holder.state, state) {
             (TaskState::Stopped, _) => Cause::Stopped,

@@ -4,7 +4,7 @@ use super::hold::Holds;
 use super::often::watch::Often;
 use super::running::{DEEP, Running, SHALLOW};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
-use super::target::{Target, field};
+use super::target::{Target, classes_of_cpus, field};
 use super::wait::{self, Wait};
 use crate::findings::Holding;
 use lockwright_symbols::{Blocked, Registers, Symboliser, Unwinder, blocked, proc_text, threads};
@@ -127,7 +127,7 @@ impl Sampler {
             running,
             places,
             often: Often::begin(),
-            holds: Holds::begin(target.pid),
+            holds: Holds::begin(target.pid, classes_of_cpus(&target.environment)),
             begun: now,
             refreshed: now,
             outer: HashMap::new(),

@@ -3,6 +3,7 @@
 use crate::elf::inspect;
 use crate::mailbox::Remote;
 use crate::process::Process;
+use lockwright_native::topology::Topology;
 use lockwright_symbols::{Mapping, Symboliser, blocked, mappings, proc_text};
 use lockwright_text::{Failure, cause};
 use memmap2::Mmap;
@@ -111,6 +112,27 @@ fn is_glibc(name: &str) -> bool {
     name == "libc.so.6" || name.starts_with("libc-2.")
 }
 
+/// The class of each CPU, the fastest first (0), as a process with this environment sees them; empty: they are of one class.
+pub(super) fn classes_of_cpus(environment: &[u8]) -> Vec<u8> {
+    let mut topology = Box::new(Topology::new());
+    topology.read(b"/sys");
+    topology.ask_each_cpu();
+    let set = variable(environment, "LOCKWRIGHT_TOPOLOGY");
+    let emulated = variable(environment, "LOCKWRIGHT_EMULATE");
+    // What our library refuses, it has said; then the machine's own classes hold.
+    let _ = match (&emulated, &set) {
+        (Some(spec), _) => topology.set_emulated(spec).map(drop),
+        (None, Some(spec)) => topology.set(spec),
+        (None, None) => Ok(()),
+    };
+    let mut classes = Vec::new();
+    for (cpu, about) in topology.online() {
+        classes.resize(classes.len().max(cpu + 1), 0);
+        classes[cpu] = about.class.0;
+    }
+    classes
+}
+
 /// The value of a variable in an environment.
 pub(super) fn variable(environment: &[u8], name: &str) -> Option<String> {
     let mut all = environment.split(|&byte| byte == 0);
@@ -153,6 +175,19 @@ fn refused(id: libc::pid_t, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_have_the_classes_that_the_process_sees() {
+        let plain = classes_of_cpus(b"HOME=/\0");
+        let many = plain.len();
+        if many < 2 {
+            return; // one CPU has one class
+        }
+        let emulated = format!("A=b\0LOCKWRIGHT_EMULATE=big:0,little:1-{}x3.75\0", many - 1);
+        let classes = classes_of_cpus(emulated.as_bytes());
+        assert_eq!((classes[0], &classes[1..]), (0, &vec![1; many - 1][..]));
+        assert_eq!(classes_of_cpus(b"LOCKWRIGHT_TOPOLOGY=nonsense\0"), plain);
+    }
 
     #[test]
     fn processes_whose_locks_we_know_are_told_from_others() {
