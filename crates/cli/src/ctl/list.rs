@@ -130,8 +130,8 @@ impl List {
             }
             [] => {
                 let line = format!(
-                    "no thread was counted that had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore in {}; \
-                     those that glibc serves (shared by processes, robust, with priorities) aren't counted",
+                    "no thread was counted that had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore that is a lock in {}; \
+                     readers-writer locks that processes share aren't counted",
                     time(self.elapsed.as_nanos() as f64)
                 );
                 text.push_str(&(wrapped(&line) + "\n"));

@@ -78,7 +78,7 @@ pub(crate) fn nobody(looks: &Looks) -> String {
         ),
     };
     format!(
-        "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore, and no trylock failed, as far as its \
+        "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore that is a lock, and no trylock failed, as far as its \
          processes could count; a process that couldn't has said so on its standard error. Besides, {sampled}"
     )
 }
