@@ -477,7 +477,7 @@ mod tests {
             ..Frame::default()
         };
         assert!(super::is_of_a_lock(&at("/usr/include/c++/12/condition_variable")));
-        assert!(!super::is_of_a_lock(&at("/home/x/src/condition_variable.cc")));
+        assert!(!super::is_of_a_lock(&at("src/condition_variable.cc")));
         assert!(!is_of_a_lock("bounded<long>::put") && !is_of_a_lock("lockwrights::turn"));
     }
 }

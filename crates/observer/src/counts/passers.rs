@@ -21,9 +21,9 @@ pub(crate) struct Passers {
     given: u32,
 }
 
-/// An address without a name is looked at again so many times: its library may have been loaded just now.
+/// How often an address without a name is looked at: its library may have been loaded just now.
 const TRIES: u32 = 20;
-/// Nobody may have released a lock for a waiter yet. Then its functions are looked at again, so many times at most.
+/// Nobody may have released a lock for a waiter yet. How often its functions are looked at until then, at most.
 const UNTIL_RELEASED: u32 = 10;
 
 impl Passers {

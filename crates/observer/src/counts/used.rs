@@ -13,7 +13,7 @@ use lockwright_text::Failure;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Only so many locks get names, those with the most waiting time.
+/// Maximum number of locks that get names: those with the most waiting time.
 const MOST: usize = 100;
 /// How long the process counts, and how often it is told of wrappers meanwhile: it counts beyond those that it knows.
 const TIME: Duration = Duration::from_millis(400);
