@@ -219,7 +219,7 @@ mod tests {
         let counted = counter.read_count_and_time().unwrap();
         assert_eq!(counted.count, 10);
         assert!(cost_ns() > 0.0);
-        // This bounds how many threads are slowed down.
+        // No more calls than CALLS are slowed down.
         (0..2 * CALLS).for_each(|_| nothing());
         assert!((u64::from(CALLS)..2 * u64::from(CALLS)).contains(&counter.read().unwrap()));
     }
