@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use built::LIBRARY;
 use lockwright_observer::multilib;
 use lockwright_tests::{Child, End, Outcome, compile, executable};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 use tempfile::TempDir;
 
 #[cfg(target_arch = "x86_64")]
@@ -76,9 +76,24 @@ const COUNT: &str = "12000\n";
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
 
+/// Only programs: in a folder with other files, a test that writes to a file of a program's name changes the program.
+static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = FOLDER.path().join("programs");
+    fs::create_dir(&folder).expect("a folder");
+    folder
+});
+
+/// Where a program is made. Two tests that make one run at the same time, so each name serves once.
+fn place(name: &str) -> PathBuf {
+    static TAKEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let is_new = TAKEN.lock().expect("no test panics here").insert(name.to_owned());
+    assert!(is_new, "two programs are called {name}");
+    PROGRAMS.join(name)
+}
+
 fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
-    let program = FOLDER.path().join(name);
+    let program = place(name);
     compile(&source, &program, flags).expect("our C programs compile");
     program
 }
@@ -86,7 +101,7 @@ fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 /// The same for C++.
 fn compiled_cpp(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
-    let program = FOLDER.path().join(name);
+    let program = place(name);
     let all = ["-std=c++17", "-g", "-Wall", "-Wextra", "-pthread", "-o"];
     let compiler = Child::new("c++").args(all).args([&program]).args(flags).args([&source]);
     let outcome = compiler.limit(120).run().expect("there is a compiler");
@@ -101,6 +116,8 @@ fn preloaded() -> Result<String> {
     Ok(library.to_str().context("a path in UTF-8")?.to_owned())
 }
 
+static ASAN: LazyLock<PathBuf> =
+    LazyLock::new(|| compiled("asan", "contend.c", &["-fsanitize=address"]));
 static CONTEND: LazyLock<PathBuf> = LazyLock::new(|| compiled("contend", "contend.c", &[]));
 
 fn lockwright() -> Child {
@@ -181,14 +198,12 @@ fn signals_are_passed_on_to_a_child() -> Result<()> {
 /// Scripts start programs in the background with SIGINT ignored, and end them with it if these handle it.
 #[test]
 fn a_signal_that_is_inherited_as_ignored_is_for_the_program_to_handle() -> Result<()> {
-    let python = "import os, signal, sys, threading\n\
+    let python = "import os, signal, sys, time\n\
                   assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN\n\
-                  done = threading.Event()\n\
                   os.kill(os.getppid(), signal.SIGHUP)\n\
-                  signal.signal(signal.SIGINT, lambda *_: done.set())\n\
+                  signal.signal(signal.SIGINT, lambda *_: sys.exit(7))\n\
                   os.kill(os.getppid(), signal.SIGINT)\n\
-                  done.wait()\n\
-                  sys.exit(7)";
+                  time.sleep(1000)";
     for words in [&["run", "--stats"][..], &["policy", "load", "histogram"]] {
         let outcome = Child::new("env")
             .env("LOCKWRIGHT_LIBRARY", &*LIBRARY)
@@ -535,7 +550,7 @@ fn rules_reach_their_mutexes() -> Result<()> {
 
 #[test]
 fn static_program_is_refused_and_doctor_says_no() -> Result<()> {
-    let program = compiled("static", "contend.c", &["-static"]);
+    let program = compiled("contend-static", "contend.c", &["-static"]);
     let program = program.to_str().context("a path in UTF-8")?;
     let outcome = run(&["--", program])?;
     assert_eq!(outcome.end, End::Code(125));

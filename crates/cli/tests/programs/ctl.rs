@@ -31,6 +31,7 @@ pub(super) struct Program {
 }
 
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("ctl", "ctl.c", &["-g"]));
+static READERS: LazyLock<PathBuf> = LazyLock::new(|| compiled("readers", "readers.c", &["-g"]));
 
 impl Program {
     pub(super) fn start() -> Result<Self> {
@@ -39,7 +40,7 @@ impl Program {
 
     /// The same, which nothing can be preloaded into.
     pub(super) fn start_static() -> Result<Self> {
-        Self::start_file(&compiled("static", "ctl.c", &["-static"]))
+        Self::start_file(&compiled("ctl-static", "ctl.c", &["-static"]))
     }
 
     /// The same, whose lock in the heap is recursive.
@@ -49,7 +50,7 @@ impl Program {
 
     /// A program with readers-writer locks, and no mutex.
     pub(super) fn start_readers() -> Result<Self> {
-        Self::start_file(&compiled("readers", "readers.c", &["-g"]))
+        Self::start_file(&READERS)
     }
 
     /// Gives it a byte of input, and waits until it says that each of its threads has got on.

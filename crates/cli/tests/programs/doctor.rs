@@ -134,8 +134,7 @@ fn thread_sanitizer_is_out_of_reach() -> Result<()> {
 
 #[test]
 fn address_sanitizer_is_no_obstacle() -> Result<()> {
-    let program = compiled("asan", "contend.c", &["-fsanitize=address"]);
-    let outcome = traced(&program)?;
+    let outcome = traced(&ASAN)?;
     let text = outcome.text();
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
     assert!(

@@ -6,8 +6,7 @@ use super::*;
 /// starts are not loaded with it.
 #[test]
 fn a_program_with_address_sanitizer_runs() -> Result<()> {
-    let program = compiled("asan", "contend.c", &["-fsanitize=address"]);
-    let script = format!("{} exit 0; echo $ASAN_OPTIONS; echo $LD_PRELOAD", program.display());
+    let script = format!("{} exit 0; echo $ASAN_OPTIONS; echo $LD_PRELOAD", ASAN.display());
     for (given, told) in [
         ("", "verify_asan_link_order=0"),
         ("detect_leaks=0", "detect_leaks=0:verify_asan_link_order=0"),

@@ -1,7 +1,7 @@
 //! `lockwright policy`: policies come into a program that runs, and go again.
 
 use super::ctl::Program;
-use super::{FOLDER, LIBRARY, compiled, lockwright, switch};
+use super::{CONTEND, FOLDER, LIBRARY, lockwright, switch};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End, Outcome, source_dir};
 use serde_json::Value;
@@ -152,7 +152,7 @@ fn a_static_program_is_said_to_be_one() -> Result<()> {
     let outcome = policy(&program, &["load", "numa"])?;
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
     ensure!(
-        outcome.errors().contains("(static) runs without lockwright, and is statically linked")
+        outcome.errors().contains("(ctl-static) runs without lockwright, and is statically linked")
     );
     ensure!(outcome.errors().contains("\nhint: a static program may link our locks"));
     program.end().map(drop)
@@ -283,8 +283,7 @@ fn threads_have_tags_and_names() -> Result<()> {
 
 #[test]
 fn a_program_starts_with_policies() -> Result<()> {
-    let contend = compiled("contend", "contend.c", &[]);
-    let contend = contend.to_str().context("a path in UTF-8")?;
+    let contend = CONTEND.to_str().context("a path in UTF-8")?;
     let outcome = lockwright().args(["policy", "load", "big-first", "--", contend]).run()?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     ensure!(outcome.text() == super::COUNT, "{}", outcome.describe());

@@ -32,8 +32,14 @@ APART static void takes_turn(void) {
     STAY();
 }
 
+// Only once another thread waits for the turn: whoever passes the turn on has waited for it, however busy the machine is.
 APART static void passes_turn(void) {
     pthread_mutex_lock(&guard);
+    while (next - now < 2) {
+        pthread_mutex_unlock(&guard);
+        naps(50000);
+        pthread_mutex_lock(&guard);
+    }
     now++;
     pthread_cond_broadcast(&turn);
     pthread_mutex_unlock(&guard);
