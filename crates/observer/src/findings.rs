@@ -157,6 +157,8 @@ pub struct OftenSite {
     /// Locks are taken there at least this many times a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
+    /// Too often to be counted: most of the time went into counting.
+    pub is_too_often: bool,
     /// The lock that was taken there, if it was nearly always the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,

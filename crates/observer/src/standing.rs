@@ -172,8 +172,14 @@ impl StandingWatch {
 
 /// Names everything that lasts.
 fn told(observer: &mut Observer, sleepers: &[Sleeper], watched: Duration) -> Standing {
+    // Who waits for the end of a thread is told in a circle only. Naming anybody else would read the program's debug information for nothing.
+    let may_be_told = |sleeper: &&Sleeper| match sleeper.awaited {
+        Awaited::End { thread } => sleepers.iter().any(|other| other.tid == thread),
+        Awaited::Lock { .. } | Awaited::Turn => true,
+    };
     let mut waits: Vec<StandingWait> = sleepers
         .iter()
+        .filter(may_be_told)
         .map(|sleeper| {
             let frames = observer.frames(&sleeper.stack);
             let at = crate::sampler::plumbing::own(&frames);

@@ -6,20 +6,23 @@
 //!
 //! Contended acquisitions don't measure throughput: a better lock has fewer of them. So throughput comes from the
 //! user's command, or else from the number of completed epochs. The percentile of waits has the same flaw, because
-//! short waits disappear first. So the decision uses the number of waits that were longer than the old table's P99: per
-//! epoch or request if these are counted, or else per second.
+//! short waits disappear first. So the decision uses the waits that were longer than the old table's P99: their number per
+//! epoch or request if these are counted. Per second, it would fall as they get longer; so without throughput it is the number of threads that are
+//! in such waits at a time. A wait that goes on at the end of a slice counts for its part in the slice.
 
 use super::epochs;
-use super::judge::{DISASTER, Judged, Slice, Terms, Waited, choose, judge};
+use super::judge::{DISASTER, Judged, OpenWait, Slice, Terms, Waited, choose, judge};
 use super::target::Target;
 use crate::hints::Failure;
 use lockwright_bench::{Finding, interrupted, progress};
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::snapshot::Of;
 use lockwright_observer::counts::watched::{Watched, lease};
 use lockwright_observer::mailbox::{self, MailboxPlace};
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -189,7 +192,7 @@ impl Guard<'_> {
         // The user's command takes its time, and reads what it prints shortly before it ends. So a slice goes from end to
         // end.
         let before = self.counts()?;
-        watched.look()?;
+        let earlier = watched.look()?;
         let begun = Instant::now();
         // In short pieces, to react to Ctrl-C.
         let length = time - time / SETTLE;
@@ -214,15 +217,30 @@ impl Guard<'_> {
             missed: f64::from(after.2.wrapping_sub(before.2)),
             ..Slice::default()
         };
+        let open: HashMap<Of, u64> = earlier.open().collect();
         let locks = look.since.iter().flat_map(|since| &since.locks);
         for lock in locks {
             let is_meant = self.target.has(&table, lock);
-            slice.locks.push(Waited {
+            let mut waited = Waited {
                 of: lock.of,
                 is_meant,
                 ns: lock.wait_ns() as f64,
                 times: lock.wait(),
-            });
+                open: None,
+            };
+            let since_ns = lock.open_since_ns;
+            if let Some(began_ns) = open.get(&lock.of).filter(|began_ns| **began_ns != since_ns) {
+                // It has ended: what came before this slice isn't of it.
+                let earlier_ns = earlier.at_ns.saturating_sub(*began_ns);
+                waited.ns = (waited.ns - earlier_ns as f64).max(0.0);
+            }
+            if since_ns != 0 {
+                let here_ns = look.at_ns.saturating_sub(since_ns.max(earlier.at_ns));
+                waited.ns += here_ns as f64;
+                waited.open =
+                    Some(OpenWait { length_ns: look.at_ns.saturating_sub(since_ns), here_ns });
+            }
+            slice.locks.push(waited);
         }
         Ok(slice)
     }

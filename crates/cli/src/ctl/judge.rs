@@ -37,7 +37,19 @@ pub(super) struct Waited {
     /// Is it one of the switched locks, by the table that was in force?
     pub(super) is_meant: bool,
     pub(super) ns: f64,
+    /// Of the waits that ended.
     pub(super) times: Times,
+    /// One that went on at the end.
+    pub(super) open: Option<OpenWait>,
+}
+
+/// A wait that went on at the end of a slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenWait {
+    /// How long it had taken.
+    pub(super) length_ns: u64,
+    /// The part of it in the slice.
+    pub(super) here_ns: u64,
 }
 
 /// What happened in a slice.
@@ -51,6 +63,24 @@ pub(super) struct Slice {
     pub(super) missed: f64,
     pub(super) wait_ns: f64,
     pub(super) times: Times,
+    pub(super) open: Vec<OpenWait>,
+}
+
+impl Slice {
+    /// The number of waits that took longer than this, also of those that went on.
+    fn long(&self, limit_ns: u64) -> f64 {
+        let ended = self.times.count() - self.times.up_to(&[limit_ns])[0];
+        let open = self.open.iter().filter(|open| open.length_ns > limit_ns).count();
+        ended as f64 + open as f64
+    }
+
+    /// The time in them, ns. An ended one counts whole.
+    fn long_ns(&self, limit_ns: u64) -> f64 {
+        let ended = self.times.counts().filter(|(ns, _)| *ns > limit_ns);
+        let open = self.open.iter().filter(|open| open.length_ns > limit_ns);
+        ended.map(|(ns, count)| ns as f64 * count as f64).sum::<f64>()
+            + open.map(|open| open.here_ns as f64).sum::<f64>()
+    }
 }
 
 /// The waits of the switched locks, in all slices. Only the new table shows which locks those are; the old slices use
@@ -62,6 +92,7 @@ pub(super) fn choose(mut slices: Vec<[Slice; 2]>) -> Vec<[Slice; 2]> {
         for lock in slice.locks.iter().filter(|lock| meant.contains(&lock.of)) {
             slice.wait_ns += lock.ns;
             slice.times.merge(&lock.times);
+            slice.open.extend(lock.open);
         }
     }
     slices
@@ -171,14 +202,23 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         }));
     }
     let p99 = |times: &Times| (times.count() > 0).then(|| times.quantile(0.99));
+    // One more each, so that none at all isn't infinitely good.
     if let Some(limit) = p99(&old) {
-        let per = if done.is_some() { "per 1000 done" } else { "a second" };
-        let figure = Figure::count(format!("waits > {} {per}", time(limit as f64)));
-        rows.push(FigureChange::new(figure, slices, move |slice| {
-            let long = slice.times.count() - slice.times.up_to(&[limit])[0];
-            let of = done.map_or(slice.seconds, |done| done(slice) / 1000.0);
-            (long as f64 + 1.0) / of
-        }));
+        let limit_text = time(limit as f64);
+        rows.push(match done {
+            Some(done) => {
+                let figure = Figure::count(format!("waits > {limit_text} per 1000 done"));
+                FigureChange::new(figure, slices, move |slice| {
+                    1000.0 * (slice.long(limit) + 1.0) / done(slice)
+                })
+            }
+            None => {
+                let figure = Figure::count(format!("threads in waits > {limit_text}"));
+                FigureChange::new(figure, slices, move |slice| {
+                    (slice.long_ns(limit) + limit as f64) / slice.seconds / 1e9
+                })
+            }
+        });
     }
     // A saturated lock keeps the same number of threads waiting, whatever its throughput.
     let waiting = FigureChange::new(Figure::count("threads waiting"), slices, |slice| {
@@ -359,6 +399,31 @@ mod tests {
         assert_eq!(judge(&slices(1.4, 0, false), hand_overs).finding, Finding::Better);
     }
 
+    /// A hundred times as long, and as many threads wait: a hundredth as many of the long ones end in a second.
+    #[test]
+    fn longer_waits_are_worse_however_few_of_them_end() {
+        let slice = |ns: u64| {
+            let times = Times::from_iter([(ns, 990_000_000 / ns), (10 * ns, 1_000_000 / ns)]);
+            Slice { seconds: 1.0, wait_ns: 1e9, times, ..Slice::default() }
+        };
+        let pairs: Vec<_> = (0..ROUNDS).map(|_| [slice(10_000), slice(1_000_000)]).collect();
+        let judged = judge(&pairs, TERMS);
+        assert_eq!(judged.finding, Finding::Worse, "{}", judged.text());
+    }
+
+    /// Under the new table a thread starves, and no wait of that thread ends.
+    #[test]
+    fn a_wait_that_goes_on_counts() {
+        let mut slices = slices(1.0, 0, false);
+        for (round, [_, new]) in (1..).zip(&mut slices) {
+            let length_ns = round * 1_000_000_000;
+            new.open.push(OpenWait { length_ns, here_ns: 1_000_000_000 });
+            new.wait_ns += 1e9;
+        }
+        let judged = judge(&slices, TERMS);
+        assert_eq!(judged.finding, Finding::Worse, "{}", judged.text());
+    }
+
     #[test]
     fn half_the_throughput_four_times_in_a_row_is_enough() {
         let few = judge(&slices(0.4, 0, true)[..DISASTER], TERMS);
@@ -408,6 +473,7 @@ mod tests {
             is_meant,
             ns,
             times: Times::from_iter([(10, ns as u64)]),
+            open: None,
         };
         let old = Slice {
             locks: vec![waited(64, false, 5.0), waited(128, false, 7.0)],

@@ -44,15 +44,17 @@ pub(super) fn site(site: &OftenSite) -> String {
         Some(caller) => format!("{}, called by {caller}{place}", site.function),
         None => format!("{}{place}", site.function),
     };
-    let rate = site.at_least.map_or_else(String::new, |rate| {
-        let what = match (&site.lock, site.locks) {
-            // One in the heap has no name.
-            (Some(lock), _) if !lock.contains(' ') => format!("takes {lock}"),
-            (Some(_), _) | (None, 0 | 1) => "takes its lock".to_owned(),
-            (None, many) => format!("takes {many} locks or more"),
-        };
-        format!(", {what} at least {} times a second", count(rate as u64))
-    });
+    let what = || match (&site.lock, site.locks) {
+        // One in the heap has no name.
+        (Some(lock), _) if !lock.contains(' ') => format!("takes {lock}"),
+        (Some(_), _) | (None, 0 | 1) => "takes its lock".to_owned(),
+        (None, many) => format!("takes {many} locks or more"),
+    };
+    let rate = match site.at_least {
+        Some(rate) => format!(", {} at least {} times a second", what(), count(rate as u64)),
+        None if site.is_too_often => format!(", {}, too often to be counted", what()),
+        None => String::new(),
+    };
     format!("{who}: {:.0} %{rate}", 100.0 * site.share)
 }
 
@@ -113,6 +115,9 @@ mod tests {
             "{words}"
         );
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let mut often = often();
+        (often.sites[0].at_least, often.sites[0].is_too_often) = (None, true);
+        assert!(site(&often.sites[0]).ends_with("takes 3 locks or more, too often to be counted"));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A process that is sampled repeatedly.
 
+use super::lifetimes::monotonic;
 use super::live::Live;
 use super::observation::Observed;
 use super::outcome::{busiest, together};
 use super::reader::Reader;
-use super::snapshot::{Lock, Snapshot};
+use super::snapshot::{Lock, Of, Snapshot};
 use crate::mailbox::{Remote, refuse_detached};
 use crate::process::Process;
 use lockwright_contract::counters::control::Level;
@@ -50,6 +51,16 @@ pub struct Look {
     pub elapsed: Duration,
     /// Number of threads.
     pub threads: usize,
+    /// When it was taken, ns of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+}
+
+impl Look {
+    /// Since when threads have waited for each lock, ns of `CLOCK_MONOTONIC`: of those that wait for one, a thread is known.
+    pub fn open(&self) -> impl Iterator<Item = (Of, u64)> {
+        let locks = self.total.iter().flat_map(|total| &total.locks);
+        locks.filter(|lock| lock.open_since_ns != 0).map(|lock| (lock.of, lock.open_since_ns))
+    }
 }
 
 /// How long the process keeps counting for this command if the command is killed.
@@ -164,9 +175,10 @@ impl Watched {
             (Some(total), Some(before)) => Some(total.clone().since(before)),
             (total, _) => total.clone(),
         };
+        let at_ns = monotonic();
         self.before.clone_from(&total);
         let threads = threads(self.pid).map_or(0, |all| all.len());
-        Ok(Look { total, since, elapsed, threads })
+        Ok(Look { total, since, elapsed, threads, at_ns })
     }
 
     /// Its locks or condition variables, distinguished as by [`named`](Self::named).

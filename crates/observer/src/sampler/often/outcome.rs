@@ -61,7 +61,7 @@ impl Often {
             }
         }
         let waiting: u64 = self.stacks.values().map(|times| times.waiting).sum();
-        let at_least = self.at_least(sample_ns, took);
+        let (at_least, is_too_often) = (self.at_least(sample_ns, took), self.is_too_often());
         let mut sites: Vec<OftenSite> = Vec::new();
         for ((function, caller), group) in groups {
             let Times { taking, acquiring, waiting: here } = group.times;
@@ -92,6 +92,7 @@ impl Often {
                 wait_ns: 0,
                 acquires,
                 at_least: at_least.map(|all| all * part).filter(|rate| *rate > 0.0),
+                is_too_often: part > 0.0 && is_too_often,
                 lock: lock.map(|(at, _)| lock_name(*at, Some(function.clone()), symbols)),
                 locks: group.locks.len(),
                 stack: stack.iter().map(Frame::to_string).collect(),

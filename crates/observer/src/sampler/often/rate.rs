@@ -1,8 +1,9 @@
 //! How often a process calls functions that take locks: counted by a hardware breakpoint, for a moment.
 //!
 //! A breakpoint costs a microsecond each time, in some virtual machines a dozen, so while one is set the thread takes locks far more slowly than it
-//! would. What a breakpoint costs at least is measured here, and subtracted; but no more than nine tenths of the time, since then what is left may be
-//! the measurement's error. So what is told is a lower bound. A breakpoint is set for a millisecond or 100 calls, whichever comes first, a few times.
+//! would. What a breakpoint costs at least is measured here, and subtracted, so that what is told is a lower bound. If less than three tenths of the
+//! time is left, that may be the measurement's error, and no figure is told. A breakpoint is set for a millisecond or 100 calls, whichever comes
+//! first, a few times.
 
 use crate::sampler::running::{ARGUMENT, REGISTERS, read};
 use lockwright_symbols::{Symboliser, Unwinder};
@@ -26,8 +27,8 @@ const CALLS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(200);
 /// How many times: by turns the calls are counted, and their stacks are taken.
 const TIMES: u32 = 8;
-/// The smallest part of the time that is the program's own.
-const OWN: f64 = 0.1;
+/// The smallest part of the time that must be the program's own.
+const OWN: f64 = 0.3;
 /// Maximum number of functions: a CPU has four such registers, and others may use some.
 pub(super) const FUNCTIONS: usize = 2;
 /// Maximum number of threads at a time.
@@ -49,12 +50,15 @@ pub(super) struct Hits {
     pub count: u64,
     /// The CPU time in which they were, without that of the breakpoints.
     pub cpu: Duration,
+    /// Did the breakpoints take so much of the time that the rest says nothing?
+    pub is_too_often: bool,
 }
 
 impl Hits {
     pub(super) fn add(&mut self, more: Self) {
         self.count += more.count;
         self.cpu += more.cpu;
+        self.is_too_often |= more.is_too_often;
     }
 }
 
@@ -113,8 +117,10 @@ impl Rate {
         for (tid, number, mut counter) in open {
             let Ok(counted) = counter.read_count_and_time() else { continue };
             let (count, watched) = (counted.count, counted.time_enabled as f64);
-            let own = (watched - count as f64 * cost_ns()).max(OWN * watched);
-            tell(tid, number, Hits { count, cpu: Duration::from_nanos(own as u64) });
+            let own = watched - count as f64 * cost_ns();
+            let is_too_often = count > 0 && own < OWN * watched;
+            let cpu = Duration::from_nanos(own.max(0.0) as u64);
+            tell(tid, number, Hits { count, cpu, is_too_often });
         }
     }
 

@@ -187,9 +187,18 @@ impl Often {
         });
     }
 
+    /// Were locks taken so often that breakpoints can't count it?
+    pub(super) fn is_too_often(&self) -> bool {
+        self.threads.values().any(|thread| thread.hits.iter().any(|hits| hits.is_too_often))
+    }
+
     /// How often locks were taken: at least that many times a second of CPU time, in each thread for as much CPU time as it had. ns: of one sample,
     /// and of the whole.
+    /// `None`: not counted, or too often for that.
     pub(super) fn at_least(&self, sample_ns: u64, took: Duration) -> Option<f64> {
+        if self.is_too_often() {
+            return None;
+        }
         let of = |thread: &RunningThread| {
             let counted = thread.hits.iter().filter(|hits| !hits.cpu.is_zero());
             let rate: f64 = counted.map(|hits| hits.count as f64 / hits.cpu.as_secs_f64()).sum();
