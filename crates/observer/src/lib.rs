@@ -32,6 +32,7 @@
 //! # }
 //! ```
 
+pub mod background;
 mod bytes;
 pub mod counts;
 pub mod elf;

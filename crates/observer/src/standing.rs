@@ -18,15 +18,14 @@ mod sleeper;
 pub use holder::{Doing, HolderNow};
 pub use looker::Named;
 
+use crate::background::Background;
 use crate::counts::outcome::lock_name;
 use awaited::Awaited;
 use lockwright_symbols::{Frame, Symboliser, blocked, slept_for};
 use lockwright_text::{Failure, cause};
 use looker::Observer;
 use sleeper::{Sleeper, look};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::thread::{sleep, spawn};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The time between the two looks.
@@ -127,46 +126,24 @@ impl Lookout {
     }
 }
 
-/// Looks at a process again and again, on a thread of its own, until this is dropped.
-pub struct StandingWatch {
-    latest: Arc<Mutex<Standing>>,
-    ends: Arc<AtomicBool>,
-}
-
-impl Drop for StandingWatch {
-    fn drop(&mut self) {
-        self.ends.store(true, Relaxed); // a flag
-    }
-}
+/// Looks at a process again and again, on a thread of its own. One that may not be looked at has no waits.
+pub type StandingWatch = Background<Standing>;
 
 impl StandingWatch {
-    /// Begins to look at a process. One that may not be looked at has no waits.
-    pub fn start(pid: libc::pid_t) -> Self {
+    /// Begins to look at a process.
+    pub fn of(pid: libc::pid_t) -> Self {
         Self::every(pid, AGAIN)
     }
 
     /// The same, with this time between two looks.
     pub fn every(pid: libc::pid_t, again: Duration) -> Self {
-        let (latest, ends) = (Arc::<Mutex<Standing>>::default(), Arc::new(AtomicBool::new(false)));
-        spawn({
-            let (latest, ends) = (Arc::clone(&latest), Arc::clone(&ends));
-            move || {
-                let Ok(mut lookout) = Lookout::open(pid) else { return };
-                while !ends.load(Relaxed) {
-                    let found = lookout.look();
-                    if let Ok(mut latest) = latest.lock() {
-                        *latest = found;
-                    }
-                    sleep(again);
-                }
+        Self::start(move |shared| {
+            let Ok(mut lookout) = Lookout::open(pid) else { return };
+            while !shared.ends() {
+                shared.tell(lookout.look());
+                sleep(again);
             }
-        });
-        Self { latest, ends }
-    }
-
-    /// What was seen last.
-    pub fn latest(&self) -> Standing {
-        self.latest.lock().map_or_else(|_| Standing::default(), |latest| latest.clone())
+        })
     }
 }
 

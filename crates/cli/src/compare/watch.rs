@@ -82,7 +82,7 @@ impl Hang {
         if self.head.is_some() || begun.elapsed() < self.after {
             return;
         }
-        let found = self.watch.get_or_insert_with(|| StandingWatch::start(pid)).latest();
+        let found = self.watch.get_or_insert_with(|| StandingWatch::of(pid)).latest();
         if !found.deadlocks.is_empty() {
             let text = standing::text(&found);
             desk.bar.suspend(|| output::say(&text));

@@ -31,7 +31,7 @@ impl Waited {
     pub(crate) fn look(&mut self, pids: &BTreeSet<u32>) {
         for &pid in pids {
             if self.0.len() < MOST && !self.0.contains_key(&pid) {
-                let watch = StandingWatch::start(pid.cast_signed());
+                let watch = StandingWatch::of(pid.cast_signed());
                 self.0
                     .insert(pid, ProcessWaits { watch, last: Standing::default(), is_said: false });
             }

@@ -36,7 +36,7 @@ pub(crate) fn run(
             let followed = Followed::begin(&process).ok();
             let mailbox = Remote::find(&process)?.place();
             let now = Lookout::open(watched.pid)?;
-            let own = OwnWatch::start(watched.pid, interval);
+            let own = OwnWatch::of(watched.pid, interval);
             BatchOf::Process(Box::new(watched), followed, mailbox, Box::new(now), own)
         }
         None => BatchOf::All(List::new()),

@@ -219,8 +219,8 @@ impl Shown {
         shown.elsewhere = delegate::brief(watched.pid);
         shown.level = watched.level;
         shown.followed = Followed::begin(&Process::open(watched.pid)?).ok();
-        shown.standing_watch = Some(StandingWatch::start(watched.pid));
-        shown.own_watch = Some(OwnWatch::start(watched.pid, interval));
+        shown.standing_watch = Some(StandingWatch::of(watched.pid));
+        shown.own_watch = Some(OwnWatch::of(watched.pid, interval));
         shown.watched = Some(watched);
         Ok(shown)
     }

@@ -9,11 +9,13 @@ use crate::counts::live::Live;
 use crate::counts::observation::Observed;
 use crate::counts::passers::Passers;
 use crate::counts::reader::Reader;
+use crate::counts::snapshot::Of;
 use crate::findings::Holding;
 use crate::findings::{OwnLock, TakenOften};
 use crate::process::Process;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::{LENGTH, LockKind};
+use lockwright_numbers::Times;
 use lockwright_symbols::{proc_text, threads};
 use lockwright_text::cause;
 use memmap2::Mmap;
@@ -81,6 +83,8 @@ struct Member {
     file: Option<(File, PathBuf)>,
     reader: Reader,
     passers: Passers,
+    /// How long threads have waited for each lock, as of the last time without quota.
+    waits: HashMap<u64, Times>,
 }
 
 impl Member {
@@ -96,6 +100,25 @@ impl Member {
             _ => None,
         };
         waited.filter_map(|one| Some((one.lock, kind(one.kind)?))).collect()
+    }
+
+    /// Which locks' waits lasted as long as a time without quota, and ended after that time?
+    fn tell_spanned(&mut self) {
+        let Some(length) = self.sampler.without_quota() else { return };
+        let Some((file, path)) = &self.file else { return self.sampler.spanned(&[]) };
+        let Ok(counts) = self.reader.read(file, path) else { return self.sampler.spanned(&[]) };
+        // Times from a histogram are the middles of its buckets.
+        let least = length.as_nanos() as u64 / 10 * 9;
+        let mut spanned = Vec::new();
+        for lock in &counts.locks {
+            let Of::Lock(address) = lock.of else { continue };
+            let times = lock.wait();
+            let before = self.waits.insert(address, times.clone()).unwrap_or_default();
+            if times.since(&before).max() > least {
+                spanned.push(address);
+            }
+        }
+        self.sampler.spanned(&spanned);
     }
 
     /// Looks for its counts.
@@ -267,8 +290,9 @@ impl Family {
         } else if begun >= self.next_glance {
             for member in self.samplers.values_mut() {
                 let waited = member.waited();
-                if !waited.is_empty() {
+                if !waited.is_empty() || member.sampler.has_quota() {
                     member.sampler.glance(&waited);
+                    member.tell_spanned();
                 }
             }
             self.next_glance = begun + GLANCE.max(cost(before));
@@ -342,6 +366,7 @@ impl Family {
                         file: None,
                         reader: Reader::default(),
                         passers: Passers::default(),
+                        waits: HashMap::new(),
                     };
                     self.samplers.insert(pid, member);
                 }

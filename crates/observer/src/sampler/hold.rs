@@ -4,7 +4,10 @@
 //!   see      a thread holds a lock that others wait for, at this moment: it sleeps in a call, or is in state R
 //!   settle   a moment later: of a thread in state R, the scheduler's counts say for how much of the time it ran,
 //!            and for how much it was left without a CPU
-//!   blame    later: a cgroup that gets new quota counts for how long it had none; who had no CPU then had none for that reason
+//!   blame    later: a cgroup that gets new quota counts for how long it had none; who had no CPU then had none for that reason.
+//!            Nor had the thread that should have taken a lock that was free at that moment
+//!   span     a little later still: waits have ended that were as long as that time. Their threads may have been awake, so that no look saw
+//!            them wait; yet nobody ran to release the lock
 //! ```
 //!
 //! A sample falls into a long wait more often than into a short one. So the shares are shares of the time that others waited.
@@ -22,6 +25,10 @@ use std::time::{Duration, Instant};
 const FAULT_NS: u64 = 8_000;
 /// A cgroup gets new quota within this time: its period is a second at most.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The usual period of a quota. No time without quota is longer.
+const QUOTA: Duration = Duration::from_millis(100);
+/// How long after a time without quota the waits that spanned that time have ended.
+const SETTLED: Duration = Duration::from_millis(30);
 /// The scheduler brings its counts up to date once a tick, so a shorter time says little, ns.
 const TICK_NS: u64 = 4_000_000;
 
@@ -34,17 +41,27 @@ struct Pending {
     faults: u64,
 }
 
-/// A holder that had no CPU.
+/// A holder that had no CPU; or nobody held the lock.
 struct Delayed {
     lock: u64,
     at: Instant,
     part: f64,
+    is_held: bool,
+}
+
+/// A time in which the cgroup was without quota.
+#[derive(Clone, Copy)]
+struct Without {
+    begun: Instant,
+    ended: Instant,
 }
 
 /// Sums for one lock.
 #[derive(Default)]
 struct Sums {
     samples: u64,
+    /// The times of the last ones, if there is a quota.
+    recent: VecDeque<Instant>,
     causes: BTreeMap<Cause, f64>,
     classes: BTreeMap<u8, f64>,
     /// Where holders slept on a futex, and whether on a lock's as far as its words tell: samples.
@@ -67,6 +84,10 @@ pub(super) struct Holds {
     pending: Vec<Pending>,
     /// In the order of time.
     delayed: VecDeque<Delayed>,
+    /// Those not yet [spanned](Self::spanned).
+    without: VecDeque<Without>,
+    /// When we looked, in the last while.
+    looks: VecDeque<Instant>,
     locks: HashMap<u64, Sums>,
 }
 
@@ -81,6 +102,8 @@ impl Holds {
             quota,
             pending: Vec::new(),
             delayed: VecDeque::new(),
+            without: VecDeque::new(),
+            looks: VecDeque::new(),
             locks: HashMap::new(),
         }
     }
@@ -98,6 +121,9 @@ impl Holds {
         let class = self.classes.get(holder.cpu).copied().unwrap_or(0);
         let sums = self.locks.entry(lock).or_default();
         sums.samples += 1;
+        if self.quota.is_some() {
+            sums.recent.push_back(Instant::now());
+        }
         *sums.classes.entry(class).or_default() += 1.0;
         sums.compare(self.pid, &holder, waiters);
         let cause = match (holder.state, state) {
@@ -122,6 +148,36 @@ impl Holds {
         sums.add(cause, 1.0);
     }
 
+    /// Threads wait for a lock that nobody holds: it is being handed on. Without quota, the next holder has no CPU to take it.
+    pub(super) fn see_nobody(&mut self, lock: u64) {
+        if self.quota.is_some() {
+            self.delayed.push_back(Delayed { lock, at: Instant::now(), part: 1.0, is_held: false });
+        }
+    }
+
+    pub(super) fn has_quota(&self) -> bool {
+        self.quota.is_some()
+    }
+
+    /// The length of a time without quota after which waits have had the time to end.
+    pub(super) fn without_quota(&self) -> Option<Duration> {
+        let first = self.without.front()?;
+        (first.ended.elapsed() >= SETTLED).then(|| first.ended - first.begun)
+    }
+
+    /// Threads waited for these locks during all of the first time without quota. Looks at which nobody was seen count for it, too.
+    pub(super) fn spanned(&mut self, locks: &[u64]) {
+        let Some(Without { begun, ended }) = self.without.pop_front() else { return };
+        let within = |at: &&Instant| (begun..=ended).contains(*at);
+        let looks = self.looks.iter().filter(within).count();
+        for lock in locks {
+            let sums = self.locks.entry(*lock).or_default();
+            let missed = looks.saturating_sub(sums.recent.iter().filter(within).count());
+            sums.samples += missed as u64;
+            sums.add(Cause::Throttled, missed as f64);
+        }
+    }
+
     /// Looks again at the holders that were in state R.
     pub(super) fn settle(&mut self) {
         let is_early = |one: &Pending| one.at.elapsed().as_nanos() < TICK_NS.into();
@@ -139,7 +195,12 @@ impl Holds {
             let is_runnable = now.state == TaskState::Running;
             let (ran_ns, delayed_ns) = split(one.time, time, elapsed_ns, is_runnable);
             let delayed = delayed_ns as f64 / (ran_ns + delayed_ns).max(1) as f64;
-            self.delayed.push_back(Delayed { lock: one.lock, at: one.at, part: delayed });
+            self.delayed.push_back(Delayed {
+                lock: one.lock,
+                at: one.at,
+                part: delayed,
+                is_held: true,
+            });
             let faults = now.faults.saturating_sub(one.faults);
             let cause = match faults > 0 && ran_ns / faults < FAULT_NS {
                 true => Cause::PageFaults,
@@ -152,9 +213,7 @@ impl Holds {
 
     /// Says why holders had no CPU: those of a time in which the cgroup was without quota, and those from longer ago than `patience`.
     fn blame(&mut self, patience: Duration) {
-        let total_ns = self.quota.as_ref().map_or(0, throttled_ns);
-        let without = Duration::from_nanos(total_ns.saturating_sub(self.throttled_ns));
-        self.throttled_ns = total_ns;
+        let without = self.newly_without();
         for one in std::mem::take(&mut self.delayed) {
             let cause = match one.at.elapsed() {
                 ago if ago <= without => Cause::Throttled,
@@ -162,10 +221,48 @@ impl Holds {
                     self.delayed.push_back(one);
                     continue;
                 }
+                _ if !one.is_held => continue,
                 _ => Cause::Preempted,
             };
-            self.locks.entry(one.lock).or_default().add(cause, one.part);
+            let sums = self.locks.entry(one.lock).or_default();
+            if !one.is_held {
+                sums.samples += 1;
+                sums.recent.push_back(one.at);
+            }
+            sums.add(cause, one.part);
         }
+    }
+
+    /// For how long the cgroup was without quota until a moment ago. Each CPU counts for itself.
+    fn newly_without(&mut self) -> Duration {
+        let Some(quota) = &self.quota else { return Duration::ZERO };
+        let now = Instant::now();
+        self.looks.push_back(now);
+        let is_old = |at: &Instant| now.duration_since(*at) > PERIOD;
+        let forget = |times: &mut VecDeque<Instant>| {
+            while times.front().is_some_and(is_old) {
+                times.pop_front();
+            }
+        };
+        forget(&mut self.looks);
+        self.locks.values_mut().for_each(|sums| forget(&mut sums.recent));
+        // Without counts of waits, nobody asks for them.
+        while self.without.front().is_some_and(|old| is_old(&old.ended)) {
+            self.without.pop_front();
+        }
+        let total_ns = throttled_ns(quota);
+        let sum = Duration::from_nanos(total_ns.saturating_sub(self.throttled_ns));
+        self.throttled_ns = total_ns;
+        let cpus = sum.as_nanos().div_ceil(QUOTA.as_nanos()).max(1) as u32;
+        let length = sum / cpus;
+        if let Some(begun) = now.checked_sub(length).filter(|_| !length.is_zero()) {
+            // CPUs that get their quota one after the other had none at the same time.
+            match self.without.back_mut().filter(|last| begun < last.ended) {
+                Some(last) => last.ended = now,
+                None => self.without.push_back(Without { begun, ended: now }),
+            }
+        }
+        length
     }
 
     /// What was seen, by lock; and the stack in which its holders slept most often. `period_ns`: the time between two samples on average.
@@ -228,7 +325,8 @@ impl Sums {
             self.causes.into_iter().map(|(cause, part)| (cause, part / whole)).collect();
         causes.sort_by(|a, b| b.1.total_cmp(&a.1));
         let slowest = self.classes.keys().copied().max().unwrap_or(0);
-        let class = |at: u8| self.classes.get(&at).copied().unwrap_or(0.0) / samples.max(1) as f64;
+        let seen = self.classes.values().sum::<f64>().max(1.0);
+        let class = |at: u8| self.classes.get(&at).copied().unwrap_or(0.0) / seen;
         let classes = if slowest == 0 { Vec::new() } else { (0..=slowest).map(class).collect() };
         let most = self.inversions.into_iter().max_by_key(|(_, count)| *count);
         let inversion = most.map(|([waiter, holder], count)| Inversion {
@@ -266,6 +364,30 @@ mod tests {
         // It ran for a moment, and then slept; and is about to run again.
         assert_eq!(parts(time(101, 50, 7), false), (MS, 0));
         assert_eq!(parts(time(101, 50, 9), true), (MS, 0));
+    }
+
+    /// Ten looks in a time without quota: two saw the holder, which had no CPU. Waits for one of two locks were as long as that time.
+    #[test]
+    fn who_waited_during_all_of_a_time_without_quota_waited_for_quota() {
+        let mut holds = Holds::begin(std::process::id().cast_signed(), Vec::new());
+        let begun = Instant::now();
+        let at = |ms: u64| begun + Duration::from_millis(ms);
+        holds.looks.extend((0..30).map(|look| at(10 * look)));
+        holds.without.push_back(Without { begun: at(95), ended: at(195) });
+        for lock in [1, 2] {
+            let sums = holds.locks.entry(lock).or_default();
+            sums.recent.extend([at(50), at(100), at(110)]);
+            sums.samples = 3;
+            sums.add(Cause::Running, 1.0);
+            sums.add(Cause::Throttled, 2.0);
+        }
+        holds.spanned(&[1]);
+        assert!(holds.without.is_empty());
+        let holding = |lock: u64| {
+            let sums = &holds.locks[&lock];
+            (sums.samples, sums.causes[&Cause::Throttled], sums.causes[&Cause::Running])
+        };
+        assert_eq!((holding(1), holding(2)), ((11, 10.0, 1.0), (3, 2.0, 1.0)));
     }
 
     #[test]

@@ -4,10 +4,9 @@ use super::family::{PARTS, PERIOD, thread_time};
 use super::outcome::own_locks;
 use super::sample::{End, Sampler};
 use super::target::Target;
+use crate::background::Background;
 use crate::findings::OwnLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::thread::{sleep, spawn};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// What one interval's samples showed.
@@ -19,57 +18,36 @@ pub struct OwnSeen {
     pub samples: u64,
 }
 
-/// Looks for locks that aren't pthread's, on a thread of its own, until this is dropped.
-pub struct OwnWatch {
-    latest: Arc<Mutex<OwnSeen>>,
-    ends: Arc<AtomicBool>,
-}
-
-impl Drop for OwnWatch {
-    fn drop(&mut self) {
-        self.ends.store(true, Relaxed); // a flag
-    }
-}
+/// Looks for locks that aren't pthread's, on a thread of its own: the last whole interval.
+pub type OwnWatch = Background<OwnSeen>;
 
 impl OwnWatch {
-    /// Starts to sample a process, and tells what it saw after each interval.
-    pub fn start(pid: libc::pid_t, interval: Duration) -> Self {
-        let (latest, ends) = (Arc::<Mutex<OwnSeen>>::default(), Arc::new(AtomicBool::new(false)));
-        spawn({
-            let (latest, ends) = (Arc::clone(&latest), Arc::clone(&ends));
-            move || {
-                let Ok(mut target) = Target::open(pid) else { return };
-                loop {
-                    let mut sampler = Sampler::begin(target, PERIOD, false);
-                    let begun = Instant::now();
-                    let mut end = End::TimeIsUp;
-                    while begun.elapsed() < interval && end == End::TimeIsUp {
-                        if ends.load(Relaxed) {
-                            return;
-                        }
-                        let before = thread_time();
-                        if sampler.tick(0, &[]).is_err() {
-                            end = End::ProcessEnded;
-                        }
-                        sleep(PERIOD.max(thread_time().saturating_sub(before) * PARTS));
-                    }
-                    let mut sampled = sampler.end(end);
-                    let (locks, samples) = own_locks(&mut sampled);
-                    if let Ok(mut latest) = latest.lock() {
-                        *latest = OwnSeen { locks, samples };
-                    }
-                    if end == End::ProcessEnded {
+    /// Begins to sample a process, and tells what it saw after each interval.
+    pub fn of(pid: libc::pid_t, interval: Duration) -> Self {
+        Self::start(move |shared| {
+            let Ok(mut target) = Target::open(pid) else { return };
+            loop {
+                let mut sampler = Sampler::begin(target, PERIOD, false);
+                let begun = Instant::now();
+                let mut end = End::TimeIsUp;
+                while begun.elapsed() < interval && end == End::TimeIsUp {
+                    if shared.ends() {
                         return;
                     }
-                    target = sampled.target;
+                    let before = thread_time();
+                    if sampler.tick(0, &[]).is_err() {
+                        end = End::ProcessEnded;
+                    }
+                    sleep(PERIOD.max(thread_time().saturating_sub(before) * PARTS));
                 }
+                let mut sampled = sampler.end(end);
+                let (locks, samples) = own_locks(&mut sampled);
+                shared.tell(OwnSeen { locks, samples });
+                if end == End::ProcessEnded {
+                    return;
+                }
+                target = sampled.target;
             }
-        });
-        Self { latest, ends }
-    }
-
-    /// What was seen in the last whole interval.
-    pub fn latest(&self) -> OwnSeen {
-        self.latest.lock().map_or_else(|_| OwnSeen::default(), |latest| latest.clone())
+        })
     }
 }

@@ -51,6 +51,16 @@ fn memory(line: &str) -> Option<Memory> {
     Some((words.next()?.to_owned(), words.next()?.to_owned()))
 }
 
+/// Does a process that we may look at have this memory, but other ids than that process: in another container?
+pub(super) fn has_strangers(pid: libc::pid_t, wanted: &Memory) -> bool {
+    let namespace = |pid| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let its = namespace(pid);
+    let names =
+        fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let mut processes = names.filter_map(|name| name.to_str()?.parse().ok());
+    processes.any(|one| namespace(one).is_some_and(|of| Some(of) != its) && has(one, wanted))
+}
+
 /// A thread of any process, by its id in the namespace of one of them.
 #[derive(Debug, PartialEq)]
 pub(super) enum Sought {

@@ -1,11 +1,12 @@
 //! Who has to do something before a sleeper goes on, and what that thread does meanwhile.
 
 use super::awaited::{Awaited, LockWanted};
-use super::elsewhere::{Sought, find, forked_from, has, shared};
+use super::elsewhere::{Sought, find, forked_from, has, has_strangers, shared};
 use super::looker::{Named, Observer, ids};
 use super::sleeper::Sleeper;
 use crate::sampler::call::call_name;
 use crate::sampler::plumbing::own;
+use crate::sampler::wait::GRANTING;
 use lockwright_symbols::{Blocked, Frame, TaskState, blocked, task};
 
 /// Who holds what a thread waits for.
@@ -86,9 +87,6 @@ pub enum Doing {
     Stopped,
 }
 
-/// Holders of this kind are threads that pass a lock on to each other (`front/word.rs`).
-const GRANTING: u32 = 1 << 30;
-
 /// Who holds up this sleeper.
 pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) -> HolderNow {
     let tid = match sleeper.awaited {
@@ -123,9 +121,9 @@ fn of_other(pid: libc::pid_t, lock: u64, owner: u32) -> HolderNow {
             Sought::Thread { process, tid } if has(process, &memory) => {
                 HolderNow::Elsewhere { thread: Named::of(process, tid), process }
             }
-            Sought::Nowhere => HolderNow::Ended(owner),
-            // The thread with that id has none of this memory, or we may not see it.
-            Sought::Thread { .. } | Sought::Unknown => HolderNow::AnotherProcess,
+            Sought::Nowhere if !has_strangers(pid, &memory) => HolderNow::Ended(owner),
+            // It has an id of its own in another container; or the thread with that id has none of this memory, or we may not see it.
+            Sought::Nowhere | Sought::Thread { .. } | Sought::Unknown => HolderNow::AnotherProcess,
         };
     }
     for (above, process) in forked_from(pid).enumerate() {
@@ -162,6 +160,8 @@ fn doing(observer: &mut Observer, tid: libc::pid_t) -> Doing {
 mod tests {
     use super::*;
     use crate::standing::elsewhere::tests::page;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_lock_of_its_own_is_held_by_nobody_elsewhere() {
@@ -175,5 +175,28 @@ mod tests {
         // Process 1 has none of our memory.
         assert_eq!(of_other(own, common, 1), HolderNow::AnotherProcess);
         assert!(!of_other(own, common, 1).is_hopeless());
+    }
+
+    /// Its threads have other ids there. Where no container may be made, there is nothing to test.
+    #[test]
+    fn who_shares_the_memory_in_another_container_may_hold_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4096).unwrap();
+        // SAFETY: nobody truncates the file.
+        let map = unsafe { memmap2::MmapMut::map_mut(file.as_file()).unwrap() };
+        let (own, gone) = (std::process::id().cast_signed(), (1 << 22) + 7);
+        let at = map.as_ptr() as u64;
+        assert_eq!(of_other(own, at, gone), HolderNow::Ended(gone));
+        let script = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(1, flush=True); sys.stdin.read()";
+        let mut other = Command::new("unshare");
+        other.args(["--pid", "--fork", "python3", "-c", script]).arg(file.path());
+        let other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut other) = other.spawn() else { return };
+        let mut said = String::new();
+        BufReader::new(other.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let found = of_other(own, at, gone);
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        assert!(said.is_empty() || found == HolderNow::AnotherProcess, "{found:?}");
     }
 }
