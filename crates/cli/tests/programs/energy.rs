@@ -1,5 +1,6 @@
 //! Energy on a tree of files that stands for `/sys`, and what `calibrate --write` leaves for `run`.
 
+use super::tune::tune;
 use super::*;
 use lockwright_bench::Machine;
 use lockwright_energy::VARIABLE;
