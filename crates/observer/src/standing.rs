@@ -149,10 +149,12 @@ impl StandingWatch {
 
 /// Names everything that lasts.
 fn told(observer: &mut Observer, sleepers: &[Sleeper], watched: Duration) -> Standing {
-    // Who waits for the end of a thread is told in a circle only. Naming anybody else would read the program's debug information for nothing.
+    // Who waits for the end of a thread is told in a circle only, and who waits for a turn is counted only. To name others would read the program's
+    // debug information for nothing.
     let may_be_told = |sleeper: &&Sleeper| match sleeper.awaited {
         Awaited::End { thread } => sleepers.iter().any(|other| other.tid == thread),
-        Awaited::Lock { .. } | Awaited::Turn => true,
+        Awaited::Turn => false,
+        Awaited::Lock { .. } => true,
     };
     let mut waits: Vec<StandingWait> = sleepers
         .iter()

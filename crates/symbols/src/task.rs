@@ -175,6 +175,29 @@ fn total(file: &Path, (name, unit_ns): (&str, u64)) -> Option<u64> {
     Some(count? * unit_ns)
 }
 
+impl Throttled {
+    /// The period of the innermost of these groups that has a quota. `None`: none has one.
+    pub fn period(&self) -> Option<Duration> {
+        let period = |file: &PathBuf| {
+            let folder = file.parent()?;
+            let text = |name: &str| fs::read_to_string(folder.join(name)).ok();
+            // `max 100000`, or `20000 100000`: microseconds. Version 1 has a file for each, and -1 where there is no quota.
+            let us = match text("cpu.max") {
+                Some(both) => {
+                    let (quota, period) = both.trim().split_once(' ')?;
+                    (quota != "max").then(|| period.parse().ok())??
+                }
+                None => {
+                    let quota: i64 = text("cpu.cfs_quota_us")?.trim().parse().ok()?;
+                    (quota > 0).then(|| text("cpu.cfs_period_us")?.trim().parse().ok())??
+                }
+            };
+            Some(Duration::from_micros(us))
+        };
+        self.files.iter().find_map(period)
+    }
+}
+
 /// For how long the groups have been without quota so far, ns.
 pub fn throttled_ns(groups: &Throttled) -> u64 {
     groups.files.iter().filter_map(|file| total(file, groups.count)).sum()
@@ -240,6 +263,29 @@ impl Affinity {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
+
+    /// The innermost group has none, the one above it a fifth of a CPU, in either version's words.
+    #[test]
+    fn the_period_is_that_of_the_innermost_group_with_a_quota() {
+        for files in [
+            [("in/cpu.max", "max 50000\n"), ("cpu.max", "20000 100000\n"), ("in/other", "")],
+            [
+                ("in/cpu.cfs_quota_us", "-1\n"),
+                ("cpu.cfs_quota_us", "20000\n"),
+                ("cpu.cfs_period_us", "100000\n"),
+            ],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("in")).unwrap();
+            let stats = ["in/cpu.stat", "cpu.stat"].map(|name| folder.path().join(name));
+            let groups = Throttled { files: stats.to_vec(), count: ("throttled_usec", 1000) };
+            assert_eq!(groups.period(), None);
+            for (name, text) in files {
+                fs::write(folder.path().join(name), text).unwrap();
+            }
+            assert_eq!(groups.period(), Some(Duration::from_millis(100)));
+        }
+    }
 
     #[test]
     fn a_line_of_stat_is_read() {

@@ -8,7 +8,8 @@
 //! user's command, or else from the number of completed epochs. The percentile of waits has the same flaw, because
 //! short waits disappear first. So the decision uses the waits that were longer than the old table's P99: their number per
 //! epoch or request if these are counted. Per second, it would fall as they get longer; so without throughput it is the number of threads that are
-//! in such waits at a time. A wait that goes on at the end of a slice counts for its part in the slice.
+//! in such waits at a time. One wait of those that go on at the end of a slice is known for each lock, from when the present holder got the lock on; its
+//! part in the slice counts.
 
 use super::epochs;
 use super::judge::{DISASTER, Judged, OpenWait, Slice, Terms, Waited, choose, judge};
@@ -16,7 +17,8 @@ use super::target::Target;
 use crate::hints::Failure;
 use lockwright_bench::{Finding, interrupted, progress};
 use lockwright_contract::counters::control::Level;
-use lockwright_observer::counts::snapshot::Of;
+use lockwright_numbers::Times;
+use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::{Watched, lease};
 use lockwright_observer::mailbox::{self, MailboxPlace};
 use lockwright_observer::process::Process;
@@ -24,6 +26,7 @@ use lockwright_observer::table::Table;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -217,30 +220,27 @@ impl Guard<'_> {
             missed: f64::from(after.2.wrapping_sub(before.2)),
             ..Slice::default()
         };
-        let open: HashMap<Of, u64> = earlier.open().collect();
-        let locks = look.since.iter().flat_map(|since| &since.locks);
-        for lock in locks {
-            let is_meant = self.target.has(&table, lock);
-            let mut waited = Waited {
-                of: lock.of,
-                is_meant,
-                ns: lock.wait_ns() as f64,
-                times: lock.wait(),
-                open: None,
+        let slice_ns = look.at_ns.saturating_sub(earlier.at_ns);
+        let since: HashMap<Of, &Rc<Lock>> =
+            look.since.iter().flat_map(|all| &all.locks).map(|lock| (lock.of, lock)).collect();
+        // A lock for which nothing has ended in the slice may have been waited for all the time.
+        let open = look.open().filter(|lock| !since.contains_key(&lock.of));
+        for lock in since.values().copied().chain(open) {
+            let times = match since.contains_key(&lock.of) {
+                true => lock.wait(),
+                false => Times::default(),
             };
-            let since_ns = lock.open_since_ns;
-            if let Some(began_ns) = open.get(&lock.of).filter(|began_ns| **began_ns != since_ns) {
-                // It has ended: what came before this slice isn't of it.
-                let earlier_ns = earlier.at_ns.saturating_sub(*began_ns);
-                waited.ns = (waited.ns - earlier_ns as f64).max(0.0);
-            }
-            if since_ns != 0 {
-                let here_ns = look.at_ns.saturating_sub(since_ns.max(earlier.at_ns));
-                waited.ns += here_ns as f64;
-                waited.open =
-                    Some(OpenWait { length_ns: look.at_ns.saturating_sub(since_ns), here_ns });
-            }
-            slice.locks.push(waited);
+            let open = (lock.open_since_ns != 0).then(|| OpenWait {
+                length_ns: look.at_ns.saturating_sub(lock.open_since_ns),
+                here_ns: look.at_ns.saturating_sub(lock.open_since_ns.max(earlier.at_ns)),
+            });
+            slice.locks.push(Waited {
+                of: lock.of,
+                is_meant: self.target.has(&table, lock),
+                ns: within(&times, slice_ns) + open.map_or(0.0, |open| open.here_ns as f64),
+                times,
+                open,
+            });
         }
         Ok(slice)
     }
@@ -255,6 +255,11 @@ impl Guard<'_> {
         };
         Ok((counted, sum(|epoch| epoch.ended), sum(|epoch| epoch.missed)))
     }
+}
+
+/// The time of these waits, ns: of one that is longer than a slice, as much as the slice could have.
+fn within(times: &Times, slice_ns: u64) -> f64 {
+    times.counts().map(|(ns, count)| ns.min(slice_ns) as f64 * count as f64).sum()
 }
 
 /// The last number that a command prints.

@@ -39,14 +39,14 @@ pub(super) struct Waited {
     pub(super) ns: f64,
     /// Of the waits that ended.
     pub(super) times: Times,
-    /// One that went on at the end.
+    /// One that went on at the end: all that is known of those.
     pub(super) open: Option<OpenWait>,
 }
 
 /// A wait that went on at the end of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenWait {
-    /// How long it had taken.
+    /// How long it had taken at least: since the present holder got the lock.
     pub(super) length_ns: u64,
     /// The part of it in the slice.
     pub(super) here_ns: u64,
@@ -74,11 +74,12 @@ impl Slice {
         ended as f64 + open as f64
     }
 
-    /// The time in them, ns. An ended one counts whole.
+    /// The time in them, ns. One that has ended counts for as much as the slice could have.
     fn long_ns(&self, limit_ns: u64) -> f64 {
+        let most_ns = self.seconds * 1e9;
         let ended = self.times.counts().filter(|(ns, _)| *ns > limit_ns);
         let open = self.open.iter().filter(|open| open.length_ns > limit_ns);
-        ended.map(|(ns, count)| ns as f64 * count as f64).sum::<f64>()
+        ended.map(|(ns, count)| most_ns.min(ns as f64) * count as f64).sum::<f64>()
             + open.map(|open| open.here_ns as f64).sum::<f64>()
     }
 }

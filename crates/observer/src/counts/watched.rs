@@ -5,7 +5,7 @@ use super::live::Live;
 use super::observation::Observed;
 use super::outcome::{busiest, together};
 use super::reader::Reader;
-use super::snapshot::{Lock, Of, Snapshot};
+use super::snapshot::{Lock, Snapshot};
 use crate::mailbox::{Remote, refuse_detached};
 use crate::process::Process;
 use lockwright_contract::counters::control::Level;
@@ -56,10 +56,10 @@ pub struct Look {
 }
 
 impl Look {
-    /// Since when threads have waited for each lock, ns of `CLOCK_MONOTONIC`: of those that wait for one, a thread is known.
-    pub fn open(&self) -> impl Iterator<Item = (Of, u64)> {
+    /// The locks that threads wait for now.
+    pub fn open(&self) -> impl Iterator<Item = &Rc<Lock>> {
         let locks = self.total.iter().flat_map(|total| &total.locks);
-        locks.filter(|lock| lock.open_since_ns != 0).map(|lock| (lock.of, lock.open_since_ns))
+        locks.filter(|lock| lock.open_since_ns != 0)
     }
 }
 

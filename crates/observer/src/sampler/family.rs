@@ -9,13 +9,12 @@ use crate::counts::live::Live;
 use crate::counts::observation::Observed;
 use crate::counts::passers::Passers;
 use crate::counts::reader::Reader;
-use crate::counts::snapshot::Of;
+use crate::counts::snapshot::{Of, Snapshot};
 use crate::findings::Holding;
 use crate::findings::{OwnLock, TakenOften};
 use crate::process::Process;
 use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::layout::{LENGTH, LockKind};
-use lockwright_numbers::Times;
 use lockwright_symbols::{proc_text, threads};
 use lockwright_text::cause;
 use memmap2::Mmap;
@@ -83,8 +82,8 @@ struct Member {
     file: Option<(File, PathBuf)>,
     reader: Reader,
     passers: Passers,
-    /// How long threads have waited for each lock, as of the last time without quota.
-    waits: HashMap<u64, Times>,
+    /// The counts before the time without quota that is to be told next.
+    before: Option<Snapshot>,
 }
 
 impl Member {
@@ -105,18 +104,21 @@ impl Member {
     /// Which locks' waits lasted as long as a time without quota, and ended after that time?
     fn tell_spanned(&mut self) {
         let Some(length) = self.sampler.without_quota() else { return };
-        let Some((file, path)) = &self.file else { return self.sampler.spanned(&[]) };
-        let Ok(counts) = self.reader.read(file, path) else { return self.sampler.spanned(&[]) };
-        // Times from a histogram are the middles of its buckets.
-        let least = length.as_nanos() as u64 / 10 * 9;
         let mut spanned = Vec::new();
-        for lock in &counts.locks {
-            let Of::Lock(address) = lock.of else { continue };
-            let times = lock.wait();
-            let before = self.waits.insert(address, times.clone()).unwrap_or_default();
-            if times.since(&before).max() > least {
-                spanned.push(address);
+        if let Some((file, path)) = &self.file
+            && let Ok(counts) = self.reader.read(file, path)
+        {
+            if let Some(before) = &self.before {
+                let since = counts.clone().since(before);
+                // Times from a histogram are the middles of its buckets.
+                let least = length.as_nanos() as u64 / 10 * 9;
+                let long = since.locks.iter().filter(|lock| lock.wait().max() > least);
+                spanned.extend(long.filter_map(|lock| match lock.of {
+                    Of::Lock(address) => Some(address),
+                    Of::Gone(_) | Of::Others => None,
+                }));
             }
+            self.before = Some(counts);
         }
         self.sampler.spanned(&spanned);
     }
@@ -127,6 +129,9 @@ impl Member {
             let (symbols, unwinder) = self.sampler.names();
             if let Ok(counts) = self.reader.read(file, path) {
                 self.passers.look(pid, &counts, symbols, unwinder);
+                if !self.sampler.is_to_be_spanned() {
+                    self.before = Some(counts);
+                }
             }
             return;
         }
@@ -366,7 +371,7 @@ impl Family {
                         file: None,
                         reader: Reader::default(),
                         passers: Passers::default(),
-                        waits: HashMap::new(),
+                        before: None,
                     };
                     self.samplers.insert(pid, member);
                 }

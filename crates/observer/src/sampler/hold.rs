@@ -4,8 +4,7 @@
 //!   see      a thread holds a lock that others wait for, at this moment: it sleeps in a call, or is in state R
 //!   settle   a moment later: of a thread in state R, the scheduler's counts say for how much of the time it ran,
 //!            and for how much it was left without a CPU
-//!   blame    later: a cgroup that gets new quota counts for how long it had none; who had no CPU then had none for that reason.
-//!            Nor had the thread that should have taken a lock that was free at that moment
+//!   blame    later: a cgroup that gets new quota counts for how long it had none; who had no CPU then had none for that reason
 //!   span     a little later still: waits have ended that were as long as that time. Their threads may have been awake, so that no look saw
 //!            them wait; yet nobody ran to release the lock
 //! ```
@@ -25,8 +24,6 @@ use std::time::{Duration, Instant};
 const FAULT_NS: u64 = 8_000;
 /// A cgroup gets new quota within this time: its period is a second at most.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The usual period of a quota. No time without quota is longer.
-const QUOTA: Duration = Duration::from_millis(100);
 /// How long after a time without quota the waits that spanned that time have ended.
 const SETTLED: Duration = Duration::from_millis(30);
 /// The scheduler brings its counts up to date once a tick, so a shorter time says little, ns.
@@ -41,12 +38,11 @@ struct Pending {
     faults: u64,
 }
 
-/// A holder that had no CPU; or nobody held the lock.
+/// A holder that had no CPU.
 struct Delayed {
     lock: u64,
     at: Instant,
     part: f64,
-    is_held: bool,
 }
 
 /// A time in which the cgroup was without quota.
@@ -80,6 +76,8 @@ pub(super) struct Holds {
     /// The class of each CPU, the fastest first.
     classes: Vec<u8>,
     quota: Option<Throttled>,
+    /// How often the quota is renewed; `None`: there is none.
+    renewed: Option<Duration>,
     throttled_ns: u64,
     pending: Vec<Pending>,
     /// In the order of time.
@@ -97,6 +95,7 @@ impl Holds {
         let quota = Throttled::of(pid);
         Self {
             pid,
+            renewed: quota.as_ref().and_then(Throttled::period),
             classes,
             throttled_ns: quota.as_ref().map_or(0, throttled_ns),
             quota,
@@ -121,7 +120,7 @@ impl Holds {
         let class = self.classes.get(holder.cpu).copied().unwrap_or(0);
         let sums = self.locks.entry(lock).or_default();
         sums.samples += 1;
-        if self.quota.is_some() {
+        if self.renewed.is_some() {
             sums.recent.push_back(Instant::now());
         }
         *sums.classes.entry(class).or_default() += 1.0;
@@ -148,15 +147,12 @@ impl Holds {
         sums.add(cause, 1.0);
     }
 
-    /// Threads wait for a lock that nobody holds: it is being handed on. Without quota, the next holder has no CPU to take it.
-    pub(super) fn see_nobody(&mut self, lock: u64) {
-        if self.quota.is_some() {
-            self.delayed.push_back(Delayed { lock, at: Instant::now(), part: 1.0, is_held: false });
-        }
+    pub(super) fn has_quota(&self) -> bool {
+        self.renewed.is_some()
     }
 
-    pub(super) fn has_quota(&self) -> bool {
-        self.quota.is_some()
+    pub(super) fn is_to_be_spanned(&self) -> bool {
+        !self.without.is_empty()
     }
 
     /// The length of a time without quota after which waits have had the time to end.
@@ -168,7 +164,7 @@ impl Holds {
     /// Threads waited for these locks during all of the first time without quota. Looks at which nobody was seen count for it, too.
     pub(super) fn spanned(&mut self, locks: &[u64]) {
         let Some(Without { begun, ended }) = self.without.pop_front() else { return };
-        let within = |at: &&Instant| (begun..=ended).contains(*at);
+        let within = |at: &&Instant| (begun..ended).contains(*at);
         let looks = self.looks.iter().filter(within).count();
         for lock in locks {
             let sums = self.locks.entry(*lock).or_default();
@@ -195,12 +191,7 @@ impl Holds {
             let is_runnable = now.state == TaskState::Running;
             let (ran_ns, delayed_ns) = split(one.time, time, elapsed_ns, is_runnable);
             let delayed = delayed_ns as f64 / (ran_ns + delayed_ns).max(1) as f64;
-            self.delayed.push_back(Delayed {
-                lock: one.lock,
-                at: one.at,
-                part: delayed,
-                is_held: true,
-            });
+            self.delayed.push_back(Delayed { lock: one.lock, at: one.at, part: delayed });
             let faults = now.faults.saturating_sub(one.faults);
             let cause = match faults > 0 && ran_ns / faults < FAULT_NS {
                 true => Cause::PageFaults,
@@ -221,24 +212,32 @@ impl Holds {
                     self.delayed.push_back(one);
                     continue;
                 }
-                _ if !one.is_held => continue,
                 _ => Cause::Preempted,
             };
-            let sums = self.locks.entry(one.lock).or_default();
-            if !one.is_held {
-                sums.samples += 1;
-                sums.recent.push_back(one.at);
-            }
-            sums.add(cause, one.part);
+            self.locks.entry(one.lock).or_default().add(cause, one.part);
         }
     }
 
-    /// For how long the cgroup was without quota until a moment ago. Each CPU counts for itself.
+    /// For how long the cgroup was without quota until a moment ago: the sum over its CPUs.
     fn newly_without(&mut self) -> Duration {
         let Some(quota) = &self.quota else { return Duration::ZERO };
         let now = Instant::now();
+        let total_ns = throttled_ns(quota);
+        let sum = Duration::from_nanos(total_ns.saturating_sub(self.throttled_ns));
+        self.throttled_ns = total_ns;
+        if self.renewed.is_none() && !sum.is_zero() {
+            self.renewed = quota.period(); // it has just got a quota
+        }
+        if let Some(period) = self.renewed {
+            self.note(now, sum, period);
+        }
+        sum
+    }
+
+    /// Notes a look, and the time without quota that ended a moment ago. `sum`: over all CPUs.
+    fn note(&mut self, now: Instant, sum: Duration, period: Duration) {
         self.looks.push_back(now);
-        let is_old = |at: &Instant| now.duration_since(*at) > PERIOD;
+        let is_old = |at: &Instant| now.duration_since(*at) > 2 * period.max(PERIOD);
         let forget = |times: &mut VecDeque<Instant>| {
             while times.front().is_some_and(is_old) {
                 times.pop_front();
@@ -250,10 +249,8 @@ impl Holds {
         while self.without.front().is_some_and(|old| is_old(&old.ended)) {
             self.without.pop_front();
         }
-        let total_ns = throttled_ns(quota);
-        let sum = Duration::from_nanos(total_ns.saturating_sub(self.throttled_ns));
-        self.throttled_ns = total_ns;
-        let cpus = sum.as_nanos().div_ceil(QUOTA.as_nanos()).max(1) as u32;
+        // No CPU is without for longer than a period. With a quota of several CPUs, this may be too long; then no wait spans the time.
+        let cpus = sum.as_nanos().div_ceil(period.as_nanos().max(1)).max(1) as u32;
         let length = sum / cpus;
         if let Some(begun) = now.checked_sub(length).filter(|_| !length.is_zero()) {
             // CPUs that get their quota one after the other had none at the same time.
@@ -262,7 +259,6 @@ impl Holds {
                 None => self.without.push_back(Without { begun, ended: now }),
             }
         }
-        length
     }
 
     /// What was seen, by lock; and the stack in which its holders slept most often. `period_ns`: the time between two samples on average.
@@ -366,17 +362,24 @@ mod tests {
         assert_eq!(parts(time(101, 50, 9), true), (MS, 0));
     }
 
-    /// Ten looks in a time without quota: two saw the holder, which had no CPU. Waits for one of two locks were as long as that time.
+    /// Ten looks before the quota is there again: two saw the holder, which had no CPU. Waits for one of two locks were as long as that time.
     #[test]
     fn who_waited_during_all_of_a_time_without_quota_waited_for_quota() {
         let mut holds = Holds::begin(std::process::id().cast_signed(), Vec::new());
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);
-        holds.looks.extend((0..30).map(|look| at(10 * look)));
-        holds.without.push_back(Without { begun: at(95), ended: at(195) });
+        let period = Duration::from_millis(100);
+        for look in 0..=19 {
+            holds.note(at(10 * look), Duration::ZERO, period);
+        }
+        // Two CPUs get their quota, and a third one shortly after.
+        holds.note(at(200), 2 * Duration::from_millis(95), period);
+        holds.note(at(210), Duration::from_millis(99), period);
+        let [Without { begun, ended }] = *holds.without.make_contiguous() else { panic!("one") };
+        assert_eq!((begun, ended), (at(105), at(210)));
         for lock in [1, 2] {
             let sums = holds.locks.entry(lock).or_default();
-            sums.recent.extend([at(50), at(100), at(110)]);
+            sums.recent.extend([at(50), at(110), at(120)]);
             sums.samples = 3;
             sums.add(Cause::Running, 1.0);
             sums.add(Cause::Throttled, 2.0);

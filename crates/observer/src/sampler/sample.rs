@@ -5,7 +5,7 @@ use super::often::watch::Often;
 use super::running::{DEEP, Running, SHALLOW};
 use super::seen::{BATCHES, Holder, LockKind, Seen, StackId};
 use super::target::{Target, classes_of_cpus, field};
-use super::wait::{self, GRANTING, Wait};
+use super::wait::{self, Wait};
 use crate::findings::Holding;
 use lockwright_symbols::{Blocked, Registers, Symboliser, Unwinder, blocked, proc_text, threads};
 use std::collections::{HashMap, HashSet};
@@ -260,8 +260,6 @@ impl Sampler {
             if let Some((tid, state)) = thread {
                 let waits = self.waits_for_lock(state.as_ref());
                 self.holds.see(lock, tid, state, waits, &waiters[&lock]);
-            } else if owner.is_nobody() && kind != LockKind::Word {
-                self.holds.see_nobody(lock);
             }
         }
         self.see_holders(waited.iter().filter(|(lock, _)| !waiters.contains_key(lock)));
@@ -272,6 +270,11 @@ impl Sampler {
     /// Does a quota limit the process's CPU time?
     pub(super) fn has_quota(&self) -> bool {
         self.holds.has_quota()
+    }
+
+    /// Is there a time without quota that hasn't been told yet?
+    pub(super) fn is_to_be_spanned(&self) -> bool {
+        self.holds.is_to_be_spanned()
     }
 
     /// The length of a time without quota that ended a little while ago: which locks' waits span such a time is to be [told](Self::spanned).
@@ -297,8 +300,6 @@ impl Sampler {
             if let (_, Some((tid, state))) = holder {
                 let waits = self.waits_for_lock(state.as_ref());
                 self.holds.see(lock, tid, state, waits, &[]);
-            } else if owner.is_nobody() && kind != LockKind::Word {
-                self.holds.see_nobody(lock);
             }
         }
     }
@@ -461,13 +462,6 @@ enum Owner {
     /// The id in the process's namespace; 0: unknown.
     Thread(u32),
     Readers,
-}
-
-impl Owner {
-    /// Is the lock free, or on its way to the next holder?
-    fn is_nobody(self) -> bool {
-        matches!(self, Self::Thread(0 | GRANTING))
-    }
 }
 
 /// The clock that the kernel's samples use, ns.

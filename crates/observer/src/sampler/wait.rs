@@ -92,9 +92,6 @@ const FLAGS: u64 = (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u6
 const WAITERS: u32 = 0x8000_0000;
 const ID: u32 = 0x3fff_ffff;
 
-/// Holders of this kind are threads that pass a lock on to each other (`front/word.rs`).
-pub(crate) const GRANTING: u32 = 1 << 30;
-
 /// The writer that holds a readers-writer lock, glibc's or ours, by its id in the process's namespace; 0: none.
 pub(crate) fn writer(pid: libc::pid_t, lock: u64) -> u32 {
     /// Where both have it: glibc's `__cur_writer`.

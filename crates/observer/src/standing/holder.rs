@@ -6,7 +6,6 @@ use super::looker::{Named, Observer, ids};
 use super::sleeper::Sleeper;
 use crate::sampler::call::call_name;
 use crate::sampler::plumbing::own;
-use crate::sampler::wait::GRANTING;
 use lockwright_symbols::{Blocked, Frame, TaskState, blocked, task};
 
 /// Who holds what a thread waits for.
@@ -86,6 +85,9 @@ pub enum Doing {
     /// A signal or a debugger has stopped it.
     Stopped,
 }
+
+/// Holders of this kind are threads that pass a lock on to each other (`front/word.rs`).
+const GRANTING: u32 = 1 << 30;
 
 /// Who holds up this sleeper.
 pub(super) fn of(observer: &mut Observer, sleeper: &Sleeper, all: &[Sleeper]) -> HolderNow {

@@ -186,7 +186,9 @@ impl TakenOften {
                     known.waits += site.waits;
                     known.wait_ns += site.wait_ns;
                     known.locks += site.locks;
+                    known.is_too_often |= site.is_too_often;
                     known.at_least = match (known.at_least, site.at_least) {
+                        _ if known.is_too_often => None,
                         (Some(a), Some(b)) => Some(a + b),
                         (a, b) => a.or(b),
                     };

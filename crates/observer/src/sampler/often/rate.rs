@@ -27,6 +27,8 @@ const CALLS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(200);
 /// How many times: by turns the calls are counted, and their stacks are taken.
 const TIMES: u32 = 8;
+/// Fewer calls say nothing of how often there are any.
+const FEW: u64 = 20;
 /// The smallest part of the time that must be the program's own.
 const OWN: f64 = 0.3;
 /// Maximum number of functions: a CPU has four such registers, and others may use some.
@@ -48,17 +50,29 @@ const LOCKS: usize = 64;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hits {
     pub count: u64,
-    /// The CPU time in which they were, without that of the breakpoints.
+    /// The CPU time in which they were.
     pub cpu: Duration,
-    /// Did the breakpoints take so much of the time that the rest says nothing?
-    pub is_too_often: bool,
+    /// How much of that time the breakpoints took at least.
+    pub breakpoints: Duration,
 }
 
 impl Hits {
     pub(super) fn add(&mut self, more: Self) {
         self.count += more.count;
         self.cpu += more.cpu;
-        self.is_too_often |= more.is_too_often;
+        self.breakpoints += more.breakpoints;
+    }
+
+    /// Calls a second of CPU time. `None`: there were none, or most of the time went into breakpoints.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let own = self.cpu.saturating_sub(self.breakpoints);
+        let is_known = self.count > 0 && !own.is_zero() && !self.is_too_often();
+        is_known.then(|| self.count as f64 / own.as_secs_f64())
+    }
+
+    /// Did the breakpoints take so much of the time that the rest says nothing?
+    pub(super) fn is_too_often(&self) -> bool {
+        self.count >= FEW && self.cpu.saturating_sub(self.breakpoints) < self.cpu.mul_f64(OWN)
     }
 }
 
@@ -116,11 +130,9 @@ impl Rate {
         }
         for (tid, number, mut counter) in open {
             let Ok(counted) = counter.read_count_and_time() else { continue };
-            let (count, watched) = (counted.count, counted.time_enabled as f64);
-            let own = watched - count as f64 * cost_ns();
-            let is_too_often = count > 0 && own < OWN * watched;
-            let cpu = Duration::from_nanos(own.max(0.0) as u64);
-            tell(tid, number, Hits { count, cpu, is_too_often });
+            let (count, watched) = (counted.count, counted.time_enabled);
+            let breakpoints = Duration::from_nanos((count as f64 * cost_ns()) as u64);
+            tell(tid, number, Hits { count, cpu: Duration::from_nanos(watched), breakpoints });
         }
     }
 
@@ -213,6 +225,22 @@ extern "C" fn nothing() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread that woke for a moment, with a call; and one that calls all the time.
+    #[test]
+    fn what_breakpoints_can_count_is_told() {
+        let hits = |count, cpu_us, breakpoints_us| Hits {
+            count,
+            cpu: Duration::from_micros(cpu_us),
+            breakpoints: Duration::from_micros(breakpoints_us),
+        };
+        assert_eq!(hits(100, 2_000, 1_000).rate().map(f64::round), Some(100_000.0));
+        let short = hits(1, 18, 13);
+        assert!(!short.is_too_often() && short.rate().is_some());
+        let many = hits(100, 1_350, 1_300);
+        assert!(many.is_too_often() && many.rate().is_none());
+        assert!(hits(0, 1_000, 0).rate().is_none());
+    }
 
     /// Where the kernel refuses, there is nothing to test.
     #[test]

@@ -189,7 +189,7 @@ impl Often {
 
     /// Were locks taken so often that breakpoints can't count it?
     pub(super) fn is_too_often(&self) -> bool {
-        self.threads.values().any(|thread| thread.hits.iter().any(|hits| hits.is_too_often))
+        self.threads.values().any(|thread| thread.hits.iter().any(Hits::is_too_often))
     }
 
     /// How often locks were taken: at least that many times a second of CPU time, in each thread for as much CPU time as it had. ns: of one sample,
@@ -200,8 +200,7 @@ impl Often {
             return None;
         }
         let of = |thread: &RunningThread| {
-            let counted = thread.hits.iter().filter(|hits| !hits.cpu.is_zero());
-            let rate: f64 = counted.map(|hits| hits.count as f64 / hits.cpu.as_secs_f64()).sum();
+            let rate: f64 = thread.hits.iter().filter_map(Hits::rate).sum();
             rate * (thread.all * sample_ns) as f64 / 1e9
         };
         let calls: f64 = self.threads.values().map(of).sum();
