@@ -222,9 +222,16 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         assert_eq!(symbol_in(&process, "lockwright_observe").unwrap_err().message(), ended);
-        let zombie = Process::open(process.pid).map(|process| process.pid).unwrap_err();
         let not_reaped = "has ended, but its parent has not reaped it yet";
-        assert!(zombie.message().ends_with(not_reaped), "{zombie}");
+        let is_zombie = || {
+            let zombie = Process::open(process.pid).map(|process| process.pid).unwrap_err();
+            let is_ending = zombie.message() == ended;
+            assert!(is_ending || zombie.message().ends_with(not_reaped), "{zombie}");
+            !is_ending
+        };
+        while !is_zombie() {
+            sleep(Duration::from_millis(1));
+        }
         child.wait().unwrap();
         assert_eq!(process.unless_ended(other()).message(), ended);
         // Files that are looked up only now are gone, too.

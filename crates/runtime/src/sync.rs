@@ -427,6 +427,7 @@ mod tests {
 
     #[test]
     fn a_condvar_refuses_a_second_mutex_while_somebody_waits() {
+        let _alone = crate::programs::tests::alone();
         struct Both(Mutex, Mutex, Cond);
         let all = Arc::new(Both(Mutex::new(), Mutex::new(), Cond::new()));
         let waiter = thread::spawn({
@@ -461,6 +462,7 @@ mod tests {
 
     #[test]
     fn times_by_unknown_clocks_are_refused() {
+        let _alone = crate::programs::tests::alone();
         let (mutex, cond, lock) = (Mutex::new(), Cond::new(), RwLock::new());
         let until = soon(1);
         // SAFETY: all of it exists.

@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 use std::vec::Vec;
 use std::{format, fs, vec};
 
-/// One test at a time: they share the process's slots.
+/// One test at a time: they share the process's slots, and its table, of which there is none yet.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     thread::learn();
-    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    let alone = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    crate::policy::forget();
+    alone
 }
 
 /// `mov eax, answer; ret`.
