@@ -123,13 +123,13 @@ const STEPS: &[Step<'static>] = &[
         args: "deny",
         limit: 900,
     },
-    // With the command: alone it has other features of clap and rustix, and nearly all crates would be built again for it. Four threads on two
+    // With the command: alone it has other features of clap and rustix, and nearly all crates would be built again for it. Three threads on two
     // CPUs: the command's tests wait more than they compute.
     Step {
         name: "unit",
         shows: "every crate's own tests; the command: its words, its exit codes, every example of its help",
         runner: Cargo,
-        args: "test --no-fail-fast --workspace --exclude lockwright-model --exclude lockwright-tests -- --test-threads 4",
+        args: "test --no-fail-fast --workspace --exclude lockwright-model --exclude lockwright-tests -- --test-threads 3",
         limit: 2400,
     },
     Step {

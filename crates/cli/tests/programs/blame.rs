@@ -181,13 +181,13 @@ fn a_child_and_a_killed_process_are_reported() -> Result<()> {
     let path = HOARD.to_str().context("a path in UTF-8")?;
     // Killed once it has computed for a while, 0.3 s: that may take long on a busy machine.
     let script = format!(
-        "{path} 20; {path} 1000000 & \
+        "{path} 200; {path} 1000000 & \
          until [ $(cut -d' ' -f14 /proc/$!/stat) -ge 30 ]; do sleep 0.1; done; kill -9 $!; wait; true"
     );
     let report = profile("killed", &[], &["sh", "-c", &script], "done\n")?;
     let all = report.pointer("/processes").and_then(Value::as_array).context("processes")?;
     let commands: Vec<&str> = all.iter().map(|process| text(process, "/command")).collect();
-    for rounds in [" 20", " 1000000"] {
+    for rounds in [" 200", " 1000000"] {
         assert!(commands.iter().any(|command| command.ends_with(rounds)), "{commands:?}");
     }
     assert!(
