@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(judged.finding, Finding::Worse, "{}", judged.text());
     }
 
-    /// Under the new table a thread starves, and no wait of that thread ends.
+    /// Under the new table a holder keeps the lock for good, and no wait ends.
     #[test]
     fn a_wait_that_goes_on_counts() {
         let mut slices = slices(1.0, 0, false);

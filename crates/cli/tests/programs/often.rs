@@ -20,9 +20,8 @@ fn source(name: &str) -> PathBuf {
 
 static FETCHES: LazyLock<PathBuf> = LazyLock::new(|| {
     let library = compiled("libregistry.so", "registry.c", &["-shared", "-fPIC"]);
-    let library = library.to_str().expect("a path in UTF-8");
-    let folder = FOLDER.path().to_str().expect("a path in UTF-8");
-    compiled("fetches", "fetches.c", &[library, "-Wl,-rpath", &format!("-Wl,{folder}")])
+    // Without a name of its own, a library is found where the linker found it.
+    compiled("fetches", "fetches.c", &[library.to_str().expect("a path in UTF-8")])
 });
 
 static POLL: LazyLock<PathBuf> = LazyLock::new(|| {

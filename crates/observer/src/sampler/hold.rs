@@ -82,8 +82,10 @@ pub(super) struct Holds {
     pending: Vec<Pending>,
     /// In the order of time.
     delayed: VecDeque<Delayed>,
-    /// Those not yet [spanned](Self::spanned).
+    /// Times without quota whose waits haven't been told yet ([`spanned`](Self::spanned)).
     without: VecDeque<Without>,
+    /// The end of the last one that has been told: no look counts for two of them.
+    told_until: Option<Instant>,
     /// When we looked, in the last while.
     looks: VecDeque<Instant>,
     locks: HashMap<u64, Sums>,
@@ -102,6 +104,7 @@ impl Holds {
             pending: Vec::new(),
             delayed: VecDeque::new(),
             without: VecDeque::new(),
+            told_until: None,
             looks: VecDeque::new(),
             locks: HashMap::new(),
         }
@@ -164,6 +167,7 @@ impl Holds {
     /// Threads waited for these locks during all of the first time without quota. Looks at which nobody was seen count for it, too.
     pub(super) fn spanned(&mut self, locks: &[u64]) {
         let Some(Without { begun, ended }) = self.without.pop_front() else { return };
+        let begun = self.told_until.replace(ended).map_or(begun, |told| told.max(begun));
         let within = |at: &&Instant| (begun..ended).contains(*at);
         let looks = self.looks.iter().filter(within).count();
         for lock in locks {
@@ -391,6 +395,12 @@ mod tests {
             (sums.samples, sums.causes[&Cause::Throttled], sums.causes[&Cause::Running])
         };
         assert_eq!((holding(1), holding(2)), ((11, 10.0, 1.0), (3, 2.0, 1.0)));
+        // Another CPU gets its quota late: only the looks since then are new.
+        holds.note(at(220), Duration::ZERO, period);
+        holds.note(at(230), Duration::from_millis(99), period);
+        holds.spanned(&[1]);
+        let sums = &holds.locks[&1];
+        assert_eq!((sums.samples, sums.causes[&Cause::Throttled]), (13, 12.0));
     }
 
     #[test]
