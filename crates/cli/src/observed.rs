@@ -3,9 +3,11 @@
 pub(crate) mod advice;
 mod beyond;
 pub(crate) mod brief;
+pub(crate) mod columns;
 mod conditions;
 pub(crate) mod counted;
 pub(crate) mod delegate;
+pub(crate) mod finding;
 pub(crate) mod often;
 pub(crate) mod page;
 pub(crate) mod pprof;

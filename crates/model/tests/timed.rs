@@ -49,7 +49,7 @@ where
     C: Checker,
     A: Rule<Machine<C, SPINS>>,
 {
-    front::lock_as_glibc(lock.parts());
+    front::lock_as_glibc(lock.parts(), 0);
     section();
     // SAFETY: held, by the word, as a fresh node says.
     unsafe { lock.unlock(node) };

@@ -84,6 +84,17 @@ impl Times {
         self.counts().find(reaches).map_or(0, |(ns, _)| ns)
     }
 
+    /// The smallest recorded time, ns, such that times up to it make up at least a share `q` (0 to 1) of their sum; 0 if there is none.
+    pub fn quantile_of_sum(&self, q: f64) -> u64 {
+        let rank = q * self.counts().map(|(ns, count)| ns as f64 * count as f64).sum::<f64>();
+        let mut below = 0.0;
+        let reaches = |&(ns, count): &(u64, u64)| {
+            below += ns as f64 * count as f64;
+            below >= rank
+        };
+        self.counts().find(reaches).map_or(self.max(), |(ns, _)| ns)
+    }
+
     /// The cumulative distribution: each time, ns, and the share of times up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         let all = self.count().max(1) as f64;
@@ -124,6 +135,9 @@ mod tests {
         assert_eq!((all.quantile(1.0), all.max(), all.total()), (1_000_000, 1_000_000, 1_001_013));
         assert_eq!((Times::default().quantile(0.5), Times::default().max()), (0, 0));
         assert_eq!(all.up_to(&[4, 10, 1000]), [1, 2, 1]);
+        // 1 s of 1.001 s.
+        assert_eq!((all.quantile_of_sum(0.0005), all.quantile_of_sum(0.5)), (1000, 1_000_000));
+        assert_eq!(Times::default().quantile_of_sum(0.5), 0);
         let shares: Vec<_> = all.cumulative().collect();
         assert_eq!(shares, [(3, 0.2), (5, 0.6), (1000, 0.8), (1_000_000, 1.0)]);
     }

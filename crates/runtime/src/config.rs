@@ -48,7 +48,7 @@ pub(crate) fn spin_ns() -> u32 {
     if machine::cpus() > 1 { SPIN_NS } else { 0 }
 }
 
-/// Should all locks be glibc's? The answer never changes.
+/// Should readers-writer locks be glibc's, too? The answer never changes.
 #[inline(always)]
 pub(crate) fn is_glibc_only() -> bool {
     match GLIBC_ONLY.load(Relaxed) {
@@ -62,9 +62,10 @@ pub(crate) fn is_glibc_only() -> bool {
 #[inline(never)]
 fn look_for_glibc() -> bool {
     let ours = !guard::stands_aside()
-        && variable(c"LOCKWRIGHT_LOCK").is_none_or(
-            |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
-        );
+        && (variable(c"LOCKWRIGHT_OBSERVE").is_some() // glibc's say nothing of waits
+            || variable(c"LOCKWRIGHT_LOCK").is_none_or(
+                |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
+            ));
     GLIBC_ONLY.store(if ours { 1 } else { 2 }, Relaxed);
     !ours
 }

@@ -55,7 +55,12 @@ impl Environment for Here {
     }
 
     fn keeps_marks() -> bool {
-        watch::is_on()
+        watch::is_on() || observe::is_on()
+    }
+
+    #[inline(always)]
+    fn counts() -> bool {
+        observe::is_on()
     }
 
     fn before_wait() {

@@ -250,6 +250,9 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     }
     segment.answers(lock, wait.ended_ns, posix::waiters(mutex) > 0);
     account.held_since_ns.set(wait.ended_ns);
+    if let Some(count) = posix::acquisitions(mutex) {
+        segment.acquired(lock, count.into());
+    }
     posix::ask(mutex); // asks our own unlock to come by the slow path
 }
 

@@ -1,11 +1,12 @@
 //! `lockwright profile`.
 
+use crate::cmd::run::LOCK;
 use crate::delegate::{self, Delegating};
 use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::MachineFile;
-use crate::observed::report::Looks;
+use crate::observed::report::{Looks, ROWS};
 use crate::observed::sections;
 use crate::observed::{self, run};
 use crate::output::say;
@@ -14,6 +15,7 @@ use crate::standing;
 use crate::{catalog, launch, output, preference, signals};
 use lockwright_bench::{catch_interrupts, interrupted, progress};
 use lockwright_contract::counters::control::Level;
+use lockwright_locks::spec::GLIBC;
 use lockwright_numbers::units;
 use lockwright_observer::counts::counter::Event;
 use lockwright_observer::counts::observation::Observed;
@@ -28,6 +30,7 @@ use lockwright_observer::sampler::sample::{End, sample};
 use lockwright_observer::sampler::target::Target;
 use lockwright_observer::standing::Standing;
 use serde_json::json;
+use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -106,9 +109,9 @@ pub(crate) struct Args {
     /// so needn't be given. One without a name: as reports show it, libfoo.so+0x1234
     #[arg(long, value_name = "FUNCTION", value_delimiter = ',')]
     wrapper: Vec<String>,
-    /// Locks in the report's table
-    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
-    top: usize,
+    /// Show the first N locks [default: those that matter, ten at most]
+    #[arg(long, value_name = "N", conflicts_with = "sample")]
+    top: Option<usize>,
     /// The report's format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -290,11 +293,9 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
 
 fn program(args: &Args) -> Result<ExitCode, Failure> {
     check(args)?;
-    if args.lock.as_deref() == Some("glibc") && !args.order && !args.sections {
-        return Err(Failure::new("--lock glibc: the library counts only its own locks")
-            .hint("glibc's locks, from outside: lockwright profile -p PID --sample"));
-    }
-    preference::check(args.rwlock.as_deref(), args.lock.as_deref())?;
+    // Readers-writer locks are ours, whatever lock the mutexes have.
+    preference::check(args.rwlock.as_deref(), None)?;
+    let lock = args.lock.as_deref().or(as_it_is(args));
     let library = args.library.as_deref();
     let counts = run::WhatToCount {
         level: args.level.into(),
@@ -310,7 +311,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         }
         Ok(())
     };
-    let ran = run::program(&args.command, args.lock.as_deref(), counts, library, prepare)?;
+    let ran = run::program(&args.command, lock, counts, library, prepare)?;
     let here = MachineFile::here().and_then(|machine| machine.delegation);
     let sections = ran.sections.map(Sections::of);
     let sections = sections.map(|all| sections::advised(all, here.as_ref()));
@@ -332,6 +333,12 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(1));
     }
     Ok(signals::end_as(ran.status))
+}
+
+/// The program's own locks are glibc's. Delegation is a lock of ours; and LOCKWRIGHT_LOCK, if it is set, says which lock runs.
+fn as_it_is(args: &Args) -> Option<&'static str> {
+    let is_ours = args.delegating.is_on() || env::var_os(LOCK).is_some_and(|lock| !lock.is_empty());
+    (!is_ours).then_some(GLIBC)
 }
 
 fn report_on(
@@ -361,7 +368,7 @@ fn report_on(
             };
             text += &observed::report::all(sums.unwrap_or(outcomes), &looks, args.top);
             if let Some(sections) = sections {
-                text += &format!("\n{}", sections::text(sections, args.top));
+                text += &format!("\n{}", sections::text(sections, args.top.unwrap_or(ROWS)));
             }
             if let Some(orders) = orders {
                 text += &format!("\n{}", crate::order::report::all(orders));
@@ -392,7 +399,8 @@ fn report_on(
     }
     if let Some(file) = &args.html {
         let all = sums.unwrap_or(outcomes);
-        let page = observed::page::page(title, all, &looks, standing, orders, args.top)?;
+        let page =
+            observed::page::page(title, all, &looks, standing, orders, args.top.unwrap_or(ROWS))?;
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {

@@ -11,15 +11,11 @@ use lockwright_observer::counts::snapshot::LockKind;
 
 /// If threads lose less than this share of their time, another lock gains nothing.
 const LITTLE: f64 = 0.02;
-/// The same value for messages.
-const LITTLE_SHOWN: &str = "2 %";
 /// Duration of a wake-up where it can't be measured, ns. For critical sections longer than this, the way in which the
 /// lock is handed over matters little.
 const WAKE_UP_NS: u64 = 50_000;
 /// Waits of at least this length deserve attention if critical sections are far shorter, ns.
 const STARVED_NS: u64 = 10_000_000;
-/// The same value for messages.
-const STARVED: &str = "10 ms";
 /// A wait that is still open at the end deserves attention if it has lasted this long, ns.
 const OPEN_NS: u64 = 500_000_000;
 /// The factor that counts as "far".
@@ -71,72 +67,54 @@ fn advice(
     let lost = part(lock.wait_ns, busy_ns);
     let (waiting, in_sections) =
         (part(lock.wait_ns, running_ns), part(lock.wait_ns + lock.hold_ns, running_ns));
-    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let mean = |site: &&Site| site.ns / site.count.max(1);
     let slow = lock.holders.first().filter(|site| mean(site) >= wake_up_ns);
     let is_starved = lock.wait.max_ns >= STARVED_NS
         && lock.holders.iter().all(|site| site.max_ns.saturating_mul(FAR) <= lock.wait.max_ns)
         && !algorithm.starts_with("fifo");
+    let waiter = lock.waiters.first().map_or_else(|| "those functions".to_owned(), called);
     let (rule, text, command) = if let Some(found) = starved::advise(lock, target) {
         found
     } else if let Some((rule, text)) = slow::advise(lock).filter(|_| lock.unended_ns >= OPEN_NS) {
-        (rule, text, target.draw())
+        (rule, text, String::new())
     } else if lock.unended_ns >= OPEN_NS {
         let text = format!(
-            "find out who held it at the end: a thread had waited {} for it by then, and still did. Who waits for whom in a \
-             process that runs: lockwright doctor PID",
+            "find out who holds it: at the end a thread had waited {} for it, and still did",
             time(lock.unended_ns as f64)
         );
-        (Rule::Unended, text, String::new())
+        (Rule::Unended, text, target.who_waits())
     } else if lock.contended > 0 && lock.wait.count == 0 && lock.beyond.failed_tries == 0 {
-        let text = "none of its waits has ended, or they were too short to be timed: what threads lose here isn't known";
+        let text =
+            "watch for longer: none of its waits has ended, or they were too short to be timed";
         (Rule::Unknown, text.to_owned(), String::new())
     } else if lost < LITTLE {
-        let text = format!(
-            "leave it: threads lost {} of their time here, less than {}",
-            percent(lost),
-            LITTLE_SHOWN
-        );
-        (Rule::Little, text, String::new())
+        (Rule::Little, "leave it: threads lose hardly any time here".to_owned(), String::new())
     } else if let Some((rule, text)) = slow::advise(lock) {
-        (rule, text, target.draw())
+        (rule, text, String::new())
     } else if let Some(site) = slow {
         let text = format!(
-            "shorten {}: others wait {} for it at a time, longer than a wake-up takes ({} here), so another lock helps little",
-            site.function,
-            time(mean(&site) as f64),
-            time(wake_up_ns as f64)
+            "do less in {} while it has the lock: others wait {} for it at a time, so another lock helps little",
+            called(site),
+            time(mean(&site) as f64)
         );
-        (Rule::LongSections, text, target.draw())
+        (Rule::LongSections, text, String::new())
     } else if lock.kind != LockKind::Mutex {
-        let why = match lock.kind {
-            LockKind::Semaphore => "Semaphores stay glibc's, so no other lock helps",
-            LockKind::ReadWrite => "Who goes first, --rwlock says; no other lock serves it",
-            _ => "Rules choose among the locks of mutexes alone",
-        };
         let rule = if is_starved { Rule::Starved } else { Rule::ShortSections };
-        let text = format!(
-            "take it less often, or split it: threads lost {} of their time here ({} or more). \
-             {why}",
-            percent(lost),
-            LITTLE_SHOWN
-        );
-        (rule, text, target.draw())
+        (
+            rule,
+            format!("take it less often in {waiter}, or split it: no other lock can serve it"),
+            String::new(),
+        )
     } else if is_starved {
         let text = format!(
-            "try a lock that serves waiters in order: one waited {} ({} or more), though critical sections took a \
-             tenth of that at most",
+            "try a lock that serves waiters in order: a thread waited {} in {}, though nobody holds it for long",
             time(lock.wait.max_ns as f64),
-            STARVED
+            lock.waiters.iter().max_by_key(|site| site.max_ns).map_or(waiter, called)
         );
         (Rule::Starved, text, target.compare(lock, "fifo"))
     } else {
         let text = format!(
-            "compare locks: threads lost {} of their time here ({} or more), in critical sections shorter than a \
-             wake-up ({} here)",
-            percent(lost),
-            LITTLE_SHOWN,
-            time(wake_up_ns as f64)
+            "take it less often in {waiter}, or try another lock: nobody holds it for long, but many want it"
         );
         let other = if algorithm.starts_with("fifo") { "auto" } else { "fifo" };
         (Rule::ShortSections, text, target.compare(lock, other))
@@ -147,6 +125,14 @@ fn advice(
         false => String::new(), // what semaphores guard can't be handed over
     };
     Advice { rule, lost, waiting, holding: in_sections - waiting, in_sections, text, note, command }
+}
+
+/// A place in the user's program: `update (server.c:42)`.
+pub(super) fn called(site: &Site) -> String {
+    match site.place.as_str() {
+        "" => site.function.clone(),
+        place => format!("{} ({place})", site.function),
+    }
 }
 
 #[cfg(test)]

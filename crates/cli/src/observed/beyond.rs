@@ -23,7 +23,9 @@ pub(super) fn sides(sides: &Sides) -> String {
     let side = |(who, side): (&str, &Side)| {
         let Side { waits, wait_ns, max_ns, .. } = side;
         let times = format!("{}, longest {}", duration(*wait_ns), duration(*max_ns));
-        (*waits > 0).then(|| format!("{who}: {} waits, {times}", count(*waits)))
+        let waits_of =
+            if *waits == 1 { "a wait".to_owned() } else { format!("{} waits", count(*waits)) };
+        (*waits > 0).then(|| format!("{who}: {waits_of}, {times}"))
     };
     let mut parts: Vec<String> =
         [("readers", readers), ("writers", writers)].into_iter().filter_map(side).collect();

@@ -49,11 +49,11 @@ pub(super) fn advice(wakes: &Wakes) -> String {
     let part = in_vain(wakes);
     match (acts_as_lock(wakes), is_wasteful(wakes)) {
         (true, true) => format!(
-            "it is a lock made of a mutex and a condition variable, and {part} of its wake-ups were in vain: use a mutex, or give \
-             each waiter a condition variable of its own"
+            "use a mutex instead of this lock made of a mutex and a condition variable, or give each waiter a condition variable of its own: {part} of the \
+             wake-ups were in vain"
         ),
         (true, false) => {
-            "it is a lock made of a mutex and a condition variable: shorten what lies between, or use a mutex".to_owned()
+            "do less while it is held, or use a mutex: this is a lock made of a mutex and a condition variable".to_owned()
         }
         _ => {
             format!("signal one waiter instead of broadcasting to all: {part} of the wake-ups were in vain")
@@ -81,6 +81,11 @@ fn in_vain(wakes: &Wakes) -> String {
 
 /// One of them.
 pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
+    without_advice(condition, wakes, elapsed_ns) + &beside("   advice    ", &advice(wakes))
+}
+
+/// The same, for a report that has begun with the advice.
+fn without_advice(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
     let what = if acts_as_lock(wakes) {
         "a condition variable that acts as a lock"
     } else {
@@ -109,15 +114,19 @@ pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String 
         count(wakes.got_on),
         count(wakes.wasted)
     );
-    text += &beside("   wake-ups  ", &line);
-    text + &beside("   advice    ", &advice(wakes))
+    text + &beside("   wake-ups  ", &line)
 }
 
 /// All of them: those with details, and the others in a line; empty: no thread waited for one.
-pub(super) fn text(outcome: &Observed) -> String {
+/// `is_said`: the report has begun with the first one's advice.
+pub(super) fn text(outcome: &Observed, is_said: bool) -> String {
     let mut all: Vec<String> = told(outcome)
         .take(TOLD)
-        .map(|(one_of, wakes)| one(one_of, wakes, outcome.elapsed_ns))
+        .enumerate()
+        .map(|(at, (one_of, wakes))| match is_said && at == 0 {
+            true => without_advice(one_of, wakes, outcome.elapsed_ns),
+            false => one(one_of, wakes, outcome.elapsed_ns),
+        })
         .collect();
     let named: Vec<u64> = told(outcome).take(TOLD).map(|(one, _)| one.address).collect();
     let others: Vec<&Ranked> =
@@ -161,7 +170,7 @@ mod tests {
     fn a_lock_in_disguise_is_told_from_a_queue() {
         let fair = wakes(0, 1000, 990, 400, 600);
         assert!(acts_as_lock(&fair) && is_wasteful(&fair));
-        assert!(advice(&fair).contains("60 % of its wake-ups were in vain"));
+        assert!(advice(&fair).contains("60 % of the wake-ups were in vain"));
         let queue = wakes(1000, 0, 0, 990, 10);
         assert!(!acts_as_lock(&queue) && !is_wasteful(&queue));
         let herd = wakes(0, 100, 0, 100, 700);

@@ -8,11 +8,15 @@ use lockwright_observer::findings::{OftenSite, TakenOften};
 const PLACES: usize = 3;
 
 /// The functions that take locks so often that it is worth telling; empty: none does.
-pub(crate) fn text(often: &TakenOften) -> String {
+/// `is_said`: the report has begun with how much that is, and what to do.
+pub(crate) fn text(often: &TakenOften, is_said: bool) -> String {
     if often.sites.is_empty() {
         return String::new();
     }
-    let mut text = beside("taken often: ", &head(often));
+    let mut text = match is_said {
+        true => "taken often:\n".to_owned(),
+        false => beside("taken often: ", &head(often)),
+    };
     for site in often.sites.iter().take(PLACES) {
         text += &beside("  ", &shown(&self::site(site)));
     }
@@ -22,7 +26,10 @@ pub(crate) fn text(often: &TakenOften) -> String {
     if let Some(why) = &often.uncounted {
         text += &beside("  ", &format!("how often isn't known: {why}"));
     }
-    text + &beside("  advice  ", &advice(often))
+    match is_said {
+        true => text,
+        false => text + &beside("  advice  ", &advice(often)),
+    }
 }
 
 /// How much it is.
@@ -68,9 +75,12 @@ pub(super) fn advice(often: &TakenOften) -> String {
             format!("seldom waited for ({} waits, {} in all)", count(many), time(wait_ns as f64))
         }
     };
+    let who = often
+        .sites
+        .first()
+        .map_or("that function", |site| site.caller.as_ref().unwrap_or(&site.function));
     format!(
-        "{waited}: not the lock, the calls. Another lock won't help: take it less often there (keep the result of the call, or do more with \
-         the lock once it is taken)"
+        "take it less often in {who}: keep the result of the call, or do more with the lock once it is taken. Another lock won't help, since it is {waited}"
     )
 }
 
@@ -104,7 +114,7 @@ mod tests {
 
     #[test]
     fn it_says_where_how_much_and_how_often() {
-        let text = text(&often());
+        let text = text(&often(), false);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             words.starts_with(
@@ -131,7 +141,7 @@ mod tests {
             ..OftenSite::default()
         };
         often.uncounted = Some("a debugger uses the CPU's breakpoints".into());
-        let text = text(&often);
+        let text = text(&often, false);
         assert!(
             text.contains("\n  poll: 10 %\n") && text.contains("hardly anybody waits"),
             "{text}"
@@ -142,6 +152,6 @@ mod tests {
             "{text}"
         );
         often.sites.clear();
-        assert_eq!(super::text(&often), "");
+        assert_eq!(super::text(&often, false), "");
     }
 }

@@ -1,15 +1,17 @@
 //! An outcome as text.
 
 use super::beyond::{self, PLACES};
+use super::columns::{self, COLUMNS, NARROW};
+use super::finding::{self, About};
 use super::timeline::signs;
 use super::{conditions, often, threads};
-use crate::output::{beside, plain, shown, table};
+use crate::output::{beside, plain, right, shown, table};
 use crate::profile::words::{self, FEW, duration, meanwhile, times};
+use lockwright_locks::spec::GLIBC;
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::counter::Event;
-use lockwright_observer::counts::observation::Advice;
-use lockwright_observer::counts::observation::Total;
 use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
+use lockwright_observer::counts::observation::{Suspects, Total};
 use lockwright_observer::counts::snapshot::{LockKind, Signals};
 use lockwright_observer::findings::OwnLock;
 use lockwright_observer::sampler::family::MOST;
@@ -17,7 +19,13 @@ use lockwright_observer::sampler::outcome::Folded;
 use lockwright_text::wrapped;
 
 /// Number of locks with details.
-const TOLD: usize = 5;
+const TOLD: usize = 3;
+/// Number of locks in the table, unless users ask for more.
+pub(crate) const ROWS: usize = 10;
+/// The same where none of them matters.
+const FEW_ROWS: usize = 3;
+/// Places with less than this share are left out, but the first.
+const LEAST: f64 = 0.01;
 /// A wait that is open at the end is ordinary contention if it has taken less, ns.
 const OPEN_NS: u64 = 10_000_000;
 
@@ -66,10 +74,16 @@ pub(crate) struct Looks {
 
 /// What is said if no wait was counted.
 pub(crate) fn nobody(looks: &Looks) -> String {
-    if looks.some_wait {
-        return "no wait has ended in that time, so none is counted: who waits is told above"
-            .to_owned();
+    match looks.some_wait {
+        true => {
+            "no wait has ended in that time, so none is counted: who waits is told above".to_owned()
+        }
+        false => "no thread had to wait for a lock that is watched".to_owned(),
     }
+}
+
+/// Which locks are, where none is named.
+pub(super) fn are_watched(looks: &Looks) -> String {
     let sampled = match looks.count {
         0 => "threads weren't looked at for waits of other kinds".to_owned(),
         many => format!(
@@ -78,32 +92,34 @@ pub(crate) fn nobody(looks: &Looks) -> String {
         ),
     };
     format!(
-        "no thread had to wait for a mutex, a readers-writer lock, a spin lock or a semaphore that is a lock, and no trylock failed, as far as its \
-         processes could count; a process that couldn't has said so on its standard error. Besides, {sampled}"
+        "watched: mutexes, readers-writer locks, spin locks, semaphores that are locks, and trylocks, as far as its processes could count (one \
+         that couldn't has said so on its standard error); {sampled}"
     )
 }
 
 /// The reports on all processes in which threads waited.
-pub(crate) fn all(outcomes: &[Observed], looks: &Looks, most: usize) -> String {
+pub(crate) fn all(outcomes: &[Observed], looks: &Looks, most: Option<usize>) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| has_waits(outcome)).collect();
+    let others = outcomes.iter().filter(|outcome| !has_waits(outcome));
     if busy.is_empty() {
-        let events: Vec<String> =
-            outcomes.iter().map(conditions::text).filter(|text| !text.is_empty()).collect();
-        let often = taken_often(outcomes);
-        let often = if often.is_empty() { often } else { format!("\n{often}\n") };
-        return wrapped(&nobody(looks))
-            + "\n"
-            + &often
-            + &wrapped(&unwatched(looks))
-            + "\n"
-            + &events.concat();
+        let events: Vec<String> = outcomes
+            .iter()
+            .map(|outcome| conditions::text(outcome, false))
+            .filter(|text| !text.is_empty())
+            .collect();
+        let watched = match looks.some_wait {
+            true => String::new(),
+            false => wrapped(&are_watched(looks)) + "\n",
+        };
+        let (often, nobody) = (taken_often(others), wrapped(&nobody(looks)) + "\n");
+        let parts = [often, nobody, events.concat(), watched + &wrapped(&unwatched(looks)) + "\n"];
+        return parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
     }
     let mut text = String::new();
     for outcome in &busy {
         text.push_str(&self::text(outcome, most));
         text.push('\n');
     }
-    let others = outcomes.iter().filter(|outcome| !has_waits(outcome));
     let often = taken_often(others);
     if !often.is_empty() {
         text.push_str(&often);
@@ -115,21 +131,15 @@ pub(crate) fn all(outcomes: &[Observed], looks: &Looks, most: usize) -> String {
     if looks.is_crowded {
         text.push_str(&(wrapped(&format!("not watched: {}", crowd())) + "\n\n"));
     }
-    if busy.iter().all(|outcome| outcome.locks.is_empty()) {
-        return text; // no table
-    }
-    text.push_str(&wrapped(
-        "blocked: share of the time in which a thread waited and a holder was to blame (far too low where waits are \
-         short); waiting: threads that waited, on average; P50 to max: waits; hold: hold times of threads that had waited.",
-    ));
-    text + "\n"
+    text
 }
 
 /// Locks that are taken often in processes in which nobody waits, each with its process.
 fn taken_often<'a>(outcomes: impl IntoIterator<Item = &'a Observed>) -> String {
     let one = |outcome: &Observed| {
-        let text = often::text(outcome.taken_often.as_ref()?);
-        (!text.is_empty()).then(|| wrapped(&who(outcome)) + "\n" + &text)
+        let text = often::text(outcome.taken_often.as_ref()?, true);
+        let first = || wrapped(&about(outcome)) + "\n\n" + &finding::text(&finding::of(outcome));
+        (!text.is_empty()).then(|| first() + "\n" + &text)
     };
     outcomes.into_iter().filter_map(one).collect::<Vec<_>>().join("\n")
 }
@@ -193,140 +203,161 @@ pub(super) fn who(outcome: &Observed) -> String {
 /// Number of processes of a program that are told by id.
 const PIDS: usize = 8;
 
-/// The report on one process, with at most `most` locks in the table.
-fn text(outcome: &Observed, most: usize) -> String {
-    let mut text = String::new();
-    // A process that has counted nothing doesn't say under which lock it ran.
+/// The report on one process, with at most `most` locks in the table; `None`: those that matter.
+fn text(outcome: &Observed, most: Option<usize>) -> String {
+    let mut text = wrapped(&about(outcome)) + "\n\n";
+    let finding = finding::of(outcome);
+    text.push_str(&finding::text(&finding));
+    let conditions = conditions::text(outcome, finding.of == About::Condition);
+    let others: Vec<String> = [own(outcome, finding.of == About::OwnLock), conditions]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .collect();
+    let others = others.join("\n");
+    let often = outcome.taken_often.as_ref();
+    let often =
+        often.map(|often| often::text(often, finding.of == About::Often)).unwrap_or_default();
+    let is_elsewhere = finding::is_elsewhere(outcome);
+    let mut parts: Vec<String> = Vec::new();
+    if !outcome.locks.is_empty() {
+        let mut locks = table_of(outcome, most);
+        for (at, lock) in told_locks(outcome, most) {
+            locks.push('\n');
+            locks.push_str(&lock_told(outcome, (at, lock), finding.of == About::Lock(at)));
+        }
+        parts.push(locks);
+    }
+    // The lock that threads wait for most comes first.
+    parts.insert(if is_elsewhere { 0 } else { parts.len() }, others);
+    let shared: Vec<String> = outcome.false_sharing.iter().take(TOLD).map(sharing).collect();
+    parts.extend([often, shared.join("\n"), uncounted(outcome)]);
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        text.push('\n');
+        text.push_str(part);
+    }
+    text
+}
+
+/// The process, for how long, and under which lock.
+fn about(outcome: &Observed) -> String {
     let under = match outcome.lock.as_str() {
+        // A process that has counted nothing doesn't say under which lock it ran.
         "" => String::new(),
+        GLIBC => " on glibc's locks".to_owned(),
         lock => format!(" under {}", shown(lock)),
     };
-    let about = format!(
+    format!(
         "{}: {}{under}{}",
         who(outcome),
         time(outcome.elapsed_ns as f64 / outcome.processes.len().max(1) as f64),
         emulation(outcome),
-    );
-    text.push_str(&(wrapped(&about) + "\n"));
-    text.push('\n');
-    let conditions = conditions::text(outcome);
-    let often = outcome.taken_often.as_ref().map(often::text).unwrap_or_default();
-    let others: Vec<String> =
-        [own(outcome), conditions].into_iter().filter(|text| !text.is_empty()).collect();
-    let others = others.join("\n");
-    // The lock that threads wait for most comes first.
-    let elapsed = outcome.elapsed_ns.max(1) as f64;
-    let counted = outcome.locks.first().map_or(0.0, |lock| lock.wait_ns as f64 / elapsed);
-    let sampled = own_locks(outcome).next().map_or(0.0, |lock| lock.waiting);
-    let is_first = sampled.max(conditions::waiting(outcome)) > counted;
-    if outcome.locks.is_empty() {
-        text.push_str(&others);
-        if !often.is_empty() {
-            text.push('\n');
-            text.push_str(&often);
-        }
-        return text;
+    )
+}
+
+/// The locks that matter, or the first `most`; all others in one row.
+fn table_of(outcome: &Observed, most: Option<usize>) -> String {
+    let mut head = vec!["", "lock"];
+    head.extend(COLUMNS[..NARROW].iter().map(|column| column.name));
+    let mut drawn = table(&head).least(&["slept", "acquired"]).all_by("--format json");
+    right(&mut drawn, 2..head.len());
+    let row = |number: String, name: String, lock: &Ranked| {
+        let figures = COLUMNS[..NARROW].iter().map(|column| (column.shown)(lock));
+        [number, name].into_iter().chain(figures).collect::<Vec<_>>()
+    };
+    let (rows, folded) = rows(outcome, most);
+    for &(at, lock) in &rows {
+        drawn.add_row(row((at + 1).to_string(), shown(&lock.name).into_owned(), lock));
     }
-    if is_first {
-        text.push_str(&others);
-        text.push('\n');
-    }
-    let mut drawn = table(&[
-        "", "blocked", "waiting", "waits", "slept", "P50", "P99", "P99.9", "max", "hold P50",
-    ])
-    .least(&["hold P50", "P99.9", "slept", "max", "P50"])
-    .all_by("--format json");
-    for (number, lock) in outcome.locks.iter().take(most).enumerate() {
-        // A quiet lock has few waits. Perhaps none of them was timed.
-        let timed = |ns| if lock.wait.count == 0 { "-".to_owned() } else { duration(ns) };
-        drawn.add_row([
-            format!("{}", number + 1),
-            format!("{:.1} %", 100.0 * lock.blocked_ns as f64 / elapsed),
-            format!("{:.2}", lock.wait_ns as f64 / elapsed),
-            count(lock.contended),
-            format!("{:.0} %", 100.0 * lock.slept as f64 / lock.contended.max(1) as f64),
-            timed(lock.wait.p50_ns),
-            timed(lock.wait.p99_ns),
-            timed(lock.wait.p999_ns),
-            timed(lock.wait.max_ns),
-            match lock.hold.count {
-                0 => "-".to_owned(),
-                _ => duration(lock.hold.p50_ns),
-            },
-        ]);
-    }
-    text.push_str(&plain(&drawn));
-    for (number, lock) in outcome.locks.iter().take(most.min(TOLD)).enumerate() {
-        text.push('\n');
-        text.push_str(&told(number + 1, lock));
-        if lock.course.iter().any(|&ns| ns > 0) {
-            let (signs, most) = signs(&lock.course, outcome.slice_ns, 40);
-            text.push_str(&format!("   over time {signs}  up to {most:.2} waiting\n"));
-        }
-        if let (Some(total), Some(count)) = (&outcome.events, lock.events) {
-            text.push_str(&events(total, count));
-        }
-        if let Some(advice) = &lock.advice {
-            if advice.in_sections >= 0.001 {
-                text.push_str(&beside("   sections  ", &sections(advice)));
-            }
-            text.push_str(&beside("   advice    ", &shown(&advice.text)));
-            if !advice.note.is_empty() {
-                text.push_str(&beside("             ", &shown(&advice.note)));
-            }
-            if !advice.command.is_empty() {
-                // On one line, so that users can copy it.
-                text.push_str(&format!("             {}\n", shown(&advice.command)));
-            }
-        }
-    }
-    if outcome.locks.len() > most {
-        let more = match outcome.locks.len() - most {
-            1 => "1 more lock".to_owned(),
-            more => format!("{more} more locks"),
+    if !folded.is_empty() {
+        let small = folded.iter().all(|lock| !finding::matters(lock));
+        let name = match (folded.len(), small) {
+            (many, true) => format!("{many} more: leave"),
+            (many, false) => format!("{many} more: --top"),
         };
-        text.push_str(&format!("\n{more}: --top {}\n", outcome.locks.len()));
+        drawn.add_row(row(String::new(), name, &columns::together(&folded)));
     }
-    if !is_first && !others.is_empty() {
-        text.push('\n');
-        text.push_str(&others);
+    plain(&drawn)
+}
+
+/// The locks with a row of their own, each with its place in the list; and those that share one.
+pub(super) fn rows(
+    outcome: &Observed,
+    most: Option<usize>,
+) -> (Vec<(usize, &Ranked)>, Vec<&Ranked>) {
+    let all = || outcome.locks.iter().enumerate();
+    let is_any = all().any(|(_, lock)| finding::matters(lock));
+    let rows: Vec<(usize, &Ranked)> = match most {
+        Some(most) => all().take(most).collect(),
+        None if is_any => all().filter(|(_, lock)| finding::matters(lock)).take(ROWS).collect(),
+        None => all().take(FEW_ROWS).collect(),
+    };
+    let mut folded: Vec<&Ranked> = all()
+        .filter(|(at, _)| rows.iter().all(|(row, _)| row != at))
+        .map(|(_, lock)| lock)
+        .collect();
+    let mut rows = rows;
+    // A row of its own takes as much room.
+    if let (1, None, Some(last)) = (folded.len(), most, folded.last()) {
+        let at = all().position(|(_, lock)| std::ptr::eq(lock, *last)).unwrap_or_default();
+        rows.push((at, *last));
+        rows.sort_by_key(|(at, _)| *at);
+        folded.clear();
     }
-    if !often.is_empty() {
-        text.push('\n');
-        text.push_str(&often);
+    (rows, folded)
+}
+
+/// The locks with details.
+fn told_locks(outcome: &Observed, most: Option<usize>) -> Vec<(usize, &Ranked)> {
+    let (rows, _) = rows(outcome, most);
+    let told = rows.into_iter().filter(|(_, lock)| most.is_some() || finding::matters(lock));
+    told.take(TOLD).collect()
+}
+
+/// A lock with its advice, unless the report begins with that.
+fn lock_told(outcome: &Observed, (at, lock): (usize, &Ranked), is_said: bool) -> String {
+    let mut text = told(at + 1, lock);
+    if lock.course.iter().any(|&ns| ns > 0) {
+        let (signs, most) = signs(&lock.course, outcome.slice_ns, 40);
+        text.push_str(&format!("   over time {signs}  at most {most:.2} threads waiting\n"));
     }
-    text.push_str(&threads::text(outcome, most));
-    for suspects in outcome.false_sharing.iter().take(TOLD) {
-        let line = format!(
-            "{} share a cache line: taking one slows down users of the others. Separate them: alignas(64)",
-            suspects.locks.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
-        );
-        text.push('\n');
-        text.push_str(&beside("false sharing? ", &line));
+    text.push_str(&threads::line(lock));
+    if let (Some(total), Some(count)) = (&outcome.events, lock.events) {
+        text.push_str(&events(total, count));
     }
-    if let Some(Total { event, unavailable: Some(why), .. }) = &outcome.events {
-        text.push_str(&(wrapped(&format!("{}: unavailable: {why}", event.name())) + "\n"));
+    if let Some(advice) = lock.advice.as_ref().filter(|_| !is_said) {
+        text.push_str(&beside("   advice    ", &shown(&advice.text)));
+        if !advice.command.is_empty() {
+            // On one line, so that users can copy it.
+            text.push_str(&format!("             {}\n", shown(&advice.command)));
+        }
     }
-    text.push_str(&lost(outcome));
     text
 }
 
-/// Locks that aren't pthread's.
-fn own(outcome: &Observed) -> String {
-    let all: Vec<String> =
-        own_locks(outcome).take(TOLD).map(|lock| words::own(lock, outcome.threads)).collect();
-    all.join("\n")
+fn sharing(suspects: &Suspects) -> String {
+    let line = format!(
+        "{} share a cache line: taking one slows down users of the others. Separate them: alignas(64)",
+        suspects.locks.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
+    );
+    beside("false sharing? ", &line)
 }
 
-/// The share of time in a lock's critical sections.
-fn sections(advice: &Advice) -> String {
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    format!(
-        "at least {} of its threads' time: {} waiting, {} holding it after a wait. Other holds aren't timed, unless by --sections",
-        percent(advice.in_sections),
-        percent(advice.waiting),
-        percent(advice.holding)
-    )
+/// What was not counted.
+fn uncounted(outcome: &Observed) -> String {
+    let mut text = String::new();
+    if let Some(Total { event, unavailable: Some(why), .. }) = &outcome.events {
+        text.push_str(&(wrapped(&format!("{}: unavailable: {why}", event.name())) + "\n"));
+    }
+    text + &lost(outcome)
+}
+
+/// Locks that aren't pthread's. `is_said`: the report has begun with the first one's advice.
+fn own(outcome: &Observed, is_said: bool) -> String {
+    let one = |(at, lock): (usize, &OwnLock)| match is_said && at == 0 {
+        true => words::own_without_advice(lock, outcome.threads),
+        false => words::own(lock, outcome.threads),
+    };
+    own_locks(outcome).take(TOLD).enumerate().map(one).collect::<Vec<_>>().join("\n")
 }
 
 /// The events in a lock's critical sections; empty: they can't be counted.
@@ -362,36 +393,30 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
         let line = format!("still waited for at the end, for {}", time(lock.unended_ns as f64));
         text.push_str(&beside("   ", &line));
     }
-    let mut places = |verb: &str, sites: &[Site]| {
-        for site in sites.iter().take(PLACES).filter(|site| site.ns > 0) {
-            let place =
-                if site.place.is_empty() { String::new() } else { format!(" ({})", site.place) };
-            let line = format!(
-                "{:.0} % {}{}: {}",
-                100.0 * site.share,
-                shown(&site.function),
-                shown(&place),
-                times(site),
-            );
-            text.push_str(&beside(verb, &line));
-        }
-    };
-    places("   held by   ", &lock.holders);
-    places("   waited in ", &lock.waiters);
-    if let Some(sides) = &lock.beyond.sides {
-        text.push_str(&beyond::sides(sides));
-    }
-    text.push_str(&beyond::tries(lock));
+    text.push_str(&places("   held by   ", &lock.holders));
     if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
         let line = format!("{}, by {} samples", meanwhile(holding), count(holding.samples));
         text.push_str(&beside("   holders   ", &shown(&line)));
     }
+    text.push_str(&places("   waited in ", &lock.waiters));
+    if let Some(sides) = &lock.beyond.sides {
+        text.push_str(&beyond::sides(sides));
+    }
+    text.push_str(&beyond::tries(lock));
+    if lock.wait.count > 0 {
+        text.push_str(&beside(
+            "   waits     ",
+            &format!("{} of the time waited", percentiles(&lock.wait)),
+        ));
+    }
     for (class, wait) in lock.wait_by_class.iter().filter(|_| lock.wait_by_class.len() > 1) {
-        text.push_str(&beside(&format!("   class {class}   "), &percentiles(wait)));
+        let (waits, longest) = (count(wait.count), duration(wait.max_ns));
+        let line = format!("{waits} waits, longest {longest}: {}", percentiles(wait));
+        text.push_str(&beside(&format!("   class {class}   "), &line));
     }
     if let (Some(owners), Some(cores)) = (lock.owner_changes, lock.core_changes) {
         let line = format!(
-            "it went to another thread in {:.0} % of acquisitions, to another CPU in {:.0} %",
+            "{:.0} % to another thread, {:.0} % to another CPU",
             100.0 * owners,
             100.0 * cores
         );
@@ -400,15 +425,30 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     text
 }
 
+/// Places of a lock, with who called them.
+fn places(verb: &str, sites: &[Site]) -> String {
+    let sites = sites.iter().take(PLACES).enumerate();
+    let is_shown =
+        |(number, site): &(usize, &Site)| site.ns > 0 && (*number == 0 || site.share >= LEAST);
+    let line = |(_, site): (usize, &Site)| {
+        let place =
+            if site.place.is_empty() { String::new() } else { format!(" ({})", site.place) };
+        let line = format!(
+            "{:.0} % {}{place}{}: {}",
+            100.0 * site.share,
+            site.function,
+            words::callers(&site.function, &site.stack),
+            times(site),
+        );
+        beside(verb, &shown(&line))
+    };
+    sites.filter(is_shown).map(line).collect()
+}
+
+/// In which waits the time went.
 fn percentiles(of: &Percentiles) -> String {
-    format!(
-        "{} waits: P50 {}, P99 {}, P99.9 {}, max {}",
-        count(of.count),
-        duration(of.p50_ns),
-        duration(of.p99_ns),
-        duration(of.p999_ns),
-        duration(of.max_ns)
-    )
+    let [half, most, nearly] = [of.p50_ns, of.p99_ns, of.p999_ns].map(duration);
+    format!("P50 {half}, P99 {most}, P99.9 {nearly}")
 }
 
 /// What was not counted; empty if everything was.

@@ -1,5 +1,6 @@
 //! Advice by why a lock's holders were slow: the answer isn't always shorter code.
 
+use super::advice::called;
 use crate::profile::words::FEW;
 use lockwright_numbers::format::time;
 use lockwright_observer::counts::observation::{Ranked, Rule};
@@ -15,65 +16,66 @@ pub(super) fn advise(lock: &Ranked) -> Option<(Rule, String)> {
         return Some((Rule::Inverted, said));
     }
     let (cause, share) = main(holding)?;
-    let share = format!("{:.0} %", 100.0 * share);
-    let holder = lock.holders.first().map_or("its holder", |site| site.function.as_str());
-    let while_waited = "of the time that others waited";
+    let share = format!("{:.0} % of the time that others waited", 100.0 * share);
+    let holder = lock.holders.first().map_or_else(|| "its holder".to_owned(), called);
     let said = match cause {
         Cause::Asleep(call) => {
-            let who = holding.asleep_in.as_deref().unwrap_or(holder);
+            // Where it slept says more than where it released the lock.
+            let place = holding.asleep_in.as_deref().unwrap_or(&holder);
+            let whose = lock.holders.first().map(|site| site.function.as_str());
+            let within = whose.filter(|whose| place.split(" (").next() != Some(*whose));
+            let within = within.map_or_else(String::new, |whose| format!(", which {whose} calls"));
             let text = format!(
-                "take {call} out of {holder}'s section: {who} slept in {call} with the lock for {share} {while_waited}"
+                "take {call} out of {place}{within}: it sleeps there with the lock, {share}"
             );
             (Rule::HolderSleeps, text)
         }
         Cause::Preempted => (
             Rule::HolderPreempted,
             format!(
-                "give it more CPUs, or run fewer threads: its holder had no CPU for {share} {while_waited}"
+                "run fewer threads, or give it more CPUs: {holder} had the lock but no CPU, {share}"
             ),
         ),
         Cause::Throttled => (
             Rule::HolderThrottled,
             format!(
-                "raise its cgroup's CPU quota: that was used up, and its holder had no CPU, for {share} {while_waited}"
+                "raise its cgroup's CPU quota: {holder} had the lock but no quota left, {share}"
             ),
         ),
         Cause::PageFaults => (
             Rule::HolderFaults,
             format!(
-                "get memory outside {holder}'s section, and use it again: page faults took {share} {while_waited}"
+                "get memory before {holder} takes the lock, and use it again: page faults took {share}"
             ),
         ),
         Cause::Paging => (
             Rule::HolderFaults,
-            format!(
-                "its memory had to be read from a disk for {share} {while_waited}: add memory, or mlock it"
-            ),
+            format!("add memory, or mlock what {holder} uses: it was read from a disk for {share}"),
         ),
         Cause::Lock => (
             Rule::HolderWaits,
             format!(
-                "look at the other locks first: its holder waited for another lock for {share} {while_waited}"
+                "look at the other locks first: {holder} had this lock and waited for another, {share}"
             ),
         ),
         Cause::Signal => (
             Rule::HolderWaits,
             format!(
-                "don't wait for other threads in {holder}'s section: its holder did for {share} {while_waited}"
+                "don't wait for other threads in {holder} while it has the lock: it did, {share}"
             ),
         ),
         Cause::Stopped => (
             Rule::HolderWaits,
-            format!("a signal or a debugger had stopped its holder for {share} {while_waited}"),
+            format!("don't stop the program: a signal or a debugger had stopped {holder}, {share}"),
         ),
         Cause::Running => {
             // Only told where it is the slow cores.
+            let slowest = 100.0 * holding.classes.last()?;
             (
                 Rule::HolderOnSlowCore,
                 format!(
-                    "keep {holder} off slow cores, or try a lock for unequal cores (asl): its holder ran on a core of the \
-                     slowest class for {:.0} % {while_waited}",
-                    100.0 * holding.classes.last()?
+                    "keep {holder} off slow cores, or try a lock for unequal cores (asl): it ran on one for {slowest:.0} % of the time \
+                     that others waited"
                 ),
             )
         }
@@ -98,8 +100,8 @@ fn inverted(holding: &Holding) -> Option<String> {
     }
     let ((waiter, above), (holder, below)) = (&inversion.waiter, &inversion.holder);
     Some(format!(
-        "let the mutex inherit priorities (PTHREAD_PRIO_INHERIT), or give both threads the same: a {above} thread ({waiter}) \
-         waited about {} for a holder of {below} ({holder}) that had no CPU",
+        "let the mutex inherit priorities (PTHREAD_PRIO_INHERIT): a {above} thread ({waiter}) waited about {} for one of {below} \
+         ({holder}), which had no CPU",
         time(inversion.ns as f64)
     ))
 }
@@ -122,7 +124,8 @@ mod tests {
         let sleeps = [(Cause::Asleep("fsync".into()), 0.8), (Cause::Running, 0.2)];
         let (rule, text) = advice(&sleeps, Holding::default()).unwrap();
         assert_eq!(rule, Rule::HolderSleeps);
-        assert!(text.starts_with("take fsync out of update's section") && text.contains("80 %"));
+        assert!(text.starts_with("take fsync out of update (a.c:1): it sleeps there"), "{text}");
+        assert!(text.contains("80 %"), "{text}");
         for (cause, rule) in [
             (Cause::Preempted, Rule::HolderPreempted),
             (Cause::Throttled, Rule::HolderThrottled),

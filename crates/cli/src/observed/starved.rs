@@ -13,7 +13,7 @@ const TRIES: u64 = 100;
 
 /// The rule, the advice and a command; `None`: nobody starves, and few tries fail.
 pub(super) fn advise(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
-    writers(lock, target).or_else(|| tries(lock, target))
+    writers(lock, target).or_else(|| tries(lock))
 }
 
 /// What was found about it, in one line; `None` as above.
@@ -25,11 +25,7 @@ pub(super) fn brief(lock: &Ranked) -> Option<String> {
 
 /// Writers that readers keep out.
 fn writers(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
-    let text = format!(
-        "let readers wait for a waiting writer: {} (PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP in the program does \
-         that, too)",
-        starving(lock)?
-    );
+    let text = format!("let new readers wait behind a waiting writer: {}", starving(lock)?);
     Some((Rule::WritersStarve, text, target.prefer_writers(lock)))
 }
 
@@ -52,16 +48,15 @@ fn starving(lock: &Ranked) -> Option<String> {
 }
 
 /// Threads that try again and again.
-fn tries(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
+fn tries(lock: &Ranked) -> Option<(Rule, String, String)> {
     let (who, failed) = in_vain(lock)?;
     let instead = match lock.kind {
-        LockKind::Spin => "a mutex, for which threads sleep",
-        _ => "a lock with a deadline (pthread_mutex_timedlock), for which threads sleep",
+        LockKind::Spin => "a mutex",
+        _ => "a lock with a deadline (pthread_mutex_timedlock)",
     };
-    let text = format!(
-        "wait for it in {who}: {failed}. A loop of tries takes a CPU and no turn; use {instead}"
-    );
-    Some((Rule::TriedInVain, text, target.draw()))
+    let text =
+        format!("wait asleep in {who}, by {instead}, instead of trying again and again: {failed}");
+    Some((Rule::TriedInVain, text, String::new()))
 }
 
 /// Who tries, and how many of the tries fail.
@@ -121,7 +116,8 @@ mod tests {
             (vec![site("evict")], vec![site("scan")]);
         let (rule, text, _) = of(&tried).unwrap();
         assert_eq!(rule, Rule::TriedInVain);
-        assert!(text.starts_with("wait for it in evict: 28.8 k tries failed while scan held it"));
+        assert!(text.starts_with("wait asleep in evict, by "), "{text}");
+        assert!(text.ends_with("28.8 k tries failed while scan held it"), "{text}");
         tried.contended = 28_818;
         assert!(of(&tried).is_none());
     }

@@ -24,11 +24,11 @@ impl Target {
         }
     }
 
-    /// A command that shows the callers.
-    pub(super) fn draw(&self) -> String {
+    /// A command that says who waits for whom; empty: the program has ended.
+    pub(super) fn who_waits(&self) -> String {
         match self {
-            Self::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
-            Self::Process(pid) => format!("lockwright profile -p {pid} --flame locks.svg"),
+            Self::Program(_) => String::new(),
+            Self::Process(pid) => format!("lockwright doctor {pid}"),
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn text(outcome: &SampledProfile) -> String {
         };
         text += &format!("\n{more}: --format json\n");
     }
-    let often = often::text(&outcome.taken_often);
+    let often = often::text(&outcome.taken_often, false);
     if !often.is_empty() {
         text += &format!("\n{often}");
     }

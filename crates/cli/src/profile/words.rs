@@ -21,11 +21,14 @@ pub(crate) fn own_brief(lock: &OwnLock, threads: usize) -> String {
 
 /// A lock that isn't one of pthread's.
 pub(crate) fn own(lock: &OwnLock, threads: usize) -> String {
+    own_without_advice(lock, threads) + &beside("    advice   ", &shown(&lock.advice))
+}
+
+/// The same, for a report that has begun with the advice.
+pub(crate) fn own_without_advice(lock: &OwnLock, threads: usize) -> String {
     let mut text = beside("*   ", &shown(&own_brief(lock, threads)));
     text += "    waited in\n";
-    text += &sites(&lock.waiters);
-    text += &beside("    advice   ", &shown(&lock.advice));
-    text
+    text + &sites(&lock.waiters)
 }
 
 pub(crate) fn sites(all: &[WaitSite]) -> String {
@@ -95,22 +98,137 @@ fn did(cause: &Cause) -> String {
     }
 }
 
+/// Longer names lose the arguments of their templates.
+const NAME: usize = 40;
+/// Functions of libraries in which every thread begins.
+const BEGINNINGS: [&str; 7] = [
+    "start_thread",
+    "clone",
+    "clone3",
+    "_start",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+];
+
+/// How names of functions begin that only pass a call on, between a thread's beginning and the program.
+const MACHINERY: [&str; 5] =
+    ["__invoke", "std::__invoke", "std::thread::", "std::sys::", "core::ops::function::"];
+
+/// Who called this function, by a stack, the innermost function first: `, called by work < main`; empty: that isn't known. Between them may lie
+/// functions that the report passes by, such as a guard's.
+pub(crate) fn callers(function: &str, stack: &[String]) -> String {
+    let name = |frame: &String| frame.split(" (").next().unwrap_or_default().to_owned();
+    let is_own = |name: &String| {
+        let name = name.split('@').next().unwrap_or_default();
+        let is_library = MACHINERY.iter().any(|begin| name.starts_with(begin));
+        !BEGINNINGS.contains(&name) && !is_library
+    };
+    let all: Vec<String> = stack.iter().map(name).collect();
+    let inner = all.iter().rposition(|name| name == function).map_or(1, |at| at + 1);
+    let names = all.iter().skip(inner).filter(|name| is_own(name)).take(CALLERS);
+    let names: Vec<String> = names.map(|name| short(name)).collect();
+    if names.is_empty() { String::new() } else { format!(", called by {}", names.join(" < ")) }
+}
+
+/// A function's name without what makes it too long to read: the arguments of templates.
+fn short(name: &str) -> String {
+    if name.chars().count() <= NAME {
+        return name.to_owned();
+    }
+    let (mut short, mut depth) = (String::new(), 0_usize);
+    for letter in name.chars() {
+        match letter {
+            '<' => {
+                if depth == 0 {
+                    short.push_str("<...");
+                }
+                depth += 1;
+            }
+            '>' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    short.push('>');
+                }
+            }
+            _ if depth == 0 => short.push(letter),
+            _ => {}
+        }
+    }
+    short
+}
+
+/// A share (0 to 1), as precise as people need it.
+pub(crate) fn part(share: f64) -> String {
+    match 100.0 * share {
+        percent if percent >= 99.5 => "all".to_owned(),
+        percent if percent >= 10.0 => format!("{percent:.0} %"),
+        percent if percent >= 0.1 => format!("{percent:.1} %"),
+        _ => "less than 0.1 %".to_owned(),
+    }
+}
+
 /// How often, and the longest time.
 pub(crate) fn times(site: &Site) -> String {
-    let (entered, longest) = (count(site.count), duration(site.max_ns));
+    let (entered, longest) = (often(site.count), duration(site.max_ns));
     match site.samples {
-        None => format!("{entered} times, longest {longest}"),
+        None => format!("{entered}, longest {longest}"),
         Some(samples) if site.max_ns == 0 => {
-            format!("about {entered} times, by {} samples", count(samples))
+            format!("about {entered}, by {} samples", count(samples))
         }
         Some(samples) => {
             let samples = count(samples);
-            format!("about {entered} times, longest seen {longest}, by {samples} samples")
+            format!("about {entered}, longest seen {longest}, by {samples} samples")
         }
     }
+}
+
+/// `once`, or `1.20 k times`.
+fn often(many: u64) -> String {
+    if many == 1 { "once".to_owned() } else { format!("{} times", count(many)) }
 }
 
 /// A time, ns, in words.
 pub(crate) fn duration(ns: u64) -> String {
     time(ns as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_begin_behind_the_function_that_is_named() {
+        let stack =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let plain = stack(&[
+            "put (a.c:1)",
+            "work (a.c:9)",
+            "start_thread (pthread_create.c:442)",
+            "clone3",
+        ]);
+        assert_eq!(callers("put", &plain), ", called by work");
+        let guarded = stack(&[
+            "std::mutex::unlock",
+            "std::scoped_lock<std::mutex>::~scoped_lock",
+            "put",
+            "work",
+            "main",
+        ]);
+        assert_eq!(callers("put", &guarded), ", called by work < main");
+        assert_eq!(callers("put", &stack(&["put"])), "");
+        let long = "std::map<std::string, std::vector<int>>::emplace_back_or_so<int, int>";
+        assert_eq!(
+            callers("x", &stack(&["x", long])),
+            ", called by std::map<...>::emplace_back_or_so<...>"
+        );
+    }
+
+    #[test]
+    fn a_share_is_as_precise_as_people_need_it() {
+        assert_eq!(
+            [0.999, 0.42, 0.0123, 0.00001].map(part),
+            ["all", "42 %", "1.2 %", "less than 0.1 %"]
+        );
+    }
 }

@@ -262,6 +262,13 @@ impl Segment {
         }
     }
 
+    /// Threads have taken the lock this often since the last call, with and without a wait.
+    pub fn acquired(&self, lock: u64, count: u64) {
+        if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
+            add(&record.acquired, count);
+        }
+    }
+
     /// A timed hold of `ns` has ended; it counts for `weight` holds.
     pub fn held(&self, lock: u64, ns: u64, weight: u32, blame: Blame) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };

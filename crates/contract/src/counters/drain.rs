@@ -17,6 +17,7 @@ impl Segment {
             (&from.holds, &to.holds),
             (&from.hold_ns, &to.hold_ns),
             (&from.blocked_ns, &to.blocked_ns),
+            (&from.acquired, &to.acquired),
             (&from.followed, &to.followed),
             (&from.owners, &to.owners),
             (&from.cores, &to.cores),

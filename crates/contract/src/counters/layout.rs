@@ -1,4 +1,4 @@
-//! The segment's layout, version 5.
+//! The segment's layout, version 6.
 
 use crate::hash::spread;
 use crate::header::{CLASSES, Header, Layout, PAGE};
@@ -82,7 +82,7 @@ pub struct CountersHeader {
 // SAFETY: `repr(C)`, a header first, integers all, and the assertion below.
 unsafe impl Layout for CountersHeader {
     const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
-    const VERSION: u32 = 5;
+    const VERSION: u32 = 6;
     const ENDING: &'static str = ".observe";
     const LENGTH: Option<usize> = Some(LENGTH);
 }
@@ -335,6 +335,8 @@ pub struct Record {
     pub writers: Side,
     /// Condition variables: what happened to the waiters.
     pub wakes: Wakes,
+    /// Acquisitions of a mutex from its first timed wait to its last, with and without a wait; 0: not known.
+    pub acquired: AtomicU64,
     /// How often a thread tried to take the lock, and didn't get it. These are no waits.
     pub failed_tries: AtomicU64,
     /// Those that the next holder to release the lock by the slow path is to blame for.

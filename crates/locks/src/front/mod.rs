@@ -110,10 +110,22 @@ pub fn lock_until<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, deadline: P:
     sleep_on_word(parts, tuning, false, Some(deadline))
 }
 
-/// Acquires by glibc's own algorithm: make the word 2, sleep on it.
+/// Acquires by glibc's own algorithm: spin for `spin_ns` (0 unless the mutex is adaptive), make the word 2, sleep on it.
 #[cold]
-pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>) {
-    sleep_on_word(parts, &Tuning { spin_ns: 0, ..Tuning::for_any() }, false, None);
+pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>, spin_ns: u32) {
+    let tuning = Tuning { spin_ns: 0, ..Tuning::for_any() };
+    let line = View::new(parts, &tuning);
+    let mut got = false;
+    if spin_ns > 0 {
+        line.parts.word.spin_for(spin_ns, |value| {
+            got = value == FREE && line.parts.word.take(false);
+            got
+        });
+    }
+    match got {
+        true => line.clear_left_behind(),
+        false => _ = sleep_on_word(line.parts, &tuning, false, None),
+    }
 }
 
 /// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]) and that is awake now.

@@ -12,7 +12,8 @@
 
 use super::hooks;
 use super::mutex::{
-    Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, Releasing, TYPE, UNDECIDED,
+    ADAPTIVE, Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, Releasing, TYPE,
+    UNDECIDED,
 };
 use crate::front::{self, FREE, Left, PROMISED, Parts, Tuning, View, WAITED, Waiter, counts};
 use lockwright_platform::Ordering::Relaxed;
@@ -24,8 +25,37 @@ pub(super) fn own<E: Environment>(mutex: &Mutex<E>, kind: u32, id: u32) {
     mutex.owner.store(id, Relaxed); // others read it only to show it in gdb
     if kind & TYPE == RECURSIVE {
         mutex.count.store(1, Relaxed); // the holder's
+    } else if kind & MARKED != 0 {
+        note(mutex);
     }
 }
+
+/// The calling thread, its holder, has taken a marked mutex that isn't recursive.
+fn note<E: Environment>(mutex: &Mutex<E>) {
+    if E::counts() {
+        mutex.count.store(mutex.count.load(Relaxed).wrapping_add(1), Relaxed); // the holder's
+    }
+}
+
+/// How often the mutex, which the calling thread holds, has been taken since this was asked last; from the first time on, all
+/// operations on it come by the slow functions, and are counted. `None`: this was the first time, or its kind needs the field.
+pub fn acquisitions<E: Environment>(mutex: &Mutex<E>) -> Option<u32> {
+    let kind = mutex.kind.load(Relaxed);
+    if kind & TYPE == RECURSIVE {
+        return None;
+    }
+    let count = mutex.count.load(Relaxed); // the holder's, here and below
+    mutex.count.store(0, Relaxed);
+    if kind & MARKED == 0 {
+        mutex.kind.fetch_or(MARKED, Relaxed); // a thread that doesn't see it yet isn't counted
+        return None; // what is in there is older than this
+    }
+    Some(count)
+}
+
+/// Under glibc's algorithm, a thread spins this long for an adaptive mutex before it sleeps, ns: about as long as the 100 looks that glibc
+/// allows (`glibc.pthread.mutex_spin_count`). glibc learns from earlier waits to look less often; that field is ours.
+const ADAPTIVE_NS: u32 = 2_000;
 
 /// From the first table on whose generation is used again, one wait in this many decides again.
 const DOUBTS_EACH: u64 = 64;
@@ -104,12 +134,16 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
             E::in_queue(mutex, &tuning, || acquire(mutex, &tuning));
         }
         How::Whole(_) | How::Glibc => {
-            E::on_word(mutex, || front::lock_as_glibc(mutex.parts_of(kind, me)));
+            let spin_ns = if kind & TYPE == ADAPTIVE { ADAPTIVE_NS } else { 0 };
+            E::on_word(mutex, || front::lock_as_glibc(mutex.parts_of(kind, me), spin_ns));
         }
     }
     if node.is_null() {
         own(mutex, kind, me.id);
     } else {
+        if kind & MARKED != 0 {
+            note(mutex); // only other kinds than recursive are held by nodes
+        }
         E::grants();
         E::with_held(|held| held.note(&mutex.word, node, tuning.era));
     }

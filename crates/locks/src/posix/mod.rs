@@ -29,7 +29,9 @@ mod hooks;
 mod mutex;
 mod operations;
 
-pub use contended::{acquire, ask, forget, hand_on, is_asked, queue_in_front, release};
+pub use contended::{
+    acquire, acquisitions, ask, forget, hand_on, is_asked, queue_in_front, release,
+};
 pub use held::Held;
 pub use mutex::{
     AcquireBy, Environment, Front, GENERATIONS, How, Me, Mutex, PLACE_MAX, Policy, Releasing,

@@ -58,6 +58,12 @@ pub trait Environment: Sized + 'static {
         false
     }
 
+    /// Are acquisitions of [marked](MARKED) mutexes counted now?
+    #[inline(always)]
+    fn counts() -> bool {
+        false
+    }
+
     /// The calling thread has to wait for a mutex, and has time for other things first.
     fn before_wait() {}
 
@@ -166,7 +172,8 @@ pub struct Mutex<E: Environment> {
     /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake; 3 held within a chain
     /// of grants, which glibc's code treats like 2.
     pub word: Word0<E::Platform>,
-    /// `__count`: how often its holder has locked a recursive mutex. The holder's.
+    /// `__count`: how often its holder has locked a recursive mutex; of other kinds, acquisitions that have yet to be told
+    /// ([`acquisitions`](super::acquisitions)). The holder's.
     pub count: WordOf<E>,
     /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of grants, the first holder writes
     /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind a holder writes that holder's id.
@@ -199,6 +206,8 @@ pub const TYPE: u32 = 3;
 pub const RECURSIVE: u32 = 1;
 /// `PTHREAD_MUTEX_ERRORCHECK`.
 pub const ERRORCHECK: u32 = 2;
+/// `PTHREAD_MUTEX_ADAPTIVE_NP`.
+pub(super) const ADAPTIVE: u32 = 3;
 
 impl<E: Static> Default for Mutex<E> {
     fn default() -> Self {

@@ -100,6 +100,9 @@ pub struct Ranked {
     pub address: u64,
     /// The number of locks that it stands for.
     pub locks: u32,
+    /// How often threads took it, from its first timed wait to its last; 0: not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub acquired: u64,
     /// Number of waits.
     pub contended: u64,
     /// How many of the waits were given up.
@@ -159,16 +162,17 @@ pub struct Ranked {
     pub beyond: Beyond<Site>,
 }
 
-/// Times, ns.
+/// How long waits, or holds, were, ns. Percentiles are those of the time, not of the number: thousands of waits that are over at once say
+/// nothing of the time that threads lose.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Percentiles {
-    /// The number of times.
+    /// How many there were.
     pub count: u64,
-    /// The median.
+    /// Half of the time was in those that were at most that long.
     pub p50_ns: u64,
-    /// 99 % are at most that long.
+    /// 99 % of the time, likewise.
     pub p99_ns: u64,
-    /// 99.9 % are at most that long.
+    /// 99.9 % of the time, likewise.
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
@@ -176,7 +180,7 @@ pub struct Percentiles {
 
 impl Percentiles {
     pub(crate) fn of(times: &Times, max_ns: u64) -> Self {
-        let at = |part| times.quantile(part).min(max_ns.max(1));
+        let at = |part| times.quantile_of_sum(part).min(max_ns.max(1));
         Self { count: times.count(), p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999), max_ns }
     }
 }

@@ -149,6 +149,7 @@ pub fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<Lock>> {
 }
 
 fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
+    let lock = &lock.settled();
     let first = lock.waiters.first().or_else(|| lock.beyond.triers.first());
     let place = first.map(|site| called(site, symbols).0);
     let them = if lock.kind == LockKind::Condition { "condition variables" } else { "locks" };
@@ -178,6 +179,8 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         name,
         address,
         locks: lock.locks,
+        // Other threads may have waited after the last wait that was timed.
+        acquired: if lock.acquired > 0 { lock.acquired.max(lock.arrived) } else { 0 },
         contended: lock.arrived,
         gave_up: lock.gave_up,
         slept: lock.asleep(),

@@ -152,6 +152,8 @@ pub struct Lock {
     pub wait_max_ns: u64,
     /// Where that was.
     pub wait_max_at: At,
+    /// Acquisitions from its first timed wait to its last; 0: not known.
+    pub acquired: u64,
     /// Acquisitions after a wait for which `owners` and `cores` are known.
     pub followed: u64,
     /// How many of them changed the owner.
@@ -199,6 +201,36 @@ impl Lock {
         self.blocked_ns + self.unended_ns
     }
 
+    /// Its counts, as far as its estimates agree with what is known: one wait in several is timed, and stands for those of its thread, whatever
+    /// lock they were for. A lock that had fewer waits, all of them awake, can't have lost more than its share. And no wait is longer than
+    /// the longest.
+    pub(super) fn settled(&self) -> Self {
+        let mut lock = self.clone();
+        let timed: u64 = self.classes.iter().map(|class| class.awake + class.asleep).sum();
+        if self.asleep() == 0 && self.arrived > 0 && timed > self.arrived {
+            let part =
+                |all: u64| (u128::from(all) * u128::from(self.arrived) / u128::from(timed)) as u64;
+            for class in &mut lock.classes {
+                (class.awake, class.ns) = (part(class.awake), part(class.ns));
+            }
+            for site in &mut lock.waiters {
+                (site.count, site.ns) = (part(site.count).max(1), part(site.ns));
+            }
+            for thread in &mut lock.threads {
+                (thread.waits, thread.wait_ns) = (part(thread.waits), part(thread.wait_ns));
+            }
+        }
+        let most = self.arrived.saturating_mul(self.wait_max_ns);
+        if self.arrived > 0 && self.wait_max_ns > 0 {
+            let mut left = most;
+            for class in &mut lock.classes {
+                class.ns = class.ns.min(left);
+                left -= class.ns;
+            }
+        }
+        lock
+    }
+
     /// Its rank, the highest first. Waiting time, which covers all waits, comes before blame, which covers only some
     /// holders.
     pub fn rank(&self) -> (u64, u64) {
@@ -226,6 +258,7 @@ impl Lock {
             (&mut self.holds, other.holds),
             (&mut self.hold_ns, other.hold_ns),
             (&mut self.blocked_ns, other.blocked_ns),
+            (&mut self.acquired, other.acquired),
             (&mut self.followed, other.followed),
             (&mut self.owners, other.owners),
             (&mut self.cores, other.cores),
@@ -300,6 +333,7 @@ impl Lock {
             (&mut self.holds, before.holds),
             (&mut self.hold_ns, before.hold_ns),
             (&mut self.blocked_ns, before.blocked_ns),
+            (&mut self.acquired, before.acquired),
             (&mut self.followed, before.followed),
             (&mut self.owners, before.owners),
             (&mut self.cores, before.cores),
@@ -453,6 +487,7 @@ mod tests {
             blocked_ns: ns,
             wait_max_ns: max_ns,
             wait_max_at: at,
+            acquired: 0,
             followed: 0,
             owners: 0,
             cores: 0,

@@ -111,6 +111,7 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
     sum.address = 0;
     sum.locks += part.locks;
     for (sum, part) in [
+        (&mut sum.acquired, part.acquired),
         (&mut sum.contended, part.contended),
         (&mut sum.gave_up, part.gave_up),
         (&mut sum.slept, part.slept),

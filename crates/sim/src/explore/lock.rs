@@ -209,7 +209,7 @@ pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
             // SAFETY: the node is this acquisition's own.
             Some(end) => unsafe { lock.lock_until(node, end) },
             None => {
-                lock_as_glibc(lock.parts());
+                lock_as_glibc(lock.parts(), 0);
                 true
             }
         },
@@ -258,7 +258,7 @@ impl<P: Machine> RawLock<P> for Glibc<P> {
     unsafe fn lock(&self, _: *mut ()) {
         let parts = self.0.parts();
         if !parts.word.try_take() {
-            lock_as_glibc(parts);
+            lock_as_glibc(parts, 0);
         }
     }
 

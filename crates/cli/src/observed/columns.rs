@@ -1,0 +1,129 @@
+//! The columns of the table of locks: text, pages and `top` show the same numbers by the same names (docs/glossary.md).
+
+use crate::profile::words::duration;
+use lockwright_numbers::format::count;
+use lockwright_observer::counts::observation::Ranked;
+
+/// A figure of a lock.
+pub(crate) struct Column {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The figure, with its unit; `-`: not known.
+    pub(crate) shown: fn(&Ranked) -> String,
+    /// The figure itself, for sorting: a count, a share (0 to 1), or ns; `None`: not known.
+    pub(crate) figure: fn(&Ranked) -> Option<f64>,
+}
+
+/// All of them.
+pub(crate) const COLUMNS: [Column; 9] = [
+    Column { name: "acquired", shown: |lock| counted(acquired(lock)), figure: acquired },
+    Column {
+        name: "contended",
+        shown: |lock| count(lock.contended),
+        figure: |lock| Some(lock.contended as f64),
+    },
+    Column {
+        name: "total wait",
+        shown: |lock| duration(lock.wait_ns),
+        figure: |lock| Some(lock.wait_ns as f64),
+    },
+    Column { name: "mean", shown: |lock| timed(mean_ns(lock)), figure: mean_ns },
+    Column { name: "longest", shown: |lock| timed(longest_ns(lock)), figure: longest_ns },
+    Column { name: "slept", shown: |lock| percent(slept(lock)), figure: slept },
+    Column {
+        name: "P50",
+        shown: |lock| timed(waits(lock, lock.wait.p50_ns)),
+        figure: |lock| waits(lock, lock.wait.p50_ns),
+    },
+    Column {
+        name: "P99",
+        shown: |lock| timed(waits(lock, lock.wait.p99_ns)),
+        figure: |lock| waits(lock, lock.wait.p99_ns),
+    },
+    Column {
+        name: "P99.9",
+        shown: |lock| timed(waits(lock, lock.wait.p999_ns)),
+        figure: |lock| waits(lock, lock.wait.p999_ns),
+    },
+];
+
+/// How many of them fit a terminal of 80 columns, beside the lock's name.
+pub(crate) const NARROW: usize = 6;
+
+fn acquired(lock: &Ranked) -> Option<f64> {
+    (lock.acquired > 0).then_some(lock.acquired as f64)
+}
+
+/// A lock that only trylocks found taken has no waits.
+fn mean_ns(lock: &Ranked) -> Option<f64> {
+    (lock.contended > 0).then(|| lock.wait_ns as f64 / lock.contended as f64)
+}
+
+fn longest_ns(lock: &Ranked) -> Option<f64> {
+    let longest = lock.wait.max_ns.max(lock.unended_ns);
+    (longest > 0).then_some(longest as f64)
+}
+
+fn slept(lock: &Ranked) -> Option<f64> {
+    (lock.contended > 0).then(|| lock.slept as f64 / lock.contended as f64)
+}
+
+/// A quiet lock has few waits. Perhaps none of them was timed.
+fn waits(lock: &Ranked, ns: u64) -> Option<f64> {
+    (lock.wait.count > 0).then_some(ns as f64)
+}
+
+fn timed(ns: Option<f64>) -> String {
+    ns.map_or_else(unknown, |ns| duration(ns as u64))
+}
+
+fn counted(many: Option<f64>) -> String {
+    many.map_or_else(unknown, |many| count(many as u64))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(unknown, |share| format!("{:.0} %", 100.0 * share))
+}
+
+fn unknown() -> String {
+    "-".to_owned()
+}
+
+/// Several locks as one row: what all of them waited.
+pub(crate) fn together(locks: &[&Ranked]) -> Ranked {
+    let mut sum = Ranked::default();
+    for lock in locks {
+        // Not known of one of them, not known of all.
+        let is_known = lock.acquired > 0 && (sum.acquired > 0 || sum.locks == 0);
+        sum.acquired = if is_known { sum.acquired + lock.acquired } else { 0 };
+        sum.locks += lock.locks.max(1);
+        sum.contended += lock.contended;
+        sum.slept += lock.slept;
+        sum.wait_ns += lock.wait_ns;
+        sum.unended_ns = sum.unended_ns.max(lock.unended_ns);
+        sum.wait.max_ns = sum.wait.max_ns.max(lock.wait.max_ns);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::tests::lock;
+    use super::*;
+
+    #[test]
+    fn a_row_has_units_and_leaves_out_what_is_not_known() {
+        let mut one = lock(2_000_000, (1, 1, 500));
+        (one.contended, one.slept) = (1000, 250);
+        let row = |lock: &Ranked| COLUMNS.map(|column| (column.shown)(lock));
+        assert_eq!(row(&one)[..NARROW], ["-", "1.00 k", "2.00 ms", "2.00 µs", "1.00 µs", "25 %"]);
+        one.acquired = 5000;
+        assert_eq!(row(&one)[0], "5.00 k");
+        let both = together(&[&one, &one]);
+        assert_eq!(row(&both)[..4], ["10.0 k", "2.00 k", "4.00 ms", "2.00 µs"]);
+        let none = lock(0, (0, 0, 0));
+        assert_eq!((together(&[&one, &none]).acquired, together(&[&none, &one]).acquired), (0, 0));
+        let never = Ranked::default();
+        assert_eq!(row(&never)[..], ["-", "0", "0 ns", "-", "-", "-", "-", "-", "-"]);
+    }
+}

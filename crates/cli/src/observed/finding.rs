@@ -1,0 +1,147 @@
+//! What a report begins with: how much waiting costs, for which lock, and what to do. The table and the caveats come after it.
+
+use super::{conditions, often, report};
+use crate::output::{beside, shown};
+use crate::profile::words;
+use lockwright_observer::counts::observation::{Observed, Ranked, Rule};
+
+/// The first thing to know about a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// What was found, as a sentence.
+    pub(crate) fact: String,
+    /// What to do; empty: nothing.
+    pub(crate) advice: String,
+    /// A command for that; empty: none.
+    pub(crate) command: String,
+    /// What it is about.
+    pub(crate) of: About,
+}
+
+/// What a report begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum About {
+    /// No lock is worth it.
+    #[default]
+    Nothing,
+    /// The lock at this place in the list.
+    Lock(usize),
+    /// The first lock that isn't pthread's.
+    OwnLock,
+    /// The first condition variable.
+    Condition,
+    /// Locks that are taken too often.
+    Often,
+}
+
+/// Is it worth a word? If not, users should leave it.
+pub(crate) fn matters(lock: &Ranked) -> bool {
+    lock.advice.as_ref().is_none_or(|advice| advice.rule != Rule::Little)
+}
+
+/// Do threads wait longer for a lock that isn't counted, or for a condition variable that acts as a lock, than for any that is?
+pub(crate) fn is_elsewhere(outcome: &Observed) -> bool {
+    let elapsed = outcome.elapsed_ns.max(1) as f64;
+    let counted = outcome.locks.first().map_or(0.0, |lock| lock.wait_ns as f64 / elapsed);
+    let sampled = report::own_locks(outcome).next().map_or(0.0, |lock| lock.waiting);
+    sampled.max(conditions::waiting(outcome)) > counted
+}
+
+/// What comes first.
+pub(crate) fn of(outcome: &Observed) -> Finding {
+    let own = report::own_locks(outcome).next();
+    let condition = conditions::told(outcome).next();
+    let first = outcome.locks.iter().position(matters);
+    let is_often = outcome.taken_often.as_ref().filter(|often| !often.sites.is_empty());
+    let sampled = own.map_or(0.0, |lock| lock.waiting);
+    if first.is_none() || is_elsewhere(outcome) {
+        match (own, condition) {
+            (Some(lock), _) if sampled >= conditions::waiting(outcome) => {
+                let fact =
+                    format!("Threads wait most for {}.", words::own_brief(lock, outcome.threads));
+                let advice = lock.advice.clone();
+                return Finding { fact, advice, of: About::OwnLock, ..Finding::default() };
+            }
+            (_, Some((one, wakes))) => {
+                let fact = format!("The {}.", conditions::brief(one, wakes, outcome.elapsed_ns));
+                let advice = conditions::advice(wakes);
+                return Finding { fact, advice, of: About::Condition, ..Finding::default() };
+            }
+            _ => {}
+        }
+    }
+    match (first, is_often) {
+        (Some(at), _) => about_lock(outcome, at),
+        (None, Some(often)) => Finding {
+            fact: format!("{}.", often::head(often)),
+            advice: often::advice(often),
+            of: About::Often,
+            ..Finding::default()
+        },
+        (None, None) => Finding {
+            fact: format!("No lock matters here: leave them. {}", amount(outcome)),
+            ..Finding::default()
+        },
+    }
+}
+
+/// How long threads waited for all locks together.
+fn amount(outcome: &Observed) -> String {
+    let waiting: f64 = advised(outcome).map(|(_, waiting)| waiting).sum();
+    let together = words::duration(outcome.locks.iter().map(|lock| lock.wait_ns).sum());
+    match advised(outcome).next() {
+        None => format!("Threads waited {together} for locks, all together."),
+        Some(_) => format!(
+            "Threads spent {} of their time waiting for locks ({together} together).",
+            words::part(waiting)
+        ),
+    }
+}
+
+fn advised(outcome: &Observed) -> impl Iterator<Item = (&Ranked, f64)> {
+    outcome.locks.iter().filter_map(|lock| Some((lock, lock.advice.as_ref()?.waiting)))
+}
+
+fn about_lock(outcome: &Observed, at: usize) -> Finding {
+    let lock = &outcome.locks[at];
+    let all: u64 = outcome.locks.iter().map(|lock| lock.wait_ns).sum();
+    let whose = match outcome.locks.len() {
+        1 => format!("The lock is {}.", lock.name),
+        _ => {
+            let share = lock.wait_ns as f64 / all.max(1) as f64;
+            format!("{} of that is for {}.", sentence_part(share), lock.name)
+        }
+    };
+    let advice = lock.advice.as_ref();
+    let fact = match lock.advice.as_ref().map(|advice| advice.rule) {
+        Some(Rule::TriedInVain) => {
+            format!("Threads try to take {} again and again, in vain.", lock.name)
+        }
+        _ => format!("{} {whose}", amount(outcome)),
+    };
+    Finding {
+        fact,
+        advice: advice.map(|advice| advice.text.clone()).unwrap_or_default(),
+        command: advice.map(|advice| advice.command.clone()).unwrap_or_default(),
+        of: About::Lock(at),
+    }
+}
+
+/// A share at the beginning of a sentence.
+fn sentence_part(share: f64) -> String {
+    if share >= 0.985 { "Nearly all".to_owned() } else { words::part(share) }
+}
+
+/// As text.
+pub(crate) fn text(finding: &Finding) -> String {
+    let does = match finding.advice.as_str() {
+        "" => String::new(),
+        advice => format!(" What to do: {advice}."),
+    };
+    let mut text = beside("", &shown(&format!("{}{does}", finding.fact)));
+    if !finding.command.is_empty() {
+        // On one line, so that users can copy it.
+        text += &format!("  {}\n", shown(&finding.command));
+    }
+    text
+}
