@@ -193,7 +193,7 @@ pub(crate) mod tests {
         );
         let (long, command) = rule(lock(second, (1000, second, 2_000_000)), second);
         assert_eq!(long, Rule::LongSections);
-        assert_eq!(command, "lockwright profile --flame locks.svg -- ./server 'a b'");
+        assert_eq!(command, "", "the user changes the program");
         let (short, command) = rule(lock(second, (1_000_000, second, 5_000)), second);
         assert_eq!(short, Rule::ShortSections);
         assert_eq!(command, "lockwright compare --lock glibc,auto,fifo -- ./server 'a b'");

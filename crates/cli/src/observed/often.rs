@@ -120,7 +120,7 @@ mod tests {
             words.starts_with(
                 "taken often: 38 % of the CPU time goes into locks that nobody waits for, by 380 of 1.00 k samples \
                  EVP_MD_fetch, called by work (crypt.c:8): 38 %, takes 3 locks or more at least 912 k times a second \
-                 advice never waited for: not the lock, the calls."
+                 advice take it less often in work: keep the result of the call"
             ),
             "{words}"
         );

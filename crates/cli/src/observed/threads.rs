@@ -69,7 +69,7 @@ mod tests {
         let all = [hoard.clone(), one.clone(), other];
         assert_eq!(
             of(&all),
-            "   threads   hoard (7) kept others waiting for 570 ms; 2 threads waited 271 ms to\n             282 ms each\n"
+            "   threads   hoard (7) kept others waiting for 570 ms; 2 threads waited 271 ms\n             to 282 ms each\n"
         );
         let rest = part(None, "", 300_000_000, 0);
         assert!(of(&[hoard.clone(), one, rest]).contains("2 or more threads waited"));
