@@ -14,7 +14,7 @@ pub(crate) mod pprof;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sections;
-mod slow;
+pub(crate) mod slow;
 mod starved;
 mod target;
 pub(crate) mod threads;

@@ -11,19 +11,30 @@ const MAIN: f64 = 0.4;
 
 /// The rule and the advice; `None`: the holders mostly ran, or too little was seen of them.
 pub(super) fn advise(lock: &Ranked) -> Option<(Rule, String)> {
-    let holding = lock.holding.as_ref().filter(|holding| holding.samples >= FEW)?;
+    let holder = lock.holders.first();
+    of(lock.holding.as_ref()?, holder.map(|site| site.function.as_str()), holder.map(called))
+}
+
+/// The same, for holders whose first function has this name, and lies at this place.
+pub(crate) fn of(
+    holding: &Holding,
+    function: Option<&str>,
+    place: Option<String>,
+) -> Option<(Rule, String)> {
+    if holding.samples < FEW {
+        return None;
+    }
     if let Some(said) = inverted(holding) {
         return Some((Rule::Inverted, said));
     }
     let (cause, share) = main(holding)?;
     let share = format!("{:.0} % of the time that others waited", 100.0 * share);
-    let holder = lock.holders.first().map_or_else(|| "its holder".to_owned(), called);
+    let holder = place.unwrap_or_else(|| "its holder".to_owned());
     let said = match cause {
         Cause::Asleep(call) => {
             // Where it slept says more than where it released the lock.
             let place = holding.asleep_in.as_deref().unwrap_or(&holder);
-            let whose = lock.holders.first().map(|site| site.function.as_str());
-            let within = whose.filter(|whose| place.split(" (").next() != Some(*whose));
+            let within = function.filter(|whose| place.split(" (").next() != Some(*whose));
             let within = within.map_or_else(String::new, |whose| format!(", which {whose} calls"));
             let text = format!(
                 "take {call} out of {place}{within}: it sleeps there with the lock, {share}"

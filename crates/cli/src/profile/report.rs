@@ -1,9 +1,12 @@
 //! The text report of `profile --sample`.
 
-use super::words::{FEW, NOISE, meanwhile, own, percent, sites};
-use crate::observed::{often, report};
+use super::words::{
+    FEW, NOISE, meanwhile, own, own_brief, own_without_advice, percent, place_of, sites,
+};
+use crate::observed::{often, report, slow};
 use crate::output::{beside, shown};
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{count, time};
+use lockwright_observer::findings::WaitSite;
 use lockwright_observer::sampler::outcome::{LockSeen, SampledProfile};
 use lockwright_observer::sampler::sample::End;
 use lockwright_observer::whose::Whose;
@@ -17,9 +20,21 @@ pub(crate) fn text(outcome: &SampledProfile) -> String {
     if outcome.locks.is_empty() && outcome.own_locks.is_empty() {
         text += &paragraph(&nothing(outcome));
     }
-    for lock in &outcome.own_locks {
+    let own_first = outcome
+        .own_locks
+        .first()
+        .filter(|own| outcome.locks.first().is_none_or(|lock| lock.waiting < own.waiting));
+    text += &match (own_first, outcome.locks.first()) {
+        (Some(own), _) => finding(&own_brief(own, outcome.threads), &own.advice),
+        (None, Some(lock)) => finding(&lock_brief(lock), &advice(lock)),
+        (None, None) => String::new(),
+    };
+    for (at, lock) in outcome.own_locks.iter().enumerate() {
         text += "\n";
-        text += &own(lock, outcome.threads);
+        text += &match own_first.is_some() && at == 0 {
+            true => own_without_advice(lock, outcome.threads),
+            false => own(lock, outcome.threads),
+        };
     }
     for (number, lock) in outcome.locks.iter().take(LOCKS).enumerate() {
         text += "\n";
@@ -47,7 +62,7 @@ pub(crate) fn text(outcome: &SampledProfile) -> String {
         };
         text +=
             &paragraph(&format!("{what}: {:.1} threads waited on average", outcome.other_waiting));
-        text += &sites(&outcome.others);
+        text += &sites("   waited in ", &outcome.others);
     }
     let notes = notes(outcome);
     if !notes.is_empty() {
@@ -103,31 +118,58 @@ fn nothing(outcome: &SampledProfile) -> String {
     }
 }
 
+/// What the report begins with.
+fn finding(what: &str, advice: &str) -> String {
+    let fact = format!("Threads wait most for {what}. What to do: {advice}.");
+    format!("\n{}", beside("", &shown(&fact)))
+}
+
+fn lock_brief(lock: &LockSeen) -> String {
+    format!("{}: {:.1} threads waited on average", lock.name, lock.waiting)
+}
+
+/// By what its holders did; else by where they were.
+fn advice(lock: &LockSeen) -> String {
+    let function = |site: &WaitSite| site.function.clone();
+    let holder = lock.holders.iter().find_map(|site| Some((function(site)?, place_of(site)?)));
+    let (name, place) = holder.unzip();
+    let by_cause =
+        lock.holding.as_ref().and_then(|holding| slow::of(holding, name.as_deref(), place.clone()));
+    match (by_cause, place) {
+        (Some((_, text)), _) => text,
+        (None, Some(place)) => {
+            format!("do less in {place} while it has the lock, or take it less often")
+        }
+        (None, None) => {
+            let waiter = lock.waiters.iter().find_map(place_of);
+            format!("take it less often in {}", waiter.as_deref().unwrap_or("those functions"))
+        }
+    }
+}
+
 fn one(number: usize, lock: &LockSeen) -> String {
     let file = lock.module.as_ref().map_or_else(String::new, |module| format!(" in {module}"));
     let article = if lock.kind.starts_with('e') { "an" } else { "a" };
     let mut text = beside(
-        &format!("{number:2}  "),
+        &format!("{number}. "),
         &shown(&format!("{}, {article} {}{file}", lock.name, lock.kind)),
     );
     let share = format!(
-        "a thread waited in {} of the samples (+-{:.1}), {:.1} threads on average",
+        "{:.2} threads on average; in {} of the samples (± {:.0}) at least one thread waited",
+        lock.waiting,
         percent(lock.share),
-        lock.share_error * 100.0,
-        lock.waiting
+        lock.share_error * 100.0
     );
-    text += &beside("    ", &share);
-    if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
-        text += &beside("    ", &format!("its holder {}", meanwhile(holding)));
-    }
-    text += match lock.has_owner {
-        true => "    held meanwhile by\n",
-        false => "    held by: no owner is recorded\n",
+    text += &beside("   waiting   ", &share);
+    text += &match lock.has_owner {
+        true => sites("   held by   ", &lock.holders),
+        false => "   held by   no owner is recorded\n".to_owned(),
     };
-    text += &sites(&lock.holders);
-    text += "    waited in\n";
-    text += &sites(&lock.waiters);
-    text
+    if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
+        let line = format!("{}, by {} samples", meanwhile(holding), count(holding.samples));
+        text += &beside("   holders   ", &shown(&line));
+    }
+    text + &sites("   waited in ", &lock.waiters)
 }
 
 fn notes(outcome: &SampledProfile) -> Vec<String> {

@@ -21,43 +21,47 @@ pub(crate) fn own_brief(lock: &OwnLock, threads: usize) -> String {
 
 /// A lock that isn't one of pthread's.
 pub(crate) fn own(lock: &OwnLock, threads: usize) -> String {
-    own_without_advice(lock, threads) + &beside("    advice   ", &shown(&lock.advice))
+    own_without_advice(lock, threads) + &beside("   advice    ", &shown(&lock.advice))
 }
 
 /// The same, for a report that has begun with the advice.
 pub(crate) fn own_without_advice(lock: &OwnLock, threads: usize) -> String {
-    let mut text = beside("*   ", &shown(&own_brief(lock, threads)));
-    text += "    waited in\n";
-    text + &sites(&lock.waiters)
+    beside("*  ", &shown(&own_brief(lock, threads))) + &sites("   waited in ", &lock.waiters)
 }
 
-pub(crate) fn sites(all: &[WaitSite]) -> String {
+/// Places, each behind this word.
+pub(crate) fn sites(verb: &str, all: &[WaitSite]) -> String {
     let mut text = String::new();
     let is_shown = |(number, site): &(usize, &WaitSite)| {
         *number == 0 || (*number < SITES && site.share >= NOISE)
     };
     for (_, site) in all.iter().enumerate().filter(is_shown) {
-        text += &beside(&format!("    {:>7}  ", percent(site.share)), &shown(&place(site)));
+        text += &beside(verb, &shown(&format!("{:.0} % {}", 100.0 * site.share, place(site))));
     }
     text
 }
 
+/// `update (server.c:42)`; `None`: not known.
+pub(crate) fn place_of(site: &WaitSite) -> Option<String> {
+    let short = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let function = site.function.as_ref()?;
+    Some(match (&site.file, site.line) {
+        (Some(file), Some(line)) => format!("{function} ({}:{line})", short(file)),
+        _ => function.clone(),
+    })
+}
+
 /// `update (server.c:42), running, called by work < main`
 pub(crate) fn place(site: &WaitSite) -> String {
-    let Some(function) = &site.function else {
+    let Some(place) = place_of(site) else {
         return site.state.unwrap_or("unknown").to_owned();
-    };
-    let short = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let place = match (&site.file, site.line) {
-        (Some(file), Some(line)) => format!(" ({}:{line})", short(file)),
-        _ => String::new(),
     };
     let state = site.state.map_or_else(String::new, |state| format!(", {state}"));
     let mut callers = site.callers.iter().take(CALLERS).cloned().collect::<Vec<_>>().join(" < ");
     if !callers.is_empty() {
         callers.insert_str(0, ", called by ");
     }
-    format!("{function}{place}{state}{callers}")
+    format!("{place}{state}{callers}")
 }
 
 pub(crate) fn percent(share: f64) -> String {
