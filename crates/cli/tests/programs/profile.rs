@@ -114,7 +114,7 @@ fn the_report_fits_and_flames_are_drawn() -> Result<()> {
         ensure!(outcome.text().is_empty(), "the report went to the file, too: {}", outcome.text());
         let report = fs::read_to_string(&to)?;
         ensure!(report.lines().all(|line| line.chars().count() <= 80), "{report}");
-        if report.contains(" 1  table+0x28, a mutex in holders")
+        if report.contains("\n1. table+0x28, a mutex in holders")
             && report.contains("lookup (holders.c:")
         {
             break;
