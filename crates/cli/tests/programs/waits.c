@@ -299,6 +299,30 @@ static void conditions(void) {
     thrd_join(thread, NULL);
 }
 
+// A mutex that is taken a thousand times between two waits. 2 in its word says that a thread sleeps.
+static pthread_mutex_t taken = PTHREAD_MUTEX_INITIALIZER;
+
+static void *takes(void *unused) {
+    pthread_mutex_lock(&taken);
+    pthread_mutex_unlock(&taken);
+    return unused;
+}
+
+static void lets_one_wait(void) {
+    pthread_t one;
+    pthread_mutex_lock(&taken);
+    pthread_create(&one, NULL, takes, NULL);
+    until(&taken, 2);
+    pthread_mutex_unlock(&taken);
+    pthread_join(one, NULL);
+}
+
+static void acquisitions(void) {
+    lets_one_wait();
+    for (int i = 0; i < 1000; i++) takes(NULL);
+    lets_one_wait();
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "rwlocks")) rwlocks(0);
@@ -308,6 +332,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "glibcs")) glibcs();
     if (!strcmp(what, "conditions")) conditions();
     if (!strcmp(what, "alone")) gives_up_alone();
+    if (!strcmp(what, "taken")) acquisitions();
     puts("done");
     return 0;
 }

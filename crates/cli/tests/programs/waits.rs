@@ -128,6 +128,18 @@ fn trylocks_that_fail_are_counted_apart_from_waits_and_their_holder_is_named() -
     Ok(())
 }
 
+/// From the first wait on: a thousand times, and by each of two threads for the second wait.
+#[test]
+fn acquisitions_between_waits_are_counted() -> Result<()> {
+    for level in LEVELS {
+        let report = profile("taken", level, "done\n")?;
+        assert_eq!(report["lock"], "glibc", "the program as it is");
+        let lock = named(&report, "locks", "taken")?;
+        assert_eq!(numbers(lock, ["acquired", "contended"]), [1002, 2], "{lock:#}");
+    }
+    Ok(())
+}
+
 #[test]
 fn waits_for_a_spin_lock_are_counted() -> Result<()> {
     for level in LEVELS {
