@@ -290,7 +290,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
         "measuring: {total} runs of {} s, those beside hogs of {:.2} s, about {seconds:.0} s in all",
         program.length, busy_program.length,
     );
-    let bar = progress(total as u64)?;
+    let bar = progress(total as u64, "runs")?;
     let mut rounds = Rounds { program, bar, meter: Disturbance::default() };
     let mut panels = Vec::new();
     let mut engines = Vec::new();

@@ -49,7 +49,7 @@ pub(crate) struct Measured {
 
 pub(crate) fn measure(what: &Trial<'_>, settings: &[Setting], extent: &Extent) -> Measured {
     let watch = Watch::new();
-    let bar = lockwright_bench::progress(0, extent.quiet);
+    let bar = lockwright_bench::progress(0, "runs at most", extent.quiet);
     let mut measured = Measured::default();
     let desk = Desk { watch: &watch, bar: &bar };
     match rounds(what, settings, extent, &desk, &mut measured) {
