@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(
             done(4).text("42 (server): detached", "glibc's locks again"),
             "42 (server): detached; of 34 entries in 2 files, 30 lead to glibc's locks again\n\
-             the other 4 are calls that destroy mutexes and stay ours: glibc's refuse a\n  mutex that was locked on one side and unlocked on the other\n\
+             the other 4 are calls that destroy mutexes and stay ours: glibc's refuse a mutex\n  that was locked on one side and unlocked on the other\n\
              its threads were stopped for 700 µs\n"
         );
     }

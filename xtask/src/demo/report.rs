@@ -15,7 +15,8 @@ use std::{fs, thread};
 
 pub(super) fn report(results: &DemoResults, command: &str) -> Result<String> {
     let date = date()?;
-    let sentences = words::sentences(&results.panels, &results.next);
+    let mut sentences = words::verdict(&results.panels);
+    sentences.push(words::next(&results.next));
     let body = html! {
         h1 { "lockwright demo" }
         p.lead {

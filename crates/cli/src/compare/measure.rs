@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 60;
 
 /// Maximum number of rounds of any program: sorting more isn't worth it.
-const MOST: usize = 2000;
+pub(super) const MOST: usize = 2000;
 
 /// Short programs run for more rounds: at least until the comparison has taken this long.
 const AWHILE: Duration = Duration::from_secs(60);

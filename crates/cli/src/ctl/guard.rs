@@ -318,7 +318,7 @@ mod tests {
         );
         assert_eq!(
             said(1.4, 0, End::Kept),
-            "fifo is better: 40 % more epochs per second and 29 % fewer long waits;\n  kept"
+            "fifo is better: 40 % more epochs per second and 29 % fewer long waits; kept"
         );
         assert_eq!(said(1.0, 0, End::Kept), "fifo makes no difference that counts; kept");
         assert_eq!(

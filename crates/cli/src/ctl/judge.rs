@@ -407,7 +407,7 @@ mod tests {
         slices[3][1].counted = Some(0.0);
         let judged = judge(&slices, TERMS);
         assert_eq!((&*judged.rows[0].figure.name, judged.finding), ("epochs/s", Finding::Worse));
-        assert_eq!(judged.why(), ": 30 % fewer epochs per second");
+        assert_eq!(judged.why(), ": 30 % fewer epochs per second and 43 % more long waits");
         assert!(judged.text().contains(" stood still in 1 of 24 time slices"), "{}", judged.text());
     }
 
