@@ -5,9 +5,9 @@ use lockwright_symbols::proc_text;
 /// The bit of the kernel's `CAP_SYS_PTRACE`.
 const PTRACE: u32 = 19;
 
-/// Who asks, and for what.
+/// Who wants to look into a process, and whose.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Attempt {
     is_root: bool,
     /// Has this command the right to debug every process?
     has_ptrace: bool,
@@ -29,7 +29,7 @@ pub fn hint(pid: libc::pid_t) -> &'static str {
     let rights = field(&status("self"), "CapEff:");
     let rights = rights.and_then(|all| u64::from_str_radix(&all, 16).ok()).unwrap_or(0);
     let scope = proc_text("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    Asked {
+    Attempt {
         is_root: user == 0,
         has_ptrace: rights & (1 << PTRACE) != 0,
         is_own: field(&status(&pid.to_string()), "Uid:") == Some(user.to_string()),
@@ -38,7 +38,7 @@ pub fn hint(pid: libc::pid_t) -> &'static str {
     .hint()
 }
 
-impl Asked {
+impl Attempt {
     fn hint(self) -> &'static str {
         match self {
             Self { scope: 3.., .. } => {
@@ -64,18 +64,18 @@ mod tests {
     fn root_is_not_told_to_use_sudo() {
         for bits in 0..32 {
             let [has_ptrace, is_own] = [bits & 1 != 0, bits & 2 != 0];
-            let asked = Asked { is_root: true, has_ptrace, is_own, scope: bits / 4 };
-            assert!(!asked.hint().contains("sudo"), "{asked:?}");
+            let attempt = Attempt { is_root: true, has_ptrace, is_own, scope: bits / 4 };
+            assert!(!attempt.hint().contains("sudo"), "{attempt:?}");
         }
     }
 
     #[test]
     fn each_obstacle_has_its_own_way_out() {
-        let user = Asked { is_root: false, has_ptrace: false, is_own: true, scope: 1 };
+        let user = Attempt { is_root: false, has_ptrace: false, is_own: true, scope: 1 };
         assert_eq!(user.hint(), "sudo sysctl kernel.yama.ptrace_scope=0");
-        let other = Asked { is_own: false, ..user };
+        let other = Attempt { is_own: false, ..user };
         assert_eq!(other.hint(), "run it as the process's user, or with sudo");
-        assert!(Asked { scope: 3, ..user }.hint().starts_with("nobody may"));
-        assert!(Asked { is_root: true, ..user }.hint().contains("--cap-add SYS_PTRACE"));
+        assert!(Attempt { scope: 3, ..user }.hint().starts_with("nobody may"));
+        assert!(Attempt { is_root: true, ..user }.hint().contains("--cap-add SYS_PTRACE"));
     }
 }

@@ -73,19 +73,18 @@ fn a_verdict_of_six_lines_says_where_a_lock_is_worse() {
     assert_eq!(
         said,
         "This machine: auto is 1.30 times as fast as glibc in 2 of 2 settings, and worse\n  nowhere.\n\
-         Beside hogs: auto is clearly faster than glibc in none of 2 settings. Worse:\n  \
-         SQLite, 8 threads, 1 hog (20 % slower) and 1 more.\n\
-         Big and little cores (emulated): within its SLO asl is 2.10 times as fast on\n  \
-         SQLite. Worse: asl without an SLO on SQLite (P99 9.0 times as long).\n"
+         Beside hogs: auto is faster than glibc in none of 2 settings. Worse: SQLite, 8\n  \
+         threads, 1 hog (20 % slower); SQLite, 8 threads, 2 hogs (20 % slower).\n\
+         Unequal cores (emulated): within its SLO asl is 2.10 times as fast as glibc.\n  \
+         Worse: asl without an SLO (P99 9.0 times as long).\n"
     );
     // What is slower comes before what is late, and a missed objective before all.
-    let said = verdict(&results(9, (0.7, 4), (2.1, 2)));
-    assert!(said.contains("(30 % slower)"), "{said}");
+    let said = verdict(&results(9, (0.7, 4), (2.1, 2))).replace("\n  ", " ");
+    assert!(said.contains("Worse: SQLite, 2 threads (30 % slower); "), "{said}");
     assert!(
-        said.replace("\n  ", " ").contains("Worse: asl on SQLite (misses its SLO: P99 1.82 of it)"),
+        said.contains("within its SLO. Worse: asl on SQLite (P99 1.82 of its SLO); "),
         "{said}"
     );
-    assert!(said.replace("\n  ", " ").contains("no lock is faster within its SLO"), "{said}");
     let late = verdict(&results(9, (1.3, 4), (2.1, 1))).replace("\n  ", " ");
     assert!(late.contains("Worse: SQLite, 2 threads (P99 4.0 times as long)"), "{late}");
 }
@@ -100,7 +99,7 @@ fn a_verdict_fits_however_much_is_worse() {
     let said = verdict(&worst);
     assert!(said.lines().count() <= 6, "{said}");
     assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
-    assert_eq!(said.matches("Worse: ").count(), 3, "{said}");
+    assert_eq!(said.matches("Worse:").count(), 3, "{said}");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The conclusions: a verdict of a few lines for readers who don't know the project, and tables for a terminal.
 
 use super::stats::{Figure, Group, Panel, ROUNDS, Summary, Verdict};
-use super::{ASL, FIFO, OURS};
+use super::{ASL, OURS};
 use lockwright_numbers::format::{given, ns, ratio, si, time, with_range};
 use lockwright_text::table::{plain, right, table as new};
+use std::collections::BTreeSet;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
@@ -37,25 +38,39 @@ enum LossKind {
 /// What is told of a panel.
 struct Told {
     head: &'static str,
-    gain: String,
+    /// In one or two ways, the one that says more first.
+    gains: Vec<String>,
     losses: Vec<Loss>,
 }
 
 impl Told {
-    /// Names so many of the places where the lock is worse.
-    fn sentence(&self, most: usize) -> String {
-        let Self { head, gain, losses } = self;
-        let named = losses.iter().take(most);
-        let mut named: Vec<_> =
-            named.map(|loss| format!("{} ({})", loss.place, loss.what)).collect();
-        let more = losses.len() - named.len();
-        if more > 0 {
-            named.push(format!("{more} more"));
+    /// In so many lines of a terminal: names as many as possible of the places where the lock is worse, the worst first, and says how
+    /// much worse it is at least there.
+    fn sentence(&self, lines: usize) -> String {
+        let fits = |said: &String| wrapped(said).lines().count() <= lines;
+        let all = self.losses.len();
+        let choices = (1..=all.max(1)).rev().flat_map(|named| [(named, named), (named, 1)]);
+        let mut said = choices.flat_map(|(named, detailed)| {
+            self.gains.iter().map(move |gain| self.naming(gain, named, detailed))
+        });
+        let least = || self.gains.last().map_or_else(String::new, |gain| self.naming(gain, 1, 0));
+        said.find(fits).unwrap_or_else(least)
+    }
+
+    fn naming(&self, gain: &str, named: usize, detailed: usize) -> String {
+        let Self { head, losses, .. } = self;
+        if losses.is_empty() {
+            return format!("{head}: {gain}, and worse nowhere.");
         }
-        match named.is_empty() {
-            true => format!("{head}: {gain}, and worse nowhere."),
-            false => format!("{head}: {gain}. Worse: {}.", listed(&named)),
+        let place = |(at, loss): (usize, &Loss)| match at < detailed {
+            true => format!("{} ({})", loss.place, loss.what),
+            false => loss.place.clone(),
+        };
+        let mut places: Vec<_> = losses.iter().take(named).enumerate().map(place).collect();
+        if losses.len() > named {
+            places.push(format!("{} more", losses.len() - named));
         }
+        format!("{head}: {gain}. Worse: {}.", places.join("; "))
     }
 }
 
@@ -67,16 +82,12 @@ pub(super) fn verdict(panels: &[Panel]) -> Vec<String> {
     if panels.iter().flat_map(|panel| &panel.groups).any(untold) {
         return vec![format!("No verdict: it needs at least {ROUNDS} rounds.")];
     }
-    let told: Vec<_> = panels
-        .iter()
-        .map(|panel| panel.cores.as_ref().map_or_else(|| machine(panel), |_| cores(panel)))
-        .collect();
-    let said = |most: usize| told.iter().map(|told| told.sentence(most)).collect::<Vec<_>>();
-    let lines = |said: &Vec<String>| -> usize {
-        said.iter().map(|sentence| wrapped(sentence).lines().count()).sum()
+    let told = |panel: &Panel| match panel.cores {
+        None => machine(panel),
+        Some(_) => cores(panel),
     };
-    let longest = told.iter().map(|told| told.losses.len()).max().unwrap_or(0).max(1);
-    (1..=longest).rev().map(said).find(|said| lines(said) <= LINES).unwrap_or_else(|| said(1))
+    let lines = LINES / panels.len().max(1);
+    panels.iter().map(|panel| told(panel).sentence(lines)).collect()
 }
 
 /// What to do next.
@@ -101,15 +112,15 @@ fn range(ratios: &[f64]) -> String {
     if low == high { low } else { format!("{low} to {high}") }
 }
 
-/// How much worse a figure is: `13 % slower`, `P99 2.1 times as long`.
+/// How much worse a figure is: `13 % slower`, `longest 2.1 times as long`.
 fn worse(figure: Figure, ratio: f64) -> String {
     let percent = format!("{:.0} %", 100.0 * (ratio - 1.0).abs());
     let times = if ratio < 9.95 { format!("{ratio:.1}") } else { format!("{ratio:.0}") };
     match figure {
         Figure::Throughput => format!("{percent} slower"),
         Figure::Cpu => format!("{percent} more CPU time"),
-        _ if ratio < 1.95 => format!("{} {percent} longer", figure.words()),
-        _ => format!("{} {times} times as long", figure.words()),
+        _ if ratio < 1.95 => format!("{} {percent} longer", figure.name()),
+        _ => format!("{} {times} times as long", figure.name()),
     }
 }
 
@@ -129,8 +140,11 @@ fn worst(own: &Summary, place: String, time: LossKind) -> Option<Loss> {
     Some(Loss { place, what: worse(figure, by), kind: time, times: by })
 }
 
+/// The worst first, and of each place only the worst.
 fn sorted(mut losses: Vec<Loss>) -> Vec<Loss> {
     losses.sort_by(|one, other| one.kind.cmp(&other.kind).then(other.times.total_cmp(&one.times)));
+    let mut seen = BTreeSet::new();
+    losses.retain(|loss| seen.insert(loss.place.clone()));
     losses
 }
 
@@ -146,21 +160,21 @@ fn machine(panel: &Panel) -> Told {
     };
     let (faster, tails) = (better(Figure::Throughput), better(Figure::P999));
     let gain = match faster.len() {
-        0 => format!("{name} is clearly faster than glibc in none of {total} settings"),
+        0 => format!("{name} is faster than glibc in none of {total} settings"),
         many => format!(
             "{name} is {} times as fast as glibc in {many} of {total} settings",
             range(&faster)
         ),
     };
-    let gain = match tails.len() {
-        0 => gain,
-        many => format!("{gain}, its P99.9 shorter in {many}"),
+    let gains = match tails.len() {
+        0 => vec![gain],
+        many => vec![format!("{gain}, P99.9 shorter in {many}"), gain],
     };
     let losses = own
         .iter()
         .filter_map(|(group, own)| worst(own, panel.label(group.setting), LossKind::Time));
     let losses = sorted(losses.collect());
-    Told { head: if panel.is_busy() { "Beside hogs" } else { "This machine" }, gain, losses }
+    Told { head: if panel.is_busy() { "Beside hogs" } else { "This machine" }, gains, losses }
 }
 
 /// Big and little cores: the locks that use epochs.
@@ -172,13 +186,13 @@ fn cores(panel: &Panel) -> Told {
             let database = group.setting.name();
             for own in group.summaries.iter().filter(|own| own.subject.lock == lock) {
                 let Some(slo_ns) = own.subject.slo_ns else {
-                    let place = format!("{lock} without an SLO on {database}");
+                    let place = format!("{lock} without an SLO");
                     losses.extend(worst(own, place, LossKind::TimeWithoutSlo));
                     continue;
                 };
                 let (of_slo, place) = (own.of_slo(slo_ns), format!("{lock} on {database}"));
                 if of_slo > KEPT {
-                    let what = format!("misses its SLO: P99 {} of it", ratio(of_slo));
+                    let what = format!("P99 {} of its SLO", ratio(of_slo));
                     losses.push(Loss { place, what, kind: LossKind::Slo, times: of_slo });
                     continue;
                 }
@@ -189,19 +203,21 @@ fn cores(panel: &Panel) -> Told {
                 losses.extend(worst(own, place, LossKind::Time));
             }
         }
-        if !faster.is_empty() {
-            gains.push(format!(
-                "{lock} is {} times as fast on {}",
-                range(&faster),
-                listed(&places)
-            ));
+        if faster.is_empty() {
+            continue;
         }
+        let fast = if gains.is_empty() { "times as fast as glibc" } else { "times" };
+        let places = match places.len() == panel.groups.len() {
+            true => String::new(),
+            false => format!(" on {}", listed(&places)),
+        };
+        gains.push(format!("{lock} is {} {fast}{places}", range(&faster)));
     }
     let gain = match gains.is_empty() {
         true => "no lock is faster within its SLO".to_owned(),
         false => format!("within its SLO {}", listed(&gains)),
     };
-    Told { head: "Big and little cores (emulated)", gain, losses: sorted(losses) }
+    Told { head: "Unequal cores (emulated)", gains: vec![gain], losses: sorted(losses) }
 }
 
 /// The panels' tables.

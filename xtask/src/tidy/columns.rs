@@ -30,6 +30,9 @@ const MAKERS: &[&str] = &["table", "blocks"];
 /// Methods, and functions of the same file, that do so.
 const OWN_MAKERS: &[&str] = &["header"];
 
+/// A function without variables that are known.
+const NOWHERE: Range<usize> = 0..0;
+
 /// The names, and where each is first used.
 #[derive(Default)]
 pub(super) struct Columns(BTreeMap<String, String>);
@@ -45,7 +48,7 @@ impl Columns {
         if !is_ours || !is_source || is_test || path.extension().is_none_or(|end| end != "rs") {
             return;
         }
-        for (line, name) in Code::of(text).columns() {
+        for (line, name) in TableCode::of(text).columns() {
             let at = || format!("{}:{line}", path.display());
             self.0.entry(name).or_insert_with(at);
         }
@@ -90,9 +93,9 @@ fn name(text: &str) -> Option<String> {
 }
 
 /// A file's tokens.
-struct Code<'a>(Vec<Token<'a>>);
+struct TableCode<'a>(Vec<Token<'a>>);
 
-impl<'a> Code<'a> {
+impl<'a> TableCode<'a> {
     fn of(text: &'a str) -> Self {
         Self(with_strings(text))
     }
@@ -149,16 +152,17 @@ impl<'a> Code<'a> {
             if !is_variable || !seen.insert(word) {
                 continue;
             }
-            let mut made = self.made(word, &["let"], function.clone());
+            let (mut made, mut scope) = (self.made(word, &["let"], function.clone()), &function);
             if made.is_empty() {
                 made = self.made(word, &["const", "static"], 0..self.0.len());
             }
             // A header that a caller hands over, who gives it the same name.
             if made.is_empty() && is_header {
                 made = self.made(word, &["let"], 0..self.0.len());
+                scope = &NOWHERE;
             }
             for one in made {
-                self.strings(one, function.clone(), false, seen, found);
+                self.strings(one, scope.clone(), false, seen, found);
             }
         }
     }
@@ -219,7 +223,7 @@ mod tests {
     use super::*;
 
     fn columns(text: &str) -> Vec<String> {
-        Code::of(text).columns().into_iter().map(|(_, name)| name).collect()
+        TableCode::of(text).columns().into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]

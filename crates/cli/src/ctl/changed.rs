@@ -2,16 +2,16 @@
 
 use lockwright_numbers::format::thousands;
 
-/// What a figure counts or measures.
+/// Amount a figure counts or measures.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum Amount {
     /// `long waits`
     Many(&'static str),
     /// `work per second`
     Much(&'static str),
 }
 
-impl What {
+impl Amount {
     /// `37 times as many long waits`, `30 % less work per second`: it is `ratio` times what it was.
     pub(super) fn times(self, ratio: f64) -> String {
         let (name, such, less) = match self {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_told_as_a_person_would() {
-        let waits = What::Many("long waits");
+        let waits = Amount::Many("long waits");
         let said = |ratio| waits.times(ratio);
         assert_eq!(said(36.8), "37 times as many long waits");
         assert_eq!(said(12_345.0), "12,345 times as many long waits");
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(said(1.3), "30 % more long waits");
         assert_eq!(said(0.0789), "92 % fewer long waits");
         assert_eq!(said(0.0001), "almost no long waits");
-        let work = What::Much("work per second");
+        let work = Amount::Much("work per second");
         assert_eq!(work.times(0.7), "30 % less work per second");
         assert_eq!(work.times(3.26), "3.3 times as much work per second");
         assert_eq!(work.halved(4), "less than half the work per second, 4 times in a row");

@@ -1,6 +1,6 @@
 //! Evaluates the slices of `--guard`: which figures they have, and whether one of them is worse.
 
-use super::changed::What;
+use super::changed::Amount;
 use crate::compare::figure::Figure;
 use crate::compare::report::bound;
 use crate::output::{plain, table};
@@ -31,7 +31,7 @@ impl Default for Terms {
     }
 }
 
-/// What the waiters of one lock did in a slice.
+/// Amount the waiters of one lock did in a slice.
 #[derive(Clone, Debug)]
 pub(super) struct Waited {
     pub(super) of: Of,
@@ -53,7 +53,7 @@ pub(super) struct OpenWait {
     pub(super) here_ns: u64,
 }
 
-/// What happened in a slice.
+/// Amount happened in a slice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slice {
     pub(super) locks: Vec<Waited>,
@@ -106,7 +106,7 @@ struct FigureChange {
     figure: Figure,
     /// For sentences.
     #[serde(skip)]
-    what: What,
+    what: Amount,
     values: [Vec<f64>; 2],
     #[serde(rename = "times_as_good")]
     interval: Option<Interval>,
@@ -144,7 +144,7 @@ pub(super) struct Judged {
 impl FigureChange {
     fn new(
         figure: Figure,
-        what: What,
+        what: Amount,
         slices: &[[Slice; 2]],
         value: impl Fn(&Slice) -> f64,
     ) -> Self {
@@ -210,8 +210,8 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
     let mut rows = Vec::new();
     if let Some(done) = done {
         let (name, what) = match is_counted {
-            true => ("counted/s", What::Much("work per second")),
-            false => ("epochs/s", What::Many("epochs per second")),
+            true => ("counted/s", Amount::Much("work per second")),
+            false => ("epochs/s", Amount::Many("epochs per second")),
         };
         rows.push(FigureChange::new(Figure::rate(name), what, slices, move |slice| {
             done(slice) / slice.seconds
@@ -222,7 +222,7 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
     // Add one to each, so that zero misses isn't infinitely good.
     if each().any(|slice| slice.missed > 0.0) {
         let figure = Figure::count("missed SLOs/1000 epochs");
-        let what = What::Many("missed SLOs");
+        let what = Amount::Many("missed SLOs");
         rows.push(FigureChange::new(figure, what, slices, |slice| {
             1000.0 * (slice.missed + 1.0) / (slice.epochs + 1.0)
         }));
@@ -234,13 +234,13 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         rows.push(match done {
             Some(done) => {
                 let figure = Figure::count(format!("waits > {limit_text} per 1000 done"));
-                FigureChange::new(figure, What::Many("long waits"), slices, move |slice| {
+                FigureChange::new(figure, Amount::Many("long waits"), slices, move |slice| {
                     1000.0 * (slice.long(limit) + 1.0) / done(slice)
                 })
             }
             None => {
                 let figure = Figure::count(format!("threads in waits > {limit_text}"));
-                let what = What::Much("time in long waits");
+                let what = Amount::Much("time in long waits");
                 FigureChange::new(figure, what, slices, move |slice| {
                     (slice.long_ns(limit) + limit as f64) / slice.seconds / 1e9
                 })
@@ -248,7 +248,7 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         });
     }
     // A saturated lock keeps the same number of threads waiting, whatever its throughput.
-    let what = What::Many("threads waiting");
+    let what = Amount::Many("threads waiting");
     let waiting = FigureChange::new(Figure::count("threads waiting"), what, slices, |slice| {
         (slice.wait_ns + 1.0) / slice.seconds / 1e9
     });
@@ -257,7 +257,7 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         rows.iter().map(|row| (row.figure.name.clone(), row.finding(terms))).collect();
     findings.push((waiting.figure.name.clone(), decides));
     if terms.hand_overs && done.is_none() {
-        let what = What::Many("hand-overs per second");
+        let what = Amount::Many("hand-overs per second");
         let row = FigureChange::new(Figure::rate("hand-overs/s"), what, slices, |slice| {
             (slice.times.count() as f64 + 1.0) / slice.seconds
         });

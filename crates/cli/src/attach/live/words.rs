@@ -82,7 +82,7 @@ pub(super) struct Change {
 
 /// Where the call goes whose target a word holds.
 #[derive(Clone, Copy)]
-enum Way {
+enum LeadsTo {
     /// To one of the two: the word's values for glibc's function and for ours.
     Known { glibcs: u64, ours: u64, is_ours: bool },
     /// Nobody has called it yet. Then the dynamic linker will ask libc's symbol table, which we redirect, too.
@@ -256,7 +256,7 @@ impl<'a> Two<'a> {
         let (mut words, mut for_good) = (0, 0);
         for place in places {
             let way = self.way(process, place)?;
-            if matches!(way, Way::Elsewhere) {
+            if matches!(way, LeadsTo::Elsewhere) {
                 continue;
             }
             let is_for_good = FOR_GOOD.contains(&place.name.as_str());
@@ -265,10 +265,10 @@ impl<'a> Two<'a> {
             files.insert(&place.owner);
             let at = place.at;
             match (way, to) {
-                (Way::Known { glibcs, ours, is_ours: false }, To::Us) => {
+                (LeadsTo::Known { glibcs, ours, is_ours: false }, To::Us) => {
                     changes.push(Change { at, from: glibcs, to: ours });
                 }
-                (Way::Known { glibcs, ours, is_ours: true }, To::Glibc) if !is_for_good => {
+                (LeadsTo::Known { glibcs, ours, is_ours: true }, To::Glibc) if !is_for_good => {
                     changes.push(Change { at, from: ours, to: glibcs });
                 }
                 _ => {}
@@ -277,7 +277,7 @@ impl<'a> Two<'a> {
         Ok(Redirected { changes, words, files: files.len(), for_good })
     }
 
-    fn way(&self, process: &Process, place: &WordPlace) -> Result<Way, Failure> {
+    fn way(&self, process: &Process, place: &WordPlace) -> Result<LeadsTo, Failure> {
         let now = process.words(place.at, 1)?[0];
         for function in &self.functions[&place.name] {
             let (mut glibcs, mut ours) = (function.glibcs, function.ours);
@@ -289,11 +289,11 @@ impl<'a> Two<'a> {
                 ours = ours.wrapping_sub(self.libc.base);
             }
             if now == glibcs || now == ours {
-                return Ok(Way::Known { glibcs, ours, is_ours: now == ours });
+                return Ok(LeadsTo::Known { glibcs, ours, is_ours: now == ours });
             }
         }
         // Until its first call, a slot leads to its own file's code that asks the dynamic linker.
-        Ok(if place.own.contains(&now) { Way::Unbound } else { Way::Elsewhere })
+        Ok(if place.own.contains(&now) { LeadsTo::Unbound } else { LeadsTo::Elsewhere })
     }
 
     /// Writes the changes. The process's threads are stopped.
