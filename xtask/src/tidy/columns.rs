@@ -27,6 +27,9 @@ const DRAWERS: &[&str] = &["crates/text", "crates/plot"];
 /// Functions that take a table's header first.
 const MAKERS: &[&str] = &["table", "blocks"];
 
+/// The modules that they are called by.
+const PATHS: &[&str] = &["output", "page", "table"];
+
 /// Methods, and functions of the same file, that do so.
 const OWN_MAKERS: &[&str] = &["header"];
 
@@ -118,7 +121,10 @@ impl<'a> TableCode<'a> {
             let (is_method, is_path) = (before == ".", before == "::");
             let makes = match () {
                 () if self.word(at + 1) != "(" || before == "fn" => false,
-                () if MAKERS.contains(&word) => !is_method && (is_path || !own.contains(word)),
+                () if MAKERS.contains(&word) && is_path => {
+                    PATHS.contains(&self.word(at.wrapping_sub(2)))
+                }
+                () if MAKERS.contains(&word) => !is_method && !own.contains(word),
                 () if OWN_MAKERS.contains(&word) => is_method || !is_path && own.contains(word),
                 () => renamed.contains(word) && !is_method && !is_path,
             };
@@ -271,6 +277,7 @@ mod tests {
         for text in [
             "fn table(rows: &[Row]) {} fn f() { let rows = \"a\"; table(rows) }",
             "fn f() { self.table(\"a\") }",
+            "fn f() { let cells = \"a\"; transfers::table(&cells) }",
             "fn f() { let header = [\"{}\", \"-\"]; table(&header) }",
             "#[cfg(test)]\nmod tests { fn f() { table(&[\"a\"]) } }",
             "fn f() { /* table(&[\"a\"]) */ }",
