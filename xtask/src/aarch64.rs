@@ -49,7 +49,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     );
     let locks: Vec<_> = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id).collect();
     let able = programs.iter().filter(|program| unable(program).is_none()).count();
-    let bar = progress((able * (1 + locks.len()) + linking.len() * locks.len()) as u64)?;
+    let bar = progress((able * (1 + locks.len()) + linking.len() * locks.len()) as u64, "runs")?;
     let rows = parallel(2, &programs, |program| -> Result<Vec<String>> {
         let verdicts = verdicts(program, &locks, &library, &bar)?;
         bar.suspend(|| println!("{:<22} {}", name(program), verdicts.join(", ")));

@@ -66,7 +66,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         let target = root.join("target");
         results.real = Some(real::measure(&target, args.quick, command, version)?);
     } else {
-        let bar = progress(1)?;
+        let bar = progress(1, "runs")?;
         let done = |total: usize| {
             bar.set_length(total as u64);
             bar.inc(1);

@@ -1,7 +1,7 @@
 //! The demo: runs an ordinary database program (`crates/demo`, which doesn't use lockwright) under glibc's lock and
 //! under ours, side by side. There are three panels: *this machine* as it is (real), the same beside *hogs*, which are other
 //! processes that compute all the time (real), and a big and a little core (emulated) with latency objectives. It prints
-//! tables and three sentences, and writes an HTML report, a picture and a Markdown table.
+//! tables and a verdict, and writes an HTML report, a picture and a Markdown table.
 //!
 //! Every round runs every lock once, in an order that rotates. So other load on the machine affects all locks equally.
 //! Comparisons are always within the same round.
@@ -183,11 +183,14 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     if let Some(warning) = stats::disturbed(results.disturbance) {
         eprintln!("\nwarning: {warning}\nhint: run 'cargo xtask demo' again on a quiet machine");
     }
-    for sentence in words::sentences(&results.panels, &results.next) {
-        let sentence = words::wrapped(&format!("\n{sentence}\n"));
-        print!("{sentence}");
-        output += &sentence;
-    }
+    let said = words::verdict(&results.panels).into_iter().map(|said| words::wrapped(&said) + "\n");
+    let said = format!(
+        "\n{}\n{}\n",
+        said.collect::<String>(),
+        words::wrapped(&words::next(&results.next))
+    );
+    print!("{said}");
+    output += &said;
     if args.readme {
         readme::write(&crate::root::root(), &results, command.trim())?;
         readme::terminal(&crate::root::root(), command.trim(), &output)?;
@@ -290,7 +293,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
         "measuring: {total} runs of {} s, those beside hogs of {:.2} s, about {seconds:.0} s in all",
         program.length, busy_program.length,
     );
-    let bar = progress(total as u64)?;
+    let bar = progress(total as u64, "runs")?;
     let mut rounds = Rounds { program, bar, meter: Disturbance::default() };
     let mut panels = Vec::new();
     let mut engines = Vec::new();

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod circles;
+mod columns;
 mod commons;
 mod environment;
 mod names;
@@ -31,12 +32,14 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let mut complaints = Vec::new();
     let mut variables = environment::Seen::default();
     let mut types = commons::Names::default();
+    let mut columns = columns::Columns::default();
     for path in sources(&root)? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         let file = File { path: &path, text: &text };
         words(&file, &mut complaints);
         variables.look(&path, &text);
         types.look(&path, &text);
+        columns.look(&path, &text);
         match path.extension().and_then(|end| end.to_str()) {
             Some("rs") => rust(&file, &mut complaints),
             Some("md") => markdown(&file, &mut complaints),
@@ -52,6 +55,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     crate::soak::check(&root, &mut complaints);
     variables.complain(VARIABLES, &mut complaints);
     types.complain(&mut complaints);
+    columns.complain(&root, &mut complaints)?;
     complaints.extend(book::unlisted(&root)?);
     let locks = Generated { what: "locks", page: root.join("docs/locks.md"), text: table() };
     locks.check(args.write, &mut complaints)?;

@@ -52,7 +52,7 @@ pub use hogs::{Hogs, Used, hog};
 pub use names::{Names, advice, misspelt_class, split};
 pub use paired::{ENOUGH, FEWEST, Finding, Interval, is_look};
 pub use point::hogs;
-pub use progress::progress;
+pub use progress::{progress, timed};
 pub use rcl::{Rcl, RclResult};
 pub use system::{
     Machine, catch_interrupts, children_time, command_line, cpu_time, cpus, interrupted,

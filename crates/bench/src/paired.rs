@@ -78,7 +78,30 @@ impl Interval {
             Finding::Unclear
         }
     }
+
+    /// About how many rounds give a clear finding, if the middle and the noise stay as they are: an interval's width shrinks with the
+    /// square root of the rounds. `None`: it is clear already.
+    pub fn rounds_for(&self, margin: f64) -> Option<f64> {
+        if self.finding(margin) != Finding::Unclear {
+            return None;
+        }
+        let [low, middle, high, size] =
+            [self.low, self.middle, self.high, 1.0 + margin].map(f64::ln);
+        // How many times as wide as it may be is it?
+        let wide = if middle >= size {
+            (middle - low) / middle
+        } else if middle <= -size {
+            (high - middle) / -middle
+        } else {
+            // Both ends must come within the margin.
+            ((high - middle) / (size - middle)).max((middle - low) / (size + middle))
+        };
+        Some(SAFELY * self.rounds as f64 * wide * wide)
+    }
 }
+
+/// With as many rounds as the width asks for, every second comparison would end just outside.
+const SAFELY: f64 = 1.5;
 
 /// The conclusion from an [`Interval`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -195,6 +218,40 @@ mod tests {
         assert_eq!(finding(1.01, 1.02, 1.04), Finding::Same);
         assert_eq!(finding(1.01, 1.03, 1.09), Finding::Unclear);
         assert_eq!(finding(0.96, 1.08, 1.20), Finding::Unclear);
+    }
+
+    #[test]
+    fn as_many_rounds_as_are_said_to_do_are_enough() {
+        let mut dice = Dice(7);
+        let mut rounds = |many: usize, other: f64| {
+            let ratios: Vec<_> = (0..many).map(|_| dice.run(other) / dice.run(1.0)).collect();
+            Interval::of(&ratios).unwrap()
+        };
+        for other in [1.15, 1.0, 0.87] {
+            let (mut unclear, mut clear) = (0, 0);
+            while unclear < 50 {
+                let Some(enough) = rounds(14, other).rounds_for(0.05) else { continue };
+                // Where the middle lies at the margin by chance, there is no sensible number.
+                if enough > 500.0 {
+                    continue;
+                }
+                unclear += 1;
+                let longer = rounds(enough.ceil() as usize, other).finding(0.05);
+                clear += u32::from(longer != Finding::Unclear);
+            }
+            assert!(clear >= 30, "{other}: {clear} of {unclear}");
+        }
+    }
+
+    #[test]
+    fn a_middle_near_the_margin_needs_countless_rounds() {
+        let interval =
+            |low, middle, high| Interval { low, middle, high, rounds: 20, confidence: 0.999 };
+        assert_eq!(interval(1.02, 1.10, 1.20).rounds_for(0.05), None);
+        // Half the width would do, so four times the rounds, and half as many again.
+        let twice = interval(1.10_f64.powi(-1), 1.10, 1.10_f64.powi(3)).rounds_for(0.05).unwrap();
+        assert!((twice - 120.0).abs() < 1e-6, "{twice}");
+        assert!(interval(0.9, 1.0499, 1.2).rounds_for(0.05).unwrap() > 1e6);
     }
 
     #[test]

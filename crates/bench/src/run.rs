@@ -119,7 +119,7 @@ pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> 
     let left = |job: &Job| session.does(job) && !session.knows(&job.key);
     let steps =
         groups.iter().filter(|(_, _, job)| left(job)).map(|(row, _, _)| plan.group_of(*row).len());
-    let bar = progress(steps.sum::<usize>() as u64, quiet);
+    let bar = progress(steps.sum::<usize>() as u64, "runs", quiet);
     let mut retries = vec![plan.reps.max(3); plan.rows.len()];
     // (row, subject) pairs that are not measured again.
     let mut out = vec![vec![false; plan.subjects.len()]; plan.rows.len()];

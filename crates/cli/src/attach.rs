@@ -37,24 +37,58 @@ pub(crate) enum From {
 
 /// The result of an attach or detach.
 pub(crate) struct Done {
-    /// Number of words that were redirected.
+    /// Number of words whose calls change sides. The same on the way in and out.
     pub(crate) words: usize,
     /// Number of files that contain these words.
     pub(crate) files: usize,
+    /// Of these words, those that lead to us also from now on.
+    pub(crate) kept: usize,
     /// How long the threads were stopped.
     pub(crate) still: Duration,
 }
 
 impl Done {
-    /// Says what `process` has become, and where its calls lead now.
+    /// Says what has become of `process`, and where its calls lead now.
     pub(crate) fn print(&self, process: &Process, what: &str, to: &str) -> Result<(), Failure> {
-        output::print(&format!(
-            "{} ({}): {what}; {} entries in {} files lead to {to}\nits threads were stopped for {}\n",
-            process.pid,
-            process.name(),
-            self.words,
-            self.files,
-            time(self.still.as_secs_f64() * 1e9)
-        ))
+        output::print(&self.text(&format!("{} ({}): {what}", process.pid, process.name()), to))
+    }
+
+    fn text(&self, what: &str, to: &str) -> String {
+        let Self { words, files, kept, still } = self;
+        let all = format!("{words} entries in {files} file{}", if *files == 1 { "" } else { "s" });
+        let mut text = match kept {
+            0 => output::wrapped(&format!("{what}; {all} lead to {to}")),
+            _ => {
+                output::wrapped(&format!("{what}; of {all}, {} lead to {to}", words - kept))
+                    + "\n"
+                    + &output::wrapped(&format!(
+                        "the other {kept} are calls that destroy mutexes and stay ours: glibc's refuse a mutex \
+                         that was locked on one side and unlocked on the other"
+                    ))
+            }
+        };
+        text += &format!("\nits threads were stopped for {}\n", time(still.as_secs_f64() * 1e9));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_count_on_the_way_in_and_out() {
+        let still = Duration::from_micros(700);
+        let done = |kept| Done { words: 34, files: 2, kept, still };
+        assert_eq!(
+            done(0).text("42 (server): attached, fifo", "our locks"),
+            "42 (server): attached, fifo; 34 entries in 2 files lead to our locks\nits threads were stopped for 700 µs\n"
+        );
+        assert_eq!(
+            done(4).text("42 (server): detached", "glibc's locks again"),
+            "42 (server): detached; of 34 entries in 2 files, 30 lead to glibc's locks again\n\
+             the other 4 are calls that destroy mutexes and stay ours: glibc's refuse a mutex\n  that was locked on one side and unlocked on the other\n\
+             its threads were stopped for 700 µs\n"
+        );
     }
 }

@@ -8,6 +8,7 @@
 //!   list, epochs, segment: what it does; SLOs; a copy of its counts
 //! ```
 
+mod changed;
 pub(crate) mod delegated;
 pub(crate) mod epochs;
 pub(crate) mod guard;

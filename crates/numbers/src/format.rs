@@ -54,19 +54,32 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     }
 }
 
+/// From this on, a number is shown only as larger: fifteen digits say no more than that.
+const HUGE: f64 = 1e15;
+
 /// Three significant digits. No number (as zero by zero) is `-`, as is what is not there.
 pub fn digits(value: f64) -> String {
     match value.abs() {
         v if v.is_nan() => "-".into(),
         v if v.is_infinite() => if value > 0.0 { "inf" } else { "-inf" }.into(),
         0.0 => "0".into(),
-        v if v >= 999_500.0 => format!("{value:.2e}"),
+        v if v >= 999_500.0 => large(value),
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
         // Rounded to zero, it has no sign.
         v if v < 0.005 => format!("{v:.2}"),
         _ => format!("{value:.2}"),
     }
+}
+
+/// Three digits and zeros: `12,300,000`. Nobody reads exponents.
+fn large(value: f64) -> String {
+    let (sign, size) = (if value < 0.0 { "-" } else { "" }, value.abs());
+    if size >= HUGE {
+        return format!("{}10^15", if value < 0.0 { "< -" } else { "> " });
+    }
+    let unit = 10_f64.powf(size.log10().floor() - 2.0);
+    format!("{sign}{}", thousands(((size / unit).round() * unit).round() as u64))
 }
 
 /// `1.23 [1.10 .. 1.31]`.
@@ -76,12 +89,26 @@ pub fn with_range(spread: &Option<Spread>) -> String {
     })
 }
 
-/// A ratio has two decimals, or more where these would both be zero.
+/// A ratio has two decimals, or more where these would both be zero. Below a ten thousandth it is only said to be smaller.
 pub fn ratio(value: f64) -> String {
     match value.abs() {
         v if v == 0.0 || v.is_nan() || v >= 0.095 => digits(value),
         v if v >= 0.000_05 => format!("{value:.4}"),
-        _ => format!("{value:.2e}"),
+        _ if value < 0.0 => "> -0.0001".into(),
+        _ => "< 0.0001".into(),
+    }
+}
+
+/// Three significant digits, of small numbers too: `0.0789`. Below a millionth it is only said to be smaller.
+pub fn small(value: f64) -> String {
+    match value.abs() {
+        v if v == 0.0 || v.is_nan() || v >= 0.0995 => digits(value),
+        v if v >= 1e-6 => {
+            let decimals = (2.0 - v.log10().floor()) as usize;
+            format!("{value:.decimals$}")
+        }
+        _ if value < 0.0 => "> -0.000001".into(),
+        _ => "< 0.000001".into(),
     }
 }
 
@@ -153,13 +180,17 @@ mod tests {
     }
 
     #[test]
-    fn the_very_large_and_the_very_small_stay_short() {
-        assert_eq!([si(1.5e12), si(1.5e15), si(1.5e18)], ["1.50 T", "1500 T", "1.50e6 T"]);
-        assert_eq!([digits(999_499.0), digits(999_500.0)], ["999499", "1.00e6"]);
+    fn the_very_large_and_the_very_small_have_no_exponents() {
+        assert_eq!([si(1.5e12), si(1.5e15), si(1.5e18)], ["1.50 T", "1500 T", "1,500,000 T"]);
+        assert_eq!([digits(999_499.0), digits(999_500.0)], ["999499", "1,000,000"]);
+        assert_eq!([digits(-1_234_567.0), digits(9.99e14)], ["-1,230,000", "999,000,000,000,000"]);
+        assert_eq!([digits(1.25e300), digits(-1.25e300)], ["> 10^15", "< -10^15"]);
+        assert_eq!([ratio(1e-9), ratio(-1e-9)], ["< 0.0001", "> -0.0001"]);
+        assert_eq!([ratio(0.000_05), ratio(0.000_049)], ["0.0001", "< 0.0001"]);
+        let small_ones = [0.0789, 0.0042, 4.9e-5, 1e-6, 9e-7, 0.5, 0.0].map(small);
         assert_eq!(
-            [ratio(1.25e300), ratio(1e-9), ratio(-1e-9)],
-            ["1.25e300", "1.00e-9", "-1.00e-9"]
+            small_ones,
+            ["0.0789", "0.00420", "0.0000490", "0.00000100", "< 0.000001", "0.50", "0"]
         );
-        assert_eq!([ratio(0.000_05), ratio(0.000_049)], ["0.0001", "4.90e-5"]);
     }
 }

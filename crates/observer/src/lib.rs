@@ -45,6 +45,7 @@ pub mod objects;
 pub mod order;
 pub mod origin;
 pub mod process;
+pub mod rights;
 pub mod sampler;
 mod stack;
 pub mod standing;

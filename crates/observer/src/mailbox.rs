@@ -201,8 +201,8 @@ fn find_symbol(process: &Process, symbol: &str) -> Result<u64, Failure> {
             .hint("a static program may link our locks: docs/sync.md"));
     }
     Err(Failure::new(without).hint(format!(
-        "lockwright attach {pid}, or `lockwright run -- PROGRAM`; under --stats or with policies the program is a \
-         child of that command. To only look: lockwright profile -p {pid} --sample"
+        "attach first: lockwright attach {pid}; or start it with `lockwright run -- PROGRAM` (under --stats or with \
+         policies the program is a child of that command). To only look: lockwright profile -p {pid} --sample"
     )))
 }
 

@@ -27,11 +27,10 @@ impl Process {
             ErrorKind::NotFound => {
                 Failure::new(format!("no process {pid}")).hint("pgrep --list-name SERVER")
             }
-            ErrorKind::PermissionDenied => Failure::new(format!(
-                "may not reach into process {pid}: {}",
-                cause(&error)
-            ))
-            .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
+            ErrorKind::PermissionDenied => {
+                Failure::new(format!("may not reach into process {pid}: {}", cause(&error)))
+                    .hint(crate::rights::hint(pid))
+            }
             _ if error.raw_os_error() == Some(libc::ESRCH) => without_memory(pid),
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };

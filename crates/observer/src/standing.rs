@@ -98,9 +98,8 @@ impl Lookout {
     /// There is no such process, or this user may not look.
     pub fn open(pid: libc::pid_t) -> Result<Self, Failure> {
         let fail = |error: std::io::Error| {
-            Failure::new(format!("may not look into process {pid}: {}", cause(&error))).hint(
-                "run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope",
-            )
+            Failure::new(format!("may not look into process {pid}: {}", cause(&error)))
+                .hint(crate::rights::hint(pid))
         };
         // Reading where a thread sleeps needs the same right as reading its memory.
         blocked(pid, pid).map_err(fail)?;

@@ -15,7 +15,8 @@ use std::{fs, thread};
 
 pub(super) fn report(results: &DemoResults, command: &str) -> Result<String> {
     let date = date()?;
-    let sentences = words::sentences(&results.panels, &results.next);
+    let mut sentences = words::verdict(&results.panels);
+    sentences.push(words::next(&results.next));
     let body = html! {
         h1 { "lockwright demo" }
         p.lead {
@@ -129,7 +130,7 @@ fn table(panel: &Panel, own: &[&Group]) -> Markup {
     let row = |group: &Group, n: usize, summary: &Summary| {
         let ratio = summary.ratio(Figure::Throughput).spread;
         let at = |share| ns(summary.latency.quantile(share));
-        let first = match (panel.cores.is_some(), n) {
+        let lead = match (panel.cores.is_some(), n) {
             (false, 0) if panel.is_busy() => group.setting.load(),
             (false, 0) => group.setting.threads.to_string(),
             (false, _) => String::new(),
@@ -145,7 +146,7 @@ fn table(panel: &Panel, own: &[&Group]) -> Markup {
             None => time(summary.cpu_ns.median),
         };
         let cells = [
-            first,
+            lead,
             String::new(),
             si(summary.rate.median),
             format::ratio(ratio.median),

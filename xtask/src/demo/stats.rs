@@ -23,7 +23,6 @@ impl Figure {
     pub(super) const ALL: [Figure; 5] =
         [Figure::Throughput, Figure::P99, Figure::P999, Figure::Longest, Figure::Cpu];
 
-    /// The name for tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Figure::Throughput => "throughput",
@@ -31,15 +30,6 @@ impl Figure {
             Figure::P999 => "P99.9",
             Figure::Longest => "longest",
             Figure::Cpu => "CPU/op",
-        }
-    }
-
-    /// The name for sentences.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Figure::Longest => "longest operation",
-            Figure::Cpu => "CPU time an operation",
-            other => other.name(),
         }
     }
 

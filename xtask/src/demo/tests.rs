@@ -62,65 +62,58 @@ fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> DemoResults {
     }
 }
 
-fn sentences(results: &DemoResults) -> [String; 3] {
-    words::sentences(&results.panels, &results.next)
+fn verdict(results: &DemoResults) -> String {
+    let said = words::verdict(&results.panels);
+    said.iter().map(|sentence| words::wrapped(sentence) + "\n").collect()
 }
 
 #[test]
-fn three_sentences_say_what_is_better_and_what_is_not() {
-    let [better, not, next] = sentences(&results(9, (1.3, 4), (2.1, 1)));
+fn a_verdict_of_six_lines_says_where_a_lock_is_worse() {
+    let said = verdict(&results(9, (1.3, 1), (2.1, 1)));
     assert_eq!(
-        better,
-        "What is better: on this machine (real) auto's throughput is higher in each of 2 settings (1.30 of \
-         glibc's); on a big core and a little one (emulated) asl's throughput is, in multiples of glibc's, 2.10 on SQLite with an SLO \
-         of 110 µs (the little core's P99: 0.91 of it) and 3.40 on SQLite without an SLO."
+        said,
+        "This machine: auto is 1.30 times as fast as glibc in 2 of 2 settings, and worse\n  nowhere.\n\
+         Beside hogs: auto is faster than glibc in none of 2 settings. Worse: SQLite, 8\n  \
+         threads, 1 hog (20 % slower); SQLite, 8 threads, 2 hogs (20 % slower).\n\
+         Unequal cores (emulated): within its SLO asl is 2.10 times as fast as glibc.\n  \
+         Worse: asl without an SLO (P99 9.0 times as long).\n"
     );
-    assert_eq!(
-        not,
-        "What is not: on this machine (real) auto's P99 is longer in each of 2 settings (4.00 of glibc's), its P99.9 is \
-         longer in each of 2 settings (4.00 of glibc's) and its longest operation is longer in each of 2 settings (4.00 of \
-         glibc's); on this machine beside hogs (real) auto's throughput is lower in each of 2 settings (0.80 of glibc's), its P99 \
-         is longer in each of 2 settings (2.00 of glibc's), its P99.9 is longer in each of 2 settings (2.00 of glibc's) and its \
-         longest operation is longer in each of 2 settings (2.00 of glibc's); on a big core and a little one (emulated) the little core's times under asl without an SLO are, in multiples of \
-         those under glibc, 9.00 for the P99, 9.00 for the P99.9 and 9.00 for the longest operation; no clear difference in auto's CPU \
-         time an operation on this machine and auto's CPU time an operation on this machine beside hogs."
-    );
-    assert!(next.contains("`LD_PRELOAD=\"$PWD/target/release/liblockwright.so\" ./your-program`"));
-    // A missed objective isn't a gain, no matter how fast.
-    let [better, not, _] = sentences(&results(9, (1.0, 1), (2.1, 2)));
-    assert!(!better.contains("2.10"), "{better}");
+    // What is slower comes before what is late, and a missed objective before all.
+    let said = verdict(&results(9, (0.7, 4), (2.1, 2))).replace("\n  ", " ");
+    assert!(said.contains("Worse: SQLite, 2 threads (30 % slower); "), "{said}");
     assert!(
-        not.contains(
-            "2.10 on SQLite with an SLO of 110 µs (missed: the little core's P99 is 1.82 of it, fifo's 0.91)"
-        ),
-        "{not}"
+        said.contains("within its SLO. Worse: asl on SQLite (P99 1.82 of its SLO); "),
+        "{said}"
     );
-    assert!(not.contains("no clear difference in auto's throughput, P99, P99.9,"), "{not}");
-    // If it loses in only some settings, these are named.
-    let (mut some, slow) = (results(9, (1.0, 1), (2.1, 2)), results(9, (0.7, 1), (2.1, 2)));
-    some.panels[0].groups[1] = slow.panels.into_iter().next().unwrap().groups.pop().unwrap();
-    let [_, not, _] = sentences(&some);
-    assert!(
-        not.contains(
-            "auto's throughput is lower in 1 of 2 settings (0.70 of glibc's: SQLite, 8 threads)"
-        ),
-        "{not}"
-    );
+    let late = verdict(&results(9, (1.3, 4), (2.1, 1))).replace("\n  ", " ");
+    assert!(late.contains("Worse: SQLite, 2 threads (P99 4.0 times as long)"), "{late}");
+}
+
+#[test]
+fn a_verdict_fits_however_much_is_worse() {
+    let mut worst = results(9, (0.02, 300), (0.1, 777));
+    let again = results(9, (0.02, 300), (0.1, 777));
+    for (panel, more) in worst.panels.iter_mut().zip(again.panels) {
+        panel.groups.extend(more.groups);
+    }
+    let said = verdict(&worst);
+    assert!(said.lines().count() <= 6, "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    assert_eq!(said.matches("Worse:").count(), 3, "{said}");
 }
 
 #[test]
 fn few_rounds_say_nothing() {
-    let [better, not, _] = sentences(&results(4, (1.3, 4), (2.1, 1)));
-    assert!(better.contains("unknown") && not.contains("unknown"), "{better}{not}");
+    let said = verdict(&results(4, (1.3, 4), (2.1, 1)));
+    assert_eq!(said, "No verdict: it needs at least 5 rounds.\n");
 }
 
 #[test]
 fn tables_fit_a_terminal_and_say_what_is_emulated() {
     let results = results(9, (13.24, 400), (0.0213, 999));
     let mut text = words::tables(&results.panels, "a machine");
-    for sentence in sentences(&results) {
-        text += &words::wrapped(&format!("\n{sentence}\n"));
-    }
+    text += &verdict(&results);
+    text += &words::wrapped(&words::next(&results.next));
     let wide = text.lines().find(|line| line.chars().count() > 80);
     assert!(wide.is_none(), "wider than a terminal: {wide:?} in\n{text}");
     for said in [

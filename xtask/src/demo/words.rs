@@ -1,10 +1,10 @@
-//! The conclusions: three sentences for readers who don't know the project, and tables for a terminal.
+//! The conclusions: a verdict of a few lines for readers who don't know the project, and tables for a terminal.
 
 use super::stats::{Figure, Group, Panel, ROUNDS, Summary, Verdict};
-use super::{ASL, FIFO, OURS};
+use super::{ASL, OURS};
 use lockwright_numbers::format::{given, ns, ratio, si, time, with_range};
 use lockwright_text::table::{plain, right, table as new};
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
@@ -12,47 +12,87 @@ const WIDTH: usize = 80;
 /// Above this, the little core's P99 misses its objective. Feedback steers towards the exact objective from both sides.
 const KEPT: f64 = 1.05;
 
-/// Findings on which the rounds agree, and those on which they don't.
-#[derive(Default)]
-struct Findings {
-    better: Vec<String>,
-    worse: Vec<String>,
-    even: Vec<String>,
+/// How many lines of a terminal the verdict may take.
+const LINES: usize = 6;
+
+/// Where a lock is worse than glibc's, and by how much.
+struct Loss {
+    /// `SQLite, 8 threads`
+    place: String,
+    /// `13 % slower`
+    what: String,
+    /// The worst come first: by their kind, and then by how much.
+    kind: LossKind,
+    times: f64,
 }
 
-/// What is better, what is not, and what to do next.
-pub(super) fn sentences(panels: &[Panel], next: &str) -> [String; 3] {
-    let next = format!(
-        "What to do next: run your own program under it, `{next}`, and compare the figures that matter to you \
-         (for big and little cores see docs/epochs.md)."
-    );
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum LossKind {
+    Slo,
+    Throughput,
+    Time,
+    /// Nobody has asked for a limit there.
+    TimeWithoutSlo,
+}
+
+/// What is told of a panel.
+struct Told {
+    head: &'static str,
+    /// In one or two ways, the one that says more first.
+    gains: Vec<String>,
+    losses: Vec<Loss>,
+}
+
+impl Told {
+    /// In so many lines of a terminal: names as many as possible of the places where the lock is worse, the worst first, and says how
+    /// much worse it is at least there.
+    fn sentence(&self, lines: usize) -> String {
+        let fits = |said: &String| wrapped(said).lines().count() <= lines;
+        let all = self.losses.len();
+        let choices = (1..=all.max(1)).rev().flat_map(|named| [(named, named), (named, 1)]);
+        let mut said = choices.flat_map(|(named, detailed)| {
+            self.gains.iter().map(move |gain| self.naming(gain, named, detailed))
+        });
+        let least = || self.gains.last().map_or_else(String::new, |gain| self.naming(gain, 1, 0));
+        said.find(fits).unwrap_or_else(least)
+    }
+
+    fn naming(&self, gain: &str, named: usize, detailed: usize) -> String {
+        let Self { head, losses, .. } = self;
+        if losses.is_empty() {
+            return format!("{head}: {gain}, and worse nowhere.");
+        }
+        let place = |(at, loss): (usize, &Loss)| match at < detailed {
+            true => format!("{} ({})", loss.place, loss.what),
+            false => loss.place.clone(),
+        };
+        let mut places: Vec<_> = losses.iter().take(named).enumerate().map(place).collect();
+        if losses.len() > named {
+            places.push(format!("{} more", losses.len() - named));
+        }
+        format!("{head}: {gain}. Worse: {}.", places.join("; "))
+    }
+}
+
+/// The verdict in a person's words: a sentence for each panel, which names where the lock is worse. At most six lines in all.
+pub(super) fn verdict(panels: &[Panel]) -> Vec<String> {
     let untold = |group: &Group| {
         group.summaries.iter().any(|lock| lock.verdict(Figure::Throughput) == Verdict::Untold)
     };
     if panels.iter().flat_map(|panel| &panel.groups).any(untold) {
-        let few = |what| format!("{what}: unknown, because fewer than {ROUNDS} rounds were run.");
-        return [few("What is better"), few("What is not"), next];
+        return vec![format!("No verdict: it needs at least {ROUNDS} rounds.")];
     }
-    let mut found = Findings::default();
-    for panel in panels {
-        match panel.cores {
-            None => machine(panel, &mut found),
-            Some(_) => cores(panel, &mut found),
-        }
-    }
-    let said = |parts: Vec<String>, none: &str| match parts.is_empty() {
-        true => none.to_owned(),
-        false => parts.join("; "),
+    let told = |panel: &Panel| match panel.cores {
+        None => machine(panel),
+        Some(_) => cores(panel),
     };
-    let mut not = said(found.worse, "nothing is worse than under glibc");
-    if !found.even.is_empty() {
-        let _ = write!(not, "; no clear difference in {}", listed(&found.even));
-    }
-    [
-        format!("What is better: {}.", said(found.better, "nothing that the rounds agree on")),
-        format!("What is not: {not}."),
-        next,
-    ]
+    let lines = LINES / panels.len().max(1);
+    panels.iter().map(|panel| told(panel).sentence(lines)).collect()
+}
+
+/// What to do next.
+pub(super) fn next(command: &str) -> String {
+    format!("Next, your own program: `{command}` (for big and little cores: docs/epochs.md)")
 }
 
 /// `a, b and c`.
@@ -72,148 +112,112 @@ fn range(ratios: &[f64]) -> String {
     if low == high { low } else { format!("{low} to {high}") }
 }
 
-/// In which direction a figure differs from glibc's.
-fn differs(figure: Figure, is_better: bool) -> &'static str {
-    match (figure.is_gain(), is_better) {
-        (true, true) => "higher",
-        (true, false) => "lower",
-        (false, true) => "shorter",
-        (false, false) => "longer",
+/// How much worse a figure is: `13 % slower`, `longest 2.1 times as long`.
+fn worse(figure: Figure, ratio: f64) -> String {
+    let percent = format!("{:.0} %", 100.0 * (ratio - 1.0).abs());
+    let times = if ratio < 9.95 { format!("{ratio:.1}") } else { format!("{ratio:.0}") };
+    match figure {
+        Figure::Throughput => format!("{percent} slower"),
+        Figure::Cpu => format!("{percent} more CPU time"),
+        _ if ratio < 1.95 => format!("{} {percent} longer", figure.name()),
+        _ => format!("{} {times} times as long", figure.name()),
     }
 }
 
-/// This machine: for each figure, in how many settings it differs.
-fn machine(panel: &Panel, found: &mut Findings) {
-    let beside = if panel.is_busy() { " beside hogs" } else { "" };
-    let total = panel.groups.len();
-    let locks = panel.groups.first().map_or(0, |group| group.summaries.len());
-    for n in 1..locks {
-        let name = panel.groups[0].summaries[n].name();
-        let (mut gains, mut losses, mut none) = (Vec::new(), Vec::new(), Vec::new());
-        for figure in Figure::ALL {
-            let words = figure.words();
-            let mut said = false;
-            for (wanted, to) in [(Verdict::Better, &mut gains), (Verdict::Worse, &mut losses)] {
-                let is = |group: &&Group| group.summaries[n].verdict(figure) == wanted;
-                let those: Vec<_> = panel.groups.iter().filter(is).collect();
-                if those.is_empty() {
-                    continue;
-                }
-                said = true;
-                let median = |group: &&Group| group.summaries[n].ratio(figure).spread.median;
-                let ratios = range(&those.iter().map(median).collect::<Vec<_>>());
-                let is_all = those.len() == total;
-                let often = match (is_all, those.len()) {
-                    (true, 1) => String::new(),
-                    (true, _) => format!(" in each of {total} settings"),
-                    (false, some) => format!(" in {some} of {total} settings"),
-                };
-                // Names the settings in which a figure is worse.
-                let places = those.iter().map(|group| panel.label(group.setting));
-                let places = match wanted == Verdict::Worse && !is_all {
-                    true => format!(": {}", places.collect::<Vec<_>>().join("; ")),
-                    false => String::new(),
-                };
-                let whose = if to.is_empty() { format!("{name}'s") } else { "its".to_owned() };
-                let differs = differs(figure, wanted == Verdict::Better);
-                to.push(format!(
-                    "{whose} {words} is {differs}{often} ({ratios} of glibc's{places})"
-                ));
-            }
-            if !said {
-                none.push(words);
-            }
-        }
-        for (said, to) in [(gains, &mut found.better), (losses, &mut found.worse)] {
-            if !said.is_empty() {
-                to.push(format!("on this machine{beside} (real) {}", listed(&said)));
-            }
-        }
-        if !none.is_empty() {
-            found.even.push(format!("{name}'s {} on this machine{beside}", listed(&none)));
-        }
+/// The worst of the figures in which a lock is worse.
+fn worst(own: &Summary, place: String, time: LossKind) -> Option<Loss> {
+    let is_worse = |figure: &Figure| own.verdict(*figure) == Verdict::Worse;
+    let median = |figure: Figure| own.ratio(figure).spread.median;
+    if is_worse(&Figure::Throughput) {
+        let by = median(Figure::Throughput);
+        let what = worse(Figure::Throughput, by);
+        return Some(Loss { place, what, kind: LossKind::Throughput, times: 1.0 / by });
     }
+    // Of equal ones the first: it is the most common.
+    let times =
+        Figure::ALL.into_iter().rev().filter(is_worse).map(|figure| (figure, median(figure)));
+    let (figure, by) = times.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    Some(Loss { place, what: worse(figure, by), kind: time, times: by })
+}
+
+/// The worst first, and of each place only the worst.
+fn sorted(mut losses: Vec<Loss>) -> Vec<Loss> {
+    losses.sort_by(|one, other| one.kind.cmp(&other.kind).then(other.times.total_cmp(&one.times)));
+    let mut seen = BTreeSet::new();
+    losses.retain(|loss| seen.insert(loss.place.clone()));
+    losses
+}
+
+/// This machine. Of several locks only the first: the tables have them all.
+fn machine(panel: &Panel) -> Told {
+    let total = panel.groups.len();
+    let own = panel.groups.iter().filter_map(|group| Some((group, group.summaries.get(1)?)));
+    let own: Vec<_> = own.collect();
+    let name = own.first().map_or_else(String::new, |(_, own)| own.name());
+    let better = |figure: Figure| {
+        let better = own.iter().filter(|(_, own)| own.verdict(figure) == Verdict::Better);
+        better.map(|(_, own)| own.ratio(figure).spread.median).collect::<Vec<_>>()
+    };
+    let (faster, tails) = (better(Figure::Throughput), better(Figure::P999));
+    let gain = match faster.len() {
+        0 => format!("{name} is faster than glibc in none of {total} settings"),
+        many => format!(
+            "{name} is {} times as fast as glibc in {many} of {total} settings",
+            range(&faster)
+        ),
+    };
+    let gains = match tails.len() {
+        0 => vec![gain],
+        many => vec![format!("{gain}, P99.9 shorter in {many}"), gain],
+    };
+    let losses = own
+        .iter()
+        .filter_map(|(group, own)| worst(own, panel.label(group.setting), LossKind::Time));
+    let losses = sorted(losses.collect());
+    Told { head: if panel.is_busy() { "Beside hogs" } else { "This machine" }, gains, losses }
 }
 
 /// Big and little cores: the locks that use epochs.
-fn cores(panel: &Panel, found: &mut Findings) {
-    for lock in [OURS, ASL] {
-        throughputs(panel, lock, found);
-        for has_slo in [true, false] {
-            tails(panel, lock, has_slo, found);
-        }
-    }
-}
-
-/// The throughput and SLOs of a lock, for each database.
-fn throughputs(panel: &Panel, lock: &str, found: &mut Findings) {
+fn cores(panel: &Panel) -> Told {
     let (mut gains, mut losses) = (Vec::new(), Vec::new());
-    for group in &panel.groups {
-        let database = group.setting.name();
-        for own in group.summaries.iter().filter(|own| own.subject.lock == lock) {
-            let gain = ratio(own.ratio(Figure::Throughput).spread.median);
-            let mut verdict = own.verdict(Figure::Throughput);
-            let slo = match own.subject.slo_ns {
-                None => "without an SLO".into(),
-                Some(slo_ns) => {
-                    let of_slo = own.of_slo(slo_ns);
-                    let is = ratio(of_slo);
-                    let tail = if of_slo > KEPT {
-                        verdict = Verdict::Worse;
-                        // If fifo, which never lets a thread overtake, also misses it, no lock of this kind can keep
-                        // it.
-                        let fifo = group.summaries.iter().find(|own| own.subject.lock == FIFO);
-                        let fifo = fifo.map_or(String::new(), |fifo| {
-                            format!(", fifo's {}", ratio(fifo.of_slo(slo_ns)))
-                        });
-                        format!("missed: the little core's P99 is {is} of it{fifo}")
-                    } else {
-                        format!("the little core's P99: {is} of it")
-                    };
-                    format!("with an SLO of {} ({tail})", given(slo_ns))
+    for lock in [OURS, ASL] {
+        let (mut faster, mut places) = (Vec::new(), Vec::new());
+        for group in &panel.groups {
+            let database = group.setting.name();
+            for own in group.summaries.iter().filter(|own| own.subject.lock == lock) {
+                let Some(slo_ns) = own.subject.slo_ns else {
+                    let place = format!("{lock} without an SLO");
+                    losses.extend(worst(own, place, LossKind::TimeWithoutSlo));
+                    continue;
+                };
+                let (of_slo, place) = (own.of_slo(slo_ns), format!("{lock} on {database}"));
+                if of_slo > KEPT {
+                    let what = format!("P99 {} of its SLO", ratio(of_slo));
+                    losses.push(Loss { place, what, kind: LossKind::Slo, times: of_slo });
+                    continue;
                 }
-            };
-            match verdict {
-                Verdict::Better => gains.push(format!("{gain} on {database} {slo}")),
-                Verdict::Worse => losses.push(format!("{gain} on {database} {slo}")),
-                Verdict::Even | Verdict::Untold => {
-                    found.even.push(format!("{lock}'s throughput on {database} {slo}"));
+                if own.verdict(Figure::Throughput) == Verdict::Better {
+                    faster.push(own.ratio(Figure::Throughput).spread.median);
+                    places.push(database);
                 }
+                losses.extend(worst(own, place, LossKind::Time));
             }
         }
-    }
-    for (ratios, to) in [(gains, &mut found.better), (losses, &mut found.worse)] {
-        if !ratios.is_empty() {
-            to.push(format!(
-                "on a big core and a little one (emulated) {lock}'s throughput is, in multiples of glibc's, {}",
-                listed(&ratios)
-            ));
+        if faster.is_empty() {
+            continue;
         }
+        let fast = if gains.is_empty() { "times as fast as glibc" } else { "times" };
+        let places = match places.len() == panel.groups.len() {
+            true => String::new(),
+            false => format!(" on {}", listed(&places)),
+        };
+        gains.push(format!("{lock} is {} {fast}{places}", range(&faster)));
     }
-}
-
-/// Latencies on the little core that are longer than under glibc: the price of throughput.
-fn tails(panel: &Panel, lock: &str, has_slo: bool, found: &mut Findings) {
-    let mut longer = Vec::new();
-    for figure in [Figure::P99, Figure::P999, Figure::Longest] {
-        let summaries = panel.groups.iter().flat_map(|group| &group.summaries);
-        let worse = summaries.filter(|own| {
-            own.subject.lock == lock
-                && own.subject.slo_ns.is_some() == has_slo
-                && own.verdict(figure) == Verdict::Worse
-        });
-        let ratios: Vec<_> = worse.map(|own| own.ratio(figure).spread.median).collect();
-        if !ratios.is_empty() {
-            longer.push(format!("{} for the {}", range(&ratios), figure.words()));
-        }
-    }
-    if !longer.is_empty() {
-        found.worse.push(format!(
-            "on a big core and a little one (emulated) the little core's times under {lock} with{} an SLO are, in multiples of those under glibc, {}",
-            if has_slo { "" } else { "out" },
-            listed(&longer)
-        ));
-    }
+    let gain = match gains.is_empty() {
+        true => "no lock is faster within its SLO".to_owned(),
+        false => format!("within its SLO {}", listed(&gains)),
+    };
+    Told { head: "Unequal cores (emulated)", gains: vec![gain], losses: sorted(losses) }
 }
 
 /// The panels' tables.

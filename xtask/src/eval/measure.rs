@@ -132,7 +132,7 @@ pub(super) fn measure<D: Runs>(
             total as f64 * (length + 0.4)
         );
     }
-    let bar = progress(total)?;
+    let bar = progress(total, "runs")?;
     let mut parts = Parts::new(session);
     let is_over = || interrupted.load(Ordering::Relaxed);
     let mut results = Vec::new();

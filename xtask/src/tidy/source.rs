@@ -31,6 +31,19 @@ pub(super) type Token<'a> = (usize, &'a str);
 
 /// The code's tokens with line numbers, without comments, strings and tests.
 pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut all = with_strings(text);
+    all.retain(|(_, word)| !word.contains('"'));
+    all
+}
+
+/// What a token that is a string says.
+pub(super) fn said<'a>(word: &'a str) -> Option<&'a str> {
+    let (first, last) = (word.find('"')?, word.rfind('"')?);
+    word.get(first + 1..last)
+}
+
+/// The same with the strings, each with its quotes.
+pub(super) fn with_strings(text: &str) -> Vec<Token<'_>> {
     let mut found: Vec<Token<'_>> = Vec::new();
     let (mut rest, mut line) = (text, 1);
     while let Some(first) = rest.chars().next() {
@@ -41,9 +54,13 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
             after.find("*/").map_or(rest.len(), |end| end + 4)
         } else if let Some((quotes, hashes)) = raw(rest) {
             let end = format!("\"{}", "#".repeat(hashes));
-            rest[quotes..].find(&end).map_or(rest.len(), |at| quotes + at + end.len())
+            let end = rest[quotes..].find(&end).map_or(rest.len(), |at| quotes + at + end.len());
+            found.push((line, &rest[..end]));
+            end
         } else if first == '"' {
-            quoted(rest, '"')
+            let end = quoted(rest, '"');
+            found.push((line, &rest[..end]));
+            end
         } else if first == '\'' && is_char(rest) {
             quoted(rest, '\'')
         } else if is_word(first) {

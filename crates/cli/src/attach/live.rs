@@ -156,7 +156,8 @@ fn lead(process: &Process, to: To) -> Result<Option<Done>, Failure> {
         let busy = in_linker(process, &threads)?;
         // If a library was loaded in between, its slots must be redirected, too.
         if busy.is_none() && loaded == objects(process)? {
-            let changes = two.changes(process, &places, to)?;
+            let redirected = two.redirected(process, &places, to)?;
+            let changes = &redirected.changes;
             let how = if to == To::Us { ATTACHED } else { DETACHED };
             let was = two.how(process)?;
             if changes.is_empty() && was == how {
@@ -165,11 +166,12 @@ fn lead(process: &Process, to: To) -> Result<Option<Done>, Failure> {
             if to == To::Us {
                 two.keep_originals(process)?;
             }
-            two.write(process, &changes)?;
+            two.write(process, changes)?;
             two.set_how(process, how)?;
             drop(threads);
-            let (words, files, still) = (changes.len(), words::files(&changes), begin.elapsed());
-            return Ok(Some(Done { words, files, still }));
+            let kept = if to == To::Glibc { redirected.for_good } else { 0 };
+            let (words, files, still) = (redirected.words, redirected.files, begin.elapsed());
+            return Ok(Some(Done { words, files, kept, still }));
         }
         drop(threads);
         if Instant::now() > end {

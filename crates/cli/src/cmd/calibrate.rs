@@ -83,7 +83,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             Regime::Any => Wanted::Any,
         },
     };
-    let bar = lockwright_bench::progress(STEPS, args.format.is_json());
+    let bar = lockwright_bench::progress(STEPS, "parts", args.format.is_json());
     let mut first = true;
     let measured = lockwright_calibrate::calibrate(options, &mut |part| {
         if !std::mem::take(&mut first) {

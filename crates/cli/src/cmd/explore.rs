@@ -154,10 +154,14 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failur
             }
         } else {
             let exploration = Exploration::new(lock.clone(), mutant);
+            let quiet = args.format.is_json() || time == Duration::MAX;
+            let bar = lockwright_bench::timed(time, quiet);
+            bar.set_message(format!("exploring {}", lock.name()));
             let result = match session.is_transient() {
                 true => Some(search.run(&exploration)),
                 false => shared.run(number).map_err(shards::failure)?,
             };
+            bar.finish_and_clear();
             if let Some((tally, hit)) = result {
                 schedules += tally.schedules;
                 well &= hit.is_none();

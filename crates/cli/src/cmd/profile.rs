@@ -13,7 +13,7 @@ use crate::output::say;
 use crate::profile::{flame, report};
 use crate::standing;
 use crate::{catalog, launch, output, preference, signals};
-use lockwright_bench::{catch_interrupts, interrupted, progress};
+use lockwright_bench::{catch_interrupts, interrupted, timed};
 use lockwright_contract::counters::control::Level;
 use lockwright_locks::spec::GLIBC;
 use lockwright_numbers::units;
@@ -245,13 +245,10 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     let target = Target::open(pid)?;
     check(args)?;
     let standing = waiting_now(args, target.pid)?;
-    let bar = progress(time.as_millis() as u64, args.quiet);
+    let bar = timed(time, args.quiet);
     bar.set_message(format!("sampling {pid}"));
     catch_interrupts();
-    let goes_on = |elapsed: Duration| {
-        bar.set_position(elapsed.as_millis() as u64);
-        !interrupted()
-    };
+    let goes_on = |_: Duration| !interrupted();
     let title = format!("Locks of {} ({})", target.name, target.pid);
     let mut sampled = sample(target, time, args.rate.unwrap_or(99).into(), goes_on);
     bar.set_message("naming");
@@ -275,7 +272,7 @@ fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
 fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Failure> {
     check(args)?;
     let standing = waiting_now(args, pid)?;
-    let bar = progress(time.as_millis() as u64, args.quiet);
+    let bar = timed(time, args.quiet);
     bar.set_message(format!("watching {pid}"));
     let seen = run::process(pid, args.level.into(), time, args.event.map(Event::from), &bar);
     bar.finish_and_clear();

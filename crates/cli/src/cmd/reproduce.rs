@@ -88,7 +88,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
 
     let inputs = inputs(&chosen, other.as_deref(), &args);
     let session = shards::session(&args.shards, args.output.as_deref(), merged, inputs)?;
-    let bar = lockwright_bench::progress(0, args.quiet);
+    let bar = lockwright_bench::progress(0, "runs", args.quiet);
     let progress = |step| match step {
         Progress::Planned(runs) => bar.inc_length(runs as u64),
         Progress::Done => bar.inc(1),

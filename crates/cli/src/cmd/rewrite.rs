@@ -131,7 +131,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         (None, false) => Wanted::Words(args.lock.clone()),
         (None, true) => Wanted::All,
     };
-    let bar = indicatif::ProgressBar::new(units.len() as u64);
+    let bar = lockwright_bench::progress(units.len() as u64, "files", false);
     let rewritten = rewrite(&units, &config, &|place| wanted.is(place), &mut |_| bar.inc(1));
     bar.finish_and_clear();
     let rewritten = rewritten.map_err(|_| {

@@ -42,10 +42,10 @@ Figures are simulated. Exit code 1: a check such as mutual exclusion failed; a
 line on standard error says which one, and how to repeat it.")]
 pub(crate) struct Args {
     /// Locks, NAME[:key=value,...], policy:NAME, or all
-    #[arg(long = "lock", value_name = "LOCKS", required_unless_present = "list")]
+    #[arg(long = "lock", value_name = "LOCKS")]
     locks: Vec<String>,
     /// Machines: names (--list) or profiles in TOML
-    #[arg(long = "machine", value_name = "MACHINES", required_unless_present = "list")]
+    #[arg(long = "machine", value_name = "MACHINES")]
     machines: Vec<String>,
     #[command(flatten)]
     study: Study,
@@ -153,6 +153,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         list::print(&args.machines, &args.study.workloads, args.format.is_json())?;
         return Ok(ExitCode::SUCCESS);
     }
+    list::required(&args.locks, &args.machines)?;
     let recorded = match &args.study.trace {
         Some(file) => Some((replay::read(file)?, file.display().to_string())),
         None => None,
@@ -198,7 +199,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
     let inputs = plan.inputs(trace.transpose()?);
     let session = shards::session(&args.shards, args.study.output.as_deref(), merged, inputs)?;
     let jobs = plan.jobs();
-    let bar = lockwright_bench::progress(0, args.quiet);
+    let bar = lockwright_bench::progress(0, "runs", args.quiet);
     let done =
         |bar: &ProgressBar| format!("{} of {} runs", bar.position(), bar.length().unwrap_or(0));
     let interrupts = interrupt::Watch::new(&bar, done, session.resume());

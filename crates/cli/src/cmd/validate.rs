@@ -61,7 +61,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.output {
         launch::can_fill(folder).map_err(|why| unwritable(folder, &why))?;
     }
-    let bar = lockwright_bench::progress(1, args.format.is_json());
+    let bar = lockwright_bench::progress(1, "runs", args.format.is_json());
     let result = validate(&profile, args.quick, &|done, total| {
         bar.set_length(total);
         bar.set_position(done);

@@ -1,7 +1,7 @@
 //! The figures to compare: those that every run has, and those that the program prints.
 
 use crate::hints::Failure;
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::{si, small, time};
 use regex_lite::Regex;
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ impl Figure {
             // How many: of context switches, for example.
             0.0..1000.0 if value.fract() == 0.0 => format!("{value}"),
             0.0995.. => si(value),
-            small => format!("{small:.2e}"),
+            _ => small(value),
         }
     }
 
@@ -146,6 +146,6 @@ mod tests {
         assert_eq!(Figure::rate("rate").ratio(1.0, 2.0), 0.5);
         assert_eq!(Figure::time("time").shown(1.5e9), "1.50 s");
         assert_eq!(Figure::count("switches").shown(1500.0), "1.50 k");
-        assert_eq!(Figure::count("errors").shown(0.0042), "4.20e-3");
+        assert_eq!(Figure::count("errors").shown(0.0042), "0.00420");
     }
 }

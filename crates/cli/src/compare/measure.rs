@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 60;
 
 /// Maximum number of rounds of any program: sorting more isn't worth it.
-const MOST: usize = 2000;
+pub(super) const MOST: usize = 2000;
 
 /// Short programs run for more rounds: at least until the comparison has taken this long.
 const AWHILE: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ pub(crate) struct Measured {
 
 pub(crate) fn measure(what: &Trial<'_>, settings: &[Setting], extent: &Extent) -> Measured {
     let watch = Watch::new();
-    let bar = lockwright_bench::progress(0, extent.quiet);
+    let bar = lockwright_bench::progress(0, "runs at most", extent.quiet);
     let mut measured = Measured::default();
     let desk = Desk { watch: &watch, bar: &bar };
     match rounds(what, settings, extent, &desk, &mut measured) {

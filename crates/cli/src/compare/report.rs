@@ -175,15 +175,11 @@ impl Report<'_> {
             };
             notes.push(format!("with {setting}, in {when}: {line}"));
         }
-        let is_unclear = self
-            .outcome
-            .first()
-            .is_some_and(|row| row.cells.iter().any(|cell| cell.finding == Some(Finding::Unclear)));
         let rounds = self.measured.rounds;
-        if is_unclear {
-            notes.push(format!(
-                "for a clear answer: stop other programs, make the runs longer, or use more than {rounds} --rounds"
-            ));
+        let cells = self.outcome.first().into_iter().flat_map(|row| &row.cells);
+        let enough = cells.filter_map(|cell| cell.to_first?.rounds_for(self.outcome.margin));
+        if let Some(most) = enough.max_by(f64::total_cmp) {
+            notes.push(for_an_answer(rounds, most));
         }
         let confidence = self.outcome.rows.iter().flat_map(|row| &row.cells);
         let confidence = confidence.filter_map(|cell| Some(cell.to_first?.confidence));
@@ -348,6 +344,26 @@ impl Report<'_> {
     }
 }
 
+/// What to do about noise: as many rounds as would do, by the spread of those that there are, or, if that is no sensible number, something
+/// else.
+fn for_an_answer(rounds: usize, enough: f64) -> String {
+    // A comparison makes no more of itself either.
+    let most = (10 * rounds).min(super::measure::MOST) as f64;
+    if enough > most {
+        return format!(
+            "more rounds won't give a clear answer here (not even {most:.0} would do): stop other programs, make the \
+             runs longer, or count only larger differences: --margin 10"
+        );
+    }
+    // Two digits: it is an estimate.
+    let unit = 10_f64.powf(enough.log10().floor() - 1.0).max(1.0);
+    format!(
+        "for a clear answer: about --rounds {:.0}, if the noise stays as it is; or stop other programs, or make the runs \
+         longer",
+        ((enough / unit).ceil() * unit).max(rounds as f64 + 1.0)
+    )
+}
+
 /// Which values of a figure are better.
 fn wanted(figure: &Figure) -> &'static str {
     if figure.more { "more" } else { "less" }
@@ -401,6 +417,16 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn noise_is_answered_by_rounds_or_by_something_else() {
+        let said = for_an_answer(60, 143.2);
+        assert!(said.starts_with("for a clear answer: about --rounds 150, if"), "{said}");
+        assert!(for_an_answer(60, 31.0).contains("--rounds 61,"), "more than there are");
+        let said = for_an_answer(60, 2055.0);
+        assert!(said.contains("(not even 600 would do)") && said.contains("--margin 10"), "{said}");
+        assert!(for_an_answer(1500, 2055.0).contains("not even 2000"), "as many as compare allows");
+    }
 
     #[test]
     fn ratios_are_told_in_the_figures_own_direction() {

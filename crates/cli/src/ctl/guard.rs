@@ -12,9 +12,10 @@
 //! part in the slice counts.
 
 use super::epochs;
-use super::judge::{DISASTER, Judged, OpenWait, Slice, Terms, Waited, choose, judge};
+use super::judge::{Judged, OpenWait, Slice, Terms, Waited, choose, judge};
 use super::target::Target;
 use crate::hints::Failure;
+use crate::output;
 use lockwright_bench::{Finding, interrupted, progress};
 use lockwright_contract::counters::control::Level;
 use lockwright_numbers::Times;
@@ -80,21 +81,23 @@ pub(crate) struct Guarded {
 impl Guarded {
     pub(crate) fn text(&self) -> String {
         let Self { judged, before, after, end } = self;
-        let last = match (end, judged.finding) {
-            (End::Interrupted, _) => format!("interrupted: back to {before}\n"),
-            (End::RolledBack, _) if judged.is_disaster => format!(
-                "less than half the throughput, {DISASTER} times in a row\nworse: rolled back to {before}\n"
+        let why = judged.why();
+        let verdict = match (end, judged.finding) {
+            (End::Interrupted, _) => format!("interrupted, no verdict: back to {before}"),
+            (End::RolledBack, Finding::Unclear) => format!(
+                "{after} is probably worse, though noise may be why{why}; rolled back to {before}"
             ),
-            (End::RolledBack, Finding::Unclear) => {
-                format!("most likely worse, though noise may be why: rolled back to {before}\n")
+            (End::RolledBack, _) => format!("{after} is worse{why}; rolled back to {before}"),
+            (End::TakenOff, _) => format!("{after} is too slow; rolled back to {before}"),
+            (End::Kept, Finding::Better) => format!("{after} is better{why}; kept"),
+            (End::Kept, Finding::Same) => {
+                format!("{after} makes no difference that counts; kept")
             }
-            (End::RolledBack, _) => format!("worse: rolled back to {before}\n"),
-            (End::TakenOff, _) => format!("too slow: rolled back to {before}\n"),
-            (End::Kept, Finding::Better) => format!("better: kept {after}\n"),
-            (End::Kept, Finding::Same) => format!("no difference that counts: kept {after}\n"),
-            (End::Kept, _) => format!("no clear difference: kept {after} ({before} until now)\n"),
+            (End::Kept, _) => {
+                format!("no clear difference between {after} and {before}; {after} is kept")
+            }
         };
-        judged.text() + &last
+        format!("{}\n\n{}", output::wrapped(&verdict), judged.text())
     }
 }
 
@@ -132,7 +135,7 @@ impl Guard<'_> {
 
     fn measure(&self, posted: &mut String) -> Result<(Vec<[Slice; 2]>, bool), Failure> {
         let slice = self.time / ROUNDS as u32;
-        let bar = progress(2 * ROUNDS as u64, self.quiet);
+        let bar = progress(2 * ROUNDS as u64, "slices", self.quiet);
         let mut watched = Watched::open(self.pid, Level::Counters, lease(2 * slice))?;
         let mut rounds = Vec::new();
         for round in 0..2 * ROUNDS {
@@ -147,7 +150,7 @@ impl Guard<'_> {
             // Old, new, new, old: this order needs only half as many switches.
             for which in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let table = [self.old, self.new][which];
-                bar.set_message(["before", "after"][which]);
+                bar.set_message(format!("now {}", ["the old lock", "the new lock"][which]));
                 if !self.put(table, posted)? && round == 0 {
                     return Err(Failure::new(format!(
                         "no thread of process {} has waited for a mutex since the switch: nothing to compare",
@@ -281,4 +284,56 @@ fn counted(command: &str) -> Result<f64, Failure> {
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.split_whitespace().next_back().and_then(|word| word.parse::<f64>().ok());
     number.filter(|number| number.is_finite()).ok_or_else(|| fail("prints no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twelve rounds in which the new lock does this share of the old one's work, and has so many more long waits.
+    fn guarded(share: f64, long: u64, end: End) -> Guarded {
+        let slice = |share: f64, long: u64| {
+            let mut times = Times::from_iter([(100, 980), (200, 19)]);
+            times.add(10_000_000, long);
+            Slice { seconds: 1.0, epochs: 1000.0 * share, times, ..Slice::default() }
+        };
+        let slices: Vec<_> = (0..ROUNDS).map(|_| [slice(1.0, 0), slice(share, long)]).collect();
+        let judged = judge(&slices, Terms::default());
+        Guarded { judged, before: "auto".into(), after: "fifo".into(), end }
+    }
+
+    #[test]
+    fn the_verdict_is_one_line_that_a_person_would_say() {
+        let said = |share, long, end| {
+            let text = guarded(share, long, end).text();
+            text.split_once("\n\n").expect("a verdict and details").0.to_owned()
+        };
+        assert_eq!(
+            said(1.0, 36, End::RolledBack),
+            "fifo is worse: 37 times as many long waits; rolled back to auto"
+        );
+        assert_eq!(
+            said(0.7, 36, End::RolledBack),
+            "fifo is worse: 30 % fewer epochs per second and 53 times as many long waits;\n  rolled back to auto"
+        );
+        assert_eq!(
+            said(1.4, 0, End::Kept),
+            "fifo is better: 40 % more epochs per second and 29 % fewer long waits; kept"
+        );
+        assert_eq!(said(1.0, 0, End::Kept), "fifo makes no difference that counts; kept");
+        assert_eq!(
+            said(0.4, 0, End::RolledBack),
+            "fifo is worse: less than half the epochs per second, 4 times in a row; rolled\n  back to auto"
+        );
+        assert_eq!(said(1.0, 0, End::Interrupted), "interrupted, no verdict: back to auto");
+        assert_eq!(said(1.0, 0, End::TakenOff), "fifo is too slow; rolled back to auto");
+    }
+
+    #[test]
+    fn the_details_have_no_exponents() {
+        let text = guarded(1.0, 36, End::RolledBack).text();
+        assert!(!text.contains("e-"), "{text}");
+        assert!(text.contains("\nlong waits: those over "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Evaluates the slices of `--guard`: which figures they have, and whether one of them is worse.
 
+use super::changed::Amount;
 use crate::compare::figure::Figure;
 use crate::compare::report::bound;
 use crate::output::{plain, table};
@@ -30,7 +31,7 @@ impl Default for Terms {
     }
 }
 
-/// What the waiters of one lock did in a slice.
+/// Amount the waiters of one lock did in a slice.
 #[derive(Clone, Debug)]
 pub(super) struct Waited {
     pub(super) of: Of,
@@ -52,7 +53,7 @@ pub(super) struct OpenWait {
     pub(super) here_ns: u64,
 }
 
-/// What happened in a slice.
+/// Amount happened in a slice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slice {
     pub(super) locks: Vec<Waited>,
@@ -103,6 +104,9 @@ pub(super) fn choose(mut slices: Vec<[Slice; 2]>) -> Vec<[Slice; 2]> {
 #[derive(Debug, Serialize)]
 struct FigureChange {
     figure: Figure,
+    /// For sentences.
+    #[serde(skip)]
+    what: Amount,
     values: [Vec<f64>; 2],
     #[serde(rename = "times_as_good")]
     interval: Option<Interval>,
@@ -114,6 +118,12 @@ pub(super) struct Judged {
     pub(super) finding: Finding,
     /// The figures that are worse.
     worse: Vec<String>,
+    /// Why, in words, for the finding.
+    #[serde(skip)]
+    reasons: Vec<String>,
+    /// Waits that took longer than this are the long ones.
+    #[serde(skip)]
+    long_ns: Option<u64>,
     #[serde(rename = "figures")]
     rows: Vec<FigureChange>,
     /// P99 of all waits, old and new.
@@ -132,12 +142,17 @@ pub(super) struct Judged {
 }
 
 impl FigureChange {
-    fn new(figure: Figure, slices: &[[Slice; 2]], value: impl Fn(&Slice) -> f64) -> Self {
+    fn new(
+        figure: Figure,
+        what: Amount,
+        slices: &[[Slice; 2]],
+        value: impl Fn(&Slice) -> f64,
+    ) -> Self {
         let of = |which: usize| slices.iter().map(|pair| value(&pair[which])).collect::<Vec<_>>();
         let values = [of(0), of(1)];
         let ratios: Vec<f64> =
             values[1].iter().zip(&values[0]).map(|(new, old)| figure.ratio(*new, *old)).collect();
-        Self { figure, values, interval: Interval::of(&ratios) }
+        Self { figure, what, values, interval: Interval::of(&ratios) }
     }
 
     fn finding(&self, terms: Terms) -> Finding {
@@ -146,6 +161,12 @@ impl FigureChange {
 
     fn looks_worse(&self, terms: Terms) -> bool {
         self.interval.is_some_and(|interval| interval.middle <= 1.0 / (1.0 + terms.margin))
+    }
+
+    /// `37 times as many long waits`. None: too few rounds.
+    fn said(&self) -> Option<String> {
+        let good = self.interval?.middle;
+        Some(self.what.times(if self.figure.more { good } else { 1.0 / good }))
     }
 
     /// The values of the last rounds, old and new.
@@ -188,8 +209,11 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
     let done = work.map(|work| move |slice: &Slice| work(slice).max(least));
     let mut rows = Vec::new();
     if let Some(done) = done {
-        let name = if is_counted { "counted/s" } else { "epochs/s" };
-        rows.push(FigureChange::new(Figure::rate(name), slices, move |slice| {
+        let (name, what) = match is_counted {
+            true => ("counted/s", Amount::Much("work per second")),
+            false => ("epochs/s", Amount::Many("epochs per second")),
+        };
+        rows.push(FigureChange::new(Figure::rate(name), what, slices, move |slice| {
             done(slice) / slice.seconds
         }));
     }
@@ -198,7 +222,8 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
     // Add one to each, so that zero misses isn't infinitely good.
     if each().any(|slice| slice.missed > 0.0) {
         let figure = Figure::count("missed SLOs/1000 epochs");
-        rows.push(FigureChange::new(figure, slices, |slice| {
+        let what = Amount::Many("missed SLOs");
+        rows.push(FigureChange::new(figure, what, slices, |slice| {
             1000.0 * (slice.missed + 1.0) / (slice.epochs + 1.0)
         }));
     }
@@ -209,20 +234,22 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         rows.push(match done {
             Some(done) => {
                 let figure = Figure::count(format!("waits > {limit_text} per 1000 done"));
-                FigureChange::new(figure, slices, move |slice| {
+                FigureChange::new(figure, Amount::Many("long waits"), slices, move |slice| {
                     1000.0 * (slice.long(limit) + 1.0) / done(slice)
                 })
             }
             None => {
                 let figure = Figure::count(format!("threads in waits > {limit_text}"));
-                FigureChange::new(figure, slices, move |slice| {
+                let what = Amount::Much("time in long waits");
+                FigureChange::new(figure, what, slices, move |slice| {
                     (slice.long_ns(limit) + limit as f64) / slice.seconds / 1e9
                 })
             }
         });
     }
     // A saturated lock keeps the same number of threads waiting, whatever its throughput.
-    let waiting = FigureChange::new(Figure::count("threads waiting"), slices, |slice| {
+    let what = Amount::Many("threads waiting");
+    let waiting = FigureChange::new(Figure::count("threads waiting"), what, slices, |slice| {
         (slice.wait_ns + 1.0) / slice.seconds / 1e9
     });
     let decides = if done.is_none() { waiting.finding(terms) } else { Finding::Same };
@@ -230,7 +257,8 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         rows.iter().map(|row| (row.figure.name.clone(), row.finding(terms))).collect();
     findings.push((waiting.figure.name.clone(), decides));
     if terms.hand_overs && done.is_none() {
-        let row = FigureChange::new(Figure::rate("hand-overs/s"), slices, |slice| {
+        let what = Amount::Many("hand-overs per second");
+        let row = FigureChange::new(Figure::rate("hand-overs/s"), what, slices, |slice| {
             (slice.times.count() as f64 + 1.0) / slice.seconds
         });
         // As many threads wait, and fewer of them get the lock. If fewer wait, too, the lock may just have become better.
@@ -251,13 +279,24 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         findings.push((rows[0].figure.name.clone(), Finding::Worse));
     }
     rows.push(waiting);
+    let finding = verdict(findings.iter().map(|(_, finding)| *finding));
+    let has = |row: &&FigureChange| match finding {
+        Finding::Unclear => row.looks_worse(terms) && findings[0].0 == row.figure.name,
+        _ => findings.iter().any(|(name, one)| *name == row.figure.name && *one == finding),
+    };
+    let reasons = match is_disaster {
+        true => vec![rows[0].what.halved(DISASTER)],
+        false => rows.iter().filter(has).filter_map(FigureChange::said).collect(),
+    };
     Judged {
-        finding: verdict(findings.iter().map(|(_, finding)| *finding)),
+        finding,
         worse: findings
             .into_iter()
             .filter_map(|(name, finding)| (finding == Finding::Worse).then_some(name))
             .collect(),
         rows,
+        reasons,
+        long_ns: p99(&old),
         wait_p99_ns: [&old, &new].map(p99),
         throughput_known: done.is_some() || slices.is_empty(),
         counter_stood_still: each()
@@ -268,7 +307,18 @@ pub(super) fn judge(slices: &[[Slice; 2]], terms: Terms) -> Judged {
         looks_worse,
     }
 }
+
 impl Judged {
+    /// Why it is as it is found to be: `: 30 % less work per second and 37 times as many long waits`. Empty, if there is nothing to say.
+    pub(super) fn why(&self) -> String {
+        match self.reasons.split_last() {
+            None => String::new(),
+            Some((last, [])) => format!(": {last}"),
+            Some((last, rest)) => format!(": {} and {last}", rest.join(", ")),
+        }
+    }
+
+    /// The figures behind the verdict.
     pub(super) fn text(&self) -> String {
         let mut drawn = table(&["", "before", "after", "times as good", "surely"])
             .least(&["before", "after"])
@@ -289,11 +339,17 @@ impl Judged {
         }
         let [old, new] =
             self.wait_p99_ns.map(|p99| p99.map_or("-".to_owned(), |ns| time(ns as f64)));
-        drawn.add_row(["P99 of waits".to_owned(), old, new, "-".to_owned(), "-".to_owned()]);
+        // Of the number of waits. The reports' P99 is of the time waited.
+        let dash = || "-".to_owned();
+        drawn.add_row(["1 wait in 100 takes over".to_owned(), old, new, dash(), dash()]);
         let mut text = plain(&drawn);
         text.push_str(
             "before, after: medians; times as good: within pairs of time slices, which see\n  the same load\n",
         );
+        if let Some(long) = self.long_ns {
+            text +=
+                &format!("long waits: those over {}, as 1 in 100 was before\n", time(long as f64));
+        }
         let (still, slices) = (self.counter_stood_still, self.slices);
         if still > 0 {
             text.push_str(&format!(
@@ -304,13 +360,6 @@ impl Judged {
             text.push_str(
                 "throughput is unknown: the process has no epochs, and --counter is not given\n",
             );
-        }
-        if !self.worse.is_empty() {
-            let whole = format!("worse in {}\n", self.worse.join(", "));
-            text += &match whole.chars().count() <= 81 {
-                true => whole,
-                false => format!("worse in {}\n", self.worse.join(",\n  ")),
-            };
         }
         text
     }
@@ -358,7 +407,7 @@ mod tests {
         slices[3][1].counted = Some(0.0);
         let judged = judge(&slices, TERMS);
         assert_eq!((&*judged.rows[0].figure.name, judged.finding), ("epochs/s", Finding::Worse));
-        assert!(judged.text().contains("\nworse in epochs/s"), "{}", judged.text());
+        assert_eq!(judged.why(), ": 30 % fewer epochs per second and 43 % more long waits");
         assert!(judged.text().contains(" stood still in 1 of 24 time slices"), "{}", judged.text());
     }
 

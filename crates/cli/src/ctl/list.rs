@@ -6,7 +6,7 @@ use super::target;
 use crate::hints::Failure;
 use crate::output::{self, plain, shown, table};
 use crate::standing;
-use lockwright_bench::progress;
+use lockwright_bench::timed;
 use lockwright_contract::counters::control::Level;
 use lockwright_numbers::format::{si, time};
 use lockwright_observer::counts::live::Live;
@@ -84,7 +84,7 @@ impl List {
             (level, Followed::begin(&process)?)
         };
         let mut watched = Watched::open(pid, Level::Counters, lease(duration))?;
-        let bar = progress(duration.as_millis() as u64, quiet);
+        let bar = timed(duration, quiet);
         bar.set_message(format!("watching {pid}"));
         sleep(duration);
         bar.finish_and_clear();

@@ -35,10 +35,8 @@ pub(crate) fn time(
 ) -> bool {
     // Block signals before a second thread exists.
     let (watch, began) = (Watch::new(), Instant::now());
-    let steps = limit.unwrap_or_default().as_millis() / TICK.as_millis();
-    let bar = lockwright_bench::progress(steps as u64, quiet || steps == 0);
+    let bar = lockwright_bench::timed(limit.unwrap_or_default(), quiet || limit.is_none());
     loop {
-        bar.set_position((began.elapsed().as_millis() / TICK.as_millis()) as u64);
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         if left == Some(Duration::ZERO) {
             bar.finish_and_clear();

@@ -17,7 +17,7 @@ pub(crate) const HEADER_FILE: &str = "lockwright_policy.h";
 /// Compiles a policy, and returns the object file. The header beside it comes before ours.
 pub(crate) fn compile(source: &Path) -> Result<Vec<u8>, Failure> {
     let shown = source.display();
-    let clang = clang().ok_or_else(|| {
+    let clang = command().ok_or_else(|| {
         Failure::new(format!("cannot compile '{shown}': clang is not installed"))
             .hint("sudo apt-get install clang, or use an object file that was compiled elsewhere")
     })?;
@@ -28,11 +28,11 @@ pub(crate) fn compile(source: &Path) -> Result<Vec<u8>, Failure> {
     let folder = tempfile::tempdir().map_err(|error| fail(&error))?;
     fs::write(folder.path().join(HEADER_FILE), HEADER).map_err(|error| fail(&error))?;
     let object = folder.path().join("policy.bpf.o");
-    let mut command = Command::new(&clang);
-    command.args(FLAGS.split(' ')).arg("-I").arg(folder.path());
+    let mut call = Command::new(&clang);
+    call.args(FLAGS.split(' ')).arg("-I").arg(folder.path());
     // Its path may begin with a hyphen.
-    command.arg("-c").arg(Path::new(".").join(source)).arg("-o").arg(&object);
-    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+    call.arg("-c").arg(Path::new(".").join(source)).arg("-o").arg(&object);
+    let output = call.stdin(Stdio::null()).output().map_err(|error| {
         let (clang, why) = (Path::new(&clang).display(), cause(&error));
         Failure::new(format!("cannot compile '{shown}': cannot run '{clang}': {why}"))
             .hint("CLANG names a clang; without it, the one in PATH is taken")
@@ -48,7 +48,7 @@ pub(crate) fn compile(source: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// The user's clang: `$CLANG`, `clang`, or the newest `clang-N` in PATH.
-fn clang() -> Option<OsString> {
+pub(crate) fn command() -> Option<OsString> {
     if let Some(own) = env::var_os("CLANG").filter(|own| !own.is_empty()) {
         return Some(own);
     }

@@ -48,6 +48,47 @@ pub(crate) fn print(named: &[String], workloads: &[String], as_json: bool) -> Re
     of.iter().try_for_each(|what| print_workload(what))
 }
 
+/// Fails unless there are a lock and a machine. Who gives neither sees which there are.
+pub(crate) fn required(locks: &[String], machines: &[String]) -> Result<(), Failure> {
+    let missing = match (locks.is_empty(), machines.is_empty()) {
+        (false, false) => return Ok(()),
+        (true, true) => {
+            output::say(&choice());
+            "--lock <LOCKS> --machine <MACHINES>"
+        }
+        (true, false) => "--lock <LOCKS>",
+        (false, true) => "--machine <MACHINES>",
+    };
+    let one = |given: &[String], example: &str| match given {
+        [] => example.to_owned(),
+        given => given.join(","),
+    };
+    Err(Failure::new(format!("the following required arguments were not provided: {missing}"))
+        .hint(format!(
+            "lockwright sim --machine {} --lock {}",
+            one(machines, BUILTIN[0].0),
+            one(locks, EXAMPLE)
+        )))
+}
+
+/// Two locks that show a difference on unequal cores.
+const EXAMPLE: &str = "mcs,asl";
+
+/// The names of all machines and locks, and an example.
+fn choice() -> String {
+    let machines: Vec<_> = BUILTIN.iter().map(|(name, _)| *name).collect();
+    let locks: Vec<_> = catalog::ANY.0().into_iter().collect();
+    format!(
+        "{}{}{}\n",
+        output::beside("machines: ", &machines.join(", ")),
+        output::beside("locks:    ", &locks.join(", ")),
+        output::beside(
+            "more:     ",
+            "lockwright sim --list describes the machines and workloads, lockwright list the locks"
+        ),
+    )
+}
+
 /// `4 big, 4 little`.
 fn summary(profile: &Profile) -> String {
     let all = classes(profile);
@@ -201,4 +242,29 @@ fn workload_json(what: &Workload) -> Value {
         "name": what.id, "idea": what.idea, "source": what.source,
         "options": what.params.iter().map(option).collect::<Value>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_nothing_sees_all_machines_and_locks() {
+        let text = choice();
+        for name in BUILTIN.iter().map(|(name, _)| (*name).to_owned()).chain(catalog::ANY.0()) {
+            assert!(text.contains(&name), "no {name} in {text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+    }
+
+    #[test]
+    fn the_example_keeps_what_was_given() {
+        let said = |locks: &[&str], machines: &[&str]| {
+            let words = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+            required(&words(locks), &words(machines)).map_err(|failure| failure.to_string())
+        };
+        assert!(said(&["tas"], &["m1"]).is_ok());
+        assert!(said(&[], &["xeon-2x10"]).unwrap_err().contains("not provided: --lock <LOCKS>"));
+        assert!(said(&["tas"], &[]).unwrap_err().contains("not provided: --machine <MACHINES>"));
+    }
 }

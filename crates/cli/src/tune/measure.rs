@@ -59,7 +59,7 @@ pub(crate) fn measure(plan: &TunePlan<'_>) -> Result<TuneResult, Failure> {
         .map_err(unwritable)?;
     let watch = Watch::new();
     let many = plan.settings.len();
-    let bar = lockwright_bench::progress(u64::from(plan.rounds) * many as u64, plan.quiet);
+    let bar = lockwright_bench::progress(u64::from(plan.rounds) * many as u64, "runs", plan.quiet);
     let mut measured = TuneResult::default();
     'rounds: for round in 1..=plan.rounds {
         for turn in 0..many {

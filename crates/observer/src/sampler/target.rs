@@ -157,19 +157,8 @@ fn no_process(id: libc::pid_t) -> Failure {
 }
 
 fn refused(id: libc::pid_t, error: &io::Error) -> Failure {
-    let failure = Failure::new(format!("may not look into process {id}: {}", cause(error)));
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    // SAFETY: the call has no preconditions and can't fail.
-    let user = unsafe { libc::geteuid() };
-    let status = proc_text(format!("/proc/{id}/status")).unwrap_or_default();
-    let is_own = field(&status, "Uid:").and_then(|ids| ids.split_whitespace().next())
-        == Some(user.to_string().as_str());
-    failure.hint(match scope.trim() {
-        "1" | "2" if is_own => "sudo sysctl kernel.yama.ptrace_scope=0".to_owned(),
-        "3" => "nobody may until the machine boots with kernel.yama.ptrace_scope below 3".into(),
-        _ if user == 0 => "in a container: docker run --cap-add SYS_PTRACE ...".to_owned(),
-        _ => format!("sudo lockwright profile -p {id} --sample"),
-    })
+    Failure::new(format!("may not look into process {id}: {}", cause(error)))
+        .hint(crate::rights::hint(id))
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ pub(super) fn measure(
             (total as f64 * (f64::from(plan.seconds) + 0.7) / 60.0).ceil()
         );
     }
-    let bar = progress(total)?;
+    let bar = progress(total, "runs")?;
     let is_over = || interrupted.load(Ordering::Relaxed);
     let scratch = scratch()?;
     let (source, said) = energy();

@@ -9,6 +9,7 @@ use object::elf::{
     R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Sizes of a symbol, a relocation and a program header, in bytes.
@@ -25,6 +26,8 @@ pub(super) struct Image<'a> {
     pub(super) path: PathBuf,
     /// The base of its addresses.
     pub(super) base: u64,
+    /// Where it is mapped.
+    pub(super) range: Range<u64>,
     dynamic: BTreeMap<i64, u64>,
     strings: Vec<u8>,
 }
@@ -91,7 +94,7 @@ impl<'a> Image<'a> {
         let entries = entries.chunks_exact(2).map(|entry| (entry[0] as i64, entry[1]));
         let dynamic = entries.take_while(|(tag, _)| *tag != 0).collect();
         let path = head.path.clone();
-        let mut image = Self { process, path, base, dynamic, strings: Vec::new() };
+        let mut image = Self { process, path, base, range, dynamic, strings: Vec::new() };
         let size = image.dynamic.get(&DT_STRSZ.0).copied().filter(|&size| size < MOST * 64);
         if let (Some(at), Some(size)) = (image.table(DT_STRTAB.0), size) {
             image.strings = vec![0; size as usize];

@@ -6,6 +6,7 @@
 
 use crate::hints::{Failure, cause};
 use lockwright_observer::process::Process;
+use lockwright_observer::rights;
 use std::collections::HashSet;
 use std::io;
 use std::mem::MaybeUninit;
@@ -55,9 +56,7 @@ impl StoppedThread {
                 process.pid,
                 cause(&error)
             ))
-            .hint(
-                "run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope",
-            ));
+            .hint(rights::hint(process.pid)));
         }
         let thread = Self { id };
         // SAFETY: our tracee. If it has ended, its end is reported next.

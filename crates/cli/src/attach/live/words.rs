@@ -7,6 +7,7 @@ use lockwright_contract::attached::{self, Attached, ORIGINALS};
 use lockwright_observer::process::Process;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
+use std::ops::Range;
 
 /// The functions that lead to our library when attached. Only mutexes are ours: glibc and our library follow the same
 /// protocol on each of them. The waits for a condition variable are here because they release a mutex: our versions
@@ -77,8 +78,29 @@ pub(super) struct Change {
     at: u64,
     from: u64,
     to: u64,
-    /// The file that contains it.
-    pub(super) owner: String,
+}
+
+/// Where the call goes whose target a word holds.
+#[derive(Clone, Copy)]
+enum LeadsTo {
+    /// To one of the two: the word's values for glibc's function and for ours.
+    Known { glibcs: u64, ours: u64, is_ours: bool },
+    /// Nobody has called it yet. Then the dynamic linker will ask libc's symbol table, which we redirect, too.
+    Unbound,
+    /// To somebody else's function of that name.
+    Elsewhere,
+}
+
+/// All words whose calls change sides.
+pub(super) struct Redirected {
+    /// Those that must be written.
+    pub(super) changes: Vec<Change>,
+    /// How many there are, written or not.
+    pub(super) words: usize,
+    /// In how many files.
+    pub(super) files: usize,
+    /// Of these, how many lead to us also after a detach.
+    pub(super) for_good: usize,
 }
 
 /// The process's libc, and the other objects. Namespaces made by `dlmopen` have their own.
@@ -205,6 +227,7 @@ impl<'a> Two<'a> {
                 at: slot.at,
                 name: slot.name,
                 owner: image.name(),
+                own: image.range.clone(),
                 symbol: false,
             };
             places.extend(slots.into_iter().map(of));
@@ -214,6 +237,7 @@ impl<'a> Two<'a> {
                 at: function.at,
                 name: name.clone(),
                 owner: self.libc.name(),
+                own: 0..0,
                 symbol: true,
             };
             places.extend(functions.iter().map(of));
@@ -221,39 +245,55 @@ impl<'a> Two<'a> {
         Ok(places)
     }
 
-    /// The writes that redirect all calls.
-    pub(super) fn changes(
+    /// What redirects all calls.
+    pub(super) fn redirected(
         &self,
         process: &Process,
         places: &[WordPlace],
         to: To,
-    ) -> Result<Vec<Change>, Failure> {
-        let mut changes = Vec::new();
+    ) -> Result<Redirected, Failure> {
+        let (mut changes, mut files) = (Vec::new(), BTreeSet::new());
+        let (mut words, mut for_good) = (0, 0);
         for place in places {
-            if to == To::Glibc && FOR_GOOD.contains(&place.name.as_str()) {
+            let way = self.way(process, place)?;
+            if matches!(way, LeadsTo::Elsewhere) {
                 continue;
             }
-            let now = process.words(place.at, 1)?[0];
-            for function in &self.functions[&place.name] {
-                let (mut glibcs, mut ours) = (function.glibcs, function.ours);
-                if place.symbol {
-                    if function.at != place.at {
-                        continue;
-                    }
-                    glibcs = glibcs.wrapping_sub(self.libc.base);
-                    ours = ours.wrapping_sub(self.libc.base);
+            let is_for_good = FOR_GOOD.contains(&place.name.as_str());
+            words += 1;
+            for_good += usize::from(is_for_good);
+            files.insert(&place.owner);
+            let at = place.at;
+            match (way, to) {
+                (LeadsTo::Known { glibcs, ours, is_ours: false }, To::Us) => {
+                    changes.push(Change { at, from: glibcs, to: ours });
                 }
-                let (from, to) = match to {
-                    To::Us => (glibcs, ours),
-                    To::Glibc => (ours, glibcs),
-                };
-                if now == from {
-                    changes.push(Change { at: place.at, from, to, owner: place.owner.clone() });
-                    break;
+                (LeadsTo::Known { glibcs, ours, is_ours: true }, To::Glibc) if !is_for_good => {
+                    changes.push(Change { at, from: ours, to: glibcs });
                 }
+                _ => {}
             }
         }
-        Ok(changes)
+        Ok(Redirected { changes, words, files: files.len(), for_good })
+    }
+
+    fn way(&self, process: &Process, place: &WordPlace) -> Result<LeadsTo, Failure> {
+        let now = process.words(place.at, 1)?[0];
+        for function in &self.functions[&place.name] {
+            let (mut glibcs, mut ours) = (function.glibcs, function.ours);
+            if place.symbol {
+                if function.at != place.at {
+                    continue;
+                }
+                glibcs = glibcs.wrapping_sub(self.libc.base);
+                ours = ours.wrapping_sub(self.libc.base);
+            }
+            if now == glibcs || now == ours {
+                return Ok(LeadsTo::Known { glibcs, ours, is_ours: now == ours });
+            }
+        }
+        // Until its first call, a slot leads to its own file's code that asks the dynamic linker.
+        Ok(if place.own.contains(&now) { LeadsTo::Unbound } else { LeadsTo::Elsewhere })
     }
 
     /// Writes the changes. The process's threads are stopped.
@@ -271,11 +311,8 @@ pub(super) struct WordPlace {
     at: u64,
     name: String,
     owner: String,
+    /// Where that file is mapped; empty for a symbol.
+    own: Range<u64>,
     /// It is a symbol of libc: its value is an offset from libc's base.
     symbol: bool,
-}
-
-/// The number of files to which the changes belong.
-pub(super) fn files(changes: &[Change]) -> usize {
-    changes.iter().map(|change| &change.owner).collect::<BTreeSet<_>>().len()
 }

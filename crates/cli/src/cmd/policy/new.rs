@@ -2,7 +2,7 @@
 
 use crate::hints::Failure;
 use crate::output;
-use crate::policy::clang::FLAGS;
+use crate::policy::clang;
 use crate::policy::skeleton;
 use std::process::ExitCode;
 
@@ -24,13 +24,39 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<ExitCode, Failure> {
     let written = skeleton::write(&args.name, args.from.as_deref())?;
-    let (name, source) = (&args.name, written.source.display());
+    let source = written.source.display();
     let header = written.header.map_or_else(String::new, |header| format!(" {}", header.display()));
     output::print(&format!(
-        "written: {source}{header}\n\n\
-         clang {FLAGS} -c {source} -o {name}.bpf.o\n\
-         lockwright policy check {name}.bpf.o\n\n\
-         `lockwright policy check {source}` does both.\n"
+        "written: {source}{header}\n\nnext:\n  \
+         lockwright policy check {source}\n  \
+         lockwright policy load {source} --pid PID --lock LOCK --guard 5s\n\n{}\n",
+        output::wrapped(&needs(clang::command().is_some()))
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the next commands need. Who compiles elsewhere needs clang's flags.
+fn needs(has_clang: bool) -> String {
+    let how = format!("clang {} -c FILE.bpf.c -o FILE.bpf.o", clang::FLAGS);
+    match has_clang {
+        true => {
+            format!("both compile it by clang; without that: {how}, elsewhere, and its FILE.bpf.o")
+        }
+        false => format!(
+            "both compile it by clang, which is not installed here: sudo apt-get install clang; or elsewhere: {how}, \
+             and its FILE.bpf.o instead"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_clang_is_said() {
+        assert!(needs(false).contains("not installed here"));
+        assert!(!needs(true).contains("not installed"));
+        assert!([true, false].iter().all(|has| needs(*has).contains(clang::FLAGS)));
+    }
 }
