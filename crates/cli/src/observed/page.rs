@@ -159,7 +159,7 @@ fn over_time(outcome: &Observed) -> Option<String> {
     };
     let head = Head {
         title: "Contention over time".to_owned(),
-        source: "a wait counts when it ends".to_owned(),
+        source: "a wait that is over counts where it was".to_owned(),
         key: locks.iter().enumerate().map(name).collect(),
     };
     Some(Curves::new(head, vec![panel]).svg())

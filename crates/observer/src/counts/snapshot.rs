@@ -408,6 +408,14 @@ impl Snapshot {
         }
     }
 
+    /// The same for one of many periods in a row: only waits that took all of it. Others count as a whole when they have ended.
+    pub fn close_whole(&mut self, begun_ns: u64, end_ns: u64) {
+        let is_whole = |lock: &Lock| lock.open_since_ns != 0 && lock.open_since_ns <= begun_ns;
+        for lock in self.locks.iter_mut().filter(|lock| is_whole(lock)) {
+            Rc::make_mut(lock).unended_ns = end_ns.saturating_sub(begun_ns);
+        }
+    }
+
     /// The process's memory map, as the process recorded it.
     pub fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
@@ -418,7 +426,8 @@ impl Snapshot {
 fn since(locks: Vec<Rc<Lock>>, before: &[Rc<Lock>]) -> Vec<Rc<Lock>> {
     let known: BTreeMap<Of, &Rc<Lock>> = before.iter().map(|lock| (lock.of, lock)).collect();
     let locks = locks.into_iter().filter_map(|lock| match known.get(&lock.of) {
-        Some(then) if Rc::ptr_eq(then, &lock) => None,
+        // A thread may have waited for it all the time.
+        Some(then) if Rc::ptr_eq(then, &lock) && lock.open_since_ns == 0 => None,
         Some(then) => Some(Rc::new(lock.since(then))),
         None => Some(lock),
     });
@@ -426,11 +435,11 @@ fn since(locks: Vec<Rc<Lock>>, before: &[Rc<Lock>]) -> Vec<Rc<Lock>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A lock with these waits, ns, all at one place.
-    fn lock(waits: &[u64]) -> Lock {
+    pub(in super::super) fn lock(waits: &[u64]) -> Lock {
         let times: Times = waits.iter().copied().collect();
         let (ns, max_ns) = (times.total(), times.max());
         let at = At::Address(16);
