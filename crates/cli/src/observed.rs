@@ -14,7 +14,7 @@ pub(crate) mod run;
 pub(crate) mod sections;
 mod slow;
 mod starved;
-mod target;
+pub(crate) mod target;
 pub(crate) mod threads;
 pub(crate) mod timeline;
 pub(crate) mod waited;
