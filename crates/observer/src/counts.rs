@@ -5,6 +5,7 @@ pub mod counter;
 pub mod course;
 pub mod events;
 pub mod lifetimes;
+mod line;
 pub mod live;
 pub mod misses;
 pub mod observation;

@@ -62,9 +62,8 @@ pub(super) fn advice(wakes: &Wakes) -> String {
 }
 
 /// What was found about one of them, in one line.
-pub(super) fn brief(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
-    let waiting = condition.wait_ns as f64 / elapsed_ns.max(1) as f64;
-    let is_lock = format!("acts as a lock: {waiting:.1} threads waited");
+pub(super) fn brief(condition: &Ranked, wakes: &Wakes) -> String {
+    let is_lock = format!("acts as a lock: {:.1} threads waited", condition.waiting);
     let part = in_vain(wakes);
     let found = match (acts_as_lock(wakes), is_wasteful(wakes)) {
         (true, true) => format!("{is_lock}; {part} woken in vain"),
@@ -80,13 +79,13 @@ fn in_vain(wakes: &Wakes) -> String {
 }
 
 /// One of them.
-pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
+pub(super) fn one(condition: &Ranked, wakes: &Wakes) -> String {
     let what = if acts_as_lock(wakes) {
         "a condition variable that acts as a lock"
     } else {
         "a condition variable"
     };
-    let waiting = condition.wait_ns as f64 / elapsed_ns.max(1) as f64;
+    let waiting = condition.waiting;
     let head = format!("{}, {what}: {waiting:.1} threads waited on average", condition.name);
     let mut text = beside("*  ", &shown(&head));
     let mut places = |verb: &str, sites: &[Site]| {
@@ -115,10 +114,8 @@ pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String 
 
 /// All of them: those with details, and the others in a line; empty: no thread waited for one.
 pub(super) fn text(outcome: &Observed) -> String {
-    let mut all: Vec<String> = told(outcome)
-        .take(TOLD)
-        .map(|(one_of, wakes)| one(one_of, wakes, outcome.elapsed_ns))
-        .collect();
+    let mut all: Vec<String> =
+        told(outcome).take(TOLD).map(|(one_of, wakes)| one(one_of, wakes)).collect();
     let named: Vec<u64> = told(outcome).take(TOLD).map(|(one, _)| one.address).collect();
     let others: Vec<&Ranked> =
         outcome.conditions.iter().filter(|one| !named.contains(&one.address)).collect();
@@ -144,8 +141,7 @@ pub(super) fn locks(outcome: &Observed) -> impl Iterator<Item = &Ranked> {
 
 /// How many threads waited on average for the first one that acts as a lock; 0: none does.
 pub(super) fn waiting(outcome: &Observed) -> f64 {
-    let most = locks(outcome).map(|one| one.wait_ns).max().unwrap_or(0);
-    most as f64 / outcome.elapsed_ns.max(1) as f64
+    locks(outcome).map(|one| one.waiting).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
         @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }
         @for lock in report::own_locks(outcome) { (own(lock)) }
         @for (one, wakes) in conditions::told(outcome) {
-            pre { (conditions::one(one, wakes, outcome.elapsed_ns)) }
+            pre { (conditions::one(one, wakes)) }
         }
         @if !outcome.locks.is_empty() { (table(outcome, most)) }
         (taken_often(outcome))

@@ -29,12 +29,15 @@ pub(super) fn places(
     (columns, lines): (usize, usize),
 ) -> Vec<Line<'static>> {
     let number = process.selected + 1;
+    // That a thread waits when the interval ends is nothing special.
+    let is_long = lock.unended_ns >= process.outcome.elapsed_ns;
+    let unended_ns = if is_long { lock.unended_ns } else { 0 };
     let sentence = columns.min(SENTENCE);
     let bare = Ranked {
         name: lock.name.clone(),
         kind: lock.kind,
         locks: lock.locks,
-        unended_ns: lock.unended_ns,
+        unended_ns,
         ..Ranked::default()
     };
     let head = told(number, &bare);
@@ -75,7 +78,7 @@ pub(super) fn places(
     }
     // The report's other lines.
     let (holders, waiters) = (Vec::new(), Vec::new());
-    let rest = told(number, &Ranked { holders, waiters, ..lock.clone() });
+    let rest = told(number, &Ranked { holders, waiters, unended_ns, ..lock.clone() });
     text += rest.strip_prefix(&head).unwrap_or(&rest);
     for (at, thread) in lock.threads.iter().take(THREADS).enumerate() {
         let verb = if at == 0 { "threads" } else { "" };

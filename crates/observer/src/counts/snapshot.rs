@@ -1,6 +1,7 @@
 //! The counts of a process at one moment, read from its segment.
 
 use super::beyond::Beyond;
+use super::line::unended_ns;
 use crate::stack::Piece;
 use lockwright_contract::counters::layout::{OTHERS, UNKNOWN};
 use lockwright_contract::header::CLASSES;
@@ -342,7 +343,9 @@ impl Lock {
         sites(&mut self.beyond.triers, &before.beyond.triers, u64::MAX);
         sites(&mut self.beyond.tried_holders, &before.beyond.tried_holders, u64::MAX);
         self.beyond.subtract(&before.beyond);
-        sites(&mut self.holders, &before.holders, u64::MAX); // what others waited for it, not how long it held the lock
+        // What others waited for it, not how long it held the lock.
+        let longest = if self.wait().count() == 0 { u64::MAX } else { self.wait_max_ns };
+        sites(&mut self.holders, &before.holders, longest);
         for now in &mut self.threads {
             if let Some(then) = before.threads.iter().find(|then| then.tid == now.tid) {
                 now.waits = now.waits.saturating_sub(then.waits);
@@ -408,11 +411,17 @@ impl Snapshot {
         }
     }
 
-    /// The same for one of many periods in a row: only waits that took all of it. Others count as a whole when they have ended.
-    pub fn close_whole(&mut self, begun_ns: u64, end_ns: u64) {
-        let is_whole = |lock: &Lock| lock.open_since_ns != 0 && lock.open_since_ns <= begun_ns;
-        for lock in self.locks.iter_mut().filter(|lock| is_whole(lock)) {
-            Rc::make_mut(lock).unended_ns = end_ns.saturating_sub(begun_ns);
+    /// The same for one of many periods in a row: only waits that took all of it. Others count as a whole when they have ended. So many
+    /// threads were in a lock's line at both ends of the period.
+    pub(super) fn close_whole(&mut self, begun_ns: u64, end_ns: u64, lines: &BTreeMap<Of, u32>) {
+        let period_ns = end_ns.saturating_sub(begun_ns);
+        for lock in &mut self.locks {
+            let is_whole = lock.open_since_ns != 0 && lock.open_since_ns <= begun_ns;
+            let in_line = lines.get(&lock.of).map_or(0, |&line| unended_ns(lock, line, period_ns));
+            let unended_ns = in_line.max(if is_whole { period_ns } else { 0 });
+            if unended_ns > 0 {
+                Rc::make_mut(lock).unended_ns = unended_ns;
+            }
         }
     }
 
@@ -507,6 +516,13 @@ pub(super) mod tests {
         assert_eq!(now.locks[0].unended_ns, 250, "only the part that was watched");
         now.close(0, 900);
         assert_eq!(now.locks[0].unended_ns, 0);
+        // Of a period, only waits that took all of it.
+        now.close_whole(900, 1_400, &BTreeMap::new());
+        assert_eq!(now.locks[0].unended_ns, 0);
+        now.close_whole(1_150, 1_400, &BTreeMap::new());
+        assert_eq!(now.locks[0].unended_ns, 250);
+        now.close_whole(1_150, 1_400, &[(Of::Lock(64), 3)].into());
+        assert_eq!(now.locks[0].unended_ns, 750);
     }
 
     #[test]

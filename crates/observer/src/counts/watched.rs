@@ -1,6 +1,7 @@
 //! A process that is sampled repeatedly.
 
 use super::lifetimes::monotonic;
+use super::line::Lines;
 use super::live::Live;
 use super::observation::Observed;
 use super::outcome::{busiest, together};
@@ -34,6 +35,7 @@ pub struct Watched {
     before: Option<Snapshot>,
     looked: Instant,
     looked_ns: u64,
+    lines: Lines,
     /// At the last sample.
     threads: usize,
     cpu_ns: u64,
@@ -103,6 +105,7 @@ impl Watched {
             before,
             looked: now,
             looked_ns: monotonic(),
+            lines: Lines::default(),
             threads: threads(pid).map_or(0, |all| all.len()),
             cpu_ns: cpu_ns(pid),
             asks,
@@ -187,7 +190,8 @@ impl Watched {
         };
         let at_ns = monotonic();
         if let Some(since) = &mut since {
-            since.close_whole(self.looked_ns, at_ns);
+            let lines = self.lines.look(self.pid, since.locks.iter().map(AsRef::as_ref));
+            since.close_whole(self.looked_ns, at_ns, &lines);
         }
         self.looked_ns = at_ns;
         self.before.clone_from(&total);
@@ -214,11 +218,10 @@ impl Watched {
     ) -> Observed {
         let elapsed_ns = look.elapsed.as_nanos() as u64;
         let mut seen = busiest(snapshot, &mut self.symbols, elapsed_ns, look.threads, most, key);
-        // The counts have the part that lies within the interval: it may have begun long before.
+        // Of those that go on, the counts have the part that lies within the interval.
         for lock in seen.locks.iter_mut().filter(|lock| lock.unended_ns > 0) {
-            if let Some(open) = look.open().find(|open| open.of == lock.of) {
-                lock.unended_ns = look.at_ns.saturating_sub(open.open_since_ns);
-            }
+            let open = look.open().find(|open| open.of == lock.of);
+            lock.unended_ns = open.map_or(0, |open| look.at_ns.saturating_sub(open.open_since_ns));
         }
         // In a container it counts under another id.
         Observed { pid: self.pid as u32, ..seen }
