@@ -42,7 +42,7 @@ pub(super) fn places(
     };
     let head = told(number, &bare);
     let mut text = head.clone();
-    let most = (lines.saturating_sub(OTHERS) / 4).clamp(2, 8);
+    let most = (lines.saturating_sub(OTHERS) / 3).clamp(2, 8);
     for (verb, sites) in [("held by", &lock.holders), ("waited in", &lock.waiters)] {
         let sites = sites.iter().filter(|site| site.ns > 0);
         for (at, site) in
@@ -65,16 +65,15 @@ pub(super) fn places(
         }
         text += &beside_within("   rule      ", &rule, sentence);
     }
-    if lock.wait.count > 0 {
-        let at = |ns: u64| time(ns as f64);
-        let wait = &lock.wait;
-        let mut times =
-            format!("P50 {}, P99 {}, P99.9 {}", at(wait.p50_ns), at(wait.p99_ns), at(wait.p999_ns));
-        if lock.hold.count > 0 {
-            times +=
-                &format!("; hold: P50 {}, longest {}", at(lock.hold.p50_ns), at(lock.hold.max_ns));
-        }
-        text += &beside_within("   wait      ", &times, sentence);
+    let at = |ns: u64| time(ns as f64);
+    let wait = &lock.wait;
+    if wait.count > 0 {
+        let times = [at(wait.p50_ns), at(wait.p99_ns), at(wait.p999_ns)];
+        text += &format!("   wait      P50 {}, P99 {}, P99.9 {}\n", times[0], times[1], times[2]);
+    }
+    if lock.hold.count > 0 {
+        let (half, longest) = (at(lock.hold.p50_ns), at(lock.hold.max_ns));
+        text += &format!("   hold      P50 {half}, longest {longest}\n");
     }
     // The report's other lines.
     let (holders, waiters) = (Vec::new(), Vec::new());
@@ -108,7 +107,8 @@ fn place(site: &Site, columns: usize) -> String {
 fn stack_lines(lock: &Ranked, columns: usize) -> String {
     let mut text = String::new();
     for (verb, sites) in [("held", &lock.holders), ("waits", &lock.waiters)] {
-        for site in sites.iter().filter(|site| !site.stack.is_empty()).take(STACKS) {
+        for site in sites.iter().filter(|site| is_some(site) && !site.stack.is_empty()).take(STACKS)
+        {
             let stack: Vec<_> = site.stack.iter().map(|frame| shown(frame)).collect();
             let line = format!("{:.0} %  {}", 100.0 * site.share, stack.join(" < "));
             text += &beside_within(&format!("   {verb:9} "), &line, columns.max(40));

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn names_that_share_nothing_are_cut_in_the_middle() {
         assert_eq!(all(&["abcdefghijklm", "planted"], 9), ["abcd…jklm", "planted"]);
-        assert_eq!(short("abcdefghijklm", 4), "ab…m");
+        assert_eq!(short("abcdefghijklm", 5), "ab…lm");
         assert_eq!((fit("abcdef", 4), fit("abc", 4)), ("abc…".to_owned(), "abc".to_owned()));
     }
 

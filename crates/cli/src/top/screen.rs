@@ -185,8 +185,8 @@ fn about(process: &Shown, interval_s: f64, columns: usize) -> Vec<Line<'static>>
         ),
     };
     let second = format!(
-        "{} locks with waits, {} waits/s; {epochs}, by {}",
-        process.locks,
+        "{} with waits, {} waits/s; {epochs}, by {}",
+        if process.locks == 1 { "1 lock".to_owned() } else { format!("{} locks", process.locks) },
         si(process.contended as f64 * 1e9 / elapsed),
         process.sort.name(),
     );

@@ -94,6 +94,10 @@ impl Watched {
         drop(process);
         let mut reader = Reader::default();
         let before = segment.as_ref().map(|(file, path)| reader.read(file, path)).transpose()?;
+        let mut lines = Lines::default();
+        if let Some(before) = &before {
+            lines.look(pid, before.locks.iter().map(AsRef::as_ref));
+        }
         let now = Instant::now();
         Ok(Self {
             pid: live.pid,
@@ -105,7 +109,7 @@ impl Watched {
             before,
             looked: now,
             looked_ns: monotonic(),
-            lines: Lines::default(),
+            lines,
             threads: threads(pid).map_or(0, |all| all.len()),
             cpu_ns: cpu_ns(pid),
             asks,
