@@ -1,9 +1,10 @@
 //! How many threads stand in a mutex's line now, by its own words: the counts know a wait only when it is over.
 
-use super::snapshot::{Lock, LockKind, Of};
+use super::snapshot::{Lock, LockKind, Of, Snapshot};
 use super::window::within;
 use lockwright_symbols::read_memory;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Fewer waits than this per thread in line have ended: then those in line have waited long.
 const FEW: u64 = 10;
@@ -44,8 +45,22 @@ fn length(pid: libc::pid_t, address: u64) -> Option<u32> {
     (read == words.len() && is_held).then(|| word(HINTS) >> WAITER)
 }
 
+/// Waits that took all of a period, one of many in a row, count in it. Others count as a whole when they have ended. So many threads were in
+/// a lock's line at both ends of the period.
+pub(super) fn close(seen: &mut Snapshot, (begun_ns, end_ns): (u64, u64), both: &BTreeMap<Of, u32>) {
+    let period_ns = end_ns.saturating_sub(begun_ns);
+    for lock in &mut seen.locks {
+        let is_whole = lock.open_since_ns != 0 && lock.open_since_ns <= begun_ns;
+        let in_line = both.get(&lock.of).map_or(0, |&line| unended_ns(lock, line, period_ns));
+        let unended_ns = in_line.max(if is_whole { period_ns } else { 0 });
+        if unended_ns > 0 {
+            Rc::make_mut(lock).unended_ns = unended_ns;
+        }
+    }
+}
+
 /// How long threads that were in line at both ends of a period waited in it, ns, besides what these counts of the period have.
-pub(super) fn unended_ns(lock: &Lock, in_line: u32, period_ns: u64) -> u64 {
+fn unended_ns(lock: &Lock, in_line: u32, period_ns: u64) -> u64 {
     let times = lock.wait();
     if times.count() >= FEW * u64::from(in_line) {
         return 0; // they may be others by now, whose waits count when they are over
@@ -55,8 +70,20 @@ pub(super) fn unended_ns(lock: &Lock, in_line: u32, period_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::tests::lock;
+    use super::super::snapshot::tests::{lock, snapshot};
     use super::*;
+
+    #[test]
+    fn waits_that_took_all_of_a_period_count_in_it() {
+        let closed = |begun_ns, lines| {
+            let mut seen = snapshot(vec![Lock { open_since_ns: 1_000, ..lock(&[]) }]);
+            close(&mut seen, (begun_ns, 1_400), &lines);
+            seen.locks[0].unended_ns
+        };
+        assert_eq!(closed(900, BTreeMap::new()), 0);
+        assert_eq!(closed(1_150, BTreeMap::new()), 250);
+        assert_eq!(closed(1_150, [(Of::Lock(64), 3)].into()), 750);
+    }
 
     #[test]
     fn who_is_in_line_for_long_waits_all_the_time() {

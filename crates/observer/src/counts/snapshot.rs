@@ -1,7 +1,6 @@
 //! The counts of a process at one moment, read from its segment.
 
 use super::beyond::Beyond;
-use super::line::unended_ns;
 use crate::stack::Piece;
 use lockwright_contract::counters::layout::{OTHERS, UNKNOWN};
 use lockwright_contract::header::CLASSES;
@@ -411,20 +410,6 @@ impl Snapshot {
         }
     }
 
-    /// The same for one of many periods in a row: only waits that took all of it. Others count as a whole when they have ended. So many
-    /// threads were in a lock's line at both ends of the period.
-    pub(super) fn close_whole(&mut self, begun_ns: u64, end_ns: u64, lines: &BTreeMap<Of, u32>) {
-        let period_ns = end_ns.saturating_sub(begun_ns);
-        for lock in &mut self.locks {
-            let is_whole = lock.open_since_ns != 0 && lock.open_since_ns <= begun_ns;
-            let in_line = lines.get(&lock.of).map_or(0, |&line| unended_ns(lock, line, period_ns));
-            let unended_ns = in_line.max(if is_whole { period_ns } else { 0 });
-            if unended_ns > 0 {
-                Rc::make_mut(lock).unended_ns = unended_ns;
-            }
-        }
-    }
-
     /// The process's memory map, as the process recorded it.
     pub fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
@@ -487,12 +472,8 @@ pub(super) mod tests {
         }
     }
 
-    #[test]
-    fn waits_that_are_open_count_until_the_end() {
-        let open = Lock { open_since_ns: 1_000, ..lock(&[]) };
-        let ended = lock(&[300]);
-        assert!(open.has_counts() && open.rank() < ended.rank());
-        let mut now = Snapshot {
+    pub(in super::super) fn snapshot(locks: Vec<Lock>) -> Snapshot {
+        Snapshot {
             pid: 1,
             lock: String::new(),
             emulated: None,
@@ -505,10 +486,18 @@ pub(super) mod tests {
             stacks_lost: 0,
             lost: 0,
             mappings: Vec::new(),
-            locks: vec![Rc::new(open), Rc::new(ended)],
+            locks: locks.into_iter().map(Rc::new).collect(),
             conditions: Vec::new(),
             signals: Signals::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn waits_that_are_open_count_until_the_end() {
+        let open = Lock { open_since_ns: 1_000, ..lock(&[]) };
+        let ended = lock(&[300]);
+        assert!(open.has_counts() && open.rank() < ended.rank());
+        let mut now = snapshot(vec![open, ended]);
         now.close(0, 1_400);
         assert_eq!(now.locks[0].rank(), (400, 400));
         assert_eq!(now.locks[1].rank(), (300, 300));
@@ -516,13 +505,6 @@ pub(super) mod tests {
         assert_eq!(now.locks[0].unended_ns, 250, "only the part that was watched");
         now.close(0, 900);
         assert_eq!(now.locks[0].unended_ns, 0);
-        // Of a period, only waits that took all of it.
-        now.close_whole(900, 1_400, &BTreeMap::new());
-        assert_eq!(now.locks[0].unended_ns, 0);
-        now.close_whole(1_150, 1_400, &BTreeMap::new());
-        assert_eq!(now.locks[0].unended_ns, 250);
-        now.close_whole(1_150, 1_400, &[(Of::Lock(64), 3)].into());
-        assert_eq!(now.locks[0].unended_ns, 750);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A process that is sampled repeatedly.
 
 use super::lifetimes::monotonic;
-use super::line::Lines;
+use super::line::{self, Lines};
 use super::live::Live;
 use super::observation::Observed;
 use super::outcome::{busiest, together};
@@ -195,7 +195,7 @@ impl Watched {
         let at_ns = monotonic();
         if let Some(since) = &mut since {
             let lines = self.lines.look(self.pid, since.locks.iter().map(AsRef::as_ref));
-            since.close_whole(self.looked_ns, at_ns, &lines);
+            line::close(since, (self.looked_ns, at_ns), &lines);
         }
         self.looked_ns = at_ns;
         self.before.clone_from(&total);
