@@ -16,7 +16,7 @@ pub(crate) mod run;
 pub(crate) mod sections;
 pub(crate) mod slow;
 mod starved;
-mod target;
+pub(crate) mod target;
 pub(crate) mod threads;
 pub(crate) mod timeline;
 pub(crate) mod waited;

@@ -6,7 +6,7 @@
 
 pub(crate) use lockwright_text::table::{Table, blocks, fits, plain, right, table};
 use lockwright_text::{Failure, cause, lines, safe_json};
-pub(crate) use lockwright_text::{WIDTH, beside, shown, wrapped};
+pub(crate) use lockwright_text::{WIDTH, beside, beside_within, shown, wrapped};
 use std::io::{self, ErrorKind, Write};
 
 /// Formats records as CSV. The first one is the header.

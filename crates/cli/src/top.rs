@@ -1,8 +1,11 @@
 //! `lockwright top`: shows the locks of running processes, live.
 
 pub(crate) mod batch;
+mod columns;
+mod details;
 mod keys;
 pub(crate) mod list;
+mod names;
 mod rule;
 mod screen;
 #[cfg(test)]

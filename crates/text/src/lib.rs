@@ -63,11 +63,16 @@ fn glued<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = Strin
 /// `first`, followed by the text, which is broken where a line would be too long. Continuation lines align with the
 /// text.
 pub fn beside(first: &str, text: &str) -> String {
+    beside_within(first, text, WIDTH)
+}
+
+/// The same, for a terminal that is `columns` wide.
+pub fn beside_within(first: &str, text: &str, columns: usize) -> String {
     let indent = first.chars().count();
     let (mut lines, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
     for word in glued(text.split_whitespace()) {
         let width = line.chars().count() + word.chars().count();
-        if width + usize::from(!is_empty) > WIDTH && !is_empty {
+        if width + usize::from(!is_empty) > columns && !is_empty {
             lines.push_str(&line);
             lines.push('\n');
             (line, is_empty) = (" ".repeat(indent), true);

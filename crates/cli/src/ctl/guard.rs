@@ -21,6 +21,7 @@ use lockwright_contract::counters::control::Level;
 use lockwright_numbers::Times;
 use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::{Watched, lease};
+use lockwright_observer::counts::window::within;
 use lockwright_observer::mailbox::{self, MailboxPlace};
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
@@ -258,11 +259,6 @@ impl Guard<'_> {
         };
         Ok((counted, sum(|epoch| epoch.ended), sum(|epoch| epoch.missed)))
     }
-}
-
-/// The time of these waits, ns: of one that is longer than a slice, as much as the slice could have.
-fn within(times: &Times, slice_ns: u64) -> f64 {
-    times.counts().map(|(ns, count)| ns.min(slice_ns) as f64 * count as f64).sum()
 }
 
 /// The last number that a command prints.

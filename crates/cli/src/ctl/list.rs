@@ -158,7 +158,7 @@ impl List {
             drawn.add_row([
                 shown(&lock.name).into_owned(),
                 si(lock.contended as f64 / seconds),
-                format!("{:.2}", lock.wait_ns as f64 / seconds / 1e9),
+                format!("{:.2}", lock.waiting),
                 if lock.wait.count == 0 { "-".to_owned() } else { time(lock.wait.p99_ns as f64) },
                 rule(&self.table, lock).to_owned(),
             ]);

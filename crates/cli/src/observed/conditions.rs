@@ -62,9 +62,8 @@ pub(super) fn advice(wakes: &Wakes) -> String {
 }
 
 /// What was found about one of them, in one line.
-pub(super) fn brief(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
-    let waiting = condition.wait_ns as f64 / elapsed_ns.max(1) as f64;
-    let is_lock = format!("acts as a lock: {waiting:.1} threads waited");
+pub(super) fn brief(condition: &Ranked, wakes: &Wakes) -> String {
+    let is_lock = format!("acts as a lock: {:.1} threads waited", condition.waiting);
     let part = in_vain(wakes);
     let found = match (acts_as_lock(wakes), is_wasteful(wakes)) {
         (true, true) => format!("{is_lock}; {part} woken in vain"),
@@ -80,18 +79,18 @@ fn in_vain(wakes: &Wakes) -> String {
 }
 
 /// One of them.
-pub(super) fn one(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
-    without_advice(condition, wakes, elapsed_ns) + &beside("   advice    ", &advice(wakes))
+pub(super) fn one(condition: &Ranked, wakes: &Wakes) -> String {
+    without_advice(condition, wakes) + &beside("   advice    ", &advice(wakes))
 }
 
 /// The same, for a report that has begun with the advice.
-fn without_advice(condition: &Ranked, wakes: &Wakes, elapsed_ns: u64) -> String {
+fn without_advice(condition: &Ranked, wakes: &Wakes) -> String {
     let what = if acts_as_lock(wakes) {
         "a condition variable that acts as a lock"
     } else {
         "a condition variable"
     };
-    let waiting = condition.wait_ns as f64 / elapsed_ns.max(1) as f64;
+    let waiting = condition.waiting;
     let head = format!("{}, {what}: {waiting:.1} threads waited on average", condition.name);
     let mut text = beside("*  ", &shown(&head));
     let mut places = |verb: &str, sites: &[Site]| {
@@ -124,8 +123,8 @@ pub(super) fn text(outcome: &Observed, is_said: bool) -> String {
         .take(TOLD)
         .enumerate()
         .map(|(at, (one_of, wakes))| match is_said && at == 0 {
-            true => without_advice(one_of, wakes, outcome.elapsed_ns),
-            false => one(one_of, wakes, outcome.elapsed_ns),
+            true => without_advice(one_of, wakes),
+            false => one(one_of, wakes),
         })
         .collect();
     let named: Vec<u64> = told(outcome).take(TOLD).map(|(one, _)| one.address).collect();
@@ -153,8 +152,7 @@ pub(super) fn locks(outcome: &Observed) -> impl Iterator<Item = &Ranked> {
 
 /// How many threads waited on average for the first one that acts as a lock; 0: none does.
 pub(super) fn waiting(outcome: &Observed) -> f64 {
-    let most = locks(outcome).map(|one| one.wait_ns).max().unwrap_or(0);
-    most as f64 / outcome.elapsed_ns.max(1) as f64
+    locks(outcome).map(|one| one.waiting).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
         @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }
         @for lock in report::own_locks(outcome) { (own(lock)) }
         @for (one, wakes) in conditions::told(outcome) {
-            pre { (conditions::one(one, wakes, outcome.elapsed_ns)) }
+            pre { (conditions::one(one, wakes)) }
         }
         @if !outcome.locks.is_empty() { (table(outcome, most)) }
         (taken_often(outcome))
@@ -159,7 +159,7 @@ fn over_time(outcome: &Observed) -> Option<String> {
     };
     let head = Head {
         title: "Contention over time".to_owned(),
-        source: "a wait counts when it ends".to_owned(),
+        source: "a wait that is over counts where it was".to_owned(),
         key: locks.iter().enumerate().map(name).collect(),
     };
     Some(Curves::new(head, vec![panel]).svg())

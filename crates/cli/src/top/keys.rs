@@ -11,7 +11,7 @@ pub(crate) const KEYS: [(&str, &str); 12] = [
     ("j, k, arrows", "next line, previous line"),
     ("Enter", "open the process"),
     ("Esc", "back to the list of processes"),
-    ("s", "sort by: blocked, waiting, waits, P99 wait, hold P50"),
+    ("s", "sort by: waiting, waits, mean wait, longest wait, hold"),
     ("r", "another lock for the process, as `lockwright switch` does"),
     ("e", "epochs: how they keep their SLOs; again: back to the lock"),
     ("o", "another SLO for epochs, as `lockwright ctl` sets it"),

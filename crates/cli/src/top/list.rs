@@ -3,6 +3,7 @@
 use lockwright_contract::counters::control::Level;
 use lockwright_observer::counts::processes::Finder;
 use lockwright_observer::counts::watched::Watched;
+use lockwright_observer::counts::window;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,7 @@ pub(crate) fn lease(interval: Duration) -> Duration {
 pub(crate) struct List {
     finder: Finder,
     known: BTreeMap<libc::pid_t, Result<Watched, String>>,
-    /// Sorted by the time during which a thread waited, the longest first. Processes that can't be observed come last.
+    /// Sorted by how many threads waited, the most first. Processes that can't be observed come last.
     pub(crate) rows: Vec<ProcessRow>,
 }
 
@@ -35,8 +36,8 @@ pub(crate) struct ProcessRow {
     pub(crate) lock_unknown: Option<&'static str>,
     /// Length of the last interval, ns.
     pub(crate) elapsed_ns: u64,
-    /// Time in the interval during which threads waited, summed over all locks, ns; `None`: it isn't counting.
-    pub(crate) blocked_ns: Option<u64>,
+    /// How many threads waited for locks in the interval, on average; `None`: it isn't counting.
+    pub(crate) waiting: Option<f64>,
     /// Number of waits in the interval.
     pub(crate) contended: Option<u64>,
     /// Why it can't be observed.
@@ -60,7 +61,11 @@ impl List {
             });
         }
         self.rows = self.known.iter_mut().filter_map(|(pid, watched)| row(*pid, watched)).collect();
-        self.rows.sort_by_key(|row| (row.refused.is_some(), std::cmp::Reverse(row.blocked_ns)));
+        let waiting = |row: &ProcessRow| row.waiting.unwrap_or(-1.0);
+        self.rows.sort_by(|one, other| {
+            let refused = one.refused.is_some().cmp(&other.refused.is_some());
+            refused.then(waiting(other).total_cmp(&waiting(one)))
+        });
     }
 }
 
@@ -77,7 +82,7 @@ fn row(pid: libc::pid_t, watched: &mut Result<Watched, String>) -> Option<Proces
         lock: None,
         lock_unknown: None,
         elapsed_ns: 0,
-        blocked_ns: None,
+        waiting: None,
         contended: None,
         refused: None,
     };
@@ -96,7 +101,9 @@ fn row(pid: libc::pid_t, watched: &mut Result<Watched, String>) -> Option<Proces
             row.lock = look.total.map(|total| total.lock).filter(|lock| !lock.is_empty());
             row.lock_unknown = row.lock.is_none().then_some(NO_COUNTS);
             if let Some(since) = look.since.filter(|_| watched.level > Level::Off) {
-                row.blocked_ns = Some(since.locks.iter().map(|lock| lock.blocked_ns).sum());
+                let waiting = |lock| window::waiting(lock, row.elapsed_ns, look.threads);
+                let all = since.locks.iter().map(|lock| waiting(lock)).sum::<f64>();
+                row.waiting = Some(all.min(look.threads as f64));
                 row.contended = Some(since.locks.iter().map(|lock| lock.arrived).sum());
             }
         }

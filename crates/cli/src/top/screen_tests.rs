@@ -4,7 +4,9 @@ use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
 use lockwright_observer::counts::beyond::Wakes;
-use lockwright_observer::counts::observation::{Observed, Percentiles, Ranked, Site};
+use lockwright_observer::counts::observation::{
+    Advice, Observed, Percentiles, Ranked, Rule, Site, ThreadWaits,
+};
 use lockwright_observer::counts::snapshot::{LockKind, Of};
 use lockwright_observer::table::Table;
 use ratatui::Terminal;
@@ -26,7 +28,7 @@ fn site(function: &str, place: &str, share: f64) -> Site {
     }
 }
 
-fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
+fn lock(at: u64, name: &str, waiting: f64) -> Ranked {
     let wait = Percentiles {
         count: 900,
         p50_ns: 463,
@@ -45,8 +47,10 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         contended: 41_234,
         gave_up: 0,
         slept: 27,
-        blocked_ns,
-        wait_ns: 2 * blocked_ns,
+        blocked_ns: 1,
+        wait_ns: (1e9 * waiting) as u64,
+        waiting,
+        mean_ns: 67_900,
         hold_ns: 0,
         wait,
         wait_by_class: vec![(0, wait), (1, wait)],
@@ -61,6 +65,22 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
     }
 }
 
+const LONG: &str = "std::map<std::string, std::unique_ptr<Table>>::lock+0x40";
+
+fn with_advice(lock: Ranked) -> Ranked {
+    let advice = Advice {
+        rule: Rule::LongSections,
+        lost: 0.5,
+        waiting: 0.5,
+        holding: 0.1,
+        in_sections: 0.6,
+        text: "shorten put".to_owned(),
+        note: String::new(),
+        command: "lockwright profile -p 4242 --flame locks.svg".to_owned(),
+    };
+    Ranked { advice: Some(advice), ..lock }
+}
+
 fn view() -> View {
     let outcome = Observed {
         pid: 4242,
@@ -68,15 +88,12 @@ fn view() -> View {
         lock: "auto".to_owned(),
         elapsed_ns: 1_000_000_000,
         threads: 9,
-        locks: vec![
-            lock(0x100, "store_lock", 1_400_000_000),
-            lock(0x200, "a_lock_with_a_name_that_is_long", 31_000_000),
-        ],
+        locks: vec![with_advice(lock(0x100, "store_lock", 2.8)), lock(0x200, LONG, 0.062)],
         ..Observed::default()
     };
     let mut process = Shown::new(outcome);
     process.rules = Table::read("auto:spin=5000\n");
-    process.courses.insert(Of::Lock(0x100), [0, 13, 26, 50, 65, 91, 99, 100].into());
+    process.courses.insert(Of::Lock(0x100), [0.0, 0.4, 0.7, 1.4, 1.8, 2.6, 2.8, 2.8].into());
     View {
         interval: Duration::from_secs(1),
         list: None,
@@ -88,7 +105,11 @@ fn view() -> View {
 }
 
 fn drawn(view: &View) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    drawn_on(view, (80, 24))
+}
+
+fn drawn_on(view: &View, (columns, lines): (u16, u16)) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
     terminal.draw(|frame| draw(frame, view)).unwrap();
     terminal.backend().to_string()
 }
@@ -105,8 +126,61 @@ fn the_screen_fits_80_columns_and_24_lines() {
     assert!(!screen.contains('\u{1b}'));
 }
 
+/// Who holds it and what to do stand before all else.
+#[test]
+fn a_small_screen_has_the_advice_and_a_large_one_the_rest() {
+    let mut view = view();
+    let lock = &mut view.process.as_mut().unwrap().outcome.locks[0];
+    let place = |at| site(&format!("place_{at}"), "store.c:31", 0.2);
+    (lock.holders, lock.waiters) = ((0..5).map(place).collect(), (5..10).map(place).collect());
+    let thread = |tid| ThreadWaits {
+        tid: Some(tid),
+        name: String::new(),
+        waits: 1,
+        wait_ns: 2_000_000,
+        blamed_ns: 1_000_000,
+    };
+    lock.threads = vec![thread(4243), thread(4244)];
+    let small = drawn(&view);
+    for words in
+        ["held by   20 % place_0", "waited in 20 % place_5", "advice    shorten put", "flame"]
+    {
+        assert!(small.contains(words), "{words}:\n{small}");
+    }
+    assert!(!small.contains("place_2") && !small.contains("P99.9  "), "{small}");
+    let large = drawn_on(&view, (200, 50));
+    let rest =
+        ["place_4", "place_9", "hand-over", "4244 waited 2.00 ms", "place_0 (store.c:31) < main"];
+    for words in rest.iter().chain(&["P50", "P99.9", "hold"]) {
+        assert!(large.contains(words), "{words}:\n{large}");
+    }
+    assert!(large.contains(LONG), "{large}");
+}
+
+#[test]
+fn a_narrow_screen_has_the_culprit() {
+    let narrow = drawn_on(&view(), (40, 24));
+    for words in
+        ["store_lock", "2.80", "67.9 µs", "4.10 ms", "held by   100 % put (store.c:31)", "advice"]
+    {
+        assert!(narrow.contains(words), "{words}:\n{narrow}");
+    }
+    for (columns, lines) in [(1, 1), (10, 5), (40, 10), (80, 12), (300, 100)] {
+        drawn_on(&view(), (columns, lines)); // it must not panic
+    }
+}
+
+#[test]
+fn a_long_command_line_leaves_room_for_the_state() {
+    let mut view = view();
+    view.process.as_mut().unwrap().outcome.command =
+        "java ".to_owned() + &"-Dsome=thing ".repeat(30);
+    let screen = drawn(&view);
+    assert!(screen.contains("9 threads, under auto:spin=5000, counters"), "{screen}");
+}
+
 fn turn() -> Ranked {
-    let mut turn = lock(0x300, "turn", 2_000_000_000);
+    let mut turn = lock(0x300, "turn", 4.0);
     let wakes =
         Wakes { broadcasts: 90, by_waiters: 90, woken: 300, wasted: 200, ..Wakes::default() };
     (turn.kind, turn.beyond.wakes) = (LockKind::Condition, Some(wakes));
@@ -136,7 +210,7 @@ fn without_locks_the_details_are_those_of_the_findings() {
     let mut view = view();
     let process = view.process.as_mut().unwrap();
     process.outcome.locks.clear();
-    assert!(drawn(&view).contains("no thread had to wait for a mutex"));
+    assert!(drawn(&view).contains("no thread had to wait for a lock in the last 1.00 s"));
     view.process.as_mut().unwrap().outcome.conditions = vec![turn()];
     let screen = drawn(&view);
     assert!(screen.contains("turn, a condition variable that acts as a lock: "), "{screen}");
@@ -181,7 +255,7 @@ fn keys_prompts_and_ends_are_shown() {
     }
     view.mode = Mode::Locks;
     view.step(1);
-    assert!(drawn(&view).contains("2. a_lock_with_a_name_that_is_long"));
+    assert!(drawn(&view).contains("2. std::map<std::string"));
     view.step(5);
     view.step(-9);
     assert!(drawn(&view).contains("1. store_lock"));

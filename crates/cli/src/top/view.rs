@@ -6,10 +6,14 @@ use crate::ctl::delegated::Delegated;
 use crate::ctl::epochs::{Epoch, Followed, Slo};
 use crate::delegate;
 use crate::hints::Failure;
+use crate::observed::advice::{Circumstances, advise, wake_up_ns};
+use crate::observed::target::Target;
 use lockwright_contract::counters::control::Level;
+use lockwright_observer::counts::lifetimes::Lifetimes;
 use lockwright_observer::counts::observation::{Observed, Ranked};
 use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::Watched;
+use lockwright_observer::counts::window;
 use lockwright_observer::process::Process;
 use lockwright_observer::sampler::watch::OwnWatch;
 use lockwright_observer::standing::{Standing, StandingWatch};
@@ -66,44 +70,46 @@ pub(crate) enum Detail {
 /// The order of the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
-    Blocked,
     Waiting,
     Waits,
-    Wait,
+    Mean,
+    Longest,
     Hold,
 }
 
 impl Sort {
     pub(crate) fn next(self) -> Self {
         match self {
-            Self::Blocked => Self::Waiting,
             Self::Waiting => Self::Waits,
-            Self::Waits => Self::Wait,
-            Self::Wait => Self::Hold,
-            Self::Hold => Self::Blocked,
+            Self::Waits => Self::Mean,
+            Self::Mean => Self::Longest,
+            Self::Longest => Self::Hold,
+            Self::Hold => Self::Waiting,
         }
     }
 
     /// The name of the sort key.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Blocked => "blocked",
             Self::Waiting => "waiting",
             Self::Waits => "waits",
-            Self::Wait => "P99 wait",
-            Self::Hold => "hold P50",
+            Self::Mean => "mean wait",
+            Self::Longest => "longest wait",
+            Self::Hold => "hold",
         }
     }
 
-    fn key(self, lock: &Lock) -> (u64, u64) {
+    /// Of what a lock did in an interval of that length.
+    fn key(self, lock: &Lock, interval_ns: u64) -> (u64, u64) {
+        let waited_ns = window::waited_ns(lock, interval_ns) as u64;
         let first = match self {
-            Self::Blocked => lock.blocked_ns,
-            Self::Waiting => lock.wait_ns(),
+            Self::Waiting => waited_ns,
             Self::Waits => lock.arrived,
-            Self::Wait => lock.wait().quantile(0.99),
+            Self::Mean => window::mean_ns(lock),
+            Self::Longest => lock.wait_max_ns,
             Self::Hold => lock.hold.quantile(0.5),
         };
-        (first, lock.wait_ns())
+        (first, waited_ns)
     }
 }
 
@@ -113,9 +119,8 @@ pub(crate) struct Shown {
     watched: Option<Watched>,
     /// For the last interval.
     pub(crate) outcome: Observed,
-    /// How many locks threads waited for in the interval, and sums over all of them.
+    /// How many locks threads waited for in the interval, and how often.
     pub(crate) locks: usize,
-    pub(crate) blocked_ns: u64,
     pub(crate) contended: u64,
     pub(crate) rules: Table,
     pub(crate) delegated: Delegated,
@@ -136,8 +141,10 @@ pub(crate) struct Shown {
     followed: Option<Followed>,
     /// For the last interval.
     pub(crate) epochs: Vec<Epoch>,
-    /// For each interval, the percentage of time in which a thread waited for the lock, in chronological order.
-    pub(crate) courses: BTreeMap<Of, VecDeque<u8>>,
+    /// For each interval, how many threads waited for the lock, in chronological order.
+    pub(crate) courses: BTreeMap<Of, VecDeque<f64>>,
+    /// How long a wake-up takes here, for advice.
+    wake_up_ns: u64,
 }
 
 impl View {
@@ -222,6 +229,7 @@ impl Shown {
         shown.standing_watch = Some(StandingWatch::of(watched.pid));
         shown.own_watch = Some(OwnWatch::of(watched.pid, interval));
         shown.watched = Some(watched);
+        shown.wake_up_ns = wake_up_ns();
         Ok(shown)
     }
 
@@ -230,7 +238,6 @@ impl Shown {
         Self {
             watched: None,
             locks: outcome.locks.len(),
-            blocked_ns: outcome.locks.iter().map(|lock| lock.blocked_ns).sum(),
             contended: outcome.locks.iter().map(|lock| lock.contended).sum(),
             outcome,
             rules: Table::default(),
@@ -247,6 +254,7 @@ impl Shown {
             followed: None,
             epochs: Vec::new(),
             courses: BTreeMap::new(),
+            wake_up_ns: 0,
         }
     }
 
@@ -289,7 +297,7 @@ impl Shown {
         let mut courses = std::mem::take(&mut self.courses);
         for lock in &since.locks {
             let mut course = courses.remove(&lock.of).unwrap_or_default();
-            course.push_back((100 * lock.blocked_ns / elapsed_ns).min(100) as u8);
+            course.push_back(window::waiting(lock, elapsed_ns, look.threads));
             if course.len() > COURSE {
                 course.pop_front();
             }
@@ -297,20 +305,27 @@ impl Shown {
         }
         // Locks without waits in this interval: drop their course once all of it is zero.
         for (of, mut course) in courses {
-            course.push_back(0);
+            course.push_back(0.0);
             if course.len() > COURSE {
                 course.pop_front();
             }
-            if course.iter().any(|&part| part > 0) {
+            if course.iter().any(|&waiting| waiting > 0.0) {
                 self.courses.insert(of, course);
             }
         }
         self.locks = since.locks.len();
-        self.blocked_ns = since.locks.iter().map(|lock| lock.blocked_ns).sum();
         self.contended = since.locks.iter().map(|lock| lock.arrived).sum();
         let was = self.outcome.locks.get(self.selected).map(|lock| lock.of);
         let sort = self.sort;
-        self.outcome = watched.named(since, &look, MOST, |lock| sort.key(lock));
+        self.outcome = watched.named(since, &look, MOST, |lock| sort.key(lock, elapsed_ns));
+        let known = Circumstances {
+            cpu_ns: look.cpu_ns,
+            wake_up_ns: self.wake_up_ns,
+            lifetimes: &Lifetimes::begin(),
+            here: None,
+            target: &Target::Process(watched.pid),
+        };
+        advise(std::slice::from_mut(&mut self.outcome), known);
         self.tell_own();
         let again = self.outcome.locks.iter().position(|lock| Some(lock.of) == was);
         let last = self.outcome.locks.len().saturating_sub(1);

@@ -106,9 +106,15 @@ fn a_lock_that_is_held_for_long_is_named() -> Result<()> {
             "{look}"
         );
         let locks = look["locks"].as_array().context("locks")?;
+        for lock in locks {
+            let number = |value: &Value| value.as_f64().context("a number");
+            let [waiting, threads] = [number(&lock["waiting"])?, number(&look["threads"])?];
+            ensure!((0.0..=threads).contains(&waiting), "{look}");
+            ensure!(number(&lock["mean_ns"])? <= number(&lock["wait"]["max_ns"])?, "{look}");
+        }
         let planted = locks.iter().find(|lock| lock["name"] == "planted");
         if planted
-            .is_some_and(|lock| names(&lock["holders"]) && lock["blocked_ns"].as_u64() > Some(0))
+            .is_some_and(|lock| names(&lock["holders"]) && lock["waiting"].as_f64() > Some(0.0))
         {
             break;
         }

@@ -113,7 +113,11 @@ pub struct Ranked {
     pub blocked_ns: u64,
     /// Total waiting time of all threads, ns.
     pub wait_ns: u64,
-    /// How long a thread had waited that still did at the end, ns; part of `wait_ns`. 0: none did.
+    /// How many threads waited for it, on average over the time observed.
+    pub waiting: f64,
+    /// How long a wait was on average, ns.
+    pub mean_ns: u64,
+    /// How long a thread had waited that still did at the end, ns; `wait_ns` has what of it lies in the time observed. 0: none did.
     #[serde(skip_serializing_if = "is_zero")]
     pub unended_ns: u64,
     /// Total time of the timed holds, ns.
@@ -148,7 +152,7 @@ pub struct Ranked {
     /// Threads that wait for it, or for which others wait; empty: they weren't told apart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<ThreadWaits>,
-    /// Waiting time in each time slice, ns; a wait counts when it ends. Empty: it wasn't sampled.
+    /// Waiting time in each time slice, ns, of all threads together. Empty: it wasn't sampled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<u64>,
     /// Estimated number of events ([`Observed::events`]) in functions that hold the lock.

@@ -5,6 +5,7 @@ use super::reader;
 use super::sharing::suspects;
 use super::snapshot::{At, Lock, LockKind, Of, Seen, Snapshot};
 use super::threads;
+use super::window;
 use super::wrapper::{has_section, is_given, is_wrapper};
 use crate::written::written;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
@@ -53,7 +54,10 @@ pub fn busiest<K: Ord>(
     let mut all = |locks: &[Rc<Lock>]| -> Vec<Ranked> {
         let mut locks = together(locks, symbols);
         locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
-        let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
+        let ranked = |lock: &Rc<Lock>| Ranked {
+            waiting: window::waiting(lock, elapsed_ns, threads),
+            ..ranked(&unwinding.of(lock, symbols), symbols)
+        };
         locks.iter().take(most).map(ranked).collect()
     };
     let (locks, conditions) = (all(&snapshot.locks), all(&snapshot.conditions));
@@ -170,6 +174,7 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         Of::Others => (format!("other {them}"), 0),
     };
     let part = |count: u64| (lock.followed > 0).then(|| count as f64 / lock.followed as f64);
+    let mean_ns = window::mean_ns(lock);
     let classes = lock.classes.iter().enumerate().filter(|(_, class)| class.times.count() > 0);
     Ranked {
         of: lock.of,
@@ -187,8 +192,11 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         blocked_ns: lock.blocked_ns(),
         unended_ns: lock.unended_ns,
         wait_ns: lock.wait_ns(),
+        waiting: 0.0, // the caller knows the period
+        mean_ns,
         hold_ns: lock.hold_ns,
-        wait: Percentiles::of(&lock.wait(), lock.wait_max_ns),
+        // Of a part of the run, the longest is known only to the width of a bucket.
+        wait: Percentiles::of(&lock.wait(), lock.wait_max_ns.max(mean_ns)),
         wait_times: lock.wait(),
         hold_times: lock.hold.clone(),
         wait_by_class: classes

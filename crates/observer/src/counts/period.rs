@@ -35,7 +35,7 @@ pub struct Period {
 }
 
 /// CPU time of a process so far, ns; 0: it no longer exists.
-fn cpu_ns(pid: libc::pid_t) -> u64 {
+pub(super) fn cpu_ns(pid: libc::pid_t) -> u64 {
     let (mut clock, mut now) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: a writable clock id, and a writable timespec.
     let is_there = unsafe {
@@ -75,14 +75,16 @@ impl Period {
             std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
             computes = computes.max(cpu_ns(live.pid));
             lifetimes.look([live.pid as u32]);
-            threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
+            // The most that there were at a time: at the end, most may be gone.
+            let now = lockwright_symbols::threads(live.pid).map_or(0, |all| all.len());
+            threads = threads.max(now);
             // The process may end at any moment. Its files then disappear, but its segment stays.
             if last.is_none() {
                 last =
                     Process::open(pid).ok().and_then(|process| live.file(&process).ok().flatten());
             }
             if let Some((file, path)) = &last {
-                course.look_at(file, path);
+                course.look_at(file, path, threads);
                 samplers.look_at(live.pid, file);
             }
             if let Some(events) = &mut events {

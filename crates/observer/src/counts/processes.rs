@@ -51,8 +51,11 @@ fn has_locks(pid: libc::pid_t) -> bool {
     let mut lines = maps.split(|&byte| byte == b'\n');
     lines.any(|line| {
         let name = line.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        // A command that only reads the library's symbols, such as another `top`, can't execute it.
+        let is_code =
+            line.split(|&byte| byte == b' ').nth(1).is_some_and(|may| may.contains(&b'x'));
         name.len() < line.len()
-            && (name.starts_with(b"liblockwright.so")
+            && (is_code && name.starts_with(b"liblockwright.so")
                 || name.ends_with(CountersHeader::ENDING.as_bytes()))
     })
 }

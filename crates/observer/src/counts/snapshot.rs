@@ -376,7 +376,9 @@ impl Lock {
         sites(&mut self.beyond.triers, &before.beyond.triers, u64::MAX);
         sites(&mut self.beyond.tried_holders, &before.beyond.tried_holders, u64::MAX);
         self.beyond.subtract(&before.beyond);
-        sites(&mut self.holders, &before.holders, u64::MAX); // what others waited for it, not how long it held the lock
+        // What others waited for it, not how long it held the lock.
+        let longest = if self.wait().count() == 0 { u64::MAX } else { self.wait_max_ns };
+        sites(&mut self.holders, &before.holders, longest);
         for now in &mut self.threads {
             if let Some(then) = before.threads.iter().find(|then| then.tid == now.tid) {
                 now.waits = now.waits.saturating_sub(then.waits);
@@ -452,7 +454,8 @@ impl Snapshot {
 fn since(locks: Vec<Rc<Lock>>, before: &[Rc<Lock>]) -> Vec<Rc<Lock>> {
     let known: BTreeMap<Of, &Rc<Lock>> = before.iter().map(|lock| (lock.of, lock)).collect();
     let locks = locks.into_iter().filter_map(|lock| match known.get(&lock.of) {
-        Some(then) if Rc::ptr_eq(then, &lock) => None,
+        // A thread may have waited for it all the time.
+        Some(then) if Rc::ptr_eq(then, &lock) && lock.open_since_ns == 0 => None,
         Some(then) => Some(Rc::new(lock.since(then))),
         None => Some(lock),
     });
@@ -460,11 +463,11 @@ fn since(locks: Vec<Rc<Lock>>, before: &[Rc<Lock>]) -> Vec<Rc<Lock>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A lock with these waits, ns, all at one place.
-    fn lock(waits: &[u64]) -> Lock {
+    pub(in super::super) fn lock(waits: &[u64]) -> Lock {
         let times: Times = waits.iter().copied().collect();
         let (ns, max_ns) = (times.total(), times.max());
         let at = At::Address(16);
@@ -504,12 +507,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn waits_that_are_open_count_until_the_end() {
-        let open = Lock { open_since_ns: 1_000, ..lock(&[]) };
-        let ended = lock(&[300]);
-        assert!(open.has_counts() && open.rank() < ended.rank());
-        let mut now = Snapshot {
+    pub(in super::super) fn snapshot(locks: Vec<Lock>) -> Snapshot {
+        Snapshot {
             pid: 1,
             lock: String::new(),
             emulated: None,
@@ -522,10 +521,18 @@ mod tests {
             stacks_lost: 0,
             lost: 0,
             mappings: Vec::new(),
-            locks: vec![Rc::new(open), Rc::new(ended)],
+            locks: locks.into_iter().map(Rc::new).collect(),
             conditions: Vec::new(),
             signals: Signals::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn waits_that_are_open_count_until_the_end() {
+        let open = Lock { open_since_ns: 1_000, ..lock(&[]) };
+        let ended = lock(&[300]);
+        assert!(open.has_counts() && open.rank() < ended.rank());
+        let mut now = snapshot(vec![open, ended]);
         now.close(0, 1_400);
         assert_eq!(now.locks[0].rank(), (400, 400));
         assert_eq!(now.locks[1].rank(), (300, 300));

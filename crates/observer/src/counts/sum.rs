@@ -47,14 +47,19 @@ fn program(outcome: &Observed) -> &str {
 }
 
 fn add(sum: &mut Observed, part: &Observed) {
+    let share = part.elapsed_ns as f64 / (sum.elapsed_ns + part.elapsed_ns).max(1) as f64;
     sum.elapsed_ns += part.elapsed_ns;
     sum.threads += part.threads;
     sum.samples += part.samples;
     for (sum, part) in [(&mut sum.locks, &part.locks), (&mut sum.conditions, &part.conditions)] {
+        for lock in sum.iter_mut() {
+            lock.waiting *= 1.0 - share;
+        }
         for lock in part {
-            match sum.iter_mut().find(|one| is_same(one, lock)) {
-                Some(known) => add_lock(known, lock),
-                None => sum.push(lock.clone()),
+            let lock = Ranked { waiting: lock.waiting * share, ..lock.clone() };
+            match sum.iter_mut().find(|one| is_same(one, &lock)) {
+                Some(known) => add_lock(known, &lock),
+                None => sum.push(lock),
             }
         }
     }
@@ -122,6 +127,7 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
     ] {
         *sum += part;
     }
+    sum.waiting += part.waiting;
     if part.wait.max_ns > sum.wait.max_ns {
         sum.longest_wait_at.clone_from(&part.longest_wait_at);
     }
@@ -129,6 +135,8 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
         sum.longest_hold_at.clone_from(&part.longest_hold_at);
     }
     sum.wait_times.merge(&part.wait_times);
+    let waits = if sum.wait_times.count() == 0 { sum.contended } else { sum.wait_times.count() };
+    sum.mean_ns = sum.wait_ns.saturating_sub(sum.unended_ns) / waits.max(1);
     sum.hold_times.merge(&part.hold_times);
     sum.wait = Percentiles::of(&sum.wait_times, sum.wait.max_ns.max(part.wait.max_ns));
     sum.hold = Percentiles::of(&sum.hold_times, sum.hold.max_ns.max(part.hold.max_ns));
@@ -260,6 +268,8 @@ mod tests {
             locks: 1,
             contended: 10,
             wait_ns,
+            waiting: wait_ns as f64 / 1_000.0,
+            mean_ns: wait_ns,
             wait_times: [wait_ns].into_iter().collect::<Times>(),
             holders: functions.iter().map(site).collect(),
             ..Ranked::default()
@@ -295,6 +305,8 @@ mod tests {
         assert_eq!((groups[1].sum.pid, groups[1].sum.processes.len()), (3, 0));
         let [heap, big] = &sum.locks[..] else { panic!("two locks") };
         assert_eq!((heap.wait_ns, heap.locks, heap.address), (1_000, 2, 0));
+        assert_eq!(heap.mean_ns, 500);
+        assert!((heap.waiting - 0.25).abs() < 1e-9, "of four processes' time");
         assert_eq!((big.wait_ns, big.contended, big.wait.count), (400, 20, 2));
         let places: Vec<_> =
             big.holders.iter().map(|site| (site.function.as_str(), site.ns)).collect();

@@ -1,9 +1,11 @@
 //! A process that is sampled repeatedly.
 
 use super::lifetimes::monotonic;
+use super::line::{self, Lines};
 use super::live::Live;
 use super::observation::Observed;
 use super::outcome::{busiest, together};
+use super::period::cpu_ns;
 use super::reader::Reader;
 use super::snapshot::{Lock, Snapshot};
 use crate::mailbox::{Remote, refuse_detached};
@@ -32,6 +34,11 @@ pub struct Watched {
     /// The last sample; `None`: nothing had been counted.
     before: Option<Snapshot>,
     looked: Instant,
+    looked_ns: u64,
+    lines: Lines,
+    /// At the last sample.
+    threads: usize,
+    cpu_ns: u64,
     /// The level that we request, and for how long each time.
     asks: Level,
     lease: Duration,
@@ -49,8 +56,10 @@ pub struct Look {
     pub since: Option<Snapshot>,
     /// The time since the last sample.
     pub elapsed: Duration,
-    /// Number of threads.
+    /// Number of threads: the larger one of now and the last sample.
     pub threads: usize,
+    /// Their CPU time since the last sample, ns.
+    pub cpu_ns: u64,
     /// When it was taken, ns of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
 }
@@ -85,6 +94,10 @@ impl Watched {
         drop(process);
         let mut reader = Reader::default();
         let before = segment.as_ref().map(|(file, path)| reader.read(file, path)).transpose()?;
+        let mut lines = Lines::default();
+        if let Some(before) = &before {
+            lines.look(pid, before.locks.iter().map(AsRef::as_ref));
+        }
         let now = Instant::now();
         Ok(Self {
             pid: live.pid,
@@ -95,6 +108,10 @@ impl Watched {
             reader,
             before,
             looked: now,
+            looked_ns: monotonic(),
+            lines,
+            threads: threads(pid).map_or(0, |all| all.len()),
+            cpu_ns: cpu_ns(pid),
             asks,
             lease,
             level,
@@ -171,14 +188,23 @@ impl Watched {
         };
         let elapsed = self.looked.elapsed();
         self.looked = Instant::now();
-        let since = match (&total, &self.before) {
+        let mut since = match (&total, &self.before) {
             (Some(total), Some(before)) => Some(total.clone().since(before)),
             (total, _) => total.clone(),
         };
         let at_ns = monotonic();
+        if let Some(since) = &mut since {
+            let lines = self.lines.look(self.pid, since.locks.iter().map(AsRef::as_ref));
+            line::close(since, (self.looked_ns, at_ns), &lines);
+        }
+        self.looked_ns = at_ns;
         self.before.clone_from(&total);
-        let threads = threads(self.pid).map_or(0, |all| all.len());
-        Ok(Look { total, since, elapsed, threads, at_ns })
+        // They may have ended meanwhile, or begun.
+        let now = threads(self.pid).map_or(0, |all| all.len());
+        let threads = now.max(std::mem::replace(&mut self.threads, now));
+        let computed = self.cpu_ns.max(cpu_ns(self.pid));
+        let cpu_ns = computed - std::mem::replace(&mut self.cpu_ns, computed);
+        Ok(Look { total, since, elapsed, threads, cpu_ns, at_ns })
     }
 
     /// Its locks or condition variables, distinguished as by [`named`](Self::named).
@@ -195,7 +221,12 @@ impl Watched {
         key: impl Fn(&Lock) -> K,
     ) -> Observed {
         let elapsed_ns = look.elapsed.as_nanos() as u64;
-        let seen = busiest(snapshot, &mut self.symbols, elapsed_ns, look.threads, most, key);
+        let mut seen = busiest(snapshot, &mut self.symbols, elapsed_ns, look.threads, most, key);
+        // Of those that go on, the counts have the part that lies within the interval.
+        for lock in seen.locks.iter_mut().filter(|lock| lock.unended_ns > 0) {
+            let open = look.open().find(|open| open.of == lock.of);
+            lock.unended_ns = open.map_or(0, |open| look.at_ns.saturating_sub(open.open_since_ns));
+        }
         // In a container it counts under another id.
         Observed { pid: self.pid as u32, ..seen }
     }
