@@ -5,6 +5,7 @@ use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::MachineFile;
+use crate::observed::page::Besides;
 use crate::observed::report::Looks;
 use crate::observed::sections;
 use crate::observed::{self, run};
@@ -392,14 +393,15 @@ fn report_on(
     }
     if let Some(file) = &args.html {
         let all = sums.unwrap_or(outcomes);
-        let page = observed::page::page(title, all, &looks, standing, orders, args.top)?;
+        let besides = Besides { looks: &looks, standing, orders, sections };
+        let page = observed::page::page(title, all, besides, args.top)?;
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {
         let timeline = output::json(&observed::timeline::timeline(outcomes));
         write(file, |to| to.write_all(timeline.as_bytes()))?;
     }
-    deliver(args, title, &text, "µs", &observed::report::folded(outcomes))
+    deliver(args, title, &text, flame::TIMES, &observed::report::folded(outcomes))
 }
 
 /// Writes the report, and a flame graph of the values counted in `unit`.

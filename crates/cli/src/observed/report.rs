@@ -19,7 +19,7 @@ use lockwright_text::wrapped;
 /// Number of locks with details.
 const TOLD: usize = 5;
 /// A wait that is open at the end is ordinary contention if it has taken less, ns.
-const OPEN_NS: u64 = 10_000_000;
+pub(super) const OPEN_NS: u64 = 10_000_000;
 
 /// Fewer threads than this, on average, are noise.
 const NOISE: f64 = 0.01;
@@ -39,7 +39,7 @@ pub(super) fn unwatched(looks: &Looks) -> String {
 }
 
 /// What isn't known where too many processes run.
-fn crowd() -> String {
+pub(super) fn crowd() -> String {
     format!("processes beyond the first {MOST} that ran at a time, by samples")
 }
 
@@ -319,7 +319,7 @@ fn own(outcome: &Observed) -> String {
 }
 
 /// The share of time in a lock's critical sections.
-fn sections(advice: &Advice) -> String {
+pub(super) fn sections(advice: &Advice) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     format!(
         "at least {} of its threads' time: {} waiting, {} holding it after a wait. Other holds aren't timed, unless by --sections",
@@ -330,7 +330,7 @@ fn sections(advice: &Advice) -> String {
 }
 
 /// The events in a lock's critical sections; empty: they can't be counted.
-fn events(total: &Total, events: u64) -> String {
+pub(super) fn events(total: &Total, events: u64) -> String {
     if total.unavailable.is_some() {
         return String::new();
     }
@@ -400,7 +400,7 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     text
 }
 
-fn percentiles(of: &Percentiles) -> String {
+pub(super) fn percentiles(of: &Percentiles) -> String {
     format!(
         "{} waits: P50 {}, P99 {}, P99.9 {}, max {}",
         count(of.count),
@@ -412,7 +412,7 @@ fn percentiles(of: &Percentiles) -> String {
 }
 
 /// What was not counted; empty if everything was.
-fn lost(outcome: &Observed) -> String {
+pub(super) fn lost(outcome: &Observed) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();
     for (number, what) in [
