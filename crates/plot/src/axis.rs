@@ -13,8 +13,6 @@ pub struct Axis {
     show: Show,
     ends: Option<(f64, f64)>,
     ticks: Option<Vec<f64>>,
-    /// Are its labels round, even if there are few values?
-    is_round: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -29,8 +27,7 @@ enum ScaleKind {
 impl Axis {
     /// An axis on which equal differences have equal lengths.
     pub fn linear(name: impl Into<String>, show: Show) -> Axis {
-        let (kind, name) = (ScaleKind::Linear, name.into());
-        Axis { name, kind, show, ends: None, ticks: None, is_round: false }
+        Axis { name: name.into(), kind: ScaleKind::Linear, show, ends: None, ticks: None }
     }
 
     /// An axis on which equal ratios have equal lengths. A 0 is drawn at the low end, behind a break.
@@ -63,12 +60,6 @@ impl Axis {
     #[must_use]
     pub fn named_at(self, ticks: &[f64]) -> Axis {
         Axis { ticks: Some(ticks.to_vec()), ..self }
-    }
-
-    /// Labels round values, even if only a few values are drawn: for measured ones, which nobody chose.
-    #[must_use]
-    pub fn round(self) -> Axis {
-        Axis { is_round: true, ..self }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -123,7 +114,7 @@ impl<'a> Scale<'a> {
             let mut few: Vec<f64> = values.collect();
             few.sort_by(f64::total_cmp);
             few.dedup();
-            scale.few = Some(few).filter(|few| few.len() <= 12 && !axis.is_round);
+            scale.few = Some(few).filter(|few| few.len() <= 12);
         }
         scale
     }
@@ -326,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_values_have_round_labels_and_chosen_ones_their_own() {
+    fn a_few_values_have_their_own_labels_and_fixed_ends_have_round_ones() {
         let (values, ms): (_, Show) =
             ([51.2e6, 153.6e6, 256e6], |value| format!("{:.1} ms", value / 1e6));
         let texts = |axis: &Axis| {
@@ -334,8 +325,8 @@ mod tests {
             ticks.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
         };
         assert_eq!(texts(&Axis::linear("", ms)), ["51.2 ms", "153.6 ms", "256 ms"]);
-        let round = texts(&Axis::linear("", ms).round());
-        assert_eq!(round, ["50 ms", "100 ms", "150 ms", "200 ms", "250 ms"]);
+        let round = texts(&Axis::linear("", ms).within(0.0, 307.2e6));
+        assert_eq!(round, ["0", "100 ms", "200 ms", "300 ms"]);
     }
 
     #[test]

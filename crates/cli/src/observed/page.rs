@@ -94,7 +94,7 @@ fn caveats(busy: &[&Observed], looks: &report::Looks) -> Vec<Markup> {
         }
         all.extend(details::lines(&report::lost(outcome)));
     }
-    all.iter().map(|line| html! { span.sentence { (line) "." } }).collect()
+    all.iter().map(|line| html! { div.sentence { (line) "." } }).collect()
 }
 
 /// One process, or one program's. A page of several names each.
@@ -136,18 +136,29 @@ fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Fai
         }
         (more_conditions(outcome))
         (taken_often(outcome))
-        @for suspects in &outcome.false_sharing {
-            p {
-                "False sharing? " (shown(&suspects.locks.join(", "))) " share a cache line: a thread that takes one \
-                slows down users of the other. " code { "alignas(64)" } " separates them."
-            }
-        }
+        (false_sharing(outcome))
         @if !folded.is_empty() {
             h2 { "Stacks" }
             p.soft { "A click on a box zooms in. A box is as wide as its time is long; above it are the functions that it called." }
             (flames)
         }
     })
+}
+
+/// Locks that may slow each other down.
+fn false_sharing(outcome: &Observed) -> Markup {
+    let all = &outcome.false_sharing;
+    html! { @if !all.is_empty() {
+        h3 { "False sharing?" }
+        p {
+            "These locks share a cache line: a thread that takes one slows down users of the others. "
+            code { "alignas(64)" } " separates them."
+        }
+        ul {
+            @for suspects in all.iter().take(PLACES) { li { (shown(&suspects.locks.join(", "))) } }
+            @if all.len() > PLACES { li { (all.len() - PLACES) " more lines: " code { "--format json" } } }
+        }
+    } }
 }
 
 /// Do threads wait for it so much that it deserves attention?
@@ -293,6 +304,7 @@ fn over_time(locks: &[&Ranked], slice_ns: u64) -> Option<String> {
         return None;
     }
     let slice = slice_ns as f64;
+    let slices = locks.iter().map(|lock| lock.course.len()).max().unwrap_or(0);
     let series = |(number, lock): (usize, &&Ranked)| {
         let width = lock.course.len().div_ceil(DOTS);
         let dots = lock.course.chunks(width).enumerate().map(|(at, slices)| {
@@ -303,7 +315,7 @@ fn over_time(locks: &[&Ranked], slice_ns: u64) -> Option<String> {
     };
     let panel = Panel::new(
         "",
-        Axis::linear("time since the start", time).round(),
+        Axis::linear("time since the start", time).within(0.0, slices as f64 * slice),
         Axis::linear("threads that waited, on average", si),
         locks.iter().enumerate().map(series).collect(),
     );
@@ -350,5 +362,131 @@ fn circles(order: &order::Orders) -> Markup {
                 }
             } } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::tests::lock;
+    use super::*;
+    use lockwright_observer::counts::observation::{Advice, Percentiles, Site, ThreadWaits};
+
+    fn advised(name: &str, wait_ns: u64, rule: Rule) -> Ranked {
+        let advice = Advice {
+            rule,
+            lost: 0.3,
+            waiting: 0.3,
+            holding: 0.0,
+            in_sections: 0.3,
+            text: format!("shorten {name}'s section"),
+            note: String::new(),
+            command: "lockwright profile".into(),
+        };
+        Ranked {
+            name: name.into(),
+            advice: Some(advice),
+            ..lock(wait_ns, (10, wait_ns, wait_ns / 10))
+        }
+    }
+
+    fn observed(locks: Vec<Ranked>) -> Observed {
+        let elapsed_ns = 4_000_000_000;
+        Observed {
+            elapsed_ns,
+            slice_ns: 1_000_000_000,
+            locks,
+            lock: "fifo".into(),
+            ..Observed::default()
+        }
+    }
+
+    fn drawn(outcomes: &[Observed]) -> String {
+        let looks = report::Looks::default();
+        let besides = Besides { looks: &looks, standing: None, orders: None, sections: None };
+        page("locks of a program", outcomes, besides, 10).unwrap()
+    }
+
+    #[test]
+    fn it_begins_with_the_finding_and_folds_locks_that_hardly_matter() {
+        let little = |name| advised(name, 1_000_000, Rule::Little);
+        let all =
+            vec![advised("table", 2_000_000_000, Rule::LongSections), little("b"), little("c")];
+        let page = drawn(&[observed(all)]);
+        let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("no '{part}' in {page}"));
+        let parts = [
+            "Threads waited 2.00 s in all for <code>table</code>, 100 % of it for <code>update</code> (a.c:1).",
+            "shorten table&#39;s section",
+            "<td class=\"words\">table</td>",
+            "<details><summary>2 more locks, that threads hardly wait for</summary>",
+            "<td class=\"words\">b</td>",
+            "<h3>table</h3>",
+            "Waiters",
+        ];
+        let parts = parts.map(|part| part.replace("&#39;", "'"));
+        // The graph of waiters isn't there: nobody was seen to wait.
+        let found: Vec<usize> = parts[..6].iter().map(|part| at(part)).collect();
+        assert!(found.is_sorted(), "{found:?}");
+        assert!(page.contains("Holders: the code") && !page.contains(&parts[6]), "{page}");
+        assert!(!page.contains("<h3>b</h3>"), "{page}");
+        // 10 waits in 2 s.
+        let table = &page[at("<td class=\"words\">table</td>")..];
+        for cell in [">1.00 k<", ">2.00 s<", ">2.00 ms<", ">0 %<"] {
+            assert!(table[..600].contains(cell), "no {cell} in {table}");
+        }
+        let quiet = drawn(&[observed(vec![little("b")])]);
+        assert!(
+            quiet.contains("Threads hardly waited for locks: 1.00 ms in all for <code>b</code>.")
+        );
+        assert!(
+            quiet.contains("<details open><summary>1 lock, that threads hardly wait for"),
+            "{quiet}"
+        );
+    }
+
+    #[test]
+    fn details_have_what_the_text_has() {
+        let mut lock = advised("table", 2_000_000_000, Rule::LongSections);
+        let times =
+            |max_ns| Percentiles { count: 7, p50_ns: 1000, p99_ns: 2000, p999_ns: 3000, max_ns };
+        lock.wait_by_class = vec![(0, times(4000)), (1, times(9000))];
+        (lock.owner_changes, lock.core_changes) = (Some(0.25), Some(0.5));
+        (lock.course, lock.locks, lock.unended_ns) = (vec![0, 2_000_000_000], 3, 700_000_000);
+        let waiter = Site {
+            function: "look".into(),
+            stack: ["look (a.c:7)", "serve (a.c:9)", "start_thread (pthread_create.c:442)"]
+                .map(str::to_owned)
+                .to_vec(),
+            ..lock.holders[0].clone()
+        };
+        lock.waiters = vec![waiter];
+        let thread = |tid, wait_ns, blamed_ns| ThreadWaits {
+            tid: Some(tid),
+            name: format!("worker-{tid}"),
+            waits: 5,
+            wait_ns,
+            blamed_ns,
+        };
+        lock.threads = vec![thread(11, 5_000, 0), thread(12, 0, 70_000_000)];
+        let mut outcome = observed(vec![lock]);
+        outcome.lost.stacks = 17;
+        let page = drawn(&[outcome]);
+        for part in [
+            ", 3 locks",
+            "still waited for at the end, for 700 ms",
+            "called by serve (a.c:9)<",
+            "to another thread in 25 % of acquisitions, to another CPU in 50 %",
+            "class 1: 7 waits: P50 1.00 µs, P99 2.00 µs, P99.9 3.00 µs, max 9.00 µs",
+            "up to 2.00 threads waiting",
+            "12 worker-12",
+            "70.0 ms",
+            "at least 30.0 % of its threads' time",
+            "Waiters: the code that waited",
+            "17 stacks found no room.",
+            "lockwright profile",
+        ] {
+            assert!(page.contains(part), "no '{part}' in {page}");
+        }
+        let [late, early] = ["12 worker-12", "11 worker-11"].map(|name| page.find(name));
+        assert!(late < early, "who keeps others waiting comes first: {page}");
     }
 }

@@ -1,7 +1,7 @@
 //! Flame graphs of waiters, and of the holders during these waits: a file that stands alone, and parts of a page.
 
 use inferno::flamegraph::color::{BackgroundColor, Color, StrokeColor};
-use inferno::flamegraph::{self, Options};
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use lockwright_numbers::format::time;
 use lockwright_observer::sampler::outcome::Folded;
 use maud::{Markup, html};
@@ -105,8 +105,9 @@ pub(crate) fn framed(unit: &str, folded: &Folded) -> io::Result<Markup> {
 const BEFORE: &str = "<!DOCTYPE html><meta charset=\"utf-8\"><style>:root { color-scheme:light dark; } \
      body { margin:0; background:transparent; overflow:hidden; }</style>\
      <script>history.replaceState = () => {};</script>";
-/// After it.
-const AFTER: &str = "<script>init();</script>";
+/// After it. Boxes can't be laid out in a document without a width, as one has that isn't shown.
+const AFTER: &str = "<script>Object.defineProperty(document.querySelector('svg'), 'width', { value: { baseVal: { \
+     get value() { return Math.max(document.documentElement.clientWidth, 100); } } } }); init();</script>";
 
 /// For any graph; then for dark screens.
 const STYLE: &str = "
@@ -215,6 +216,7 @@ fn drawn(title: &str, unit: &str, folded: &Folded) -> io::Result<String> {
     options.count_name = unit.to_owned();
     options.name_type = String::new();
     options.deterministic = true;
+    options.text_truncate_direction = TextTruncateDirection::Right;
     options.frame_height = FRAME;
     let white = Color { r: 255, g: 255, b: 255 };
     options.bgcolors = Some(BackgroundColor::Flat(white));

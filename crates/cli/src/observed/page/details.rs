@@ -3,8 +3,9 @@
 use super::PLACES;
 use crate::observed::timeline::signs;
 use crate::observed::{beyond, report};
+use crate::order::report::STARTS;
 use crate::output::shown;
-use crate::profile::words::{FEW, meanwhile, times};
+use crate::profile::words::{FEW, NOISE, meanwhile, times};
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::observation::{Observed, Ranked, Site, ThreadWaits};
 use lockwright_observer::counts::snapshot::LockKind;
@@ -31,7 +32,7 @@ pub(super) fn lock(lock: &Ranked, outcome: &Observed) -> Markup {
             "advice",
             advice.map(|advice| {
                 html! {
-                    span.sentence { (shown(&advice.text)) }
+                    div.sentence { (shown(&advice.text)) }
                     @if !advice.note.is_empty() { span.what { (shown(&advice.note)) } }
                     @if !advice.command.is_empty() { pre { (shown(&advice.command)) } }
                 }
@@ -86,7 +87,10 @@ pub(super) fn place(site: &Site) -> String {
 }
 
 fn places(sites: &[Site]) -> Option<Markup> {
-    let sites: Vec<&Site> = sites.iter().take(PLACES).filter(|site| site.ns > 0).collect();
+    let is_told =
+        |(number, site): &(usize, &Site)| site.ns > 0 && (*number == 0 || site.share >= NOISE);
+    let sites: Vec<&Site> =
+        sites.iter().enumerate().take(PLACES).filter(is_told).map(|(_, site)| site).collect();
     (!sites.is_empty()).then(|| {
         html! { @for site in sites {
             @let callers = callers(site);
@@ -108,7 +112,11 @@ fn callers(site: &Site) -> Vec<&str> {
     };
     let stack = site.stack.iter().map(String::as_str);
     let Some(own) = stack.clone().position(is_it) else { return Vec::new() };
-    stack.skip(own + 1).take(CALLERS).collect()
+    stack
+        .skip(own + 1)
+        .take_while(|frame| !STARTS.iter().any(|start| frame.starts_with(start)))
+        .take(CALLERS)
+        .collect()
 }
 
 fn holders(lock: &Ranked) -> String {
