@@ -2,7 +2,7 @@
 
 use inferno::flamegraph::color::{BackgroundColor, Color, StrokeColor};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{thousands, time};
 use lockwright_observer::sampler::outcome::Folded;
 use maud::{Markup, html};
 use std::io::{self, Write};
@@ -192,7 +192,7 @@ fn in_words(frame: &str, unit: &str) -> String {
 
 /// A value with its unit.
 fn value(count: u64, unit: &str) -> String {
-    if unit == TIMES { time(count as f64 * 1e3) } else { format!("{count} {unit}") }
+    if unit == TIMES { time(count as f64 * 1e3) } else { format!("{} {unit}", thousands(count)) }
 }
 
 /// An attribute of the first element that has it.
