@@ -9,6 +9,7 @@ use crate::output::shown;
 use crate::profile::flame::{self, TIMES};
 use crate::profile::words;
 use crate::standing;
+use details::PLACES;
 use lockwright_numbers::format::{count, si, time};
 use lockwright_observer::counts::observation::Total;
 use lockwright_observer::counts::observation::{Observed, Ranked, Rule};
@@ -24,8 +25,6 @@ use maud::{Markup, html};
 const TOLD: usize = 8;
 /// Number of locks in the chart.
 const DRAWN: usize = 6;
-/// Number of places shown for each lock.
-const PLACES: usize = 5;
 /// Maximum number of points of a curve.
 const DOTS: usize = 64;
 

@@ -12,39 +12,39 @@ pub(crate) const TIMES: &str = "µs";
 
 /// Who a graph, or a part of it, is about. It has one hue each: what a box is about can be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum Role {
     Holders,
     Waiters,
 }
 
-impl Side {
-    const ALL: [Side; 2] = [Side::Holders, Side::Waiters];
+impl Role {
+    const ALL: [Role; 2] = [Role::Holders, Role::Waiters];
 
     /// The name of its lowest box.
     fn name(self) -> &'static str {
         match self {
-            Side::Holders => "holders",
-            Side::Waiters => "waiters",
+            Role::Holders => "holders",
+            Role::Waiters => "waiters",
         }
     }
 
     /// What the time of its boxes is.
     fn meaning(self) -> &'static str {
         match self {
-            Side::Holders => "Holders: the code that kept others waiting",
-            Side::Waiters => "Waiters: the code that waited",
+            Role::Holders => "Holders: the code that kept others waiting",
+            Role::Waiters => "Waiters: the code that waited",
         }
     }
 
     /// Colours of a box: the side itself, a lock, a function.
     fn fills(self) -> &'static [Fill; 3] {
         match self {
-            Side::Holders => &[
+            Role::Holders => &[
                 ("rgb(232,148,74)", "#8f5420"),
                 ("rgb(243,181,121)", "#744519"),
                 ("rgb(249,216,182)", "#5a3817"),
             ],
-            Side::Waiters => &[
+            Role::Waiters => &[
                 ("rgb(108,164,219)", "#2f5f8f"),
                 ("rgb(148,190,232)", "#2b527a"),
                 ("rgb(194,218,243)", "#25415f"),
@@ -79,7 +79,7 @@ pub(crate) fn draw(title: &str, unit: &str, folded: &Folded, mut to: impl Write)
 /// A graph could not be drawn.
 pub(crate) fn framed(unit: &str, folded: &Folded) -> io::Result<Markup> {
     let mut figures = Vec::new();
-    for side in Side::ALL {
+    for side in Role::ALL {
         let part = folded.iter().filter(|(frames, _)| frames[0] == side.name());
         let part: Folded = part.map(|(frames, count)| (frames[1..].to_vec(), *count)).collect();
         if part.is_empty() {
@@ -124,7 +124,7 @@ fn painted(
     title: &str,
     unit: &str,
     folded: &Folded,
-    side: Option<Side>,
+    side: Option<Role>,
     (extra, extra_dark): (&str, &str),
 ) -> io::Result<String> {
     let svg = drawn(title, unit, folded)?;
@@ -141,8 +141,8 @@ fn painted(
     let fill = |frame: &str| {
         let of = match side {
             Some(side) => side,
-            None if number(frame, "fg:x") < holders => Side::Holders,
-            None => Side::Waiters,
+            None if number(frame, "fg:x") < holders => Role::Holders,
+            None => Role::Waiters,
         };
         let level = depth(frame) + usize::from(side.is_some());
         match depth(frame) {
@@ -159,7 +159,7 @@ fn painted(
 }
 
 fn with_style(head: &str, extra: &str, extra_dark: &str) -> String {
-    let fills = Side::ALL.into_iter().flat_map(|side| side.fills()).chain([&ALL, &FOUND]);
+    let fills = Role::ALL.into_iter().flat_map(|side| side.fills()).chain([&ALL, &FOUND]);
     let dark: String = fills
         .map(|(light, dark)| format!("#frames rect[fill=\"{light}\"] {{ fill:{dark}; }}\n"))
         .collect();
@@ -264,12 +264,12 @@ mod tests {
             attribute(frame, "fill").unwrap().to_owned()
         };
         assert_eq!(fill("all"), ALL.0);
-        for side in Side::ALL {
+        for side in Role::ALL {
             assert_eq!(fill(side.name()), side.fills()[0].0);
         }
-        assert_eq!(fill("g_lock"), Side::Holders.fills()[1].0);
-        assert_eq!(fill("lookup"), Side::Waiters.fills()[2].0);
-        assert_eq!(fill("a&lt;b&gt;:c"), Side::Holders.fills()[2].0);
+        assert_eq!(fill("g_lock"), Role::Holders.fills()[1].0);
+        assert_eq!(fill("lookup"), Role::Waiters.fills()[2].0);
+        assert_eq!(fill("a&lt;b&gt;:c"), Role::Holders.fills()[2].0);
         // Each colour has another on dark screens.
         let dark = svg.split_once("prefers-color-scheme: dark").unwrap().1;
         assert!(dark.contains(&fill("lookup")) && dark.contains(&fill("all")), "{svg}");

@@ -1,6 +1,5 @@
 //! One lock's details.
 
-use super::PLACES;
 use crate::observed::timeline::signs;
 use crate::observed::{beyond, report};
 use crate::order::report::STARTS;
@@ -12,6 +11,8 @@ use lockwright_observer::counts::snapshot::LockKind;
 use lockwright_plot::page::{self, Key};
 use maud::{Markup, html};
 
+/// Number of places shown for each lock.
+pub(super) const PLACES: usize = 5;
 /// Number of callers shown for a place.
 const CALLERS: usize = 4;
 /// Number of threads shown for a lock.
