@@ -60,7 +60,7 @@ pub(crate) fn page(
         @if let Some(standing) = standing.filter(|now| !now.is_empty()) {
             pre { (standing::text(standing)) }
         }
-        @if busy.is_empty() { p.advice.sentence { (report::nobody(looks)) "." } }
+        @if busy.is_empty() { p.sentence { (report::nobody(looks)) "." } }
         @for process in processes { (process) }
         @for outcome in others {
             @if !busy.is_empty() && is_often(outcome) { h2 { (report::who(outcome)) } }
@@ -229,7 +229,7 @@ fn table(locks: &[&Ranked]) -> Markup {
             Key::Words(shown(&lock.name).into()),
             Key::Figure(count(contended), contended as f64),
             times(wait_ns),
-            if contended == 0 { Key::Unknown } else { times(wait_ns / contended) },
+            wait_ns.checked_div(contended).map_or(Key::Unknown, times),
             timed(wait.max_ns),
             Key::Figure(format!("{:.0} %", 100.0 * part), part),
             timed(wait.p50_ns),
