@@ -14,6 +14,7 @@ mod eval;
 mod fit;
 mod guard;
 mod kernel_policy;
+mod pages;
 mod pool;
 mod progress;
 mod release;
@@ -59,6 +60,8 @@ enum Command {
     Tidy(tidy::Args),
     /// Build the book of docs/ into target/book, and check its links (also a test).
     Book(book::Args),
+    /// Drive the commands' pages and pictures in a browser (needs chromium, nodejs, npm): errors, sorting, zoom, width, contrast.
+    Pages(pages::Args),
     /// Check the project's dependencies: licences, versions, sources, advisories (deny.toml).
     Deny(deny::Args),
     /// Make what users install: a tarball, a Debian package, crates; with --check install and use them.
@@ -141,6 +144,7 @@ fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
         Command::Fuzz(args) => soak::fuzz(&args),
         Command::Tidy(args) => tidy::main(args),
         Command::Book(args) => book::main(args),
+        Command::Pages(args) => pages::main(args),
         Command::Deny(args) => deny::main(args),
         Command::Dist(args) => dist::main(args),
         Command::Release(args) => release::main(args),

@@ -175,16 +175,19 @@ impl<'a> Scale<'a> {
                 [0.0, 0.5].into_iter().chain(nines).collect()
             }
             _ if self.log => self.log_ticks(),
-            _ => self.few.clone().unwrap_or_else(|| {
-                let step = nice_step(self.high - self.low);
-                let first = (self.low / step).ceil() as i64;
-                (first..=(self.high / step).floor() as i64).map(|n| n as f64 * step).collect()
-            }),
+            _ => self.few.clone().unwrap_or_else(|| self.steps()),
         };
-        values.into_iter().map(|value| (value, label(value, self.axis.show))).collect()
+        labels(&values, self.axis.show)
     }
 
-    /// 1, 2 and 5 times powers of ten, or only the powers if there are many.
+    /// Round values at equal distances.
+    fn steps(&self) -> Vec<f64> {
+        let step = nice_step(self.high - self.low);
+        let first = (self.low / step).ceil() as i64;
+        (first..=(self.high / step).floor() as i64).map(|n| n as f64 * step).collect()
+    }
+
+    /// 1, 2 and 5 times powers of ten, or only the powers if there are many; equal distances if the ends are close.
     fn log_ticks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let factors: &[f64] = if decades > 4.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -193,6 +196,9 @@ impl<'a> Scale<'a> {
             .flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)))
             .filter(|value| (self.low..=self.high).contains(value))
             .collect();
+        if ticks.len() < 2 && !self.zero {
+            return self.steps();
+        }
         if self.zero {
             ticks.retain(|tick| *tick >= self.least());
             ticks.insert(0, 0.0);
@@ -236,6 +242,23 @@ fn nice_step(max: f64) -> f64 {
     let power = 10f64.powf((max.max(1e-9) / 6.0).log10().floor());
     let steps = [1.0, 2.0, 5.0].map(|factor| factor * power);
     steps.into_iter().find(|step| max / step <= 6.0).unwrap_or(10.0 * power)
+}
+
+/// The values with their labels. Labels that would be equal get more digits.
+fn labels(values: &[f64], show: Show) -> Vec<(f64, String)> {
+    let mut all: Vec<(f64, String)> =
+        values.iter().map(|&value| (value, label(value, show))).collect();
+    let is_plain = |text: &str| text.chars().all(|c| "0123456789.-".contains(c));
+    let are_equal = all.windows(2).any(|pair| pair[0].1 == pair[1].1);
+    if are_equal && all.iter().all(|(_, text)| is_plain(text)) {
+        let least = values.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+        let least = least.filter(|step| *step > 0.0).fold(f64::INFINITY, f64::min);
+        let places = (-least.log10().floor()).clamp(0.0, 12.0) as usize;
+        for (value, text) in &mut all {
+            *text = if *value == 0.0 { "0".to_owned() } else { format!("{value:.places$}") };
+        }
+    }
+    all
 }
 
 /// A value without meaningless digits.
@@ -291,6 +314,33 @@ mod tests {
         }
         assert_eq!([percent(0.5), percent(0.999)], ["50 %", "99.9 %"]);
         assert_eq!(label(400.0, |value| format!("{value:.0}")), "400");
+    }
+
+    #[test]
+    fn a_few_values_have_their_own_labels_and_fixed_ends_have_round_ones() {
+        let (values, ms): (_, Show) =
+            ([51.2e6, 153.6e6, 256e6], |value| format!("{:.1} ms", value / 1e6));
+        let texts = |axis: &Axis| {
+            let ticks = Scale::across(axis, values.into_iter()).ticks();
+            ticks.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(&Axis::linear("", ms)), ["51.2 ms", "153.6 ms", "256 ms"]);
+        let round = texts(&Axis::linear("", ms).within(0.0, 307.2e6));
+        assert_eq!(round, ["0", "100 ms", "200 ms", "300 ms"]);
+    }
+
+    #[test]
+    fn labels_differ_and_have_no_exponent() {
+        let two: Show = |value| format!("{value:.2}");
+        let texts = |axis: &Axis, values: &[f64]| {
+            let ticks = Scale::of(axis, values.iter().copied()).ticks();
+            ticks.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
+        let small = texts(&Axis::linear("", two), &[0.01]);
+        assert_eq!(small, ["0", "0.002", "0.004", "0.006", "0.008", "0.010"]);
+        // No power of ten, and only one of its multiples, lies between these ends.
+        let close = texts(&Axis::log("", two), &[2.6, 4.0]);
+        assert!(close.len() > 2, "{close:?}");
     }
 
     #[test]

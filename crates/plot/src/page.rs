@@ -3,8 +3,10 @@
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 
 const STYLE: &str = include_str!("page.css");
+/// Sorts tables. Without it, a page shows as much.
+const SCRIPT: &str = include_str!("page.js");
 
-/// A page with this body.
+/// A page with this body. It has a script only if a table can be sorted.
 pub fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -15,7 +17,10 @@ pub fn page(title: &str, body: &Markup) -> String {
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body { main { (body) } }
+            body {
+                main { (body) }
+                @if body.0.contains(SORTABLE) { script { (PreEscaped(SCRIPT)) } }
+            }
         }
     };
     page.into_string() + "\n"
@@ -78,6 +83,50 @@ pub fn table<T: Render>(
                     @for (at, cell) in row.cells.iter().enumerate() { td class=[class(at)] { (cell) } }
                 }
             } }
+        } }
+    }
+}
+
+/// How a table that can be sorted begins.
+const SORTABLE: &str = "<table class=\"sortable\"";
+
+/// A cell of a table that can be sorted.
+#[derive(Clone, Debug)]
+pub enum Key {
+    /// Sorted as text.
+    Words(String),
+    /// A figure as people read it, sorted by its value.
+    Figure(String, f64),
+    /// It isn't known; it sorts below all figures.
+    Unknown,
+}
+
+/// A table that a click on a column's head sorts, and that scrolls if it is too wide. `header`: names with their
+/// meanings. `sorted`: the column by which the rows are sorted, the largest first.
+pub fn sortable(
+    header: &[(&str, &str)],
+    sorted: usize,
+    rows: impl IntoIterator<Item = Vec<Key>>,
+) -> Markup {
+    let rows: Vec<Vec<Key>> = rows.into_iter().collect();
+    let is_words = |at: usize| {
+        let cell = rows.first().and_then(|row| row.get(at));
+        cell.is_some_and(|cell| matches!(cell, Key::Words(_)))
+    };
+    let class = |at: usize| is_words(at).then_some("words");
+    html! {
+        div.scroll { table.sortable {
+            thead { tr { @for (at, (name, meaning)) in header.iter().enumerate() {
+                th scope="col" class=[class(at)] title=[Some(*meaning).filter(|text| !text.is_empty())]
+                    aria-sort=[(at == sorted).then_some("descending")] { (name) }
+            } } }
+            tbody { @for row in &rows { tr { @for (at, cell) in row.iter().enumerate() {
+                @match cell {
+                    Key::Words(text) => td class=[class(at)] { (text) },
+                    Key::Figure(text, value) => td data-value=(value) { (text) },
+                    Key::Unknown => td data-value="-1" { "-" },
+                }
+            } } } }
         } }
     }
 }
@@ -152,5 +201,25 @@ mod tests {
         }
         assert_eq!(page.matches("<ul>").count(), 1);
         assert!(!page.contains("<script") && !page.contains("http"), "{page}");
+    }
+
+    #[test]
+    fn a_table_that_can_be_sorted_has_values_and_a_script() {
+        let row = |name: &str, shown: &str, value| {
+            vec![Key::Words(name.into()), Key::Figure(shown.into(), value), Key::Unknown]
+        };
+        let header = [("lock", ""), ("total wait", "all threads"), ("mean", "")];
+        let rows = [row("a", "1.00 s", 1e9), row("b", "20.0 ms", 2e7)];
+        let page = page("a", &sortable(&header, 1, rows));
+        for part in [
+            "<th scope=\"col\" class=\"words\">lock</th>",
+            "<th scope=\"col\" title=\"all threads\" aria-sort=\"descending\">total wait</th>",
+            "<td data-value=\"20000000\">20.0 ms</td>",
+            "<td data-value=\"-1\">-</td>",
+            "</main><script>",
+        ] {
+            assert!(page.contains(part), "no '{part}' in {page}");
+        }
+        assert!(!page.contains("http"), "{page}");
     }
 }

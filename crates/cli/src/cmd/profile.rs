@@ -6,6 +6,7 @@ use crate::format::Format;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::machine::MachineFile;
+use crate::observed::page::Besides;
 use crate::observed::report::{Looks, ROWS};
 use crate::observed::sections;
 use crate::observed::{self, run};
@@ -175,6 +176,8 @@ impl From<Countable> for Event {
     }
 }
 
+/// Number of locks on a page, unless users ask for others.
+const ON_PAGE: usize = 50;
 /// At most a day.
 const LONGEST: f64 = 86_400.0;
 
@@ -396,15 +399,15 @@ fn report_on(
     }
     if let Some(file) = &args.html {
         let all = sums.unwrap_or(outcomes);
-        let page =
-            observed::page::page(title, all, &looks, standing, orders, args.top.unwrap_or(ROWS))?;
+        let besides = Besides { looks: &looks, standing, orders, sections };
+        let page = observed::page::page(title, all, besides, args.top.unwrap_or(ON_PAGE))?;
         write(file, |to| to.write_all(page.as_bytes()))?;
     }
     if let Some(file) = &args.timeline {
         let timeline = output::json(&observed::timeline::timeline(outcomes));
         write(file, |to| to.write_all(timeline.as_bytes()))?;
     }
-    deliver(args, title, &text, "µs", &observed::report::folded(outcomes))
+    deliver(args, title, &text, flame::TIMES, &observed::report::folded(outcomes))
 }
 
 /// Writes the report, and a flame graph of the values counted in `unit`.

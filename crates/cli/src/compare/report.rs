@@ -282,7 +282,7 @@ impl Report<'_> {
         let body = html! {
             h1 { (self.program) " by lock " (page::tag(origin, "")) }
             p.soft { (self.source()) }
-            @for sentence in self.verdict() { p.advice.sentence { (sentence) "." } }
+            @for sentence in self.verdict() { p.advice { (sentence) "." } }
             (page::list(self.notes()))
             @if let Some(svg) = self.plot() { (page::figure(&svg, "")) }
             (page::table(header, 2, false, rows))

@@ -65,7 +65,7 @@ fn advice(
     let Circumstances { wake_up_ns, target, .. } = known;
     let part = |ns: u64, of_ns: u64| (ns as f64 / of_ns as f64).min(1.0);
     let lost = part(lock.wait_ns, busy_ns);
-    let (waiting, in_sections) =
+    let (waiting_share, in_sections) =
         (part(lock.wait_ns, running_ns), part(lock.wait_ns + lock.hold_ns, running_ns));
     let mean = |site: &&Site| site.ns / site.count.max(1);
     let slow = lock.holders.first().filter(|site| mean(site) >= wake_up_ns);
@@ -124,7 +124,16 @@ fn advice(
         true => delegate(in_sections, known.here).unwrap_or_default(),
         false => String::new(), // what semaphores guard can't be handed over
     };
-    Advice { rule, lost, waiting, holding: in_sections - waiting, in_sections, text, note, command }
+    Advice {
+        rule,
+        lost,
+        waiting_share,
+        holding: in_sections - waiting_share,
+        in_sections,
+        text,
+        note,
+        command,
+    }
 }
 
 /// A place in the user's program: `update (server.c:42)`.
@@ -231,7 +240,7 @@ pub(crate) mod tests {
         };
         let of = |lock: &Ranked, running_ns| advice(lock, "auto", (600, running_ns), known);
         let made = of(&lock, 1000);
-        assert_eq!((made.waiting, made.in_sections, made.lost), (0.3, 0.4, 0.5));
+        assert_eq!((made.waiting_share, made.in_sections, made.lost), (0.3, 0.4, 0.5));
         assert!((made.holding - 0.1).abs() < 1e-9 && made.note.starts_with("delegate this one"));
         assert_eq!(of(&lock, 1001).note, "", "below the threshold");
         let short = of(&lock, 350);

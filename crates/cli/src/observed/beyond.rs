@@ -9,14 +9,6 @@ use lockwright_observer::counts::observation::{Ranked, Site};
 /// Number of places shown for each.
 pub(super) const PLACES: usize = 3;
 
-/// What a readers-writer lock's sides waited, and which tries failed, on one line; `None`: there is nothing to say.
-pub(super) fn more(lock: &Ranked) -> Option<String> {
-    let sides = lock.beyond.sides.as_ref().map_or_else(String::new, sides);
-    let all = sides + &tries(lock);
-    let words: Vec<&str> = all.split_whitespace().collect();
-    (!words.is_empty()).then(|| words.join(" "))
-}
-
 /// Readers and writers of a readers-writer lock.
 pub(super) fn sides(sides: &Sides) -> String {
     let Sides { prefer, readers, writers } = sides;

@@ -8,43 +8,62 @@ use lockwright_observer::counts::observation::Ranked;
 pub(crate) struct Column {
     /// Its name.
     pub(crate) name: &'static str,
-    /// The figure, with its unit; `-`: not known.
-    pub(crate) shown: fn(&Ranked) -> String,
-    /// The figure itself, for sorting: a count, a share (0 to 1), or ns; `None`: not known.
+    /// What it means.
+    pub(crate) meaning: &'static str,
+    /// Shows a figure, with its unit.
+    of: fn(f64) -> String,
+    /// The figure: a count, a share (0 to 1), or ns; `None`: not known.
     pub(crate) figure: fn(&Ranked) -> Option<f64>,
+}
+
+impl Column {
+    const fn new(
+        name: &'static str,
+        meaning: &'static str,
+        shown: fn(f64) -> String,
+        figure: fn(&Ranked) -> Option<f64>,
+    ) -> Self {
+        Self { name, meaning, of: shown, figure }
+    }
+
+    /// The figure, with its unit; `-`: not known.
+    pub(crate) fn shown(&self, lock: &Ranked) -> String {
+        (self.figure)(lock).map_or_else(|| "-".to_owned(), self.of)
+    }
 }
 
 /// All of them.
 pub(crate) const COLUMNS: [Column; 9] = [
-    Column { name: "acquired", shown: |lock| counted(acquired(lock)), figure: acquired },
-    Column {
-        name: "contended",
-        shown: |lock| count(lock.contended),
-        figure: |lock| Some(lock.contended as f64),
-    },
-    Column {
-        name: "total wait",
-        shown: |lock| duration(lock.wait_ns),
-        figure: |lock| Some(lock.wait_ns as f64),
-    },
-    Column { name: "mean", shown: |lock| timed(mean_ns(lock)), figure: mean_ns },
-    Column { name: "longest", shown: |lock| timed(longest_ns(lock)), figure: longest_ns },
-    Column { name: "slept", shown: |lock| percent(slept(lock)), figure: slept },
-    Column {
-        name: "P50",
-        shown: |lock| timed(waits(lock, lock.wait.p50_ns)),
-        figure: |lock| waits(lock, lock.wait.p50_ns),
-    },
-    Column {
-        name: "P99",
-        shown: |lock| timed(waits(lock, lock.wait.p99_ns)),
-        figure: |lock| waits(lock, lock.wait.p99_ns),
-    },
-    Column {
-        name: "P99.9",
-        shown: |lock| timed(waits(lock, lock.wait.p999_ns)),
-        figure: |lock| waits(lock, lock.wait.p999_ns),
-    },
+    Column::new(
+        "acquired",
+        "how often threads took it, from its first wait to its last; only of mutexes",
+        counted,
+        acquired,
+    ),
+    Column::new(
+        "contended",
+        "how often a thread found it taken and had to wait",
+        counted,
+        |lock| Some(lock.contended as f64),
+    ),
+    Column::new("total wait", "how long all threads together waited", timed, |lock| {
+        Some(lock.wait_ns as f64)
+    }),
+    Column::new("mean", "how long a wait took on average", timed, mean_ns),
+    Column::new("longest", "the longest wait", timed, longest_ns),
+    Column::new("slept", "the share of waits that included a sleep", percent, slept),
+    Column::new("P50", "half of the time waited was in waits at most this long", timed, |lock| {
+        waits(lock, lock.wait.p50_ns)
+    }),
+    Column::new("P99", "99 % of the time waited was in waits at most this long", timed, |lock| {
+        waits(lock, lock.wait.p99_ns)
+    }),
+    Column::new(
+        "P99.9",
+        "99.9 % of the time waited was in waits at most this long",
+        timed,
+        |lock| waits(lock, lock.wait.p999_ns),
+    ),
 ];
 
 /// How many of them fit a terminal of 80 columns, beside the lock's name.
@@ -54,9 +73,9 @@ fn acquired(lock: &Ranked) -> Option<f64> {
     (lock.acquired > 0).then_some(lock.acquired as f64)
 }
 
-/// A lock that only trylocks found taken has no waits.
+/// Unless no wait has ended.
 fn mean_ns(lock: &Ranked) -> Option<f64> {
-    (lock.contended > 0).then(|| lock.wait_ns as f64 / lock.contended as f64)
+    (lock.mean_ns > 0).then_some(lock.mean_ns as f64)
 }
 
 fn longest_ns(lock: &Ranked) -> Option<f64> {
@@ -73,20 +92,16 @@ fn waits(lock: &Ranked, ns: u64) -> Option<f64> {
     (lock.wait.count > 0).then_some(ns as f64)
 }
 
-fn timed(ns: Option<f64>) -> String {
-    ns.map_or_else(unknown, |ns| duration(ns as u64))
+fn timed(ns: f64) -> String {
+    duration(ns as u64)
 }
 
-fn counted(many: Option<f64>) -> String {
-    many.map_or_else(unknown, |many| count(many as u64))
+fn counted(many: f64) -> String {
+    count(many as u64)
 }
 
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(unknown, |share| format!("{:.0} %", 100.0 * share))
-}
-
-fn unknown() -> String {
-    "-".to_owned()
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
 }
 
 /// Several locks as one row: what all of them waited.
@@ -103,6 +118,7 @@ pub(crate) fn together(locks: &[&Ranked]) -> Ranked {
         sum.unended_ns = sum.unended_ns.max(lock.unended_ns);
         sum.wait.max_ns = sum.wait.max_ns.max(lock.wait.max_ns);
     }
+    sum.mean_ns = sum.wait_ns / sum.contended.max(1);
     sum
 }
 
@@ -114,8 +130,8 @@ mod tests {
     #[test]
     fn a_row_has_units_and_leaves_out_what_is_not_known() {
         let mut one = lock(2_000_000, (1, 1, 500));
-        (one.contended, one.slept) = (1000, 250);
-        let row = |lock: &Ranked| COLUMNS.map(|column| (column.shown)(lock));
+        (one.contended, one.slept, one.mean_ns) = (1000, 250, 2000);
+        let row = |lock: &Ranked| COLUMNS.map(|column| column.shown(lock));
         assert_eq!(row(&one)[..NARROW], ["-", "1.00 k", "2.00 ms", "2.00 µs", "1.00 µs", "25 %"]);
         one.acquired = 5000;
         assert_eq!(row(&one)[0], "5.00 k");

@@ -127,11 +127,22 @@ pub(super) fn text(outcome: &Observed, is_said: bool) -> String {
             false => one(one_of, wakes),
         })
         .collect();
+    all.extend(others(outcome).map(|line| wrapped(&line) + "\n"));
+    all.join("\n")
+}
+
+/// Those that act as locks.
+pub(super) fn locks(outcome: &Observed) -> impl Iterator<Item = &Ranked> {
+    told(outcome).filter(|(_, wakes)| acts_as_lock(wakes)).map(|(one, _)| one)
+}
+
+/// Those without details, in one line; `None`: there are none.
+pub(super) fn others(outcome: &Observed) -> Option<String> {
     let named: Vec<u64> = told(outcome).take(TOLD).map(|(one, _)| one.address).collect();
     let others: Vec<&Ranked> =
         outcome.conditions.iter().filter(|one| !named.contains(&one.address)).collect();
-    if !others.is_empty() {
-        let line = format!(
+    (!others.is_empty()).then(|| {
+        format!(
             "not ranked: {}, for events and not for locks ({} waits, {})",
             match others.len() {
                 1 => "a condition variable".to_owned(),
@@ -139,15 +150,8 @@ pub(super) fn text(outcome: &Observed, is_said: bool) -> String {
             },
             count(others.iter().map(|one| one.contended).sum()),
             duration(others.iter().map(|one| one.wait_ns).sum())
-        );
-        all.push(wrapped(&line) + "\n");
-    }
-    all.join("\n")
-}
-
-/// Those that act as locks.
-pub(super) fn locks(outcome: &Observed) -> impl Iterator<Item = &Ranked> {
-    told(outcome).filter(|(_, wakes)| acts_as_lock(wakes)).map(|(one, _)| one)
+        )
+    })
 }
 
 /// How many threads waited on average for the first one that acts as a lock; 0: none does.

@@ -41,8 +41,7 @@ pub(crate) fn matters(lock: &Ranked) -> bool {
 
 /// Do threads wait longer for a lock that isn't counted, or for a condition variable that acts as a lock, than for any that is?
 pub(crate) fn is_elsewhere(outcome: &Observed) -> bool {
-    let elapsed = outcome.elapsed_ns.max(1) as f64;
-    let counted = outcome.locks.first().map_or(0.0, |lock| lock.wait_ns as f64 / elapsed);
+    let counted = outcome.locks.first().map_or(0.0, |lock| lock.waiting);
     let sampled = report::own_locks(outcome).next().map_or(0.0, |lock| lock.waiting);
     sampled.max(conditions::waiting(outcome)) > counted
 }
@@ -63,7 +62,7 @@ pub(crate) fn of(outcome: &Observed) -> Finding {
                 return Finding { fact, advice, of: About::OwnLock, ..Finding::default() };
             }
             (_, Some((one, wakes))) => {
-                let fact = format!("The {}.", conditions::brief(one, wakes, outcome.elapsed_ns));
+                let fact = format!("The {}.", conditions::brief(one, wakes));
                 let advice = conditions::advice(wakes);
                 return Finding { fact, advice, of: About::Condition, ..Finding::default() };
             }
@@ -99,7 +98,7 @@ fn amount(outcome: &Observed) -> String {
 }
 
 fn advised(outcome: &Observed) -> impl Iterator<Item = (&Ranked, f64)> {
-    outcome.locks.iter().filter_map(|lock| Some((lock, lock.advice.as_ref()?.waiting)))
+    outcome.locks.iter().filter_map(|lock| Some((lock, lock.advice.as_ref()?.waiting_share)))
 }
 
 fn about_lock(outcome: &Observed, at: usize) -> Finding {

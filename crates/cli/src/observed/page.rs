@@ -1,95 +1,201 @@
-//! An outcome as a self-contained HTML page without scripts.
+//! An outcome as a self-contained HTML page: the finding, the table of locks, their details, and what isn't known. It
+//! has what the text report has. Its scripts sort and zoom; without them it shows as much.
 
-use super::{beyond, conditions, often, report};
+mod details;
+
+use super::columns::{COLUMNS, Column};
+use super::{conditions, finding, often, report, sections};
 use crate::hints::Failure;
 use crate::output::shown;
-use crate::profile::{flame, words};
+use crate::profile::flame::{self, TIMES};
+use crate::profile::words;
 use crate::standing;
-use lockwright_numbers::format::{count, si, time};
-use lockwright_observer::counts::observation::{Observed, Ranked, Site};
-use lockwright_observer::counts::snapshot::LockKind;
+use details::PLACES;
+use lockwright_numbers::format::{si, time};
+use lockwright_observer::counts::observation::Total;
+use lockwright_observer::counts::observation::{Observed, Ranked};
+use lockwright_observer::counts::sections::Sections;
 use lockwright_observer::findings::OwnLock;
 use lockwright_observer::order::outcome::{self as order, Risk};
 use lockwright_observer::standing::Standing;
-use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style, page};
+use lockwright_plot::page::{self, Key};
+use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style};
 use maud::{Markup, html};
 
 /// Number of locks that have their own section.
 const TOLD: usize = 8;
 /// Number of locks in the chart.
 const DRAWN: usize = 6;
-/// Number of places shown for each lock.
-const PLACES: usize = 5;
 /// Maximum number of points of a curve.
 const DOTS: usize = 64;
+
+/// What was found besides the counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Besides<'a> {
+    /// What looks at threads have told.
+    pub(crate) looks: &'a report::Looks,
+    /// Who waits at this moment, or did at the end.
+    pub(crate) standing: Option<&'a Standing>,
+    /// In which orders threads take locks.
+    pub(crate) orders: Option<&'a [order::Orders]>,
+    /// All critical sections.
+    pub(crate) sections: Option<&'a Sections>,
+}
 
 /// The page for a program or a process, with at most `most` locks in the table.
 pub(crate) fn page(
     title: &str,
     outcomes: &[Observed],
-    looks: &report::Looks,
-    standing: Option<&Standing>,
-    orders: Option<&[order::Orders]>,
+    besides: Besides<'_>,
     most: usize,
 ) -> Result<String, Failure> {
+    let Besides { looks, standing, orders, sections } = besides;
     let busy: Vec<_> = outcomes.iter().filter(|outcome| report::has_waits(outcome)).collect();
+    let several = busy.len() > 1;
     let processes: Vec<Markup> =
-        busy.iter().map(|outcome| process(outcome, most)).collect::<Result<_, _>>()?;
+        busy.iter().map(|outcome| process(outcome, several, most)).collect::<Result<_, _>>()?;
+    let others = outcomes.iter().filter(|outcome| !report::has_waits(outcome));
+    let caveats: Vec<Markup> = caveats(&busy, looks);
     let body = html! {
         h1 { (shown(title)) }
         @if let Some(standing) = standing.filter(|now| !now.is_empty()) {
             pre { (standing::text(standing)) }
         }
-        @if busy.is_empty() {
-            p { (report::nobody(looks)) "." }
-            @for outcome in outcomes { (taken_often(outcome)) }
-            p.soft { (report::unwatched(looks)) "." }
-        } @else if let Some(why) = &looks.running_unseen {
-            p.soft { "not watched: " (report::running_unwatched(why)) "." }
-        }
+        @if busy.is_empty() { p.sentence { (report::nobody(looks)) "." } }
         @for process in processes { (process) }
+        @for outcome in others {
+            @if !busy.is_empty() && is_often(outcome) { h2 { (report::who(outcome)) } }
+            (taken_often(outcome))
+            @if busy.is_empty() { (more_conditions(outcome)) }
+        }
+        @if let Some(sections) = sections {
+            h2 { "Critical sections" }
+            pre { (sections::text(sections, most)) }
+        }
         @for order in orders.unwrap_or_default() { (circles(order)) }
+        @if !caveats.is_empty() { h2 { "What isn’t known" } (page::list(caveats)) }
     };
     Ok(page::page(&shown(title), &body))
 }
 
-fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
-    let folded = report::folded(std::slice::from_ref(outcome));
-    let draw = || flame::draw_still("Holders and waiters", "µs", &folded);
-    let flames = (!folded.is_empty()).then(draw).transpose().map_err(Failure::new)?;
-    let advice = outcome.locks.first().and_then(|lock| lock.advice.as_ref());
-    let elapsed = time(outcome.elapsed_ns as f64);
-    Ok(html! {
-        p.soft {
-            code { (report::who(outcome)) } ", " (elapsed) " under " (shown(&outcome.lock))
-            (report::emulation(outcome))
+/// What was not counted, watched or attributed.
+fn caveats(busy: &[&Observed], looks: &report::Looks) -> Vec<Markup> {
+    let mut all = Vec::new();
+    if busy.is_empty() {
+        all.extend((!looks.some_wait).then(|| report::are_watched(looks)));
+        all.push(report::unwatched(looks));
+    } else {
+        let unseen = looks.running_unseen.as_deref().map(report::running_unwatched);
+        let crowd = looks.is_crowded.then(report::crowd);
+        all.extend(unseen.into_iter().chain(crowd).map(|what| format!("Not watched: {what}")));
+    }
+    for outcome in busy {
+        if let Some(Total { event, unavailable: Some(why), .. }) = &outcome.events {
+            all.push(format!("{}: unavailable: {why}", event.name()));
         }
-        @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }
-        @for lock in report::own_locks(outcome) { (own(lock)) }
+        all.extend(details::lines(&report::lost(outcome)));
+    }
+    all.iter().map(|line| html! { div.sentence { (line) "." } }).collect()
+}
+
+/// One process, or one program's. A page of several names each.
+fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Failure> {
+    let folded = report::folded(std::slice::from_ref(outcome));
+    let flames = flame::framed(TIMES, &folded).map_err(Failure::new)?;
+    let (worth, little): (Vec<&Ranked>, Vec<&Ranked>) =
+        outcome.locks.iter().take(most).partition(|lock| finding::matters(lock));
+    let finding = finding::of(outcome);
+    Ok(html! {
+        @if several { h2 { (report::who(outcome)) } }
+        p.advice { (shown(&finding.fact)) }
+        @if !finding.advice.is_empty() {
+            p { "What to do: " (shown(&finding.advice)) "." }
+            @if !finding.command.is_empty() { pre { (shown(&finding.command)) } }
+        }
+        p.soft { (report::about(outcome)) }
+        @if !worth.is_empty() { (table(&worth)) }
+        @if !little.is_empty() {
+            details open[worth.is_empty()] {
+                summary { (hardly(little.len(), !worth.is_empty())) }
+                (table(&little))
+            }
+        }
+        @if outcome.locks.len() > most {
+            p.soft { (outcome.locks.len() - most) " more: " code { "--top " (outcome.locks.len()) } }
+        }
+        @if !outcome.locks.is_empty() { (meanings()) }
+        @if let Some(svg) = over_time(&worth, outcome.slice_ns) { (page::figure(&svg, "")) }
+        @for lock in worth.iter().take(TOLD) { (details::lock(lock, outcome)) }
+        @for lock in report::own_locks(outcome) { (own(lock, outcome.threads)) }
         @for (one, wakes) in conditions::told(outcome) {
             pre { (conditions::one(one, wakes)) }
         }
-        @if !outcome.locks.is_empty() { (table(outcome, most)) }
+        (more_conditions(outcome))
         (taken_often(outcome))
-        @if let Some(svg) = over_time(outcome) { (page::figure(&svg, "")) }
-        @for lock in outcome.locks.iter().take(most.min(TOLD)) { (told(lock)) }
-        @for suspects in &outcome.false_sharing {
-            p {
-                "False sharing? " (shown(&suspects.locks.join(", "))) " share a cache line: a thread that takes one \
-                slows down users of the other. " code { "alignas(64)" } " separates them."
-            }
+        (false_sharing(outcome))
+        @if !folded.is_empty() {
+            h2 { "Stacks" }
+            p.soft { "A click on a box zooms in. A box is as wide as its time is long; above it are the functions that it called." }
+            (flames)
         }
-        @if let Some(svg) = flames { h2 { "Stacks" } (page::figure(&svg, "")) }
     })
 }
 
+/// Locks that may slow each other down.
+fn false_sharing(outcome: &Observed) -> Markup {
+    let all = &outcome.false_sharing;
+    html! { @if !all.is_empty() {
+        h3 { "False sharing?" }
+        p {
+            "These locks share a cache line: a thread that takes one slows down users of the others. "
+            code { "alignas(64)" } " separates them."
+        }
+        ul {
+            @for suspects in all.iter().take(PLACES) { li { (shown(&suspects.locks.join(", "))) } }
+            @if all.len() > PLACES { li { (all.len() - PLACES) " more lines: " code { "--format json" } } }
+        }
+    } }
+}
+
+fn hardly(locks: usize, are_more: bool) -> String {
+    let more = if are_more { " more" } else { "" };
+    match locks {
+        1 => format!("1{more} lock, that threads hardly wait for"),
+        many => format!("{many}{more} locks, that threads hardly wait for"),
+    }
+}
+
+fn table(locks: &[&Ranked]) -> Markup {
+    let row = |lock: &&Ranked| {
+        let figure = |column: &Column| match (column.figure)(lock) {
+            Some(figure) => Key::Figure(column.shown(lock), figure),
+            None => Key::Unknown,
+        };
+        let name = Key::Words(shown(&lock.name).into());
+        [name].into_iter().chain(COLUMNS.iter().map(figure)).collect::<Vec<_>>()
+    };
+    let heads = COLUMNS.iter().map(|column| (column.name, column.meaning));
+    let heads: Vec<_> = [("lock", "")].into_iter().chain(heads).collect();
+    let sorted = heads.iter().position(|(name, _)| *name == "total wait").unwrap_or_default();
+    page::sortable(&heads, sorted, locks.iter().map(row))
+}
+
+fn meanings() -> Markup {
+    html! {
+        details {
+            summary { "What the columns mean" }
+            (page::terms(COLUMNS.iter().map(|column| (column.name, html! { (column.meaning) }))))
+        }
+    }
+}
+
 /// A lock that isn't one of pthread's.
-fn own(lock: &OwnLock) -> Markup {
+fn own(lock: &OwnLock, threads: usize) -> Markup {
     let places = html! { @for site in lock.waiters.iter().take(PLACES) {
         (format!("{:.0} % ", 100.0 * site.share)) (shown(&words::place(site))) br;
     } };
     html! {
-        h3 { (lock.name) ": " (format!("{:.1}", lock.waiting)) " threads waited on average" }
+        h3 { (shown(&words::own_brief(lock, threads))) }
         (page::terms([("waited in", places), ("advice", html! { (shown(&lock.advice)) })]))
     }
 }
@@ -106,40 +212,25 @@ fn taken_often(outcome: &Observed) -> Markup {
     } }
 }
 
-fn table(outcome: &Observed, most: usize) -> Markup {
-    let elapsed = outcome.elapsed_ns.max(1) as f64;
-    let short = |ns: u64| time(ns as f64);
-    let row = |lock: &Ranked| {
-        page::TableRow::of([
-            shown(&lock.name).into(),
-            format!("{:.1} %", 100.0 * lock.blocked_ns as f64 / elapsed),
-            format!("{:.2}", lock.wait_ns as f64 / elapsed),
-            count(lock.contended),
-            format!("{:.0} %", 100.0 * lock.slept as f64 / lock.contended.max(1) as f64),
-            short(lock.wait.p50_ns),
-            short(lock.wait.p99_ns),
-            short(lock.wait.max_ns),
-            if lock.hold.count == 0 { "-".to_owned() } else { short(lock.hold.p50_ns) },
-        ])
-    };
-    let header = ["lock", "blocked", "waiting", "waits", "slept", "P50", "P99", "max", "hold P50"];
-    html! {
-        (page::table(header, 1, false, outcome.locks.iter().take(most).map(row)))
-        p.soft {
-            "Blocked: the share of time in which a thread waited for it. Waiting: how many threads did so on \
-            average. P50 to max: waits. Hold: hold times of threads that had waited."
-        }
-    }
+/// Is a lock taken too often?
+fn is_often(outcome: &Observed) -> bool {
+    outcome.taken_often.as_ref().is_some_and(|often| !often.sites.is_empty())
+}
+
+/// Condition variables that are no locks, and wake nobody in vain.
+fn more_conditions(outcome: &Observed) -> Markup {
+    html! { @if let Some(line) = conditions::others(outcome) { p.soft.sentence { (line) "." } } }
 }
 
 /// A chart of waiting time for the first locks.
-fn over_time(outcome: &Observed) -> Option<String> {
-    let with_course = |lock: &&Ranked| lock.course.iter().any(|&ns| ns > 0);
-    let locks: Vec<_> = outcome.locks.iter().filter(with_course).take(DRAWN).collect();
-    if locks.is_empty() || outcome.slice_ns == 0 {
+fn over_time(locks: &[&Ranked], slice_ns: u64) -> Option<String> {
+    let with_course = |lock: &&&Ranked| lock.course.iter().any(|&ns| ns > 0);
+    let locks: Vec<&Ranked> = locks.iter().filter(with_course).take(DRAWN).copied().collect();
+    if locks.is_empty() || slice_ns == 0 {
         return None;
     }
-    let slice = outcome.slice_ns as f64;
+    let slice = slice_ns as f64;
+    let slices = locks.iter().map(|lock| lock.course.len()).max().unwrap_or(0);
     let series = |(number, lock): (usize, &&Ranked)| {
         let width = lock.course.len().div_ceil(DOTS);
         let dots = lock.course.chunks(width).enumerate().map(|(at, slices)| {
@@ -150,7 +241,7 @@ fn over_time(outcome: &Observed) -> Option<String> {
     };
     let panel = Panel::new(
         "",
-        Axis::linear("time since the start", time),
+        Axis::linear("time since the start", time).within(0.0, slices as f64 * slice),
         Axis::linear("threads that waited, on average", si),
         locks.iter().enumerate().map(series).collect(),
     );
@@ -163,43 +254,6 @@ fn over_time(outcome: &Observed) -> Option<String> {
         key: locks.iter().enumerate().map(name).collect(),
     };
     Some(Curves::new(head, vec![panel]).svg())
-}
-
-fn told(lock: &Ranked) -> Markup {
-    let sites = |sites: &[Site]| -> Option<Markup> {
-        let sites: Vec<&Site> = sites.iter().take(PLACES).filter(|site| site.ns > 0).collect();
-        let place = |site: &Site| match site.place.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", shown(&site.place)),
-        };
-        (!sites.is_empty()).then(|| {
-            html! { @for site in sites {
-                (format!("{:.0} % ", 100.0 * site.share)) code { (shown(&site.function)) }
-                (place(site)) ": " (words::times(site)) br;
-            } }
-        })
-    };
-    let holders = lock.holding.as_ref().filter(|holding| holding.samples >= words::FEW);
-    let holders = holders.map(|holding| html! { (shown(&words::meanwhile(holding))) });
-    let advice = lock.advice.as_ref().map(|advice| {
-        html! {
-            (shown(&advice.text))
-            @if !advice.note.is_empty() { span.what { (shown(&advice.note)) } }
-            @if !advice.command.is_empty() { pre { (shown(&advice.command)) } }
-        }
-    });
-    let parts = [
-        ("held by", sites(&lock.holders)),
-        ("waited in", sites(&lock.waiters)),
-        ("holders", holders),
-        ("advice", advice),
-    ];
-    html! {
-        h3 { (shown(&lock.name)) }
-        @if let Some(more) = beyond::more(lock) { p.soft { (more) } }
-        @if lock.kind == LockKind::Semaphore { p.soft { "a semaphore used as a lock; it stays glibc's" } }
-        (page::terms(parts.into_iter().filter_map(|(term, meaning)| Some((term, meaning?)))))
-    }
 }
 
 fn circles(order: &order::Orders) -> Markup {
@@ -234,5 +288,131 @@ fn circles(order: &order::Orders) -> Markup {
                 }
             } } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::tests::lock;
+    use super::*;
+    use lockwright_observer::counts::observation::{Advice, Percentiles, Site, ThreadWaits};
+
+    fn advised(name: &str, wait_ns: u64, rule: Rule) -> Ranked {
+        let advice = Advice {
+            rule,
+            lost: 0.3,
+            waiting_share: 0.3,
+            holding: 0.0,
+            in_sections: 0.3,
+            text: format!("shorten {name}'s section"),
+            note: String::new(),
+            command: "lockwright profile".into(),
+        };
+        Ranked {
+            name: name.into(),
+            advice: Some(advice),
+            ..lock(wait_ns, (10, wait_ns, wait_ns / 10))
+        }
+    }
+
+    fn observed(locks: Vec<Ranked>) -> Observed {
+        let elapsed_ns = 4_000_000_000;
+        Observed {
+            elapsed_ns,
+            slice_ns: 1_000_000_000,
+            locks,
+            lock: "fifo".into(),
+            ..Observed::default()
+        }
+    }
+
+    fn drawn(outcomes: &[Observed]) -> String {
+        let looks = report::Looks::default();
+        let besides = Besides { looks: &looks, standing: None, orders: None, sections: None };
+        page("locks of a program", outcomes, besides, 10).unwrap()
+    }
+
+    #[test]
+    fn it_begins_with_the_finding_and_folds_locks_that_hardly_matter() {
+        let little = |name| advised(name, 1_000_000, Rule::Little);
+        let all =
+            vec![advised("table", 2_000_000_000, Rule::LongSections), little("b"), little("c")];
+        let page = drawn(&[observed(all)]);
+        let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("no '{part}' in {page}"));
+        let parts = [
+            "Threads waited 2.00 s in all for <code>table</code>, 100 % of it for <code>update</code> (a.c:1).",
+            "shorten table&#39;s section",
+            "<td class=\"words\">table</td>",
+            "<details><summary>2 more locks, that threads hardly wait for</summary>",
+            "<td class=\"words\">b</td>",
+            "<h3>table</h3>",
+            "Waiters",
+        ];
+        let parts = parts.map(|part| part.replace("&#39;", "'"));
+        // The graph of waiters isn't there: nobody was seen to wait.
+        let found: Vec<usize> = parts[..6].iter().map(|part| at(part)).collect();
+        assert!(found.is_sorted(), "{found:?}");
+        assert!(page.contains("Holders: the code") && !page.contains(&parts[6]), "{page}");
+        assert!(!page.contains("<h3>b</h3>"), "{page}");
+        // 10 waits in 2 s.
+        let table = &page[at("<td class=\"words\">table</td>")..];
+        for cell in [">1.00 k<", ">2.00 s<", ">2.00 ms<", ">0 %<"] {
+            assert!(table[..600].contains(cell), "no {cell} in {table}");
+        }
+        let quiet = drawn(&[observed(vec![little("b")])]);
+        assert!(
+            quiet.contains("Threads hardly waited for locks: 1.00 ms in all for <code>b</code>.")
+        );
+        assert!(
+            quiet.contains("<details open><summary>1 lock, that threads hardly wait for"),
+            "{quiet}"
+        );
+    }
+
+    #[test]
+    fn details_have_what_the_text_has() {
+        let mut lock = advised("table", 2_000_000_000, Rule::LongSections);
+        let times =
+            |max_ns| Percentiles { count: 7, p50_ns: 1000, p99_ns: 2000, p999_ns: 3000, max_ns };
+        lock.wait_by_class = vec![(0, times(4000)), (1, times(9000))];
+        (lock.owner_changes, lock.core_changes) = (Some(0.25), Some(0.5));
+        (lock.course, lock.locks, lock.unended_ns) = (vec![0, 2_000_000_000], 3, 700_000_000);
+        let waiter = Site {
+            function: "look".into(),
+            stack: ["look (a.c:7)", "serve (a.c:9)", "start_thread (pthread_create.c:442)"]
+                .map(str::to_owned)
+                .to_vec(),
+            ..lock.holders[0].clone()
+        };
+        lock.waiters = vec![waiter];
+        let thread = |tid, wait_ns, blamed_ns| ThreadWaits {
+            tid: Some(tid),
+            name: format!("worker-{tid}"),
+            waits: 5,
+            wait_ns,
+            blamed_ns,
+        };
+        lock.threads = vec![thread(11, 5_000, 0), thread(12, 0, 70_000_000)];
+        let mut outcome = observed(vec![lock]);
+        outcome.lost.stacks = 17;
+        let page = drawn(&[outcome]);
+        for part in [
+            ", 3 locks",
+            "still waited for at the end, for 700 ms",
+            "called by serve (a.c:9)<",
+            "to another thread in 25 % of acquisitions, to another CPU in 50 %",
+            "class 1: 7 waits: P50 1.00 µs, P99 2.00 µs, P99.9 3.00 µs, max 9.00 µs",
+            "up to 2.00 threads waiting",
+            "12 worker-12",
+            "70.0 ms",
+            "at least 30.0 % of its threads' time",
+            "Waiters: the code that waited",
+            "17 stacks found no room.",
+            "lockwright profile",
+        ] {
+            assert!(page.contains(part), "no '{part}' in {page}");
+        }
+        let [late, early] = ["12 worker-12", "11 worker-11"].map(|name| page.find(name));
+        assert!(late < early, "who keeps others waiting comes first: {page}");
     }
 }

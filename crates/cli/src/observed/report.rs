@@ -27,7 +27,7 @@ const FEW_ROWS: usize = 3;
 /// Places with less than this share are left out, but the first.
 const LEAST: f64 = 0.01;
 /// A wait that is open at the end is ordinary contention if it has taken less, ns.
-const OPEN_NS: u64 = 10_000_000;
+pub(super) const OPEN_NS: u64 = 10_000_000;
 
 /// Fewer threads than this, on average, are noise.
 const NOISE: f64 = 0.01;
@@ -47,7 +47,7 @@ pub(super) fn unwatched(looks: &Looks) -> String {
 }
 
 /// What isn't known where too many processes run.
-fn crowd() -> String {
+pub(super) fn crowd() -> String {
     format!("processes beyond the first {MOST} that ran at a time, by samples")
 }
 
@@ -239,7 +239,7 @@ fn text(outcome: &Observed, most: Option<usize>) -> String {
 }
 
 /// The process, for how long, and under which lock.
-fn about(outcome: &Observed) -> String {
+pub(super) fn about(outcome: &Observed) -> String {
     let under = match outcome.lock.as_str() {
         // A process that has counted nothing doesn't say under which lock it ran.
         "" => String::new(),
@@ -261,7 +261,7 @@ fn table_of(outcome: &Observed, most: Option<usize>) -> String {
     let mut drawn = table(&head).least(&["slept", "acquired"]).all_by("--format json");
     right(&mut drawn, 2..head.len());
     let row = |number: String, name: String, lock: &Ranked| {
-        let figures = COLUMNS[..NARROW].iter().map(|column| (column.shown)(lock));
+        let figures = COLUMNS[..NARROW].iter().map(|column| column.shown(lock));
         [number, name].into_iter().chain(figures).collect::<Vec<_>>()
     };
     let (rows, folded) = rows(outcome, most);
@@ -361,7 +361,7 @@ fn own(outcome: &Observed, is_said: bool) -> String {
 }
 
 /// The events in a lock's critical sections; empty: they can't be counted.
-fn events(total: &Total, events: u64) -> String {
+pub(super) fn events(total: &Total, events: u64) -> String {
     if total.unavailable.is_some() {
         return String::new();
     }
@@ -410,9 +410,7 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
         ));
     }
     for (class, wait) in lock.wait_by_class.iter().filter(|_| lock.wait_by_class.len() > 1) {
-        let (waits, longest) = (count(wait.count), duration(wait.max_ns));
-        let line = format!("{waits} waits, longest {longest}: {}", percentiles(wait));
-        text.push_str(&beside(&format!("   class {class}   "), &line));
+        text.push_str(&beside(&format!("   class {class}   "), &of_class(wait)));
     }
     if let (Some(owners), Some(cores)) = (lock.owner_changes, lock.core_changes) {
         let line = format!(
@@ -445,14 +443,20 @@ fn places(verb: &str, sites: &[Site]) -> String {
     sites.filter(is_shown).map(line).collect()
 }
 
+/// Waits on one class of cores.
+pub(super) fn of_class(waits: &Percentiles) -> String {
+    let (many, longest) = (count(waits.count), duration(waits.max_ns));
+    format!("{many} waits, longest {longest}: {}", percentiles(waits))
+}
+
 /// In which waits the time went.
-fn percentiles(of: &Percentiles) -> String {
+pub(super) fn percentiles(of: &Percentiles) -> String {
     let [half, most, nearly] = [of.p50_ns, of.p99_ns, of.p999_ns].map(duration);
     format!("P50 {half}, P99 {most}, P99.9 {nearly}")
 }
 
 /// What was not counted; empty if everything was.
-fn lost(outcome: &Observed) -> String {
+pub(super) fn lost(outcome: &Observed) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();
     for (number, what) in [

@@ -7,7 +7,7 @@ use lockwright_text::wrapped;
 /// Maximum number of cycles in the report.
 const TOLD: usize = 10;
 /// Functions with which every thread's stack begins. They are left out.
-const STARTS: [&str; 3] = ["start_thread (", "__libc_start_call_main (", "clone3 ("];
+pub(crate) const STARTS: [&str; 3] = ["start_thread (", "__libc_start_call_main (", "clone3 ("];
 /// Number of callers shown for each place.
 const CALLERS: usize = 5;
 

@@ -192,7 +192,7 @@ impl Report<'_> {
             @for (curve, (advice, svg)) in self.curves.iter().zip(figures) {
                 h2 { "Epoch " (curve.epoch) }
                 p.advice.sentence { (advice.sentence(None)) "." }
-                (page::list(&advice.notes))
+                (page::list(advice.notes.iter().map(|note| page::marked(note))))
                 (page::figure(svg, ""))
                 @let (header, rows) = cells(curve, self.lock);
                 (page::table(header, 1, true, rows.into_iter().map(|(slo, row)| page::TableRow {

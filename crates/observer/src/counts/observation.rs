@@ -260,7 +260,7 @@ pub struct Advice {
     /// The share of the threads' time that they waited for this lock.
     pub lost: f64,
     /// The share (0 to 1) of the running time of its process's threads in which they waited for it.
-    pub waiting: f64,
+    pub waiting_share: f64,
     /// The share in which they held it after a wait. Other holds aren't timed, so the true share may be larger.
     pub holding: f64,
     /// Both together, RCL's measure: a lower bound.

@@ -55,7 +55,7 @@ pub fn busiest<K: Ord>(
         let mut locks = together(locks, symbols);
         locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
         let ranked = |lock: &Rc<Lock>| Ranked {
-            waiting: window::waiting(lock, elapsed_ns, threads),
+            waiting: window::waiting(&lock.settled(), elapsed_ns, threads),
             ..ranked(&unwinding.of(lock, symbols), symbols)
         };
         locks.iter().take(most).map(ranked).collect()
