@@ -72,7 +72,6 @@ struct LockTotals {
     contended: u64,
     slept: u64,
     gave_up: u64,
-    blocked_s: f64,
     wait: Histogram,
     hold: Histogram,
     failed_tries: u64,
@@ -116,7 +115,6 @@ impl Told {
             contended: lock.arrived,
             slept: lock.asleep(),
             gave_up: lock.gave_up,
-            blocked_s: lock.blocked_ns as f64 / 1e9,
             wait: Histogram::new(&lock.wait(), lock.wait_ns()),
             hold: Histogram::new(&lock.hold, lock.hold_ns),
             failed_tries: lock.beyond.failed_tries,
@@ -268,11 +266,6 @@ impl Collector for All {
         let gave_up =
             ("lockwright_lock_gave_up", "Waits that ended at their deadline, without the lock");
         self.counters(to, gave_up, |lock| lock.gave_up)?;
-        let blocked = (
-            "lockwright_lock_blocked_seconds",
-            "Time in which at least one thread waited for the lock",
-        );
-        self.counters(to, blocked, |lock| lock.blocked_s)?;
         let wait = ("lockwright_lock_wait_seconds", "Waits that were timed");
         self.histograms(to, wait, |lock| &lock.wait)?;
         let hold = ("lockwright_lock_hold_seconds", "Hold times of threads that had to wait");
@@ -332,7 +325,6 @@ mod tests {
             contended: 3,
             slept: 2,
             gave_up: 1,
-            blocked_s: 0.25,
             wait: histogram(),
             hold: histogram(),
             failed_tries: 4,
@@ -357,7 +349,6 @@ mod tests {
         for line in [
             "# TYPE lockwright_lock_contended counter".to_owned(),
             format!("lockwright_lock_contended_total{{{labels}}} 3"),
-            format!("lockwright_lock_blocked_seconds_total{{{labels}}} 0.25"),
             format!("lockwright_lock_wait_seconds_sum{{{labels}}} 0.5"),
             format!("lockwright_lock_wait_seconds_count{{{labels}}} 3"),
             format!("lockwright_lock_wait_seconds_bucket{{le=\"0.1\",{labels}}} 2"),

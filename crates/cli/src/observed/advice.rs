@@ -170,7 +170,7 @@ pub(crate) mod tests {
             address: 64,
             locks: 1,
             contended: 1000,
-            blocked_ns: wait_ns,
+            blamed_ns: wait_ns,
             wait_ns,
             wait: Percentiles { count: 1000, max_ns: 2 * max_ns, ..Percentiles::default() },
             holders: vec![site],

@@ -66,6 +66,12 @@ pub(crate) const COLUMNS: [Column; 9] = [
     ),
 ];
 
+/// The figure of this column.
+pub(crate) fn shown(name: &str, lock: &Ranked) -> String {
+    let column = COLUMNS.iter().find(|column| column.name == name);
+    column.expect("one of the columns").shown(lock)
+}
+
 /// How many of them fit a terminal of 80 columns, beside the lock's name.
 pub(crate) const NARROW: usize = 6;
 
@@ -84,7 +90,9 @@ fn longest_ns(lock: &Ranked) -> Option<f64> {
 }
 
 fn slept(lock: &Ranked) -> Option<f64> {
-    (lock.contended > 0).then(|| lock.slept as f64 / lock.contended as f64)
+    // A wait that has begun earlier may end in the period.
+    let waits = lock.contended.max(lock.wait.count);
+    (waits > 0).then(|| (lock.slept as f64 / waits as f64).min(1.0))
 }
 
 /// A quiet lock has few waits. Perhaps none of them was timed.

@@ -2,6 +2,7 @@
 
 use super::names::short_all;
 use super::view::{COURSE, Shown};
+use crate::observed::columns;
 use crate::output::shown;
 use lockwright_numbers::format::{si, time};
 use lockwright_observer::counts::observation::Ranked;
@@ -86,22 +87,14 @@ impl Column {
 
     fn text(self, process: &Shown, lock: &Ranked) -> String {
         let elapsed_s = process.outcome.elapsed_ns.max(1) as f64 / 1e9;
-        let timed = |count, ns: u64| if count == 0 { "-".to_owned() } else { time(ns as f64) };
-        let wait = |ns| timed(lock.wait.count, ns);
         match self {
             Self::Waiting => format!("{:.2}", lock.waiting),
             Self::Rate => si(lock.contended as f64 / elapsed_s),
-            Self::Slept => {
-                // A wait that has begun earlier may end in the interval.
-                let waits = lock.contended.max(lock.wait.count).max(1);
-                format!("{:.0}%", 100.0 * (lock.slept as f64 / waits as f64).min(1.0))
+            Self::Slept | Self::Mean | Self::Longest | Self::P50 | Self::P99 | Self::P999 => {
+                columns::shown(self.name(), lock)
             }
-            Self::Mean => wait(lock.mean_ns),
-            Self::Longest => wait(lock.wait.max_ns),
-            Self::P50 => wait(lock.wait.p50_ns),
-            Self::P99 => wait(lock.wait.p99_ns),
-            Self::P999 => wait(lock.wait.p999_ns),
-            Self::Hold => timed(lock.hold.count, lock.hold.p50_ns),
+            Self::Hold if lock.hold.count == 0 => "-".to_owned(),
+            Self::Hold => time(lock.hold.p50_ns as f64),
             Self::Course => course(process, lock),
         }
     }

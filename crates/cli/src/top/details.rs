@@ -66,11 +66,6 @@ pub(super) fn places(
         text += &beside_within("   rule      ", &rule, sentence);
     }
     let at = |ns: u64| time(ns as f64);
-    let wait = &lock.wait;
-    if wait.count > 0 {
-        let times = [at(wait.p50_ns), at(wait.p99_ns), at(wait.p999_ns)];
-        text += &format!("   wait      P50 {}, P99 {}, P99.9 {}\n", times[0], times[1], times[2]);
-    }
     if lock.hold.count > 0 {
         let (half, longest) = (at(lock.hold.p50_ns), at(lock.hold.max_ns));
         text += &format!("   hold      P50 {half}, longest {longest}\n");

@@ -3,6 +3,9 @@
 use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
+use crate::observed::columns::{self, COLUMNS, NARROW};
+use crate::observed::page::{Besides, page};
+use crate::observed::report::{self, Looks};
 use lockwright_observer::counts::beyond::Wakes;
 use lockwright_observer::counts::observation::{
     Advice, Observed, Percentiles, Ranked, Rule, Site, ThreadWaits,
@@ -47,7 +50,7 @@ fn lock(at: u64, name: &str, waiting: f64) -> Ranked {
         contended: 41_234,
         gave_up: 0,
         slept: 27,
-        blocked_ns: 1,
+        blamed_ns: 1,
         wait_ns: (1e9 * waiting) as u64,
         waiting,
         mean_ns: 67_900,
@@ -71,7 +74,7 @@ fn with_advice(lock: Ranked) -> Ranked {
     let advice = Advice {
         rule: Rule::LongSections,
         lost: 0.5,
-        waiting: 0.5,
+        waiting_share: 0.5,
         holding: 0.1,
         in_sections: 0.6,
         text: "shorten put".to_owned(),
@@ -112,6 +115,90 @@ fn drawn_on(view: &View, (columns, lines): (u16, u16)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
     terminal.draw(|frame| draw(frame, view)).unwrap();
     terminal.backend().to_string()
+}
+
+/// The figures below these heads, in the first row of a table whose columns lie apart.
+fn below(table: &str, heads: &[&str]) -> Vec<String> {
+    let lines: Vec<&str> = table.lines().collect();
+    let head = lines.iter().position(|line| heads.iter().all(|head| line.contains(head)));
+    let at = head.unwrap_or_else(|| panic!("no {heads:?} in {table}"));
+    let cell = |head: &&str| {
+        // Figures stand to the right, below the end of their heads.
+        let end = lines[at].find(head).unwrap() + head.len();
+        let to_end: String = lines[at + 1].chars().take(lines[at][..end].chars().count()).collect();
+        let words: Vec<&str> = to_end.split(' ').rev().take(2).collect();
+        match words[..] {
+            // A figure and its unit.
+            [unit, figure] if figure.parse::<f64>().is_ok() => format!("{figure} {unit}"),
+            [word, ..] => word.to_owned(),
+            [] => String::new(),
+        }
+    };
+    heads.iter().map(cell).collect()
+}
+
+/// Text, page, JSON and screen are made from one outcome. A number that one of them computes by itself would differ.
+#[test]
+fn a_term_has_one_number_everywhere() {
+    let mut view = view();
+    let outcome = &mut view.process.as_mut().unwrap().outcome;
+    outcome.locks.truncate(1);
+    outcome.locks[0].acquired = 77_000;
+    (outcome.slice_ns, outcome.locks[0].course) = (500_000_000, vec![1_400_000_000; 2]);
+    let outcome = outcome.clone();
+    let lock = &outcome.locks[0];
+    let text = report::all(std::slice::from_ref(&outcome), &Looks::default(), None);
+    let looks = Looks::default();
+    let besides = Besides { looks: &looks, standing: None, orders: None, sections: None };
+    let page = page(&"a title", std::slice::from_ref(&outcome), besides, 10).unwrap();
+    let json = serde_json::to_value(&outcome).unwrap();
+    let screen = drawn_on(&view, (200, 50)).replace('"', "");
+    let named: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+    let shown: Vec<String> = COLUMNS.iter().map(|column| column.shown(lock)).collect();
+    assert_eq!(below(&text, &named[..NARROW]), shown[..NARROW], "{text}");
+    let row: Vec<String> = COLUMNS
+        .iter()
+        .zip(&shown)
+        .map(|(column, shown)| {
+            format!("<td data-value=\"{}\">{shown}</td>", (column.figure)(lock).unwrap())
+        })
+        .collect();
+    assert!(page.contains(&row.concat()), "{row:?} in {page}");
+    // As docs/profile.md names the fields.
+    let in_json = [
+        "acquired",
+        "contended",
+        "wait_ns",
+        "mean_ns",
+        "wait/max_ns",
+        "slept",
+        "wait/p50_ns",
+        "wait/p99_ns",
+        "wait/p999_ns",
+    ];
+    for (column, field) in COLUMNS.iter().zip(in_json) {
+        let value = json.pointer(&format!("/locks/0/{field}")).unwrap().as_f64().unwrap();
+        // The share of waits that slept is a number of waits there.
+        let value = if field == "slept" { value / lock.contended as f64 } else { value };
+        assert_eq!(Some(value), (column.figure)(lock), "{field}");
+    }
+    let on_screen = ["slept", "mean", "longest", "P50", "P99", "P99.9"];
+    let same = on_screen.map(|name| columns::shown(name, lock));
+    assert_eq!(below(&screen, &on_screen), same, "{screen}");
+    // Threads that waited, on average: the screen, JSON, and the course in text and page.
+    assert_eq!(below(&screen, &["waiting"]), [format!("{:.2}", lock.waiting)]);
+    assert_eq!(json["locks"][0]["waiting"], lock.waiting);
+    for course in [&text, &page] {
+        assert!(course.contains("at most 2.80 threads waiting"), "{course}");
+    }
+    for told in [&text, &page, &screen] {
+        let half = "P50 463 ns, P99 14.3 µs, P99.9 1.25 ms of the time waited";
+        assert!(told.contains(half), "{told}");
+    }
+    for word in ["blocked", "block"] {
+        assert!(![&text, &page, &screen].iter().any(|told| told.contains(word)), "{word}");
+        assert!(!json.to_string().contains(word), "{json}");
+    }
 }
 
 /// `TRYCMD=overwrite` updates the expected screen, as it does for trycmd's snapshots.

@@ -107,7 +107,7 @@ impl Sort {
             Self::Waits => lock.arrived,
             Self::Mean => window::mean_ns(lock),
             Self::Longest => lock.wait_max_ns,
-            Self::Hold => lock.hold.quantile(0.5),
+            Self::Hold => lock.hold.quantile_of_sum(0.5),
         };
         (first, waited_ns)
     }

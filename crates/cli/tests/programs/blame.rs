@@ -112,7 +112,7 @@ fn whoever_wakes_a_waiter_that_takes_its_cpu_is_blamed() -> Result<()> {
         ensure!(text(lock, "/holders/0/function") == "slow", "{lock:#}");
         // Hints may miss one now and then.
         ensure!(number(lock, "/holders/0/count") >= 95, "{lock:#}");
-        let (blocked, waited) = (number(lock, "/blocked_ns"), number(lock, "/wait_ns"));
+        let (blocked, waited) = (number(lock, "/blamed_ns"), number(lock, "/wait_ns"));
         ensure!(blocked * 10 > waited * 7, "{lock:#}");
     }
     Ok(())

@@ -109,8 +109,8 @@ pub struct Ranked {
     pub gave_up: u64,
     /// How many of the waits included a sleep.
     pub slept: u64,
-    /// Time during which at least one thread waited, ns.
-    pub blocked_ns: u64,
+    /// Time in which at least one thread waited and a holder was to blame, ns: a lower bound.
+    pub blamed_ns: u64,
     /// Total waiting time of all threads, ns.
     pub wait_ns: u64,
     /// How many threads waited for it, on average over the time observed.
@@ -335,7 +335,7 @@ pub(crate) mod tests {
             address: 64,
             locks: 1,
             contended: 1000,
-            blocked_ns: wait_ns,
+            blamed_ns: wait_ns,
             wait_ns,
             wait: Percentiles { max_ns: 2 * max_ns, ..Percentiles::default() },
             holders: vec![site],

@@ -189,7 +189,7 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         contended: lock.arrived,
         gave_up: lock.gave_up,
         slept: lock.asleep(),
-        blocked_ns: lock.blocked_ns(),
+        blamed_ns: lock.blocked_ns(),
         unended_ns: lock.unended_ns,
         wait_ns: lock.wait_ns(),
         waiting: 0.0, // the caller knows the period

@@ -36,7 +36,7 @@ pub fn groups(outcomes: &[Observed]) -> Vec<Together> {
     for group in groups.iter_mut().filter(|group| group.processes.len() > 1) {
         group.sum.pid = 0;
         group.sum.processes = group.processes.iter().map(|process| process.pid).collect();
-        group.sum.locks.sort_by_key(|lock| std::cmp::Reverse((lock.wait_ns, lock.blocked_ns)));
+        group.sum.locks.sort_by_key(|lock| std::cmp::Reverse((lock.wait_ns, lock.blamed_ns)));
     }
     groups
 }
@@ -120,7 +120,7 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
         (&mut sum.contended, part.contended),
         (&mut sum.gave_up, part.gave_up),
         (&mut sum.slept, part.slept),
-        (&mut sum.blocked_ns, part.blocked_ns),
+        (&mut sum.blamed_ns, part.blamed_ns),
         (&mut sum.wait_ns, part.wait_ns),
         (&mut sum.unended_ns, part.unended_ns),
         (&mut sum.hold_ns, part.hold_ns),
