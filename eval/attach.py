@@ -336,7 +336,7 @@ def rate(program):
 
 def do(command, pid, *options):
     """Runs the command. Returns for how long the process was stopped, ms. A process that has ended isn't counted."""
-    outcome = subprocess.run([COMMAND, command, str(pid), *options], capture_output=True, text=True)
+    outcome = subprocess.run([COMMAND, *command.split(), str(pid), *options], capture_output=True, text=True)
     if outcome.returncode and os.path.exists(f"/proc/{pid}/exe"):
         raise RuntimeError(outcome.stderr.split("\n")[0])
     told = re.findall(r"were stopped for ([0-9.]+) (µs|ms|s)", outcome.stdout)
@@ -360,7 +360,7 @@ def measure(name):
                 took.append((time.time() - begin) / len(pids))
                 attached = rate(program)
                 for pid in pids:
-                    still += do("detach", pid)
+                    still += do("attach --undo", pid)
             except RuntimeError as error:
                 raise SystemExit(f"{name}, round {number + 1}: {error}")
             after = rate(program)

@@ -1,7 +1,7 @@
 # Switches the locks of a program under stress a thousand times a second, among all front locks: `python3 eval/switching.py`.
 #
 # The program (tests/stress/switching.c) checks mutual exclusion, wake-ups, timed waits and children of forks, and ends at a violation.
-# First it runs under each lock alone, then while we switch. We write to its mailbox as `lockwright ctl` does (crates/contract/src/mailbox.rs).
+# First it runs under each lock alone, then while we switch. We write to its mailbox as `lockwright switch` does (crates/contract/src/mailbox.rs).
 # LIBRARY names the library. SECONDS is the length of the run with switches, FIXED that of each run under one lock, RATE the number of switches
 # per second, and OUT a file for the figures (JSON). The last lines say whether the bars are met.
 import json

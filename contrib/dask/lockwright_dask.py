@@ -146,7 +146,9 @@ def run(client, command, shards, folder, tries=4, keep=None, say=print):
 def merge(command, folder, output):
     """Makes the report; the exit code is the experiment's."""
     program = command[:2] if Path(command[0]).name == "cargo" else command[:1]
-    return subprocess.run([*program, "merge", str(folder), "--output", str(output)]).returncode
+    # `cargo xtask` has a command for it.
+    merge = ["merge"] if Path(command[0]).name == "cargo" else ["sim", "--merge"]
+    return subprocess.run([*program, *merge, str(folder), "--output", str(output)]).returncode
 
 
 def main(arguments=None):

@@ -78,7 +78,7 @@ class Driver(unittest.TestCase):
                 killer.join()
             self.assertEqual(len(killer.killed), 2, "two workers died")
             merged = subprocess.run(
-                [LOCKWRIGHT, "merge", "shards", "--output", "report"], cwd=two, capture_output=True
+                [LOCKWRIGHT, "sim", "--merge", "shards", "--output", "report"], cwd=two, capture_output=True
             )
             self.assertEqual(merged.returncode, 0, merged.stderr)
             self.assertEqual(merged.stdout, whole.stdout)

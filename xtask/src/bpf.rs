@@ -1,4 +1,4 @@
-//! `cargo xtask bpf`: recompiles the programs in eBPF: the one that `lockwright kernel` loads, and the policies that we ship. The
+//! `cargo xtask bpf`: recompiles the programs in eBPF: the one that `lockwright profile --kernel` loads, and the policies that we ship. The
 //! repository contains the compiled programs, so that building lockwright doesn't need clang.
 
 use anyhow::{Context, Result, ensure};

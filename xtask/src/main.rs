@@ -76,7 +76,7 @@ enum Command {
     Aarch64(aarch64::Args),
     /// Weaken each memory ordering and drop each wake-up of the locks, one at a time: some model must notice.
     Weaken(weaken::Args),
-    /// Compile the programs in eBPF, the policies and the one that `lockwright kernel` loads (needs clang), and compare them with the committed ones.
+    /// Compile the programs in eBPF, the policies and the one that `lockwright profile --kernel` loads (needs clang), and compare them with the committed ones.
     Bpf(bpf::Args),
     /// Patch a running Debian kernel, in QEMU, so that its mutexes ask a lock policy; functional only.
     KernelPolicy(kernel_policy::Args),

@@ -89,7 +89,7 @@ fn shards_that_are_not_of_one_experiment_of_ours_are_refused() -> Result<()> {
         (
             vec![(2, two.replace("cargo xtask", "lockwright"))],
             "'shards/shard-2-of-2.jsonl' is not a shard of cargo xtask",
-            "merge with the program that made it: lockwright merge, cargo xtask merge",
+            "merge with the program that made it: lockwright sim --merge, cargo xtask merge",
         ),
         (
             vec![(2, other(&two, "sources"))],

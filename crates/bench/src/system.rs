@@ -50,7 +50,7 @@ pub(crate) fn check_emulation(spec: &str) -> anyhow::Result<()> {
     topology.read(b"/sys");
     topology.set_emulated(spec).map(drop).map_err(|error| {
         anyhow::anyhow!(
-            "bad emulated machine '{spec}': {error}\nhint: --emulate big:0,little:1x3.75; lockwright topology"
+            "bad emulated machine '{spec}': {error}\nhint: --emulate big:0,little:1x3.75; lockwright doctor --topology"
         )
     })
 }

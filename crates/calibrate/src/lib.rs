@@ -1,4 +1,4 @@
-//! Measures this machine, and makes a profile of it that the simulator can use (`lockwright calibrate`).
+//! Measures this machine, and makes a profile of it that the simulator can use (`lockwright sim --calibrate`).
 //!
 //! ```text
 //!  layout ─► which CPUs, classes, clusters

@@ -72,7 +72,7 @@ pub fn watts(profile: &Profile) -> Option<Watts> {
         idle_w: mean(|power| power.idle_w),
         package_w: profile.kernel.package_w,
         cpus: profile.cpus() as usize,
-        from: "by lockwright calibrate".into(),
+        from: "by lockwright sim --calibrate".into(),
     })
 }
 

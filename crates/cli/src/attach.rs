@@ -1,4 +1,4 @@
-//! `lockwright attach` and `lockwright detach`: changing the locks of a process that is already running.
+//! `lockwright attach` and `lockwright attach --undo`: changing the locks of a process that is already running.
 //!
 //! ```text
 //!   refuse ─► image, words: is our library there? ─► call: one thread loads it ─► stop: all stand still ─► words: written

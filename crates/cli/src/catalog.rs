@@ -1,6 +1,6 @@
 //! Locks on the command line, `NAME[:key=value,...]`, and messages about wrong ones.
 
-use crate::hints::{Failure, warn};
+use crate::hints::{Failure, nearest, warn};
 use crate::policy::slots;
 use crate::policy::unchecked::of_ours;
 pub(crate) use lockwright_bench::split;
@@ -27,6 +27,12 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// The locks that can be explained, simulated and explored.
 fn any_names() -> impl Iterator<Item = &'static str> {
     catalog::all().map(|entry| entry.id).chain([GLIBC])
+}
+
+/// Is it neither a lock or a policy, nor like one?
+pub(crate) fn is_no_lock(word: &str) -> bool {
+    let name = word.split(':').next().unwrap_or(word);
+    find_any(name).is_none() && of_ours(name).is_none() && nearest(name, names()).is_none()
 }
 
 fn failure(bad: &Bad<'_>) -> Failure {

@@ -1,4 +1,4 @@
-//! `lockwright ctl`: what a running process's locks do, and live control of them.
+//! `lockwright switch`: what a running process's locks do, and live control of them.
 //!
 //! ```text
 //!   target ─► which rules ─┐

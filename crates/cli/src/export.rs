@@ -1,4 +1,4 @@
-//! `lockwright export`: reports what locks do to Prometheus.
+//! `lockwright top --export`: reports what locks do to Prometheus.
 
 mod metrics;
 mod serve;

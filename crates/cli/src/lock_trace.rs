@@ -40,7 +40,7 @@ pub(crate) fn report(trace: &Trace) -> String {
     if meta.dropped > 0 {
         let (why, hint) = match meta.is_disk_full {
             true => ("there was no room on the disk", "df /dev/shm"),
-            false => ("the limit was reached", "lockwright record --limit N -- PROGRAM"),
+            false => ("the limit was reached", "lockwright profile --record --limit N -- PROGRAM"),
         };
         text += &format!(
             "not recorded, at the end: {} ({why})\nhint: {hint}\n",

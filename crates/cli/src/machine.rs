@@ -1,4 +1,4 @@
-//! What `lockwright calibrate --write` measured on this machine: `machine.toml` in the user's configuration.
+//! What `lockwright sim --calibrate --write` measured on this machine: `machine.toml` in the user's configuration.
 //!
 //! Commands read the file and pass its contents on as options of locks. The library itself reads no file, so the file
 //! doesn't slow the start of programs.
@@ -46,7 +46,7 @@ pub(crate) fn file() -> Result<PathBuf, Failure> {
     let config = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));
     config.map(|config| config.join("lockwright/machine.toml")).ok_or_else(|| {
         Failure::new("no place for machine.toml: neither XDG_CONFIG_HOME nor HOME is set")
-            .hint("XDG_CONFIG_HOME=~/.config lockwright calibrate --write")
+            .hint("XDG_CONFIG_HOME=~/.config lockwright sim --calibrate --write")
     })
 }
 
@@ -115,7 +115,10 @@ impl MachineFile {
             }
             Err(error) => {
                 let words = error.message().lines().collect::<Vec<_>>().join(" ");
-                warn(format!("'{shown}' is ignored: {words}"), "lockwright calibrate --write");
+                warn(
+                    format!("'{shown}' is ignored: {words}"),
+                    "lockwright sim --calibrate --write",
+                );
                 None
             }
         }
@@ -144,7 +147,8 @@ impl MachineFile {
             );
         }
         let text = toml::to_string(self).expect("a machine has no maps with keys that TOML lacks");
-        let text = format!("# Written by lockwright calibrate --write; docs/calibrate.md\n{text}");
+        let text =
+            format!("# Written by lockwright sim --calibrate --write; docs/calibrate.md\n{text}");
         std::fs::write(file, text).map_err(|error| launch::unwritable(file, &error))
     }
 

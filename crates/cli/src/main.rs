@@ -32,6 +32,7 @@ mod rules;
 mod shards;
 mod signals;
 mod sim;
+mod spelling;
 mod standing;
 mod supervise;
 mod top;
@@ -44,7 +45,7 @@ use hints::Failure;
 use lockwright_shards::Merge;
 use std::process::ExitCode;
 
-/// Locks for machines whose cores are not equal, for unmodified programs.
+/// Which lock makes your program slow, why, and whether another one helps, without changing it; also where cores aren't equal
 #[derive(Parser)]
 #[command(name = "lockwright", version, after_help = EXAMPLES, max_term_width = output::WIDTH)]
 struct Cli {
@@ -53,41 +54,34 @@ struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
-  lockwright run -- ./server --port 8080        run a program on our locks
-  lockwright run --lock fifo -- ./server        on a lock of your choice
-  lockwright switch 4242 fifo                   switch locks while it runs
-  lockwright top 4242                           what its locks do, live
-  lockwright ctl 4242 switch g_lock fifo --guard 5s
-                                                and back if that is worse
-  lockwright attach 4242                        a process that runs already
-  lockwright policy list                        program its locks yourself
-  lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
-  lockwright compare -- ./app                   is another lock better for it?
-  lockwright tune --slo-range 20us..2ms -- ./app   which SLO suits them
-  lockwright sim --machine m1 --lock mcs,asl    how locks do elsewhere
-  lockwright profile -- ./server                which locks it waits for
-  lockwright record -- ./server                 which locks it takes: a trace
-  lockwright rewrite                            sections as functions, for RCL
-  lockwright kernel --time 5s                   who waits inside the kernel
-  lockwright merge shards                       one report of all shards
-  lockwright explore mcs                        do schedules break a lock?
-  lockwright list                               all locks
-  lockwright doctor ./server                    can we reach this program?
+  lockwright doctor ./server                 can we reach this program?
+  lockwright profile -- ./server             which lock is slow, and why
+  lockwright compare -- ./server             would another lock be better?
+  lockwright run --lock fifo -- ./server     with the better one
+  lockwright attach 4242                     the same for what runs already
+  lockwright top 4242                        what its locks do, live
+  lockwright switch 4242 g_lock fifo --guard 5s
+                                             another lock, back if it is worse
+  lockwright sim --machine m1 --lock mcs,asl
+                                             how locks do elsewhere
 
+lockwright COMMAND --help says more of each.
 Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or an error of ours,
 125/126/127 the program could not be started; else the program's own.";
 
+/// A command whose name has `--` is an option of another one; spelling.rs has the names.
 #[derive(Subcommand)]
 enum Command {
     Run(cmd::run::Args),
     Switch(cmd::switch::Args),
-    Ctl(cmd::ctl::Args),
     Attach(cmd::attach::Args),
+    #[command(name = "attach --undo")]
     Detach(cmd::detach::Args),
     Policy(cmd::policy::Args),
     List(cmd::list::Args),
     Explain(cmd::explain::Args),
     Doctor(cmd::doctor::Args),
+    #[command(name = "doctor --topology")]
     Topology(cmd::topology::Args),
     Bench(Box<cmd::bench::Args>),
     Compare(Box<cmd::compare::Args>),
@@ -95,21 +89,38 @@ enum Command {
     Sim(Box<cmd::sim::Args>),
     Reproduce(cmd::reproduce::Args),
     Rewrite(cmd::rewrite::Args),
+    #[command(name = "sim --merge")]
     Merge(cmd::merge::Args),
+    #[command(name = "profile --record")]
     Record(cmd::record::Args),
     Profile(Box<cmd::profile::Args>),
     Top(cmd::top::Args),
+    #[command(name = "top --export")]
     Export(cmd::export::Args),
+    #[command(name = "profile --kernel")]
     Kernel(Box<cmd::kernel::Args>),
+    #[command(name = "sim --calibrate")]
     Calibrate(cmd::calibrate::Args),
+    #[command(name = "sim --validate")]
     Validate(cmd::validate::Args),
     Explore(cmd::explore::Args),
+    #[command(name = "--completions")]
     Completions(cmd::completions::Args),
+    #[command(name = "--man")]
     Man(cmd::man::Args),
 }
 
+/// The command line, as it is parsed and described.
+fn described() -> clap::Command {
+    spelling::command(Cli::command())
+}
+
 fn main() -> ExitCode {
-    let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
+    let (words, note) = spelling::routed(std::env::args_os());
+    if let Some(note) = note {
+        output::say(&note);
+    }
+    let result = usage::parse::<Cli>(described(), &words).and_then(|cli| match cli.command {
         Command::Merge(args) => cmd::merge::read(&args).and_then(merge),
         command => run(command, None),
     });
@@ -138,7 +149,6 @@ fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => cmd::run::main(args),
         Command::Switch(args) => cmd::switch::main(args),
-        Command::Ctl(args) => cmd::ctl::main(args),
         Command::Attach(args) => cmd::attach::main(args),
         Command::Detach(args) => cmd::detach::main(args),
         Command::Policy(args) => cmd::policy::main(args),
@@ -153,7 +163,8 @@ fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
         Command::Reproduce(args) => cmd::reproduce::main(args, shards),
         Command::Rewrite(args) => cmd::rewrite::main(args),
         Command::Merge(_) => {
-            Err(Failure::new("shards of shards").hint("name all folders in one lockwright merge"))
+            Err(Failure::new("shards of shards")
+                .hint("name all folders in one lockwright sim --merge"))
         }
         Command::Record(args) => cmd::record::main(args),
         Command::Profile(args) => cmd::profile::main(*args),
@@ -163,7 +174,7 @@ fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Validate(args) => cmd::validate::main(args),
         Command::Explore(args) => cmd::explore::main(args, shards),
-        Command::Completions(args) => cmd::completions::main(args, Cli::command()),
-        Command::Man(args) => cmd::man::main(args, Cli::command()),
+        Command::Completions(args) => cmd::completions::main(args, &described()),
+        Command::Man(args) => cmd::man::main(args, described()),
     }
 }

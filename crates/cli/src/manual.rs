@@ -1,6 +1,7 @@
 //! The manual pages: clap's sections, and sections that clap doesn't generate: exit status, environment, files,
 //! examples, see also.
 
+use crate::spelling;
 use clap_mangen::Man;
 use lockwright_contract::environment::{VARIABLES, Variable};
 use roff::{Roff, bold, italic, roman};
@@ -80,10 +81,10 @@ const EXITS: &[(&str, &[&str], &str)] = &[
     ("1", &["sim"], "A check failed."),
     ("1", &["explore"], "A schedule breaks a rule."),
     ("1", &["reproduce"], "A result is not accepted, or a check failed."),
-    ("1", &["merge"], "As the experiment's own command."),
+    ("1", &["sim --merge"], "As the experiment's own command."),
     ("1", &["profile"], "With --order --fail-on-inversion: a deadlock is possible."),
-    ("1", &["validate"], "A bar is missed."),
-    ("1", &["ctl"], "With --guard: the change made it worse, and is rolled back."),
+    ("1", &["sim --validate"], "A bar is missed."),
+    ("1", &["switch"], "With --guard: the change made it worse, and is rolled back."),
     (
         "1",
         &["policy"],
@@ -94,26 +95,46 @@ const EXITS: &[(&str, &[&str], &str)] = &[
         &[],
         "Wrong usage, or a failure of lockwright itself. One line says what, and often a hint follows.",
     ),
-    ("125", &["run", "record"], "The program was not started, since the library can't reach it."),
-    ("126", &["run", "record", "profile", "kernel", "policy"], "The program can't be executed."),
-    ("127", &["run", "record", "profile", "kernel", "policy"], "The program isn't found."),
+    (
+        "125",
+        &["run", "profile --record"],
+        "The program was not started, since the library can't reach it.",
+    ),
+    (
+        "126",
+        &["run", "profile --record", "profile", "profile --kernel", "policy"],
+        "The program can't be executed.",
+    ),
+    (
+        "127",
+        &["run", "profile --record", "profile", "profile --kernel", "policy"],
+        "The program isn't found.",
+    ),
     (
         "130",
         &["compare", "tune", "bench", "profile"],
         "Ctrl-C. What was measured so far is reported.",
     ),
-    ("130", &["calibrate", "validate"], "Ctrl-C. Nothing is written."),
+    ("130", &["sim --calibrate", "sim --validate"], "Ctrl-C. Nothing is written."),
     (
         "130",
         &["sim", "reproduce"],
         "Ctrl-C. Nothing is written, unless --shard or --resume keeps results.",
     ),
     ("130", &["explore"], "Ctrl-C. The number of schedules that were explored is printed."),
-    ("130", &["kernel"], "Ctrl-C before --time was over. What was observed so far is reported."),
-    ("130", &["ctl", "policy"], "Ctrl-C with --guard. The old locks are back."),
-    ("130", &["top", "export"], "Ctrl-C."),
-    ("143", &["top", "export"], "SIGTERM."),
-    ("other", &["run", "record", "profile", "kernel", "policy"], "The program's own."),
+    (
+        "130",
+        &["profile --kernel"],
+        "Ctrl-C before --time was over. What was observed so far is reported.",
+    ),
+    ("130", &["switch", "policy"], "Ctrl-C with --guard. The old locks are back."),
+    ("130", &["top", "top --export"], "Ctrl-C."),
+    ("143", &["top", "top --export"], "SIGTERM."),
+    (
+        "other",
+        &["run", "profile --record", "profile", "profile --kernel", "policy"],
+        "The program's own.",
+    ),
 ];
 
 fn exit_status(page: &mut Roff, top: Option<&str>) {
@@ -139,7 +160,8 @@ fn exit_status(page: &mut Roff, top: Option<&str>) {
 }
 
 /// Commands that start a program under the library.
-const STARTERS: &[&str] = &["run", "record", "profile", "compare", "tune", "doctor", "policy"];
+const STARTERS: &[&str] =
+    &["run", "profile --record", "profile", "compare", "tune", "doctor", "policy"];
 
 /// Foreign variables, and the subcommands that read them (none listed: all).
 const FOREIGN: &[(&str, &[&str], &str)] = &[
@@ -150,7 +172,7 @@ const FOREIGN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "XDG_CONFIG_HOME, HOME",
-        &["run", "switch", "ctl", "bench", "compare", "tune", "calibrate", "topology"],
+        &["run", "switch", "bench", "compare", "tune", "sim --calibrate", "doctor --topology"],
         "Where lockwright/machine.toml is, under HOME in .config.",
     ),
     (
@@ -207,14 +229,14 @@ fn describe(page: &mut Roff, variable: &Variable) {
 const FILES: &[(&str, &[&str], &str)] = &[
     (
         "liblockwright.so",
-        &["run", "record", "profile", "compare", "tune", "doctor", "bench", "attach"],
+        &["run", "profile --record", "profile", "compare", "tune", "doctor", "bench", "attach"],
         "The library: beside the command, in ../lib/lockwright or ../lib from there, else the command's own copy in \
          ~/.cache/lockwright.",
     ),
     (
         "$XDG_CONFIG_HOME/lockwright/machine.toml",
-        &["run", "switch", "ctl", "bench", "compare", "tune", "calibrate", "topology"],
-        "What `lockwright calibrate --write` has found out about this machine; else in ~/.config/lockwright.",
+        &["run", "switch", "bench", "compare", "tune", "sim --calibrate", "doctor --topology"],
+        "What `lockwright sim --calibrate --write` has found out about this machine; else in ~/.config/lockwright.",
     ),
     (
         "$XDG_CONFIG_HOME/lockwright/policies/NAME",
@@ -231,10 +253,14 @@ const FILES: &[(&str, &[&str], &str)] = &[
         &["run", "switch"],
         "The file of --config, under any name: a default and [[lock]] rules.",
     ),
-    ("lockwright-trace.bin", &["record", "sim"], "A trace; --output and --trace name another."),
+    (
+        "lockwright-trace.bin",
+        &["profile --record", "sim"],
+        "A trace; --output and --trace name another.",
+    ),
     (
         "here.toml",
-        &["calibrate", "validate", "sim", "reproduce"],
+        &["sim --calibrate", "sim --validate", "sim", "reproduce"],
         "A machine's profile, under any name.",
     ),
     (
@@ -244,33 +270,33 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "/dev/shm/lockwright-UID/PID-N.observe",
-        &["profile", "top", "export", "ctl", "attach"],
+        &["profile", "top", "top --export", "switch", "attach"],
         "What a process counts, readable while it runs; else in /run/user/UID/lockwright.",
     ),
     (
         "/sys/devices/system/cpu",
-        &["topology", "run", "bench", "calibrate", "validate"],
+        &["doctor --topology", "run", "bench", "sim --calibrate", "sim --validate"],
         "What the kernel says of the CPUs.",
     ),
     (
         "/sys/class/powercap",
-        &["topology", "bench", "tune", "calibrate"],
+        &["doctor --topology", "bench", "tune", "sim --calibrate"],
         "The processor's energy counters (RAPL).",
     ),
     (
         "/sys/kernel/btf/vmlinux",
-        &["kernel"],
+        &["profile --kernel"],
         "The kernel's types, to which the observing program is fitted.",
     ),
     (
         "/proc/PID",
-        &["attach", "detach", "switch", "ctl", "policy", "profile", "top"],
+        &["attach", "attach --undo", "switch", "policy", "profile", "top"],
         "Memory, threads and files of the process.",
     ),
-    ("~/.local/share/man", &["man"], "Where manual pages of a user's own may lie."),
+    ("~/.local/share/man", &["--man"], "Where manual pages of a user's own may lie."),
     (
         "~/.local/share/bash-completion/completions",
-        &["completions"],
+        &["--completions"],
         "Where bash looks for completions.",
     ),
 ];
@@ -307,27 +333,36 @@ fn examples(page: &mut Roff, help: &str) {
 /// The `see also` entries of each page.
 const RELATED: &[(&str, &[&str])] = &[
     ("run", &["list", "explain", "doctor", "compare", "switch"]),
-    ("switch", &["ctl", "run", "attach"]),
-    ("ctl", &["top", "profile", "switch", "attach"]),
-    ("attach", &["detach", "switch", "ctl", "top"]),
-    ("detach", &["attach"]),
+    ("switch", &["top", "profile", "run", "attach"]),
+    ("attach", &["attach --undo", "switch", "top"]),
+    ("attach --undo", &["attach"]),
     ("list", &["explain", "run"]),
     ("explain", &["list", "run", "sim"]),
-    ("doctor", &["run", "profile", "kernel"]),
-    ("topology", &["calibrate", "run"]),
+    ("doctor", &["run", "profile", "profile --kernel", "doctor --topology"]),
+    ("doctor --topology", &["sim --calibrate", "run"]),
     ("bench", &["compare", "sim"]),
     ("compare", &["profile", "run", "tune"]),
     ("tune", &["compare", "run"]),
-    ("sim", &["reproduce", "record", "calibrate", "explore", "merge"]),
-    ("merge", &["sim", "reproduce", "explore"]),
+    (
+        "sim",
+        &[
+            "reproduce",
+            "profile --record",
+            "sim --calibrate",
+            "sim --validate",
+            "explore",
+            "sim --merge",
+        ],
+    ),
+    ("sim --merge", &["sim", "reproduce", "explore"]),
     ("reproduce", &["sim"]),
-    ("record", &["sim", "profile"]),
-    ("profile", &["compare", "top", "ctl", "kernel"]),
-    ("top", &["profile", "ctl", "export"]),
-    ("export", &["top", "ctl"]),
-    ("kernel", &["profile", "doctor"]),
-    ("calibrate", &["validate", "sim", "topology"]),
-    ("validate", &["calibrate", "sim"]),
+    ("profile --record", &["sim", "profile"]),
+    ("profile", &["compare", "top", "switch", "profile --record", "profile --kernel"]),
+    ("top", &["profile", "switch", "top --export"]),
+    ("top --export", &["top", "switch"]),
+    ("profile --kernel", &["profile", "doctor"]),
+    ("sim --calibrate", &["sim --validate", "sim", "doctor --topology"]),
+    ("sim --validate", &["sim --calibrate", "sim"]),
     ("explore", &["sim"]),
 ];
 
@@ -338,13 +373,13 @@ fn see_also(page: &mut Roff, command: &clap::Command, top: Option<&str>) {
         Some(top) => {
             names.push(("lockwright".to_owned(), '1'));
             let own = command.get_display_name().unwrap_or_default();
-            let whole = format!("lockwright-{top}");
+            let whole = page_named(top);
             if own != whole {
                 names.push((whole, '1'));
             }
             let related =
                 RELATED.iter().find(|(name, _)| *name == top).map_or(&[][..], |(_, to)| to);
-            names.extend(related.iter().map(|name| (format!("lockwright-{name}"), '1')));
+            names.extend(related.iter().map(|name| (page_named(name), '1')));
         }
     }
     names.push((ENVIRONMENT.to_owned(), '7'));
@@ -353,6 +388,10 @@ fn see_also(page: &mut Roff, command: &clap::Command, top: Option<&str>) {
         names.push(("pthread_mutex_lock".to_owned(), '3'));
     }
     list(page, &names);
+}
+
+fn page_named(command: &str) -> String {
+    format!("lockwright-{}", spelling::page(command))
 }
 
 fn page_of(command: &clap::Command) -> String {
@@ -394,13 +433,13 @@ fn environment(command: &clap::Command) -> io::Result<Page> {
     }
     page.control("SH", ["EXIT STATUS"])
         .text([roman("The library never changes a program's exit status.")]);
-    files(&mut page, Some("ctl"));
+    files(&mut page, Some("switch"));
     examples(
         &mut page,
         "Examples:\n  LD_PRELOAD=/usr/lib/liblockwright.so LOCKWRIGHT_LOCK=fifo ./server\n  \
          LD_PRELOAD=/usr/lib/liblockwright.so LOCKWRIGHT_LOCK=glibc ./server   its locks stay",
     );
-    let also = ["lockwright", "lockwright-run", "lockwright-ctl", "lockwright-profile"];
+    let also = ["lockwright", "lockwright-run", "lockwright-switch", "lockwright-profile"];
     let mut also: Vec<_> = also.iter().map(|name| ((*name).to_owned(), '1')).collect();
     also.push(("ld.so".to_owned(), '8'));
     list(&mut page, &also);
@@ -411,12 +450,11 @@ fn environment(command: &clap::Command) -> io::Result<Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// Every command in the tables above exists.
     #[test]
     fn every_command_that_a_table_names_exists() {
-        let command = crate::Cli::command();
+        let command = crate::described();
         let variables = VARIABLES.iter().flat_map(|variable| variable.reader.commands());
         let named = (EXITS.iter().flat_map(|(_, of, _)| *of))
             .chain(FOREIGN.iter().flat_map(|(_, of, _)| *of))
@@ -432,8 +470,8 @@ mod tests {
 
     #[test]
     fn every_page_has_every_section() {
-        let pages = pages(crate::Cli::command()).unwrap();
-        assert!(pages.iter().any(|page| page.name == "lockwright-ctl-switch"));
+        let pages = pages(crate::described()).unwrap();
+        assert!(pages.iter().any(|page| page.name == "lockwright-switch-set"));
         for page in &pages {
             let text = String::from_utf8(page.text.clone()).unwrap();
             for heading in
@@ -449,7 +487,7 @@ mod tests {
     /// `man` prints title, manual and title in one line.
     #[test]
     fn every_title_fits_a_terminal() {
-        for page in &pages(crate::Cli::command()).unwrap() {
+        for page in &pages(crate::described()).unwrap() {
             let text = String::from_utf8(page.text.clone()).unwrap();
             let title = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
             let (head, source) = title.split_once(" \" \" \"lockwright ").unwrap();
@@ -462,7 +500,7 @@ mod tests {
     /// Every page in a `see also` section exists. Otherwise `man` would find nothing, and links would be broken.
     #[test]
     fn every_page_that_another_one_names_exists() {
-        let pages = pages(crate::Cli::command()).unwrap();
+        let pages = pages(crate::described()).unwrap();
         let names: Vec<_> =
             pages.iter().map(|page| format!("{}({})", page.name, page.section)).collect();
         for page in &pages {

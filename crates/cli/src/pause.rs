@@ -16,14 +16,14 @@ fn checked(name: &str, who: &str) -> Result<Pause, Failure> {
     let Some(kind) = Pause::named(name.as_bytes()) else {
         let known = names(&mut Pause::ALL.into_iter());
         return Err(Failure::new(format!("unknown pause '{name}' ({who})"))
-            .hint(format!("one of {known}; lockwright topology")));
+            .hint(format!("one of {known}; lockwright doctor --topology")));
     };
     if kind.is_here() {
         return Ok(kind);
     }
     let here = names(&mut Pause::ALL.into_iter().filter(|kind| kind.is_here()));
     Err(Failure::new(format!("this processor lacks '{name}' ({who})"))
-        .hint(format!("one of {here}; lockwright topology")))
+        .hint(format!("one of {here}; lockwright doctor --topology")))
 }
 
 /// The pause that a program should use: from the option, or else from the inherited variable, or else from the
@@ -42,7 +42,10 @@ pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<Pause>, Failure> {
     let ignored = |failure: Failure| {
         let text = failure.to_string();
         let why = text.lines().next().unwrap_or_default().to_owned();
-        warn(format!("{why}: ignored"), "lockwright calibrate --write; lockwright topology");
+        warn(
+            format!("{why}: ignored"),
+            "lockwright sim --calibrate --write; lockwright doctor --topology",
+        );
     };
     Ok(checked(&name, "machine.toml").map_err(ignored).ok())
 }

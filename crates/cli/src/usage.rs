@@ -1,30 +1,35 @@
 //! Reads the command line, and converts clap's errors to one line and a hint.
 
-use crate::catalog;
 use crate::hints::{Failure, nearest};
+use crate::spelling;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{Command, FromArgMatches};
+use std::ffi::OsString;
 
-/// Reads the command line. `--help` and `--version` print and exit.
-pub(crate) fn parse<P: Parser + CommandFactory>() -> Result<P, Failure> {
-    P::try_parse().map_err(|error| match error.kind() {
+/// Reads the words of the command line. `--help` and `--version` print and exit.
+pub(crate) fn parse<P: FromArgMatches>(command: Command, words: &[OsString]) -> Result<P, Failure> {
+    let read = command.clone().try_get_matches_from(words);
+    read.and_then(|matches| P::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         // The last one is the command without a subcommand: help on standard error, exit code 2.
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
-        _ => failure::<P>(&error),
+        _ => failure(&command, words, &error),
     })
 }
 
-fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
-    let name = P::command().get_name().to_owned();
-    let help = format!("{name} {}--help", subcommands(&P::command()));
+fn failure(command: &Command, words: &[OsString], error: &clap::Error) -> Failure {
+    let (last, named) = subcommands(command, words);
+    let help = format!("{} {named}--help", command.get_name());
+    if let Some(failure) = not_first(words, error) {
+        return failure;
+    }
     let failure = Failure::new(plainly(&first_paragraph(&error.render().to_string())));
-    if let Some(flag) = namesake::<P>(error) {
+    if let Some(flag) = namesake(command, words, error) {
         return failure.hint(format!("did you mean '{flag}'? {help}"));
     }
-    if let Some(command) = switch_all(error) {
-        return failure.hint(command);
+    if let Some(hint) = meant(last, error) {
+        return failure.hint(format!("did you mean '{hint}'? {help}"));
     }
     let known =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
@@ -33,58 +38,57 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
         Some(ContextValue::Strings(words)) if !words.is_empty() => {
             failure.hint(format!("did you mean '{}'? {help}", words.join("' or '")))
         }
-        _ => match meant::<P>(error) {
-            Some(word) => failure.hint(format!("did you mean '{word}'? {help}")),
-            None => failure.hint(help),
-        },
+        _ => failure.hint(help),
     }
 }
 
-/// A complete command for `ctl PID switch` with one word only. People leave out TARGET, since `switch PID LOCK` has none.
-fn switch_all(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+/// A command that is an option, such as `profile --kernel`, with the option behind other words.
+fn not_first(words: &[OsString], error: &clap::Error) -> Option<Failure> {
+    if !matches!(error.kind(), ErrorKind::ArgumentConflict | ErrorKind::UnknownArgument) {
         return None;
-    };
-    let words: Option<Vec<_>> = std::env::args_os().map(|word| word.into_string().ok()).collect();
-    let words = words?;
-    match &words[..] {
-        [_, ctl, pid, switch, word]
-            if ctl == "ctl" && switch == "switch" && missing[..] == ["<RULE>"] =>
-        {
-            let is_lock = catalog::check(word).is_ok();
-            let words = if is_lock { ["all", word.as_str()] } else { [word.as_str(), "auto"] };
-            let words = shlex::try_join(words).ok()?;
-            Some(format!("lockwright ctl {pid} switch {words}"))
-        }
-        _ => None,
     }
+    let mut words = words.iter().skip(1).map_while(|word| word.to_str());
+    let parent = words.next()?;
+    // Behind `--` are the words of a program.
+    let mut own = words.take_while(|word| *word != "--");
+    let whole = own.find_map(|option| spelling::behind(parent, option))?;
+    let (_, option) = whole.split_once(' ')?;
+    Some(
+        Failure::new(format!(
+            "'{option}' stands behind other words: it must be the first behind '{parent}'"
+        ))
+        .hint(format!("lockwright {whole} --help")),
+    )
 }
 
-/// The subcommand, if it may be one: the first word, if it is text.
-fn first_word() -> Option<String> {
-    std::env::args_os().nth(1)?.into_string().ok()
-}
-
-/// The subcommands that the user has named, each with a space behind it.
-fn subcommands(command: &clap::Command) -> String {
+/// The subcommand that the user has named, at last, and all of them, each with a space behind it.
+fn subcommands<'a>(command: &'a Command, words: &[OsString]) -> (&'a Command, String) {
     let (mut command, mut named) = (command, String::new());
-    for word in std::env::args_os().skip(1) {
+    for word in words.iter().skip(1) {
         let Some(next) = word.to_str().and_then(|word| command.find_subcommand(word)) else {
             break;
         };
         named += &format!("{} ", next.get_name());
         command = next;
     }
-    named
+    (command, named)
 }
 
-/// The subcommand that the user meant: clap's own distance doesn't find `run` for `rnu`.
-fn meant<P: CommandFactory>(error: &clap::Error) -> Option<String> {
+/// The subcommand that the user meant: clap's own distance doesn't find `run` for `rnu`, and it would propose the name of a command that is
+/// an option to whom means its parent.
+fn meant(command: &Command, error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    let command = P::command();
-    nearest(word, command.get_subcommands().map(clap::Command::get_name)).map(str::to_owned)
+    let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let mut names: Vec<&str> = visible.map(Command::get_name).collect();
+    if command.get_name() == spelling::PROGRAM {
+        for old in spelling::olds() {
+            names.push(old);
+        }
+    }
+    let name = nearest(word, names)?;
+    Some(spelling::now(name).unwrap_or(name).to_owned())
 }
 
 /// Flags of different subcommands that mean the same.
@@ -92,15 +96,14 @@ const NAMESAKES: [[&str; 2]; 4] =
     [["time", "duration"], ["out", "output"], ["seed", "seeds"], ["rounds", "seeds"]];
 
 /// The flag of this subcommand that corresponds to an unknown flag from another one.
-fn namesake<P: CommandFactory>(error: &clap::Error) -> Option<String> {
+fn namesake(command: &Command, words: &[OsString], error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let (command, word) = (P::command(), first_word()?);
-    let subcommand = command.get_subcommands().find(|known| known.get_name() == word)?;
+    let subcommand = command.find_subcommand(words.get(1)?)?;
     let has = |flag: &str| {
         subcommand
             .get_arguments()

@@ -4,6 +4,7 @@
 //! no example needs any more fails the test.
 
 mod built;
+mod helps;
 #[path = "examples/read.rs"]
 mod read;
 #[path = "examples/tables.rs"]

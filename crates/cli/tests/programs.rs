@@ -166,7 +166,7 @@ fn exit_code_and_output_are_the_programs_own() -> Result<()> {
         assert_eq!(outcome.end, End::Code(code), "{}", outcome.describe());
         assert_eq!(outcome.text(), COUNT);
         let errors = outcome.errors();
-        let record = format!(" lockwright record -- '{}'\n", contend_path());
+        let record = format!(" lockwright profile --record -- '{}'\n", contend_path());
         assert!(errors.starts_with(NO_EPOCHS) && errors.ends_with(&record), "{errors}");
     }
     Ok(())
@@ -342,7 +342,7 @@ fn topology_that_the_command_suggests_is_handed_on() -> Result<()> {
     let example = errors.split("for example '").nth(1).and_then(|rest| rest.split('\'').next());
     let example = example.context("an example in the hint")?;
     assert_eq!(environment(&["--topology", example])?["LOCKWRIGHT_TOPOLOGY"], example);
-    let outcome = lockwright().args(["topology", "--set", example]).run()?;
+    let outcome = lockwright().args(["doctor", "--topology", "--set", example]).run()?;
     assert!(outcome.text().ends_with(&format!("export LOCKWRIGHT_TOPOLOGY='{example}'\n")));
     Ok(())
 }
@@ -621,14 +621,14 @@ fn every_lock_is_listed_and_explained() -> Result<()> {
 
 #[test]
 fn topology_lists_every_cpu() -> Result<()> {
-    let json = lockwright().args(["topology", "--json"]).run()?;
+    let json = lockwright().args(["doctor", "--topology", "--json"]).run()?;
     let json: serde_json::Value = serde_json::from_slice(&json.stdout)?;
     let cpus = json["cpus"].as_array().context("an array")?;
     assert!(cpus.len() >= std::thread::available_parallelism()?.get());
     assert!(cpus.iter().all(|cpu| cpu["class"].is_string() && cpu["domain_from"].is_string()));
     let usable = json["usable"]["cpus"].as_u64().context("a number")?;
     assert!((1..=cpus.len() as u64).contains(&usable));
-    let table = lockwright().args(["topology"]).run()?.text();
+    let table = lockwright().args(["doctor", "--topology"]).run()?.text();
     assert!(table.contains(&format!("usable cpus: {usable} (affinity allows ")), "{table}");
     Ok(())
 }
@@ -636,7 +636,8 @@ fn topology_lists_every_cpu() -> Result<()> {
 #[test]
 fn one_cpu_left_by_affinity_is_seen() -> Result<()> {
     let lockwright = env!("CARGO_BIN_EXE_lockwright");
-    let outcome = Child::new("taskset").args(["-c", "0", lockwright, "topology"]).run()?;
+    let outcome =
+        Child::new("taskset").args(["-c", "0", lockwright, "doctor", "--topology"]).run()?;
     assert!(
         outcome.text().contains("usable cpus: 1 (affinity allows 1,"),
         "{}",
@@ -647,23 +648,30 @@ fn one_cpu_left_by_affinity_is_seen() -> Result<()> {
 
 #[test]
 fn completions_and_pages_know_every_command() -> Result<()> {
-    let commands = ["run", "list", "explain", "doctor", "topology", "bench", "completions", "man"];
+    let commands = ["run", "list", "switch", "doctor", "bench"];
+    let options =
+        ["doctor --topology", "profile --record", "attach --undo", "--completions", "--man"];
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = lockwright().args(["completions", shell]).run()?.text();
+        let script = lockwright().args(["--completions", shell]).run()?.text();
         for command in commands {
             assert!(script.contains(command), "{shell}: {command}");
         }
+        for option in options.iter().filter_map(|command| command.rsplit(' ').next()) {
+            // fish and PowerShell write options without the dashes, too.
+            assert!(script.contains(option.trim_start_matches('-')), "{shell}: {option}");
+        }
     }
     let dir = FOLDER.path().join("man/man1");
-    let outcome = lockwright().args(["man", "--dir"]).args([&dir]).run()?;
+    let outcome = lockwright().args(["--man", "--dir"]).args([&dir]).run()?;
     ensure!(outcome.end == End::Code(0), outcome.describe());
-    for command in commands {
+    let options = options.map(|command| command.replace(" --", "-").replace("--", ""));
+    for command in commands.map(str::to_owned).into_iter().chain(options) {
         let page = fs::read_to_string(dir.join(format!("lockwright-{command}.1")))?;
         assert!(page.contains(".SH EXAMPLES"), "{command}");
     }
     let page = fs::read_to_string(dir.with_file_name("man7").join("lockwright-environment.7"))?;
     assert!(page.contains("LOCKWRIGHT_LOCK"));
-    let page = lockwright().args(["man"]).run()?.text();
+    let page = lockwright().args(["--man"]).run()?.text();
     assert_eq!(page, fs::read_to_string(dir.join("lockwright.1"))?);
     Ok(())
 }
@@ -671,7 +679,7 @@ fn completions_and_pages_know_every_command() -> Result<()> {
 #[test]
 fn reader_that_has_seen_enough_is_no_error() -> Result<()> {
     let lockwright = env!("CARGO_BIN_EXE_lockwright");
-    let script = format!("set -o pipefail; '{lockwright}' completions bash | head -c 1");
+    let script = format!("set -o pipefail; '{lockwright}' --completions bash | head -c 1");
     let outcome = Child::new("bash").args(["-c", &script]).run()?;
     assert_eq!((outcome.end, outcome.errors().as_str()), (End::Code(0), ""));
     Ok(())
@@ -705,7 +713,7 @@ fn epochs_path() -> &'static str {
 
 /// Two classes of cores, whatever this machine has: half of its CPUs each; `None` with one CPU.
 fn two_classes() -> Result<Option<String>> {
-    let topology = lockwright().args(["topology", "--json"]).run()?;
+    let topology = lockwright().args(["doctor", "--topology", "--json"]).run()?;
     let topology: serde_json::Value = serde_json::from_slice(&topology.stdout)?;
     let cpus = topology["cpus"].as_array().context("an array")?;
     let names: Vec<_> = cpus.iter().map(|cpu| cpu["cpu"].to_string()).collect();

@@ -94,7 +94,7 @@ fn check(command: &str, killed: &[u32]) -> Result<()> {
             outcome.describe()
         );
     }
-    let merge = ["merge", "shards", "--output", "report"].map(str::to_owned);
+    let merge = ["sim", "--merge", "shards", "--output", "report"].map(str::to_owned);
     let merged = child(dir.path(), &merge).run()?;
     ensure!(merged.end == one.end, merged.describe());
     ensure!(merged.text() == one.text(), "{}\n{}", one.text(), merged.text());
@@ -150,7 +150,7 @@ fn a_machine_that_has_changed_is_another_plan() -> Result<()> {
                    --quiet --shard 1/1";
     let outcome = child(dir.path(), &words(command)).run()?;
     ensure!(outcome.end == End::Code(0), outcome.describe());
-    let merge = ["merge", "shards"].map(str::to_owned);
+    let merge = ["sim", "--merge", "shards"].map(str::to_owned);
     ensure!(child(dir.path(), &merge).run()?.end == End::Code(0));
     let line = m1.lines().find(|line| line.starts_with("nop_ns = ")).context("a figure")?;
     fs::write(dir.path().join("own.toml"), m1.replacen(line, "nop_ns = 0.111", 1))?;
@@ -174,8 +174,9 @@ fn forged(dir: &Path, command: &[&str], output: Option<&str>) -> Result<Outcome>
     let mut header: serde_json::Value = serde_json::from_str(header)?;
     header["command"] = command.iter().map(|word| (*word).to_owned()).collect();
     fs::write(&file, format!("{header}\n{results}"))?;
-    let merge =
-        ["merge", "shards"].into_iter().chain(output.into_iter().flat_map(|dir| ["--output", dir]));
+    let merge = ["sim", "--merge", "shards"]
+        .into_iter()
+        .chain(output.into_iter().flat_map(|dir| ["--output", dir]));
     child(dir, &merge.map(str::to_owned).collect::<Vec<_>>()).run()
 }
 
@@ -185,8 +186,9 @@ fn a_header_has_no_command_run() -> Result<()> {
     let worker = r#"{"lock":"pthread"}"#;
     for command in [
         &["run", "--", "touch", "pwned"][..],
-        &["record", "--output", "pwned", "--", "true"],
-        &["merge", "shards"],
+        &["profile --record", "--output", "pwned", "--", "true"],
+        &["sim --merge", "shards"],
+        &["sim", "--merge", "shards"],
         &["list"],
         &["sim", "--list"],
         &["sim", "--machine", "m1", "--lock", "mcs", "--seed", "1", "--timeline", "pwned"],
@@ -266,7 +268,7 @@ fn explored(command: &str, killed: &[u32]) -> Result<()> {
         let outcome = child(dir.path(), &words).run()?;
         ensure!(outcome.end == End::Code(0), outcome.describe());
     }
-    let merged = child(dir.path(), &["merge", "shards"].map(str::to_owned)).run()?;
+    let merged = child(dir.path(), &["sim", "--merge", "shards"].map(str::to_owned)).run()?;
     ensure!(merged.end == one.end, merged.describe());
     let (merged, one) = (without_times(&merged.text())?, without_times(&one.text())?);
     ensure!(merged == one, "{one}\n{merged}");

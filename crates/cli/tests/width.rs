@@ -1,8 +1,10 @@
 //! Help, listings and tables fit 80 columns, even if the output isn't a terminal.
 
+mod helps;
 mod recorded;
 
 use anyhow::{Context, Result, ensure};
+use helps::helps;
 use lockwright_stats::trace::Step;
 use lockwright_tests::{Child, End};
 use tempfile::TempDir;
@@ -27,23 +29,13 @@ fn narrow(words: &[&str], text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Its subcommands, as its help lists them.
-fn subcommands() -> Result<Vec<String>> {
-    let help = said(&["--help"])?;
-    let list = help.split("Commands:\n").nth(1).context("no commands")?;
-    let lines = list.lines().take_while(|line| !line.is_empty());
-    // A line that goes on is indented further.
-    let names = lines.filter(|line| !line.starts_with("   "));
-    Ok(names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
-}
-
 /// A command whose help is in no snapshot could change without anybody's knowledge.
 #[test]
 fn the_snapshot_of_help_has_every_command() -> Result<()> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/commands/help.trycmd");
     let text = std::fs::read_to_string(path)?;
-    for name in subcommands()?.iter().filter(|name| *name != "help") {
-        let session = format!("$ lockwright {name} --help");
+    for help in helps()? {
+        let session = format!("$ {} --help", help.command());
         let is_there = text.lines().any(|line| line == session);
         ensure!(
             is_there,
@@ -55,16 +47,19 @@ fn the_snapshot_of_help_has_every_command() -> Result<()> {
 
 #[test]
 fn every_help_and_every_listing_fits() -> Result<()> {
-    let all = subcommands()?;
-    ensure!(all.iter().any(|name| name == "run") && all.len() > 10, "{all:?}");
-    fits(&["--help"])?;
-    for name in all.iter().filter(|name| *name != "help") {
-        fits(&[name, "--help"])?;
-        fits(&[name, "-h"])?;
+    let all = helps()?;
+    for command in ["run", "profile --record", "switch set", "--man"] {
+        let is_there = all.iter().any(|help| help.words.join(" ") == command);
+        ensure!(is_there, "no '{command}' among {} helps", all.len());
+    }
+    for help in &all {
+        let words: Vec<_> = help.words.iter().map(String::as_str).collect();
+        narrow(&words, &help.text)?;
+        fits(&[&words[..], &["-h"]].concat())?;
     }
     for words in [
         &["list"][..],
-        &["topology"],
+        &["doctor", "--topology"],
         &["sim", "--list"],
         &["sim", "--list", "--machine", "m1,xeon-2x10,niagara2-128,i5-13400"],
         &["reproduce", "--list"],
@@ -96,9 +91,11 @@ fn narrow_tables_say_what_they_leave_out() -> Result<()> {
         let child = Child::new(env!("CARGO_BIN_EXE_lockwright")).args(words);
         Ok(child.env("COLUMNS", columns).run()?.text())
     };
-    for (words, gone) in
-        [(&["topology"][..], "left out: from"), (&["list"], ""), (&["reproduce", "--list"], "")]
-    {
+    for (words, gone) in [
+        (&["doctor", "--topology"][..], "left out: from"),
+        (&["list"], ""),
+        (&["reproduce", "--list"], ""),
+    ] {
         let first = |text: &str| -> Vec<String> {
             text.lines().take_while(|line| !line.is_empty()).map(str::to_owned).collect()
         };
@@ -145,6 +142,6 @@ fn every_table_of_results_fits() -> Result<()> {
     ];
     let folder = TempDir::new()?;
     let file = &*recorded::write(&folder, vec![recorded::thread(steps); 5], 2_000_000)?;
-    fits(&["record", "--show", file])?;
+    fits(&["profile", "--record", "--show", file])?;
     fits(&["sim", "--machine", "m1", "--lock", "mcs,asl", "--seeds", "1", "--trace", file])
 }

@@ -1,4 +1,4 @@
-//! What `lockwright attach` and `lockwright detach` keep in the process: memory of the library, which the command
+//! What `lockwright attach` and `lockwright attach --undo` keep in the process: memory of the library, which the command
 //! writes while the process's threads are stopped.
 
 use core::cell::UnsafeCell;

@@ -1,4 +1,4 @@
-//! Where a process says which delegated data it has: for commands, which read it, and set modes by hand (`lockwright ctl`).
+//! Where a process says which delegated data it has: for commands, which read it, and set modes by hand (`lockwright switch`).
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 

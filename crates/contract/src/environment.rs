@@ -56,7 +56,7 @@ pub struct Variable {
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "LOCKWRIGHT_LOCK",
-        reader: Reader::Both(&["run", "record", "profile"]),
+        reader: Reader::Both(&["run", "profile --record", "profile"]),
         values: "NAME[:key=value,...], as in fifo:bypass=100; 256 bytes at most. `lockwright list` has the names, \
                  `lockwright explain NAME` the keys. glibc: glibc's algorithm",
         default: "auto",
@@ -67,7 +67,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "LOCKWRIGHT_RWLOCK",
-        reader: Reader::Both(&["run", "record", "profile"]),
+        reader: Reader::Both(&["run", "profile --record", "profile"]),
         values: "own, readers, writers, strict or patient",
         default: "own: as the program asks, lock by lock",
         meaning: "Who goes first at readers-writer locks that no rule names, if readers and a writer wait. With patient, readers let \
@@ -84,7 +84,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "no rule",
         meaning: "Locks of their own for some mutexes, by library, variable, caller or kind. A wrong rule is reported and left \
                   out; the others hold.",
-        when: "when the program starts; `lockwright ctl` changes rules later",
+        when: "when the program starts; `lockwright switch` changes rules later",
         set_by: "run --config FILE",
     },
     Variable {
@@ -129,7 +129,14 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "LOCKWRIGHT_TOPOLOGY",
-        reader: Reader::Both(&["run", "topology", "tune", "bench", "calibrate", "validate"]),
+        reader: Reader::Both(&[
+            "run",
+            "doctor --topology",
+            "tune",
+            "bench",
+            "sim --calibrate",
+            "sim --validate",
+        ]),
         values: "classes of CPUs, fastest first, as in big:0-3,little:4-7",
         default: "what the kernel says of the CPUs",
         meaning: "Which cores are big and which are little, where the kernel does not know.",
@@ -149,7 +156,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "LOCKWRIGHT_PAUSE",
         reader: Reader::Both(&["run", "bench"]),
-        values: "pause, mfence, tpause, umwait, mwaitx or wfe; `lockwright topology` says which this processor has",
+        values: "pause, mfence, tpause, umwait, mwaitx or wfe; `lockwright doctor --topology` says which this processor has",
         default: "pause",
         meaning: "The instruction by which waiters that stay awake pass the time.",
         when: "when the program starts",
@@ -161,7 +168,7 @@ pub const VARIABLES: &[Variable] = &[
         values: "nanoseconds; 0: nobody is overtaken",
         default: "each epoch's own",
         meaning: "The SLO of every epoch, whatever the program says.",
-        when: "when the program starts; `lockwright ctl PID slo` changes it later",
+        when: "when the program starts; `lockwright switch PID slo` changes it later",
         set_by: "run --slo, tune",
     },
     Variable {
@@ -198,7 +205,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "nothing is recorded",
         meaning: "Each process records every operation on a lock there.",
         when: "when the program starts; each operation takes longer from then on",
-        set_by: "record",
+        set_by: "profile --record",
     },
     Variable {
         name: "LOCKWRIGHT_TRACE_LIMIT",
@@ -207,7 +214,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "2000000",
         meaning: "How many acquisitions of each process there is room for; later ones are only counted.",
         when: "when the program starts, with LOCKWRIGHT_TRACE",
-        set_by: "record --limit",
+        set_by: "profile --record --limit",
     },
     Variable {
         name: "LOCKWRIGHT_OBSERVE",
@@ -216,7 +223,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "off, until a command asks",
         meaning: "What a process counts of its contended locks: waits, holds and who makes others wait; full: also stacks, \
                   threads, owners and CPUs.",
-        when: "when the program starts; `profile`, `top`, `export` and `ctl PID level` raise it later",
+        when: "when the program starts; `profile`, `top` and `switch PID level` raise it later",
         set_by: "profile",
     },
     Variable {
@@ -240,7 +247,14 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "LOCKWRIGHT_LIBRARY",
         reader: Reader::Commands(&[
-            "run", "doctor", "bench", "compare", "tune", "record", "profile", "attach",
+            "run",
+            "doctor",
+            "bench",
+            "compare",
+            "tune",
+            "profile --record",
+            "profile",
+            "attach",
         ]),
         values: "the path of liblockwright.so, without blanks and colons",
         default: "beside the command, else in ../lib/lockwright or ../lib from there (refused if others own it or may write to it), else the copy \
@@ -251,7 +265,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "LOCKWRIGHT_ENERGY_SYS",
-        reader: Reader::Commands(&["topology", "bench", "tune", "calibrate"]),
+        reader: Reader::Commands(&["doctor --topology", "bench", "tune", "sim --calibrate"]),
         values: "a folder that is laid out as /sys",
         default: "/sys",
         meaning: "Where the sources of energy figures are looked for; for tests, and for containers that see the host's /sys \

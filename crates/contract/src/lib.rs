@@ -16,12 +16,12 @@
 //!               text.rs are what several are made of
 //!
 //!   looks   ◄─► memory of the process, found by a symbol                            read and write, as a debugger does
-//!               mailbox.rs             another table of locks                       switch, ctl
+//!               mailbox.rs             another table of locks                       switch
 //!               programs/mailbox.rs    policies; programs/ has what is in them      policy
 //!               post.rs                how both are posted and taken up             post/remote.rs: their side
-//!               counters/control.rs    what to count                                profile, top, ctl level
-//!               epochs.rs              SLOs and windows                             ctl slo
-//!               delegated.rs           delegated data                               ctl delegate
+//!               counters/control.rs    what to count                                profile, top, switch level
+//!               epochs.rs              SLOs and windows                             switch slo
+//!               delegated.rs           delegated data                               switch delegate
 //!               attached.rs            which calls lead to the library              attach, detach
 //! ```
 //!

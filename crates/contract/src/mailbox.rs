@@ -1,4 +1,4 @@
-//! How `lockwright switch` and `lockwright ctl` give a running process another table of locks: memory of the process,
+//! How `lockwright switch` gives a running process another table of locks: memory of the process,
 //! which the command writes as a debugger would. The process looks at one word of it when a thread has to wait for a
 //! mutex.
 //!

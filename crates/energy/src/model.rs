@@ -21,7 +21,7 @@ pub struct Watts {
 }
 
 impl Watts {
-    /// For when nothing was measured: what `lockwright calibrate` also assumes for a server core, after the Xeon of
+    /// For when nothing was measured: what `lockwright sim --calibrate` also assumes for a server core, after the Xeon of
     /// MUTEXEE (20 cores from 4 to 96 W, packages from 30 W).
     pub fn assumed() -> Self {
         Self {

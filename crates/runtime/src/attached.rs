@@ -1,6 +1,6 @@
 //! Was the library loaded into a program that was already running (`lockwright attach`), or before the program began?
 //!
-//! A program that we attach to used glibc's functions until then, and will again after `lockwright detach`. Some of its calls
+//! A program that we attach to used glibc's functions until then, and will again after `lockwright attach --undo`. Some of its calls
 //! reach glibc's functions all the time. So only its mutexes become ours: both sides work on them by the same protocol. Its
 //! condition variables and readers-writer locks stay glibc's, since the two sides' layouts differ.
 

@@ -216,7 +216,7 @@ fn load_classes(classes: &mut Classes, make_up: impl FnOnce(&mut Topology) -> bo
     let learnt = learn_topology(&mut classes.topology, wanted);
     if learnt == Err(Unlearnt::BadClasses) {
         let hint: &[u8] =
-            b"': the machine's own classes stay\nhint: lockwright topology --set SPEC\n";
+            b"': the machine's own classes stay\nhint: lockwright doctor --topology --set SPEC\n";
         say(&[b"bad LOCKWRIGHT_TOPOLOGY '", wanted, hint]);
     } else if wanted.len() < classes.wanted.len() {
         classes.wanted[..wanted.len()].copy_from_slice(wanted);

@@ -10,12 +10,12 @@ pub(crate) fn load() {
         None => say(&[
             b"unknown LOCKWRIGHT_PAUSE '",
             text,
-            b"': waiters use pause\nhint: lockwright topology lists what this processor has\n",
+            b"': waiters use pause\nhint: lockwright doctor --topology lists what this processor has\n",
         ]),
         Some(kind) if !kind.publish() => say(&[
             b"LOCKWRIGHT_PAUSE: this processor lacks '",
             text,
-            b"': waiters use pause\nhint: lockwright topology lists what it has\n",
+            b"': waiters use pause\nhint: lockwright doctor --topology lists what it has\n",
         ]),
         Some(_) => {}
     }

@@ -9,7 +9,7 @@ use lockwright_contract::text::unpadded;
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_native::arena;
 
-/// This process's epochs. Commands look here (`lockwright ctl`).
+/// This process's epochs. Commands look here (`lockwright switch`).
 #[unsafe(no_mangle)]
 #[used]
 pub(crate) static lockwright_epochs: Epochs = Epochs::new(Percentile::P99.millionths());

@@ -176,7 +176,7 @@ impl Merger {
         if header.program != self.program {
             return Err(Error::new(
                 format!("'{shown}' is not a shard of {}", self.program),
-                "merge with the program that made it: lockwright merge, cargo xtask merge",
+                "merge with the program that made it: lockwright sim --merge, cargo xtask merge",
             ));
         }
         if !header.is_ours() {

@@ -7,7 +7,7 @@ use std::path::Path;
 /// How an experiment is divided into shards.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
-    /// Do only this part, as in 3/8, and keep its results in --output; `merge` makes the report of all parts
+    /// Do only this part, as in 3/8, and keep its results in --output; `sim --merge` makes the report of all parts
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
     /// Keep each result in --output as it comes; go on where an earlier run was cut off

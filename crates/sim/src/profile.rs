@@ -44,7 +44,7 @@ pub struct Profile {
     pub memory: Memory,
     /// The operating system.
     pub kernel: Kernel,
-    /// When delegation beats locks here, if that was measured (`lockwright calibrate`). The simulator has no use for it.
+    /// When delegation beats locks here, if that was measured (`lockwright sim --calibrate`). The simulator has no use for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
     /// Where each figure comes from, by its path (`memory.occupancy`, `class.big.nop_ns`) or a table's (`class.big`,
@@ -272,7 +272,7 @@ pub struct Provenance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// By `lockwright calibrate`, on the machine itself.
+    /// By `lockwright sim --calibrate`, on the machine itself.
     Measured,
     /// Somebody else's measurement or data sheet.
     Published,

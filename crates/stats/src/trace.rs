@@ -1,6 +1,6 @@
 //! Traces of locks: what each thread did with each lock, and how long it computed in between.
 //!
-//! A [`Trace`] is what `lockwright record` writes, from the files that processes left in a folder
+//! A [`Trace`] is what `lockwright profile --record` writes, from the files that processes left in a folder
 //! (`LOCKWRIGHT_TRACE=DIR`, [`Trace::collect`]). It contains only what was measured on the machine where it was
 //! recorded. It can be replayed on any other machine, because waiting is separated from a thread's own time.
 //!

@@ -168,7 +168,7 @@ fn other_locks(page: &mut String) {
          lockwright run --lock auto:budget=1ms -- ./server   # shorter waits\n    \
          lockwright run --config locks.toml -- ./server          # for one mutex alone\n    \
          lockwright switch 4242 fifo                  # while it runs\n    \
-         lockwright record --output server.bin -- ./server       # record it, then\n    \
+         lockwright profile --record --output server.bin -- ./server       # record it, then\n    \
          lockwright sim --machine m1 --lock auto,fifo,glibc --trace server.bin   # simulate it\n\n",
     );
     paragraph(

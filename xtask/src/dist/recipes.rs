@@ -215,7 +215,8 @@ fn quota(root: &Root) -> Result<()> {
     let before =
         format!("echo $$ >'{}/cgroup.procs'; mount --rbind /sys \"$ROOT/sys\"", group.0.display());
     let settings = format!("LD_PRELOAD={LIBRARY}");
-    let outcome = root.shell(&before, &format!("lockwright topology && {settings} contend"))?;
+    let outcome =
+        root.shell(&before, &format!("lockwright doctor --topology && {settings} contend"))?;
     let text = outcome.text();
     ensure!(
         outcome.end == End::Code(0)
@@ -308,7 +309,7 @@ fn upgrade(root: &Root, package: &Path) -> Result<()> {
     let said = root.run(&format!(
         "export LD_PRELOAD={LIBRARY}; {SERVER} unset LD_PRELOAD; \
          old=$(stat -c %i {LIBRARY}); \
-         lockwright export $pid --output /root/metrics --interval 1s --count 2; \
+         lockwright top --export $pid --output /root/metrics --interval 1s --count 2; \
          dpkg --install /root/lockwright.deb >&2; rm /root/lockwright.deb; \
          test $old != $(stat -c %i {LIBRARY}); \
          grep -q 'liblockwright.so (deleted)$' /proc/$pid/maps; \

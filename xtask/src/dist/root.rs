@@ -42,18 +42,18 @@ fn used(root: &Root, dist: &Path) -> Result<()> {
     let locks = profile["processes"][0]["locks"].as_array().context("locks in the profile")?;
     ensure!(locks.iter().any(|lock| lock["name"] == "own_lock"), "no lock of it: {profile}");
     // Each command has a page that `man` finds and shows.
-    for page in ["lockwright", "lockwright-run", "lockwright-profile"] {
+    for page in ["lockwright", "lockwright-run", "lockwright-profile-record"] {
         root.prints(&format!("man -w {page}"), &format!("/usr/share/man/man1/{page}.1.gz\n"))?;
     }
     let page = root.run("man lockwright-run | cat")?;
     ensure!(page.contains("--lock"), "man shows: {page}");
     // bash completes the command's subcommands.
     let offers = root.run(
-        "bash -c '. /usr/share/bash-completion/completions/lockwright; COMP_WORDS=(lockwright comp); \
-         COMP_CWORD=1; _lockwright lockwright comp lockwright; printf \"%s\\n\" \"${COMPREPLY[@]}\"'",
+        "bash -c '. /usr/share/bash-completion/completions/lockwright; COMP_WORDS=(lockwright ex); \
+         COMP_CWORD=1; _lockwright lockwright ex lockwright; printf \"%s\\n\" \"${COMPREPLY[@]}\"'",
     )?;
     let offers: BTreeSet<_> = offers.lines().collect();
-    ensure!(offers == BTreeSet::from(["compare", "completions"]), "bash offers {offers:?}");
+    ensure!(offers == BTreeSet::from(["explain", "explore"]), "bash offers {offers:?}");
     for file in ["zsh/vendor-completions/_lockwright", "fish/vendor_completions.d/lockwright.fish"]
     {
         root.run(&format!("test -s /usr/share/{file}"))?;

@@ -76,7 +76,7 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     let man = to.join("share/man/man1");
     let ours = release.join("lockwright");
     let ours = ours.to_str().context("a path that is text")?;
-    tool(ours, ["man", "--output", man.to_str().context("a path that is text")?])?;
+    tool(ours, ["--man", "--output", man.to_str().context("a path that is text")?])?;
     for folder in [man.clone(), man.with_file_name("man7")] {
         for entry in fs::read_dir(&folder)? {
             compress(&entry?.path())?;
@@ -87,7 +87,7 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
         ("fish", "share/fish/vendor_completions.d/lockwright.fish"),
         ("zsh", &format!("{ZSH}/_lockwright")),
     ] {
-        write(&to.join(file), &tool(ours, ["completions", shell])?)?;
+        write(&to.join(file), &tool(ours, ["--completions", shell])?)?;
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ pub(crate) fn attach(
     let done = lead(process, To::Us)?.ok_or_else(|| {
         let pid = process.pid;
         Failure::new(format!("process {pid} is already attached"))
-            .hint(format!("lockwright switch {pid} LOCK; or lockwright detach {pid}"))
+            .hint(format!("lockwright switch {pid} LOCK; or lockwright attach --undo {pid}"))
     })?;
     let has = || {
         let table = mailbox.posted()?.map_or_else(|| mailbox.table(), Ok)?;

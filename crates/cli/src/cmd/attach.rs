@@ -17,7 +17,7 @@ use std::process::ExitCode;
   lockwright attach 4242                      on the default lock, auto
   lockwright attach $(pidof server) --lock fifo
   lockwright switch 4242 barging              later: another lock
-  lockwright detach 4242                      back to glibc's functions
+  lockwright attach --undo 4242               back to glibc's functions
 
 Needs x86-64 and glibc 2.34. docs/attach.md says what is refused, and why.")]
 pub(crate) struct Args {

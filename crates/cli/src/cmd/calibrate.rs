@@ -1,4 +1,4 @@
-//! `lockwright calibrate`.
+//! `lockwright sim --calibrate`.
 
 use crate::format::FormatFlags;
 use crate::hints::Failure;
@@ -22,10 +22,12 @@ use std::process::ExitCode;
 /// Figures that can't be measured here are assumed; the file gives the source of each figure.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright calibrate                             30 to 80 s; writes here.toml
-  lockwright calibrate --quick --output now.toml   takes seconds: fewer samples
-  lockwright calibrate --force --write             and how long to spin
-  lockwright calibrate --force --format json | jq '.figures[] | {path, kind}'
+  lockwright sim --calibrate                     30 to 80 s; writes here.toml
+  lockwright sim --calibrate --quick --output now.toml
+                                                 seconds: fewer samples
+  lockwright sim --calibrate --force --write     and how long to spin
+  lockwright sim --calibrate --force --format json \\
+    | jq '.figures[] | {path, kind}'
 
 Let nothing else run meanwhile. Figures are real, from this machine, unless
 marked assumed.
@@ -67,7 +69,7 @@ enum Regime {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     // The file is written last. If that will fail, say so first.
-    launch::keep(&args.output, args.force, "a profile", "lockwright calibrate --force")?;
+    launch::keep(&args.output, args.force, "a profile", "lockwright sim --calibrate --force")?;
     launch::can_write(&args.output).map_err(|why| launch::unwritable(&args.output, &why))?;
     if args.write {
         let file = machine::file()?;
@@ -138,9 +140,9 @@ fn failure(error: &Error) -> Failure {
     let failure = Failure::new(error);
     match error {
         Error::TooManyCpus { most, .. } => {
-            failure.hint(format!("taskset -c 0-{} lockwright calibrate", most - 1))
+            failure.hint(format!("taskset -c 0-{} lockwright sim --calibrate", most - 1))
         }
-        Error::Topology { .. } => failure.hint("lockwright topology"),
+        Error::Topology { .. } => failure.hint("lockwright doctor --topology"),
         _ => failure,
     }
 }

@@ -1,7 +1,7 @@
-//! `lockwright completions SHELL`.
+//! `lockwright --completions SHELL`.
 
 use crate::hints::Failure;
-use crate::output;
+use crate::{output, spelling};
 use clap_complete::Shell;
 use std::process::ExitCode;
 
@@ -9,16 +9,17 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   d=~/.local/share/bash-completion/completions
-  lockwright completions bash > $d/lockwright
-  lockwright completions fish > ~/.config/fish/completions/lockwright.fish
-  lockwright completions zsh > ~/.zfunc/_lockwright")]
+  lockwright --completions bash > $d/lockwright
+  lockwright --completions fish > ~/.config/fish/completions/lockwright.fish
+  lockwright --completions zsh > ~/.zfunc/_lockwright")]
 pub(crate) struct Args {
     /// The shell
     shell: Shell,
 }
 
-pub(crate) fn main(args: Args, mut command: clap::Command) -> Result<ExitCode, Failure> {
+pub(crate) fn main(args: Args, command: &clap::Command) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
+    let mut command = spelling::words(command, args.shell);
     clap_complete::generate(args.shell, &mut command, "lockwright", &mut script);
     output::print_own(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)

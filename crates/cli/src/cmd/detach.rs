@@ -1,4 +1,4 @@
-//! `lockwright detach`.
+//! `lockwright attach --undo`.
 
 use crate::attach;
 use crate::hints::Failure;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// library stay there until they get their mutex. The library stays loaded but does nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright detach 4242
+  lockwright attach --undo 4242
   lockwright attach 4242                      and attach it again")]
 pub(crate) struct Args {
     /// The process

@@ -1,4 +1,4 @@
-//! `lockwright export`.
+//! `lockwright top --export`.
 
 use super::top::interval;
 use crate::export;
@@ -14,9 +14,9 @@ use std::time::Duration;
 /// while this runs. Without PID: all processes of this user that use our locks (as root: of all users).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright export                        on http://127.0.0.1:9464/metrics
-  lockwright export --output /var/lib/node_exporter/lockwright.prom
-  lockwright export 4242 --output locks.prom --count 1")]
+  lockwright top --export                  on http://127.0.0.1:9464/metrics
+  lockwright top --export --output /var/lib/node_exporter/lockwright.prom
+  lockwright top --export 4242 --output locks.prom --count 1")]
 pub(crate) struct Args {
     /// The processes
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]

@@ -1,4 +1,4 @@
-//! `lockwright kernel`.
+//! `lockwright profile --kernel`.
 
 use crate::format::FormatFlags;
 use crate::hints::{Failure, nearest};
@@ -26,12 +26,13 @@ use std::process::{Command, ExitCode};
 /// under lockwright.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sudo lockwright kernel --time 5s                     the whole machine
-  sudo lockwright kernel -- ./program --threads 8      it and its children
-  sudo lockwright kernel --pid 4242 --lock mmap_lock   until Ctrl-C
-  sudo lockwright kernel --type mutex,rwsem --by caller --time 5s
-  sudo lockwright kernel --futex --pid 4242 --time 5s
-  sudo lockwright kernel --time 5s --format json | jq '.groups[0].name'
+  sudo lockwright profile --kernel --time 5s      the whole machine
+  sudo lockwright profile --kernel -- ./program   it and its children
+  sudo lockwright profile --kernel --pid 4242 --lock mmap_lock
+                                                  until Ctrl-C
+  sudo lockwright profile --kernel --type mutex,rwsem --by caller --time 5s
+  sudo lockwright profile --kernel --futex --pid 4242 --time 5s
+  sudo lockwright profile --kernel --time 5s --format json | jq .groups[0].name
 
 Needs Linux 5.19 or later, CAP_BPF and CAP_PERFMON. The report goes to standard
 output. With a program it goes to standard error, and the exit code is the
@@ -100,7 +101,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             .find_map(|(given, flag)| given.then_some(flag))
     {
         return Err(Failure::new(format!("{flag} is of --format text: JSON has both"))
-            .hint("lockwright kernel --time 5s --format json"));
+            .hint("lockwright profile --kernel --time 5s --format json"));
     }
     let limit = args.time.map(super::tune::limit).transpose()?;
     let what = what(&args)?;
@@ -126,7 +127,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let observer = Observer::attach(what, &chosen).map_err(|obstacle| {
         Failure::new(format!("cannot observe the kernel: {obstacle}"))
-            .hint(obstacle.mend("lockwright kernel --time 5s"))
+            .hint(obstacle.mend("lockwright profile --kernel --time 5s"))
     })?;
     let mut names = Names::read();
     let (status, interrupted) = match (program, path) {
@@ -192,7 +193,7 @@ fn what(args: &Args) -> Result<WaitedFor, Failure> {
     let kinds = kinds.map_err(|UnknownType { name }| {
         let failure = Failure::new(format!("unknown lock type '{name}' (--type)"));
         failure.hint(match nearest(&name, UnknownType::known()) {
-            _ if name.starts_with("futex") => "lockwright kernel --futex".to_owned(),
+            _ if name.starts_with("futex") => "lockwright profile --kernel --futex".to_owned(),
             Some(close) => format!("did you mean '{close}'?"),
             None => UnknownType::known().collect::<Vec<_>>().join(", "),
         })

@@ -1,4 +1,4 @@
-//! `lockwright man`.
+//! `lockwright --man`.
 
 use crate::hints::{Failure, cause, nearest};
 use crate::manual::{self, Page};
@@ -10,15 +10,15 @@ use std::process::ExitCode;
 /// Print a manual page, or write a page for each command
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright man | man -l -
-  lockwright man run | man -l -
-  lockwright man --output ~/.local/share/man/man1      then: man lockwright-run")]
+  lockwright --man | man -l -
+  lockwright --man run | man -l -
+  lockwright --man --output ~/.local/share/man/man1    then: man lockwright-run")]
 pub(crate) struct Args {
     /// Write lockwright.1, lockwright-run.1, ... to this folder; if it is called man1, lockwright-environment.7 goes to man7
     /// beside it
     #[arg(long = "output", alias = "dir", value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The command whose page to print, such as `run` or `ctl switch`; or `environment` [default: lockwright's own page]
+    /// The command whose page to print, such as `run`, `switch set` or `profile --record`; or `environment` [default: lockwright's own page]
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     command: Vec<String>,
 }
@@ -30,7 +30,7 @@ pub(crate) fn main(args: Args, command: clap::Command) -> Result<ExitCode, Failu
         None => output::print_own(&String::from_utf8_lossy(&named(&pages, &args.command)?.text))?,
         Some(dir) => write(&dir, &pages).map_err(|error| {
             Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(&error)))
-                .hint("lockwright man --output ~/.local/share/man/man1")
+                .hint("lockwright --man --output ~/.local/share/man/man1")
         })?,
     }
     Ok(ExitCode::SUCCESS)
@@ -44,7 +44,9 @@ fn named<'a>(pages: &'a [Page], words: &[String]) -> Result<&'a Page, Failure> {
     found.ok_or_else(|| {
         let failure = Failure::new(format!("no manual page '{}'", words.join(" ")));
         match nearest(&wanted, pages.iter().skip(1).map(short)) {
-            Some(close) => failure.hint(format!("did you mean '{close}'? lockwright man {close}")),
+            Some(close) => {
+                failure.hint(format!("did you mean '{close}'? lockwright --man {close}"))
+            }
             None => failure.hint("lockwright --help lists the commands"),
         }
     })

@@ -1,4 +1,4 @@
-//! `lockwright merge`.
+//! `lockwright sim --merge`.
 
 use crate::hints::Failure;
 use crate::shards;
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   lockwright sim --machine m1 --lock all --shard 1/2 --output shards
   lockwright sim --machine m1 --lock all --shard 2/2 --output shards
-  lockwright merge shards
-  lockwright merge machine-a machine-b --output report
+  lockwright sim --merge shards
+  lockwright sim --merge machine-a machine-b --output report
 
 Exit code: the experiment's own; 2 if shards are missing, incomplete, or of
 different plans. How to run shards on a cluster: docs/shards.md")]

@@ -5,7 +5,6 @@ pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod compare;
 pub(crate) mod completions;
-pub(crate) mod ctl;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod explain;

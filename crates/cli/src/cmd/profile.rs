@@ -58,7 +58,7 @@ use std::time::Duration;
   lockwright profile -p $(pidof server) --time 30s --pprof locks.pb.gz
   lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].name'
   lockwright profile -p 4242 --sample       a process not under our library
-  lockwright profile --read locks.observe   a copy from `lockwright ctl`
+  lockwright profile --read locks.observe   a copy from `lockwright switch`
 
 Ctrl-C stops watching a process and reports what was seen so far (exit code
 130). After PROGRAM, the exit code is PROGRAM's.")]
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// The process
     #[arg(long, short, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<libc::pid_t>,
-    /// Report on a file that `lockwright ctl PID dump` wrote
+    /// Report on a file that `lockwright switch PID dump` wrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock", "rwlock", "level", "library", "sections"])]
     read: Option<PathBuf>,
     /// Sample the process from outside; all shares are estimates

@@ -1,4 +1,4 @@
-//! `lockwright record`.
+//! `lockwright profile --record`.
 
 use super::run::{self, LOCK};
 use crate::format::FormatFlags;
@@ -25,11 +25,12 @@ use std::process::{Command, ExitCode};
 #[command(mut_arg("format", |format| format.requires("show")))]
 #[command(mut_arg("json", |json| json.requires("show")))]
 #[command(after_help = "Examples:
-  lockwright record -- ./server --port 8080
-  lockwright record --lock fifo --output server.bin -- ./server
-  lockwright record --force -- ./server     replaces an existing trace
-  lockwright record --show lockwright-trace.bin
-  lockwright record --show server.bin --format json | jq '.locks[0].hold.p99_ns'")]
+  lockwright profile --record -- ./server --port 8080
+  lockwright profile --record --lock fifo --output server.bin -- ./server
+  lockwright profile --record --force -- ./server     replaces an existing trace
+  lockwright profile --record --show lockwright-trace.bin
+  lockwright profile --record --show server.bin --format json \\
+    | jq '.locks[0].hold.p99_ns'")]
 pub(crate) struct Args {
     /// Where the trace goes
     #[arg(long, value_name = "FILE", default_value = "lockwright-trace.bin")]
@@ -82,7 +83,8 @@ pub(crate) fn read(file: &Path) -> Result<Trace, Failure> {
             Some(system) => format!("cannot read '{}': {}", file.display(), cause(system)),
             None => error.to_string(),
         };
-        Failure::new(failure).hint("lockwright record --output FILE -- PROGRAM writes a trace")
+        Failure::new(failure)
+            .hint("lockwright profile --record --output FILE -- PROGRAM writes a trace")
     })
 }
 
@@ -100,7 +102,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     let inherited = run::inherited_lock(args.lock.as_deref())?;
     preference::check(args.rwlock.as_deref(), args.lock.as_deref())?;
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
-    let again = format!("lockwright record --force -- {}", name.display());
+    let again = format!("lockwright profile --record --force -- {}", name.display());
     launch::keep(&args.output, args.force, "a trace", &again)?;
     let path = find::program(name)?;
     run::refuse(&elf::inspect(&path)?)?;
@@ -116,7 +118,10 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
         .env(VARIABLE, folder.path())
         .env(LIMIT, args.limit.to_string());
     let lock = args.lock.or(inherited);
-    catalog::warn_of_textbook(lock.as_deref(), "lockwright record --lock auto -- PROGRAM");
+    catalog::warn_of_textbook(
+        lock.as_deref(),
+        "lockwright profile --record --lock auto -- PROGRAM",
+    );
     if let Some(lock) = lock {
         command.env(LOCK, lock);
     }

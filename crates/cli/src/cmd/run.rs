@@ -93,7 +93,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     stats: Option<Option<PathBuf>>,
     /// The instruction that spinning waiters pause with: pause, mfence, tpause, umwait, mwaitx, wfe;
-    /// `lockwright topology` lists those of this processor
+    /// `lockwright doctor --topology` lists those of this processor
     #[arg(long, value_name = "KIND")]
     pause: Option<String>,
     #[command(flatten)]

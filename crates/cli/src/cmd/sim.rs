@@ -79,7 +79,7 @@ pub(crate) struct Study {
     /// What the threads do, NAME[:key=value,...] [default: sections]
     #[arg(long = "workload", value_name = "WORKLOADS")]
     workloads: Vec<String>,
-    /// Replay a trace of `lockwright record` instead of a workload
+    /// Replay a trace of `lockwright profile --record` instead of a workload
     #[arg(long, value_name = "FILE", conflicts_with = "workloads")]
     trace: Option<PathBuf>,
     /// How many threads: 1,4,8 or 1..8 or max (one per CPU) [default: max, or as in the trace]

@@ -1,4 +1,4 @@
-//! `lockwright topology`.
+//! `lockwright doctor --topology`.
 
 use crate::format::FormatFlags;
 use crate::hints::Failure;
@@ -18,9 +18,10 @@ pub(crate) const VARIABLE: &str = "LOCKWRIGHT_TOPOLOGY";
 /// Show the cores: classes, capacities, siblings, domains, and the source of each figure
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright topology
-  lockwright topology --set big:0,little:1      check an override
-  lockwright topology --format json | jq '.cpus[] | select(.class == \"big\").cpu'")]
+  lockwright doctor --topology
+  lockwright doctor --topology --set big:0,little:1    check an override
+  lockwright doctor --topology --format json \\
+    | jq '.cpus[] | select(.class == \"big\").cpu'")]
 pub(crate) struct Args {
     /// Check these classes, fastest first, and show the cores accordingly
     #[arg(long, value_name = "CLASSES")]
@@ -74,7 +75,7 @@ pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> 
     let online: Vec<_> = topology.online().map(|(cpu, _)| cpu).collect();
     let factors = topology.set_emulated(spec).map_err(|error| {
         Failure::new(format!("bad emulated machine '{spec}' ({who}): {error}"))
-            .hint(format!("for example '{}x3.75'; lockwright topology", example(&online)))
+            .hint(format!("for example '{}x3.75'; lockwright doctor --topology", example(&online)))
     })?;
     let slowed = factors.iter().zip(0..).filter(|(factor, _)| **factor != Factor::ONE);
     let slowed = slowed.map(|(factor, rank)| {
@@ -104,7 +105,7 @@ fn set(topology: &mut Topology, spec: &str, who: &str) -> Result<(), Failure> {
     let online: Vec<_> = topology.online().map(|(cpu, _)| cpu).collect();
     topology.set(spec).map_err(|error| {
         Failure::new(format!("bad topology '{spec}' ({who}): {error}"))
-            .hint(format!("for example '{}'; lockwright topology", example(&online)))
+            .hint(format!("for example '{}'; lockwright doctor --topology", example(&online)))
     })
 }
 

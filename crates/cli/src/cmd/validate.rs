@@ -1,4 +1,4 @@
-//! `lockwright validate`.
+//! `lockwright sim --validate`.
 
 use crate::format::FormatFlags;
 use crate::hints::{Failure, cause};
@@ -25,9 +25,11 @@ use std::process::ExitCode;
 /// the profile before and after it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright calibrate && lockwright validate   is this machine's profile good?
-  lockwright validate --quick                   seconds: few locks and loads
-  lockwright validate --output runs/today       saves every pass as raw data
+  lockwright sim --calibrate && lockwright sim --validate
+                                           is this machine's profile good?
+  lockwright sim --validate --quick        seconds: few locks and loads
+  lockwright sim --validate --output runs/today
+                                           saves every pass as raw data
 
 Bars, over all locks and loads (factors count both ways: 0.5 counts as 2):
   1 thread     all within 10 % of the real figure
@@ -39,7 +41,7 @@ Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 a bar missed. On
 the machine in docs/sim.md the first bar is missed: expect 1. With one CPU, the
 bars for two threads are not measured; that is not a miss.")]
 pub(crate) struct Args {
-    /// The machine's profile, as `lockwright calibrate` wrote it
+    /// The machine's profile, as `lockwright sim --calibrate` wrote it
     #[arg(long, value_name = "FILE", default_value = HERE)]
     profile: PathBuf,
     /// Only a few locks and loads: takes seconds
@@ -52,7 +54,7 @@ pub(crate) struct Args {
     format: FormatFlags,
 }
 
-/// Where `calibrate` writes by default.
+/// Where `sim --calibrate` writes by default.
 const HERE: &str = "here.toml";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -119,7 +121,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 
 fn read(path: &Path) -> Result<(Profile, String), Failure> {
     let shown = path.display();
-    let calibrate = format!("lockwright calibrate --output {shown}");
+    let calibrate = format!("lockwright sim --calibrate --output {shown}");
     let text = words::text(path).map_err(|why| {
         let failure = Failure::new(format!("cannot read '{shown}': {}", cause(&why)));
         match why.kind() {
@@ -135,12 +137,12 @@ fn read(path: &Path) -> Result<(Profile, String), Failure> {
 /// The command that makes a profile of this machine.
 fn anew() -> String {
     let force = if Path::new(HERE).exists() { " --force" } else { "" };
-    format!("lockwright calibrate --output {HERE}{force}")
+    format!("lockwright sim --calibrate --output {HERE}{force}")
 }
 
 fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
     Failure::new(format!("cannot write '{}': {}", path.display(), cause(why)))
-        .hint("lockwright validate --output DIR")
+        .hint("lockwright sim --validate --output DIR")
 }
 
 /// The table, with times to three digits. The files have more.

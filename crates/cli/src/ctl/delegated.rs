@@ -148,8 +148,8 @@ impl Delegated {
             let failure = Failure::new(format!("{what} for which a thread had to wait"));
             let names = self.data.iter().map(|data| data.name.as_str());
             return Err(failure.hint(match nearest(wanted, names) {
-                Some(near) => format!("lockwright ctl {pid} delegate '{near}' ..."),
-                None => format!("to see them: lockwright ctl {pid}"),
+                Some(near) => format!("lockwright switch {pid} delegate '{near}' ..."),
+                None => format!("to see them: lockwright switch {pid}"),
             }));
         }
         let mode = match how {

@@ -262,7 +262,10 @@ impl Remote {
             let near = nearest(wanted, names.iter().copied()).unwrap_or(names[0]);
             let value = slo.0.map_or_else(|| "own".to_owned(), units::word);
             return Err(Failure::new(format!("process {pid} has no epoch '{wanted}'")).hint(
-                format!("it has {}; lockwright ctl {pid} slo '{near}' {value}", names.join(", ")),
+                format!(
+                    "it has {}; lockwright switch {pid} slo '{near}' {value}",
+                    names.join(", ")
+                ),
             ));
         }
         for epoch in &named {

@@ -185,7 +185,7 @@ impl Guard<'_> {
                 "another command has switched the locks of process {}: they stay as they are now",
                 self.pid
             ))
-            .hint(format!("lockwright ctl {}", self.pid)));
+            .hint(format!("lockwright switch {}", self.pid)));
         }
         *posted = table.words();
         if now == *posted && mailbox.posted()?.is_none() {

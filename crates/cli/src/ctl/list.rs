@@ -1,4 +1,4 @@
-//! `lockwright ctl PID list`: the table, the level, contended locks and epochs.
+//! `lockwright switch PID list`: the table, the level, contended locks and epochs.
 
 use super::delegated::Delegated;
 use super::epochs::{self, Epoch, Followed};

@@ -19,7 +19,7 @@ fn open(process: &Process) -> Result<(File, PathBuf), Failure> {
         Failure::new(format!(
             "process {pid} has counted nothing yet: no thread had to wait for a lock"
         ))
-        .hint(format!("if it counts (lockwright ctl {pid}), try again later"))
+        .hint(format!("if it counts (lockwright switch {pid}), try again later"))
     })
 }
 

@@ -81,7 +81,7 @@ impl Target {
                 "'{text}' hasn't waited for a readers-writer lock just now, nor made others wait"
             ))
             .hint(format!(
-                "all of them: lockwright ctl {pid} switch kind:rwlock rwlock:prefer=patient"
+                "all of them: lockwright switch {pid} kind:rwlock rwlock:prefer=patient"
             )));
         }
         let locks = locks();
@@ -186,13 +186,13 @@ fn at(process: &Process, text: &str, address: u64) -> Result<Vec<String>, Failur
     if !address.checked_add(MUTEX_SIZE - 1).is_some_and(|last| is_there(address) && is_there(last))
     {
         return Err(Failure::new(format!("nothing lies at '{text}' in process {pid}"))
-            .hint(format!("to see which locks it waits for: lockwright ctl {pid}")));
+            .hint(format!("to see which locks it waits for: lockwright switch {pid}")));
     }
     if !address.is_multiple_of(8) {
         return Err(Failure::new(format!(
             "no mutex lies at '{text}': mutexes start at a multiple of 8"
         ))
-        .hint(format!("to see which locks it waits for: lockwright ctl {pid}")));
+        .hint(format!("to see which locks it waits for: lockwright switch {pid}")));
     }
     Ok(vec![absolute(address)])
 }
@@ -316,10 +316,9 @@ fn unknown(
         process.name()
     ));
     match nearest(text, names.iter().map(String::as_str)) {
-        Some(near) => {
-            failure.hint(format!("did you mean '{near}'? to see its locks: lockwright ctl {pid}"))
-        }
-        None => failure.hint(format!("to see its locks: lockwright ctl {pid}")),
+        Some(near) => failure
+            .hint(format!("did you mean '{near}'? to see its locks: lockwright switch {pid}")),
+        None => failure.hint(format!("to see its locks: lockwright switch {pid}")),
     }
 }
 

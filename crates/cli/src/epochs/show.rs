@@ -128,7 +128,7 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
         return format!(
             "epochs: none\nhint: lockwright run --stats --epoch 'NAME=FUNCTION:1ms' -- '{program}', or \
              lw_epoch_start and lw_epoch_end in its source\n\
-             hint: which locks it takes, without epochs: lockwright record -- '{program}'\n"
+             hint: which locks it takes, without epochs: lockwright profile --record -- '{program}'\n"
         );
     }
     let processes = if record.processes == 1 { "process" } else { "processes" };
@@ -164,7 +164,7 @@ fn one_class(record: &Record, names: &ClassNames) -> Option<String> {
     let [only] = used[..] else { return None };
     let ended = "all executions ended on one class of cores, so no thread stood by";
     Some(match names.count() {
-        1 => format!("{ended}: see `lockwright topology`, or try --emulate"),
+        1 => format!("{ended}: see `lockwright doctor --topology`, or try --emulate"),
         _ => format!(
             "{ended}: {}; perhaps the program was too short, or had too few busy threads, to use the others",
             names.of(only)
@@ -346,7 +346,7 @@ mod tests {
             assert!(!report(&both, &names, "server").contains("note:"));
         }
         let equal = ClassNames::new(Some(&format!("all:{}", cpus.join(","))));
-        assert!(report(&one(0), &equal, "server").contains("lockwright topology"));
+        assert!(report(&one(0), &equal, "server").contains("lockwright doctor --topology"));
     }
 
     #[test]

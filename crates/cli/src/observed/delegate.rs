@@ -9,7 +9,7 @@ const RCL: f64 = 0.15;
 const RCL_SHOWN: &str = "15 %";
 
 /// What to say about a lock in whose sections, or waiting for them, threads spend this share (0 to 1) of their time; `None`:
-/// nothing. `here` is what `lockwright calibrate --write` measured on this machine.
+/// nothing. `here` is what `lockwright sim --calibrate --write` measured on this machine.
 pub(crate) fn delegate(share: f64, here: Option<&Delegation>) -> Option<String> {
     let theirs = format!(
         "on the RCL authors' machine of 48 cores, delegation beat POSIX locks from {RCL_SHOWN} on"
@@ -24,7 +24,7 @@ pub(crate) fn delegate(share: f64, here: Option<&Delegation>) -> Option<String> 
             None => None,
         },
         None if share >= RCL => Some(format!(
-            "{theirs} (docs/delegation.md). This machine's threshold isn't known: lockwright calibrate --write"
+            "{theirs} (docs/delegation.md). This machine's threshold isn't known: lockwright sim --calibrate --write"
         )),
         None => None,
     }

@@ -99,7 +99,7 @@ mod tests {
         let (rule, text, command) = of(&table).unwrap();
         assert_eq!(rule, Rule::WritersStarve);
         assert!(text.contains("insert_row waited 4.00 s to write"), "{text}");
-        assert_eq!(command, "lockwright ctl 42 switch table rwlock:prefer=patient");
+        assert_eq!(command, "lockwright switch 42 table rwlock:prefer=patient");
         for (prefer, behind_readers) in [(Prefers::Patient, 1), (Prefers::Readers, 0)] {
             let writers = Side { behind_readers, ..starved };
             table.beyond.sides = Some(Sides { prefer, writers, ..Sides::default() });

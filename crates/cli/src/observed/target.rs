@@ -19,7 +19,7 @@ impl Target {
                 format!("lockwright switch {pid} --rwlock patient")
             }
             Self::Process(pid) => {
-                format!("lockwright ctl {pid} switch {} rwlock:prefer=patient", lock.name)
+                format!("lockwright switch {pid} {} rwlock:prefer=patient", lock.name)
             }
         }
     }
@@ -40,7 +40,7 @@ impl Target {
                 // The list's "0x..., of FUNCTION", and lists of several locks, are not valid targets.
                 let name = lock.name.split(',').next().unwrap_or_default();
                 let one = if name.contains(' ') { "all" } else { name };
-                format!("lockwright ctl {pid} switch {one} {other} --guard 5s")
+                format!("lockwright switch {pid} {one} {other} --guard 5s")
             }
         }
     }

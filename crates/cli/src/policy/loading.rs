@@ -28,7 +28,7 @@ pub(crate) const LATER: &str = "; it takes effect when a thread next waits for a
 /// The locks that a policy is for, as the user names them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Whose {
-    /// Locks as `lockwright ctl` lists them.
+    /// Locks as `lockwright switch` lists them.
     pub(crate) locks: Vec<String>,
     /// Functions that wait for them.
     pub(crate) sites: Vec<String>,

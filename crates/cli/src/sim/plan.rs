@@ -230,7 +230,7 @@ impl Plan {
         let (key, list) =
             text.split_once('=').ok_or_else(|| bad_sweep(text, "it is not KEY=VALUES"))?;
         let values = sweep::values(list).map_err(|why| bad_sweep(text, why))?;
-        // `lockwright calibrate` writes figures like this: memory.latency_ns[0][1].
+        // `lockwright sim --calibrate` writes figures like this: memory.latency_ns[0][1].
         let key = key.replace('[', ".").replace(']', "");
         let (knob, meaning) = self.knob(&key)?;
         if let Knob::Param(key) = &knob

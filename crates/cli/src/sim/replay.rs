@@ -1,4 +1,4 @@
-//! A trace of `lockwright record` as a workload.
+//! A trace of `lockwright profile --record` as a workload.
 
 use crate::cmd::record;
 use crate::hints::{Failure, warn};
@@ -26,14 +26,14 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
     let trace = record::read(path)?;
     if trace.acquisitions() == 0 {
         return Err(Failure::new(format!("trace '{}': no lock was taken", path.display()))
-            .hint(format!("lockwright record --show {}", path.display())));
+            .hint(format!("lockwright profile --record --show {}", path.display())));
     }
     if let Some(emulated) = &trace.meta.emulated {
         warn(
             format!(
                 "the trace was recorded on an emulated machine ({emulated}): its slow cores' computing counts as that of fast ones"
             ),
-            "lockwright record without --emulate",
+            "lockwright profile --record without --emulate",
         );
     }
     let span_ns = trace.meta.span_ns;

@@ -85,7 +85,7 @@ pub(crate) fn machines(words: &[String]) -> Result<Vec<(String, Arc<Profile>)>, 
     Ok(all)
 }
 
-/// The name of this machine's profile, as measured by `lockwright calibrate`.
+/// The name of this machine's profile, as measured by `lockwright sim --calibrate`.
 const HERE: &str = "here";
 
 /// The built-in machine with that name, or the machine in that file.
@@ -94,7 +94,8 @@ pub(crate) fn machine(word: &str) -> Result<Profile, Failure> {
         return Ok(profile);
     }
     if word == HERE {
-        return file("here.toml").map_err(|failure| failure.hint("lockwright calibrate writes it"));
+        return file("here.toml")
+            .map_err(|failure| failure.hint("lockwright sim --calibrate writes it"));
     }
     if !word.contains('/') && !word.ends_with(".toml") {
         let known = BUILTIN.iter().map(|(name, _)| *name);

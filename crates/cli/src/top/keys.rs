@@ -14,7 +14,7 @@ pub(crate) const KEYS: [(&str, &str); 12] = [
     ("s", "sort by: waiting, waits, mean wait, longest wait, hold"),
     ("r", "another lock for the process, as `lockwright switch` does"),
     ("e", "epochs: how they keep their SLOs; again: back to the lock"),
-    ("o", "another SLO for epochs, as `lockwright ctl` sets it"),
+    ("o", "another SLO for epochs, as `lockwright switch` sets it"),
     ("l", "count more or less: counters, full (owners, stacks), off"),
     ("f", "sample stacks for five seconds; again: back to places"),
     ("w", "save what is shown to lockwright-top-PID.json"),

@@ -184,7 +184,7 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
     if curve.classes.is_none() {
         notes.push(
             "all executions ended on one class of cores, so no thread stood by: see \
-             `lockwright topology`, or try --emulate"
+             `lockwright doctor --topology`, or try --emulate"
                 .to_owned(),
         );
     }

@@ -1,7 +1,7 @@
 //! The examples, as the command's own help has them.
 
+use crate::helps::{helps, part};
 use anyhow::{Result, bail, ensure};
-use lockwright_tests::{Child, End};
 
 /// The examples of one help.
 pub(crate) struct Section {
@@ -14,41 +14,11 @@ pub(crate) struct Section {
 
 /// All of them: of the command, and of all commands below it.
 pub(crate) fn sections() -> Result<Vec<Section>> {
-    let mut sections = Vec::new();
-    walk(&mut Vec::new(), &mut sections)?;
-    Ok(sections)
-}
-
-fn walk(words: &mut Vec<String>, sections: &mut Vec<Section>) -> Result<()> {
-    let command = ["lockwright".to_owned()].iter().chain(&*words).cloned().collect::<Vec<_>>();
-    let command = command.join(" ");
-    let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright"))
-        .args(&*words)
-        .args(["--help"])
-        .env("COLUMNS", "80")
-        .run()?;
-    ensure!(outcome.end == End::Code(0), "{command} --help: {}", outcome.describe());
-    let help = outcome.text();
-    if let Some(text) = part(&help, "Examples:") {
-        sections.push(read(command.clone(), text)?);
-    }
-    for line in part(&help, "Commands:").unwrap_or_default().lines() {
-        // What goes on from the line before is indented further.
-        let name = line.strip_prefix("  ").filter(|line| !line.starts_with(' '));
-        let Some(name) = name.and_then(|line| line.split(' ').next()) else { continue };
-        if name != "help" {
-            words.push(name.to_owned());
-            walk(words, sections)?;
-            words.pop();
-        }
-    }
-    Ok(())
-}
-
-/// The lines below a heading.
-fn part<'a>(help: &'a str, heading: &str) -> Option<&'a str> {
-    let (_, rest) = help.split_once(&format!("\n{heading}\n"))?;
-    Some(rest.split_once("\n\n").map_or(rest, |(part, _)| part))
+    let helps = helps()?;
+    let sections = helps
+        .iter()
+        .filter_map(|help| part(&help.text, "Examples:").map(|text| read(help.command(), text)));
+    sections.collect()
 }
 
 fn read(command: String, text: &str) -> Result<Section> {

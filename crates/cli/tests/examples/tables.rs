@@ -38,8 +38,14 @@ impl How {
     pub(crate) fn of(example: &str) -> Self {
         let words: Vec<_> = example.split_whitespace().collect();
         match words.as_slice() {
+            ["lockwright", "top", "--export", rest @ ..] => {
+                if rest.contains(&"--output") {
+                    Self::Ends
+                } else {
+                    Self::Serves
+                }
+            }
             ["lockwright", "top", rest @ ..] if !rest.contains(&"--batch") => Self::Screen,
-            ["lockwright", "export", rest @ ..] if !rest.contains(&"--output") => Self::Serves,
             _ => Self::Ends,
         }
     }
@@ -55,8 +61,7 @@ impl How {
 
 /// Does `4242` run without our library? It is attached to, or was.
 pub(crate) fn is_bare(command: &str, example: &str) -> bool {
-    let attach = "lockwright attach";
-    command == attach || command == "lockwright detach" || example.starts_with(attach)
+    [command, example].iter().any(|text| text.starts_with("lockwright attach"))
 }
 
 /// What stands for what the reader has. `{pid}` is a process, `{lock}` a lock in its heap, `{port}` a free port. Each `./NAME` is server.c.
@@ -111,25 +116,20 @@ const SOURCE: &[&str] = &[
 ];
 
 pub(crate) const BEFORE: &[Before] = &[
-    before("lockwright", "lockwright rewrite", SOURCE),
     before("lockwright rewrite", "lockwright rewrite", SOURCE),
     before(
-        "lockwright",
-        "lockwright merge shards",
-        &[
-            "lockwright sim --machine m1 --lock mcs,tas --duration 10us --shard 1/2 --output shards",
-            "lockwright sim --machine m1 --lock mcs,tas --duration 10us --shard 2/2 --output shards",
-        ],
-    ),
-    before(
-        "lockwright merge",
-        "lockwright merge machine-a machine-b",
+        "lockwright sim --merge",
+        "lockwright sim --merge machine-a machine-b",
         &[
             "lockwright sim --machine m1 --lock mcs,tas --duration 10us --shard 1/2 --output machine-a",
             "lockwright sim --machine m1 --lock mcs,tas --duration 10us --shard 2/2 --output machine-b",
         ],
     ),
-    before("lockwright detach", "lockwright detach {pid}", &["lockwright attach {pid}"]),
+    before(
+        "lockwright attach --undo",
+        "lockwright attach --undo {pid}",
+        &["lockwright attach {pid}"],
+    ),
     before("lockwright policy", "lockwright policy unload", POLICY),
     before("lockwright policy unload", "lockwright policy unload", POLICY),
     before("lockwright policy store", "mine.bpf.o", &[MINE]),
@@ -138,14 +138,18 @@ pub(crate) const BEFORE: &[Before] = &[
         "lockwright policy remove mine",
         &[MINE, "lockwright policy store mine.bpf.o"],
     ),
-    before("lockwright sim", "--trace lockwright-trace.bin", &["lockwright record -- ./server"]),
+    before(
+        "lockwright sim",
+        "--trace lockwright-trace.bin",
+        &["lockwright profile --record -- ./server"],
+    ),
     before(
         "lockwright profile",
         "--read locks.observe",
         &[
-            "lockwright ctl {pid} level full --for 60s",
-            "lockwright ctl {pid} list",
-            "lockwright ctl {pid} dump locks.observe",
+            "lockwright switch {pid} level full --for 60s",
+            "lockwright switch {pid} list",
+            "lockwright switch {pid} dump locks.observe",
         ],
     ),
 ];
@@ -184,20 +188,20 @@ pub(crate) const CUT: &[Cut] = &[
     cut("lockwright tune", "--rounds", "1"),
     cut("--steps 12 --time 5", "--time", "200ms"),
     cut("lockwright compare", "--rounds", "2"),
-    cut("lockwright kernel --time", "--time", "200ms"),
-    cut("lockwright kernel --type", "--time", "200ms"),
-    cut("lockwright kernel --futex", "--time", "200ms"),
+    cut("lockwright profile --kernel --time", "--time", "200ms"),
+    cut("lockwright profile --kernel --type", "--time", "200ms"),
+    cut("lockwright profile --kernel --futex", "--time", "200ms"),
     // It runs until Ctrl-C, but nothing says when it has begun.
-    cut("lockwright kernel --pid", "--time", "200ms"),
+    cut("lockwright profile --kernel --pid", "--time", "200ms"),
     cut("lockwright profile -p", "--time", "200ms"),
     cut("lockwright top 4242 --batch", "--interval", "100ms"),
-    cut("lockwright ctl 4242 switch g_lock fifo --guard", "--guard", "600ms"),
+    cut("lockwright switch 4242 g_lock fifo --guard", "--guard", "600ms"),
     // Each 15 s, for ever.
-    cut("lockwright export --output /var/lib", "--count", "1"),
+    cut("lockwright top --export --output /var/lib", "--count", "1"),
     // Somebody may listen on its own port.
-    cut("lockwright export$", "--listen", "127.0.0.1:{port}"),
-    cut("lockwright calibrate", "--quick", ""),
-    cut("lockwright validate", "--quick", ""),
+    cut("lockwright top --export$", "--listen", "127.0.0.1:{port}"),
+    cut("lockwright sim --calibrate", "--quick", ""),
+    cut("lockwright sim --validate", "--quick", ""),
     cut("lockwright bench", "--time", "2ms"),
     cut("lockwright bench", "--rounds", "1"),
     // Each of the 200 points takes a process and a tenth of a second, however short it is.
@@ -207,8 +211,9 @@ pub(crate) const CUT: &[Cut] = &[
 impl Cut {
     pub(crate) fn applied(&self, line: &str) -> String {
         // Of several commands in the line, the one that the key names.
-        let own: Vec<_> = self.key.trim_end_matches('$').split(' ').take(2).collect();
-        let start = line.find(&own.join(" ")).unwrap_or(0);
+        let key: Vec<_> = self.key.trim_end_matches('$').split(' ').collect();
+        let starts = [3, 2].map(|most| line.find(&key[..key.len().min(most)].join(" ")));
+        let start = starts.into_iter().flatten().next().unwrap_or(0);
         let (head, rest) = line.split_at(start);
         let end = [" && ", " | ", " > "].iter().filter_map(|end| rest.find(end)).min();
         let (command, tail) = rest.split_at(end.unwrap_or(rest.len()));
@@ -218,13 +223,10 @@ impl Cut {
             Some(at) if !self.value.is_empty() => words[at + 1] = self.value,
             Some(_) => {}
             None => {
-                // Behind the command, and behind its subcommand, if the key has one.
-                let key = self.key.split(' ').take_while(|word| !word.starts_with('-')).count();
-                let at = words.iter().position(|word| *word == "lockwright").unwrap_or(0);
-                let at = at + key.max(2);
+                // Behind the first words, which may be the name of a command: `profile --kernel`.
                 let added = [self.flag, self.value];
                 let added = added.into_iter().filter(|word| !word.is_empty());
-                words.splice(at..at, added);
+                words.splice(own..own, added);
             }
         }
         format!("{head}{}{tail}", words.join(" "))
@@ -239,6 +241,10 @@ fn a_cut_is_added_or_replaces_a_value() {
         "lockwright a --quick && lockwright b --quick | jq c"
     );
     assert_eq!(
+        cuts("lockwright a --c", "--quick", "", "lockwright a --b && lockwright a --c -- ./x"),
+        "lockwright a --b && lockwright a --c --quick -- ./x"
+    );
+    assert_eq!(
         cuts("lockwright a", "--time", "1s", "sudo lockwright a --time 5 -- ./x --time 3"),
         "sudo lockwright a --time 1s -- ./x --time 3"
     );
@@ -249,7 +255,7 @@ fn a_cut_is_added_or_replaces_a_value() {
 }
 
 /// Whose examples run when no other does: while others work, a profile of the machine is soon refused.
-pub(crate) const ALONE: &[&str] = &["lockwright calibrate", "lockwright validate"];
+pub(crate) const ALONE: &[&str] = &["lockwright sim --calibrate", "lockwright sim --validate"];
 
 /// Examples whose exit code need not be 0.
 pub(crate) const ENDS: &[(&str, &[i32], &str)] = &[
@@ -257,7 +263,7 @@ pub(crate) const ENDS: &[(&str, &[i32], &str)] = &[
     ("lockwright explore mcs --mutants", &[0, 1], "so few schedules may not find each fault"),
     ("lockwright reproduce libasl", &[0, 1], "short runs of one seed are too rough to be accepted"),
     ("lockwright reproduce all --format json", &[0, 1], "the same"),
-    ("lockwright validate", &[0, 1], "its help says that a bar may be missed"),
+    ("lockwright sim --validate", &[0, 1], "its help says that a bar may be missed"),
     ("--guard", &[0, 1], "whether it gets worse is up to the machine"),
 ];
 
@@ -277,7 +283,7 @@ const NO_TRACE: &str = "refused: we may not trace";
 
 pub(crate) const MAY_BE_REFUSED: &[Refusal] = &[
     refusal(
-        "lockwright kernel",
+        "lockwright profile --kernel",
         "error: cannot observe the kernel: ",
         "refused: the kernel can't be observed",
     ),
@@ -286,7 +292,7 @@ pub(crate) const MAY_BE_REFUSED: &[Refusal] = &[
     refusal("lockwright attach", "seccomp", NO_TRACE),
     refusal("policy tag --cgroup", "can't be read", "there are no cgroups of version 2"),
     refusal(
-        "lockwright calibrate",
+        "lockwright sim --calibrate",
         "error: the measured profile is refused: ",
         "refused: other programs disturb the measurement",
     ),

@@ -44,8 +44,8 @@ impl Program {
 
     /// Runs a command on it.
     fn run(&self, command: &str, arguments: &[&str]) -> Result<Outcome> {
-        let words = if command == "profile" { &[command, "-p"][..] } else { &[command][..] };
-        lockwright().args(words).args([&self.pid()]).args(arguments).run()
+        let words = if command == "profile" { "profile -p" } else { command };
+        lockwright().args(words.split(' ')).args([&self.pid()]).args(arguments).run()
     }
 
     /// The same, which must go well.
@@ -116,7 +116,7 @@ fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
         return Ok(());
     }
     let mut program = Program::start(&[])?;
-    program.must_not("detach", &[], "is not attached")?;
+    program.must_not("attach --undo", &[], "is not attached")?;
     for lock in ["auto", "fifo", "mcs"] {
         let said = program.must("attach", &["--lock", lock])?;
         ensure!(said.contains(&format!("attached, {lock};")), "{said}");
@@ -126,16 +126,16 @@ fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
         program.must_not("attach", &[], "is already attached")?;
         program.must("switch", &["barging"])?;
         program.works()?;
-        program.must("detach", &[])?;
+        program.must("attach --undo", &[])?;
         program.works()?;
         program.must_not("switch", &["fifo"], "has been detached")?;
     }
-    program.must_not("detach", &[], "is not attached")?;
+    program.must_not("attach --undo", &[], "is not attached")?;
     // The commands that watch say so, too, instead of seeing nothing. Old counts stay readable.
     for (command, arguments) in [
-        ("ctl", &[][..]),
-        ("ctl", &["level", "full"]),
-        ("ctl", &["reset"]),
+        ("switch", &[][..]),
+        ("switch", &["level", "full"]),
+        ("switch", &["reset"]),
         ("top", &["--batch", "--count", "1"]),
         ("profile", &["--time", "1"]),
     ] {
@@ -166,7 +166,7 @@ fn holders_and_sleepers_stay_what_they_are() -> Result<()> {
                 let line = program.asked()?;
                 ensure!(line == "0 errors, 5 of 5 woken", "{lock}, attached: {line}");
             }
-            program.must("detach", &[])?;
+            program.must("attach --undo", &[])?;
             let line = program.asked()?;
             ensure!(line == "0 errors, 5 of 5 woken", "{lock}, detached: {line}");
         }
@@ -187,9 +187,10 @@ fn a_command_that_is_killed_leaves_the_program_alone() -> Result<()> {
     for _ in 0..2 {
         let mut program = Program::start(&["may be cut short"])?;
         for step in 0..8 {
-            let command = if step % 4 == 3 { "detach" } else { "attach" };
+            let command = if step % 4 == 3 { &["attach", "--undo"][..] } else { &["attach"] };
             let mut child = Command::new(env!("CARGO_BIN_EXE_lockwright"))
-                .args([command, &program.pid()])
+                .args(command)
+                .arg(program.pid())
                 .env("LOCKWRIGHT_LIBRARY", &*super::LIBRARY)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -204,7 +205,7 @@ fn a_command_that_is_killed_leaves_the_program_alone() -> Result<()> {
         let is_there = outcome.end == End::Code(0) || outcome.errors().contains("already");
         ensure!(is_there, "{}", outcome.describe());
         program.works()?;
-        program.must("detach", &[])?;
+        program.must("attach --undo", &[])?;
         program.works()?;
         program.end()?;
     }
@@ -320,7 +321,7 @@ fn a_thread_that_was_stopped_before_sleeps_on() -> Result<()> {
         lockwright().args(["profile", "--sample", "--time", "100ms", "-p", &pid.to_string()]).run()
     };
     let before = sampled()?;
-    let detached = lockwright().args(["detach", &pid.to_string()]).run()?;
+    let detached = lockwright().args(["attach", "--undo", &pid.to_string()]).run()?;
     let after = sampled()?;
     let end = child.try_wait()?;
     child.kill()?;
@@ -360,7 +361,7 @@ fn a_program_for_other_processors_runs_without_us() -> Result<()> {
         }
     };
     let pid = child.id().to_string();
-    let all = [&["attach", &pid][..], &["ctl", &pid], &["top", &pid, "--batch", "--count=1"]];
+    let all = [&["attach", &pid][..], &["switch", &pid], &["top", &pid, "--batch", "--count=1"]];
     let said = all.map(|words| lockwright().args(words).run());
     child.kill()?;
     child.wait()?;

@@ -286,7 +286,10 @@ fn counts_end_with_the_process_or_with_the_next_command() -> Result<()> {
             running.stop()?;
             let file = FOLDER.path().join("ended.prom");
             let other = std::process::id().to_string();
-            lockwright().args(["export", "--count", "1", &other, "--output"]).args([file]).run()?;
+            lockwright()
+                .args(["top", "--export", "--count", "1", &other, "--output"])
+                .args([file])
+                .run()?;
         } else {
             let outcome = running.outcome()?;
             ensure!(outcome.end == End::Code(0), "{}", outcome.describe());

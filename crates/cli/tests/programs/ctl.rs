@@ -1,4 +1,4 @@
-//! `lockwright ctl`: a program with a lock that has a name, and one in the heap; and one under stress, switched again and again.
+//! `lockwright switch`: a program with a lock that has a name, and one in the heap; and one under stress, switched again and again.
 
 use super::{FOLDER, LIBRARY, compiled, lockwright};
 use anyhow::{Context, Result, bail, ensure};
@@ -87,13 +87,14 @@ impl Program {
         Ok(Self { pid: child.id(), child, output, said: said.trim().to_owned() })
     }
 
-    pub(super) fn ctl(&self, arguments: &[&str]) -> Result<Outcome> {
-        lockwright().args(["ctl", &self.pid.to_string()]).args(arguments).limit(300).run()
+    /// Behind `switch PID`.
+    pub(super) fn switch(&self, arguments: &[&str]) -> Result<Outcome> {
+        lockwright().args(["switch", &self.pid.to_string()]).args(arguments).limit(300).run()
     }
 
     /// What it prints if all is well.
     pub(super) fn ok(&self, arguments: &[&str]) -> Result<String> {
-        let outcome = self.ctl(arguments)?;
+        let outcome = self.switch(arguments)?;
         ensure!(outcome.end == End::Code(0), "{arguments:?}: {}", outcome.describe());
         Ok(outcome.text())
     }
@@ -153,29 +154,29 @@ fn each_lock_gets_the_rule_that_it_is_given() -> Result<()> {
     let heap = program.said.clone();
     program.comes_to_run("g_lock", "auto")?;
     program.comes_to_run(&heap, "auto")?;
-    let said = program.ok(&["switch", "g_lock", "fifo"])?;
+    let said = program.ok(&["g_lock", "fifo"])?;
     ensure!(said.contains("  mutex g_lock (ctl+0x") && said.ends_with(": fifo\n"), "{said}");
     program.comes_to_run("g_lock", "fifo")?;
     program.comes_to_run(&heap, "auto")?;
     // As the list names it.
-    program.ok(&["switch", &format!("{heap}, of visit"), "cal"])?;
+    program.ok(&[&format!("{heap}, of visit"), "cal"])?;
     program.comes_to_run(&heap, "cal")?;
     program.comes_to_run("g_lock", "fifo")?;
     program.ok(&["set", "g_lock", "spin=7us"])?;
     program.comes_to_run("g_lock", "fifo:spin=7us")?;
     program.ok(&["set", "g_lock", "bypass=9,spin=8us"])?;
     program.comes_to_run("g_lock", "fifo:bypass=9,spin=8us")?;
-    program.ok(&["switch", "g_lock", "default"])?;
+    program.ok(&["g_lock", "default"])?;
     program.comes_to_run("g_lock", "auto")?;
-    program.ok(&["switch", "default", "barging"])?;
+    program.ok(&["default", "barging"])?;
     program.comes_to_run("g_lock", "barging")?;
     program.comes_to_run(&heap, "cal")?;
     // By the function that waits for both.
-    program.ok(&["switch", &heap, "default"])?;
-    program.ok(&["switch", "visit", "slo"])?;
+    program.ok(&[&heap, "default"])?;
+    program.ok(&["visit", "slo"])?;
     program.comes_to_run("g_lock", "slo")?;
     program.comes_to_run(&heap, "slo")?;
-    let said = program.ok(&["switch", "all", "mutexee"])?;
+    let said = program.ok(&["all", "mutexee"])?;
     ensure!(said.ends_with("(ctl): mutexee\n"), "{said}");
     program.comes_to_run("g_lock", "mutexee")?;
     program.comes_to_run(&heap, "mutexee")?;
@@ -187,7 +188,7 @@ fn more_rules_than_there_is_room_for_come_and_go() -> Result<()> {
     let program = Program::start()?;
     let heap = u64::from_str_radix(program.said.trim_start_matches("0x"), 16)?;
     // Each is another rule. 29 fit at a time.
-    let fifo = |step: u64| program.ctl(&["switch", &format!("{:#x}", heap + 8 * step), "fifo"]);
+    let fifo = |step: u64| program.switch(&[&format!("{:#x}", heap + 8 * step), "fifo"]);
     for step in 0..29 {
         ensure!(fifo(step)?.end == End::Code(0));
     }
@@ -195,7 +196,7 @@ fn more_rules_than_there_is_room_for_come_and_go() -> Result<()> {
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
     ensure!(outcome.errors().contains("29 rules at a time"), "{}", outcome.describe());
     // There is room for others where these were.
-    program.ok(&["switch", "all", "auto"])?;
+    program.ok(&["all", "auto"])?;
     ensure!(fifo(30)?.end == End::Code(0));
     ensure!(fifo(0)?.end == End::Code(0));
     program.comes_to_run(&program.said, "fifo")?;
@@ -223,11 +224,13 @@ fn epochs_get_another_slo_and_back() -> Result<()> {
     })?;
     program.ok(&["slo", "5", "own"])?;
     program.comes_to("its own again", slo(70_000_000, false))?;
-    let outcome = program.ctl(&["slo", "gte", "100us"])?;
+    let outcome = program.switch(&["slo", "gte", "100us"])?;
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
     let pid = program.child.id();
     ensure!(
-        outcome.errors().ends_with(&format!("it has get; lockwright ctl {pid} slo 'get' 100us\n")),
+        outcome
+            .errors()
+            .ends_with(&format!("it has get; lockwright switch {pid} slo 'get' 100us\n")),
         "{}",
         outcome.describe()
     );
@@ -265,7 +268,7 @@ fn delegated_data_run_as_told() -> Result<()> {
         program.comes_to("each", is("each thread", true))?;
         program.ok(&["delegate", "g_table", "if-faster"])?;
         program.comes_to("as it pays", |list| list["delegated"][0]["is_by_hand"] == false)?;
-        let wrong = program.ctl(&["delegate", "g_tabel", "never"])?;
+        let wrong = program.switch(&["delegate", "g_tabel", "never"])?;
         let said = wrong.describe();
         ensure!(wrong.end == End::Code(2) && said.contains("delegate 'g_table'"), "{said}");
         ensure!(program.end()? == "done\n", "sections were torn");
@@ -317,7 +320,7 @@ fn counter(program: &Program, name: &str) -> Result<String> {
     fs::write(&file, "0\n")?;
     let script = FOLDER.path().join(format!("{name}.sh"));
     let text = format!(
-        "case $('{0}' switch {1}) in *': auto') step=1000;; *) step=10;; esac\nn=$(($(cat '{2}') + step))\necho $n | tee '{2}'\n",
+        "case $('{0}' switch {1} list -q --time=100ms) in *': auto; '*) step=1000;; *) step=10;; esac\nn=$(($(cat '{2}') + step))\necho $n | tee '{2}'\n",
         env!("CARGO_BIN_EXE_lockwright"),
         program.child.id(),
         file.display(),
@@ -330,8 +333,8 @@ fn counter(program: &Program, name: &str) -> Result<String> {
 fn what_is_worse_is_rolled_back() -> Result<()> {
     let program = Program::start()?;
     let counter = counter(&program, "worse")?;
-    let arguments = ["switch", "all", "barging", "--guard=600ms", "--counter", &counter];
-    let outcome = program.ctl(&arguments)?;
+    let arguments = ["all", "barging", "--guard=600ms", "--counter", &counter];
+    let outcome = program.switch(&arguments)?;
     ensure!(outcome.end == End::Code(1), "{}", outcome.describe());
     let verdict = "barging is worse: less than half the work per second, 4 times in a row;";
     ensure!(outcome.text().starts_with(verdict), "{}", outcome.describe());
@@ -346,12 +349,12 @@ fn what_is_worse_is_rolled_back() -> Result<()> {
     // Whatever it finds, what it says is so.
     let begun = Instant::now();
     let outcome = loop {
-        let outcome = program.ctl(&["set", "g_lock", "spin=9us", "--guard=600ms"])?;
+        let outcome = program.switch(&["set", "g_lock", "spin=9us", "--guard=600ms"])?;
         // On a machine that is busy elsewhere, no epoch may end in a time slice.
         if !outcome.text().contains("\nthroughput is unknown") || begun.elapsed() > PATIENCE {
             break outcome;
         }
-        program.ok(&["switch", "all", "auto"])?;
+        program.ok(&["all", "auto"])?;
     };
     let rule = match outcome.end {
         End::Code(0) => "auto:spin=9us",
@@ -361,8 +364,8 @@ fn what_is_worse_is_rolled_back() -> Result<()> {
     ensure!(outcome.text().contains("\nepochs/s "), "{}", outcome.describe());
     program.comes_to_run("g_lock", rule)?;
     // The same again changes nothing: then there is nothing to compare, and that is said.
-    program.ok(&["switch", "all", "auto"])?;
-    let outcome = program.ctl(&["switch", "all", "auto", "--guard=600ms"])?;
+    program.ok(&["all", "auto"])?;
+    let outcome = program.switch(&["all", "auto", "--guard=600ms"])?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     ensure!(outcome.errors().contains("compared nothing"), "{}", outcome.describe());
     program.end().map(drop)
@@ -372,7 +375,7 @@ fn what_is_worse_is_rolled_back() -> Result<()> {
 fn a_killed_guard_leaves_a_program_that_runs_on_and_can_be_switched() -> Result<()> {
     let program = Program::start()?;
     let mut guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))
-        .args(["ctl", &program.child.id().to_string(), "switch", "all", "fifo", "--guard=60s"])
+        .args(["switch", &program.child.id().to_string(), "all", "fifo", "--guard=60s"])
         .stderr(Stdio::null())
         .spawn()?;
     program.comes_to("under way", |list| list["default"] == "fifo")?;
@@ -380,7 +383,7 @@ fn a_killed_guard_leaves_a_program_that_runs_on_and_can_be_switched() -> Result<
     guard.wait()?;
     let list = program.list()?;
     ensure!(["auto", "fifo"].iter().any(|lock| list["default"] == *lock), "{list}");
-    program.ok(&["switch", "all", "cal"])?;
+    program.ok(&["all", "cal"])?;
     program.comes_to_run("g_lock", "cal")?;
     program.end().map(drop)
 }
@@ -390,18 +393,14 @@ fn what_is_not_there_says_what_is() -> Result<()> {
     let program = Program::start()?;
     program.comes_to("contended", |list| lock(list, "g_lock").is_some())?;
     let refused = |arguments: &[&str], message: &str, hint: &str| -> Result<()> {
-        let outcome = program.ctl(arguments)?;
+        let outcome = program.switch(arguments)?;
         ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
         let errors = outcome.errors();
         ensure!(errors.contains(message) && errors.contains(hint), "{}", outcome.describe());
         Ok(())
     };
-    refused(
-        &["switch", "g_lok", "fifo"],
-        "no lock, function or library 'g_lok'",
-        "did you mean 'g_lock'?",
-    )?;
-    refused(&["switch", "0x10", "fifo"], "nothing lies at '0x10'", "lockwright ctl ")?;
+    refused(&["g_lok", "fifo"], "no lock, function or library 'g_lok'", "did you mean 'g_lock'?")?;
+    refused(&["0x10", "fifo"], "nothing lies at '0x10'", "lockwright switch ")?;
     refused(&["set", "g_lock", "spn=5"], "spn", "did you mean")?;
     program.end().map(drop)
 }

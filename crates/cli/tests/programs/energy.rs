@@ -23,7 +23,8 @@ fn topology_names_the_energy_source() -> Result<()> {
         ("class/powercap/intel-rapl:0/energy_uj", "1"),
         ("class/powercap/intel-rapl:0/max_energy_range_uj", "1000"),
     ])?;
-    let topology = |tree: &TempDir| lockwright().args(["topology"]).env(VARIABLE, tree.path());
+    let topology =
+        |tree: &TempDir| lockwright().args(["doctor", "--topology"]).env(VARIABLE, tree.path());
     let text = topology(&rapl).run()?.text();
     assert!(text.contains("\nenergy: joules (rapl): intel-rapl:0\n"), "{text}");
     let json: serde_json::Value =
@@ -103,6 +104,6 @@ fn locks_run_with_what_calibrate_wrote() -> Result<()> {
         said.starts_with("warning: '") && said.contains("machine.toml' is ignored: "),
         "{said}"
     );
-    assert!(said.contains("\nhint: lockwright calibrate --write\n"), "{said}");
+    assert!(said.contains("\nhint: lockwright sim --calibrate --write\n"), "{said}");
     Ok(())
 }

@@ -25,7 +25,7 @@ fn a_program_with_address_sanitizer_runs() -> Result<()> {
 #[test]
 fn folders_of_recordings_are_their_owners_alone() -> Result<()> {
     let output = FOLDER.path().join("modes.bin").display().to_string();
-    let record = ["record", "--force", "--output", &output];
+    let record = ["profile", "--record", "--force", "--output", &output];
     for (options, variable) in
         [(&record[..], "LOCKWRIGHT_TRACE"), (&["run", "--stats"], "LOCKWRIGHT_STATS")]
     {

@@ -64,7 +64,7 @@ impl Hung {
             ],
             Ours => vec![
                 vec!["profile", "-q", "-p", pid, "--time=10ms"],
-                vec!["ctl", pid, "list", "-q", "--time=100ms"],
+                vec!["switch", pid, "list", "-q", "--time=100ms"],
                 vec!["doctor", pid],
             ],
         }
@@ -77,7 +77,7 @@ impl Hung {
         match self.locks {
             Glibcs => vec![vec!["profile", "-q", "-p", pid, "--sample", "--time=10ms", json]],
             Ours => vec![
-                vec!["ctl", pid, "list", "-q", "--time=100ms", json],
+                vec!["switch", pid, "list", "-q", "--time=100ms", json],
                 vec!["top", pid, "--batch", "--count=1", "--interval=100ms"],
                 vec!["profile", "-q", "-p", pid, "--time=10ms", json],
             ],
@@ -205,7 +205,7 @@ fn commands_that_need_our_library_tell_who_waits_in_any_process() -> Result<()> 
     let pid = &hung.pid[..];
     for words in [
         &["profile", "-q", "-p", pid, "--time=10ms"][..],
-        &["ctl", pid, "list", "-q", "--time=100ms"],
+        &["switch", pid, "list", "-q", "--time=100ms"],
         &["top", pid, "--batch", "--count=1"],
     ] {
         hung.comes_to(&true, || {

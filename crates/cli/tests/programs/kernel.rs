@@ -1,4 +1,4 @@
-//! `lockwright kernel`: what the kernel sees, where it may be observed; what is missing, where not.
+//! `lockwright profile --kernel`: what the kernel sees, where it may be observed; what is missing, where not.
 
 use super::{CONTEND, FOLDER, compiled};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The command, which needs no library of ours here.
 fn observer() -> Child {
-    Child::new(env!("CARGO_BIN_EXE_lockwright")).args(["kernel"])
+    Child::new(env!("CARGO_BIN_EXE_lockwright")).args(["profile", "--kernel"])
 }
 
 fn kernel(arguments: &[&str]) -> Result<Outcome> {
@@ -202,8 +202,13 @@ fn futex_waits_of_a_program_that_knows_nothing_of_us_have_names() -> Result<()> 
 fn without_privilege_it_says_what_is_missing() -> Result<()> {
     // Root without any capability; another user may not be able to reach our folders.
     let bare = |arguments: &[&str]| {
-        let all =
-            ["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_lockwright"), "kernel"];
+        let all = [
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            env!("CARGO_BIN_EXE_lockwright"),
+            "profile",
+            "--kernel",
+        ];
         Child::new("setpriv").args(all).args(arguments).env("TMPDIR", FOLDER.path()).run()
     };
     // SAFETY: no preconditions, can't fail.
@@ -217,7 +222,7 @@ fn without_privilege_it_says_what_is_missing() -> Result<()> {
     ensure!(
         errors
             == "error: cannot observe the kernel: we lack CAP_BPF and CAP_PERFMON\n\
-                hint: sudo lockwright kernel --time 5s; or once: sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep \"$(command -v lockwright)\"\n",
+                hint: sudo lockwright profile --kernel --time 5s; or once: sudo setcap cap_bpf,cap_perfmon,cap_syslog+ep \"$(command -v lockwright)\"\n",
         "{errors}"
     );
     // The program is not started.

@@ -45,12 +45,12 @@ fn a_thread_reads_again_while_a_writer_waits_unless_writers_are_preferred_strict
 }
 
 /// Starts it, lets a command change who goes first while the writer waits, and lets it end.
-fn switched(command: &[&str], words: &[&str], shown: &str) -> Result<()> {
+fn switched(words: &[&str], shown: &str) -> Result<()> {
     let program = Program::start_file(&OVERLAP)?;
     ensure!(program.said == "waits", "{}", program.said);
     let pid = program.child.id().to_string();
     let begun = Instant::now();
-    let outcome = lockwright().args(command).args([&pid]).args(words).run()?;
+    let outcome = lockwright().args(["switch", &pid]).args(words).run()?;
     ensure!(outcome.end == End::Code(0), "{words:?}: {}", outcome.describe());
     while !lockwright().args(["switch", &pid]).run()?.text().contains(shown) {
         ensure!(begun.elapsed() < PATIENCE, "it doesn't take up '{shown}'");
@@ -63,7 +63,6 @@ fn switched(command: &[&str], words: &[&str], shown: &str) -> Result<()> {
 
 #[test]
 fn a_running_program_takes_up_who_goes_first_while_a_writer_starves() -> Result<()> {
-    switched(&["switch"], &["--rwlock", "patient"], "readers-writer locks: rwlock:prefer=patient")?;
-    let one = ["switch", "g_table", "rwlock:prefer=patient"];
-    switched(&["ctl"], &one, "rwlock g_table (overlap")
+    switched(&["--rwlock", "patient"], "readers-writer locks: rwlock:prefer=patient")?;
+    switched(&["g_table", "rwlock:prefer=patient"], "rwlock g_table (overlap")
 }

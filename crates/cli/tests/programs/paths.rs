@@ -123,7 +123,7 @@ fn exported(program: &Program, metric: &str) -> Result<Vec<(String, f64)>> {
     let pid = program.pid.to_string();
     let file = FOLDER.path().join(format!("{metric}.prom"));
     let path = file.to_str().context("a path")?;
-    output(&["export", &pid, "--output", path, "--count=3", "--interval=300ms"])?;
+    output(&["top", "--export", &pid, "--output", path, "--count=3", "--interval=300ms"])?;
     let page = fs::read_to_string(file)?;
     let lines = page.lines().filter_map(|line| line.strip_prefix(metric)?.strip_prefix('{'));
     let split = |line: &str| {

@@ -59,7 +59,7 @@ fn constant(policy: &Value) -> Option<u64> {
 fn a_policy_is_asked_while_it_is_there_and_the_old_rules_are_back() -> Result<()> {
     let program = Program::start()?;
     let heap = program.said.clone();
-    program.ok(&["switch", "g_lock", "fifo"])?;
+    program.ok(&["g_lock", "fifo"])?;
     let said = ok(&program, &["load", "numa", "big-first"])?;
     ensure!(said.contains("(ctl): numa+big-first is loaded, slot 1\n"), "{said}");
     program.comes_to_run("g_lock", "programmed:slot=1")?;
@@ -109,7 +109,7 @@ fn readers_ask_a_policy_only_while_the_rules_name_it() -> Result<()> {
     let mut program = Program::start_readers()?;
     ok(&program, &["load", "bravo"])?;
     comes_to(&program, "asked", |all| asked(&all[0], "rw_bias") > 0)?;
-    program.ok(&["switch", "all", "fifo"])?;
+    program.ok(&["all", "fifo"])?;
     // Each thread that was about to ask has asked; and readers are not in the table any more.
     program.gets_on()?;
     let bias = |stats: &Value| asked(&stats["policies"][0], "rw_bias");
@@ -371,7 +371,7 @@ fn a_policy_is_for_the_mutexes_of_a_kind() -> Result<()> {
     let stats: Value = serde_json::from_str(&ok(&program, &["stats", "--format=json"])?)?;
     ensure!(stats["policies"][0]["maps"][0]["shown"][0]["value"][0] == 3_000_000, "{stats:#}");
     // A rule of the process for the same mutexes is another one, which stays.
-    program.ok(&["switch", "kind:recursive", "fifo"])?;
+    program.ok(&["kind:recursive", "fifo"])?;
     program.comes_to_run(&heap, "fifo")?;
     ok(&program, &["load", "numa", "--kind", "normal", "--kind", "recursive"])?;
     program.comes_to_run(&heap, "programmed:slot=2")?;

@@ -10,7 +10,9 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
     for (end, how) in
         [(End::Code(7), ["exit", "7"]), (End::Signal(libc::SIGKILL), ["signal", &kill])]
     {
-        let options = ["record", "--force", "--output", name, "--lock", "fifo", "--", "sh", "-c"];
+        let options = [
+            "profile", "--record", "--force", "--output", name, "--lock", "fifo", "--", "sh", "-c",
+        ];
         // Tells where it records.
         let script = format!("echo $LOCKWRIGHT_TRACE; exec {} {}", contend_path(), how.join(" "));
         let outcome = lockwright().args(options).args([script]).run()?;
@@ -27,9 +29,9 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
             said.starts_with(&start) && said.replace("\n  ", " ").contains("every time is real\n"),
             "{said}"
         );
-        let shown = lockwright().args(["record", "--show", name]).run()?;
+        let shown = lockwright().args(["profile", "--record", "--show", name]).run()?;
         assert_eq!(format!("trace: {name}\n{}", shown.text()), said);
-        let json = lockwright().args(["record", "--json", "--show", name]).run()?;
+        let json = lockwright().args(["profile", "--record", "--json", "--show", name]).run()?;
         let json: serde_json::Value = serde_json::from_slice(&json.stdout)?;
         assert_eq!(
             (json["acquisitions"].as_u64(), json["dropped"].as_u64()),
@@ -54,7 +56,7 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
 #[test]
 fn what_a_killed_command_left_is_removed_by_the_next() -> Result<()> {
     let output = FOLDER.path().join("left.bin").display().to_string();
-    let record = ["record", "--force", "--output", &output, "--"];
+    let record = ["profile", "--record", "--force", "--output", &output, "--"];
     for (options, variable) in
         [(&record[..], "LOCKWRIGHT_TRACE"), (&["run", "--stats", "--"], "LOCKWRIGHT_STATS")]
     {
@@ -75,7 +77,7 @@ fn what_a_killed_command_left_is_removed_by_the_next() -> Result<()> {
 fn record_says_what_it_has_not() -> Result<()> {
     let name = |name: &str| FOLDER.path().join(name).display().to_string();
     let record = |options: &[&str], program: &str| {
-        lockwright().args(["record"]).args(options).args(["--", program]).run()
+        lockwright().args(["profile", "--record"]).args(options).args(["--", program]).run()
     };
     let outcome = record(&["--output", &name("none.bin")], "true")?;
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
@@ -85,13 +87,16 @@ fn record_says_what_it_has_not() -> Result<()> {
     assert_eq!((outcome.end, outcome.text().as_str()), (End::Code(0), COUNT));
     let said = outcome.errors();
     assert!(said.contains("\nnot recorded, at the end: "), "{said}");
-    assert!(said.contains(" (the limit was reached)\nhint: lockwright record --limit "), "{said}");
+    assert!(
+        said.contains(" (the limit was reached)\nhint: lockwright profile --record --limit "),
+        "{said}"
+    );
     // The trace that is there stays: the program is not even started.
     let few = fs::read(name("few.bin"))?;
     let outcome = record(&["--output", &name("few.bin")], contend_path())?;
     assert_eq!((outcome.end, outcome.text().as_str()), (End::Code(2), ""));
     let expected = format!(
-        "error: '{}' exists already: a trace is not overwritten\nhint: lockwright record --force -- {}, or --output FILE\n",
+        "error: '{}' exists already: a trace is not overwritten\nhint: lockwright profile --record --force -- {}, or --output FILE\n",
         name("few.bin"),
         contend_path(),
     );

@@ -178,7 +178,8 @@ fn a_file_for_node_exporter_is_whole_at_any_time() -> Result<()> {
     let program = Program::start()?;
     let file = FOLDER.path().join("locks.prom");
     let path = file.to_str().context("a path")?;
-    let mut export = start(&["export", &program.pid(), "--output", path, "--interval=100ms"])?;
+    let mut export =
+        start(&["top", "--export", &program.pid(), "--output", path, "--interval=100ms"])?;
     let begun = Instant::now();
     while !fs::read_to_string(&file).ok().map_or(Ok(false), |page| told(&page))? {
         if let Some(status) = export.try_wait()? {
@@ -198,7 +199,8 @@ fn a_file_for_node_exporter_is_whole_at_any_time() -> Result<()> {
 #[test]
 fn a_page_is_served_to_those_who_ask_for_it() -> Result<()> {
     let program = Program::start()?;
-    let arguments = ["export", &program.pid(), "--listen", "127.0.0.1:0", "--interval=100ms"];
+    let arguments =
+        ["top", "--export", &program.pid(), "--listen", "127.0.0.1:0", "--interval=100ms"];
     let mut export = start(&arguments)?;
     let mut said = String::new();
     BufReader::new(export.stderr.take().context("its errors")?).read_line(&mut said)?;

@@ -87,7 +87,7 @@ fn a_function_that_has_the_whole_section_is_no_wrapper_whatever_its_name() -> Re
 fn switched(program: &Program, user: &str, lock: &str, rule: &str) -> Result<String> {
     let begun = Instant::now();
     loop {
-        let outcome = program.ctl(&["switch", user, rule])?;
+        let outcome = program.switch(&[user, rule])?;
         let said = outcome.text();
         if said.contains(lock) {
             return Ok(said);
@@ -104,7 +104,7 @@ fn the_locks_of_a_user_are_switched_past_such_functions() -> Result<()> {
         let said = switched(&program, "quick", "mutex table (0x", "fifo")?;
         ensure!(said.contains("  caller quick (switched") && !said.contains("hoard"), "{said}");
         program.comes_to_run("table", "fifo")?;
-        program.ok(&["switch", "quick", "default"])?;
+        program.ok(&["quick", "default"])?;
         program.comes_to_run("table", "auto")?;
         program.end()?;
     }
@@ -127,7 +127,7 @@ fn rules_by_caller_hold_past_such_functions_once_these_are_known() -> Result<()>
         (waiters == ["quick"]).then_some(())
     })?;
     // Each lock asks again when there are other rules.
-    program.ok(&["switch", "kind:recursive", "cal"])?;
+    program.ok(&["kind:recursive", "cal"])?;
     program.comes_to_run("table", "fifo")?;
     program.end().map(drop)
 }
@@ -156,7 +156,7 @@ fn readers_writer_locks_of_a_function_are_switched() -> Result<()> {
     let program = Program::start_readers()?;
     let said = switched(&program, "visit", "rwlock g_other (0x", "rwlock:prefer=patient")?;
     ensure!(said.contains(": rwlock:prefer=patient\n") && !said.contains("caller"), "{said}");
-    let refused = program.ctl(&["switch", "visitor", "rwlock:prefer=patient"])?;
+    let refused = program.switch(&["visitor", "rwlock:prefer=patient"])?;
     let errors = refused.errors();
     ensure!(refused.end == End::Code(2), "{}", refused.describe());
     ensure!(errors.contains("'visitor' hasn't waited for a readers-writer lock"), "{errors}");

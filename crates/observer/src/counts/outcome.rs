@@ -30,7 +30,7 @@ pub fn outcome(
 pub fn copy(path: &Path) -> Result<Observed, Failure> {
     let file = File::open(path).map_err(|error| {
         Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
-            .hint("lockwright ctl PID dump FILE writes one")
+            .hint("lockwright switch PID dump FILE writes one")
     })?;
     let mut segment = reader::read(&file, path)?;
     // At least until something was counted last.

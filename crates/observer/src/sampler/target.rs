@@ -140,7 +140,7 @@ pub(super) fn variable(environment: &[u8], name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// Did `lockwright detach` give the process glibc's locks back? The library stays loaded.
+/// Did `lockwright attach --undo` give the process glibc's locks back? The library stays loaded.
 fn is_detached(pid: libc::pid_t) -> bool {
     Process::open(pid).is_ok_and(|process| {
         Remote::find(&process).and_then(|mailbox| mailbox.is_detached()).unwrap_or(false)

@@ -103,7 +103,7 @@ pub fn workload(id: &str, threads: Vec<RecordedThread>) -> &'static Workload {
     Box::leak(Box::new(Workload {
         id: String::leak(id.to_owned()),
         idea: "every thread does what it did when it was recorded, over and over",
-        source: "lockwright record",
+        source: "lockwright profile --record",
         params: PARAMS,
         holds: false,
         setup: Box::leak(Box::new(setup)),

@@ -41,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..),
           required_unless_present = "program", conflicts_with = "program")]
     pid: Option<libc::pid_t>,
-    /// For these locks only, as `lockwright ctl PID` lists them
+    /// For these locks only, as `lockwright switch PID` lists them
     #[arg(long = "lock", value_name = "LOCKS", value_delimiter = ',')]
     locks: Vec<String>,
     /// For the locks that this function waits for; may be repeated
@@ -114,7 +114,7 @@ pub(super) fn main(args: Args) -> Result<ExitCode, Failure> {
         output::print(&said(&load, &loaded, pid, &name))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let time = crate::cmd::ctl::guard_time(seconds)?;
+    let time = crate::cmd::switch::guard_time(seconds)?;
     let terms = Terms { margin: args.worse, hand_overs: true };
     let (guarded, loaded) =
         load.guarded(process, time, args.counter.as_deref(), terms, args.quiet)?;
