@@ -186,7 +186,7 @@ fn a_term_has_one_number_everywhere() {
     let same = on_screen.map(|name| columns::shown(name, lock));
     assert_eq!(below(&screen, &on_screen), same, "{screen}");
     // Threads that waited, on average: the screen, JSON, and the course in text and page.
-    assert_eq!(below(&screen, &["waiting"]), [format!("{:.2}", lock.waiting)]);
+    assert_eq!(below(&screen, &["waiting", "wait/s"])[0], format!("{:.2}", lock.waiting));
     assert_eq!(json["locks"][0]["waiting"], lock.waiting);
     for course in [&text, &page] {
         assert!(course.contains("at most 2.80 threads waiting"), "{course}");
