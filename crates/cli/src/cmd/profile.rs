@@ -41,8 +41,9 @@ use std::time::Duration;
 
 /// Show which locks a program waits for, where, and who makes it wait
 ///
-/// Runs PROGRAM under our library until it ends, or watches a process that already runs under it for a while. The library
-/// counts every wait, how long it takes, and who holds the lock: the report names the critical section that others wait for.
+/// Runs PROGRAM until it ends, or watches a process that already runs under our library for a while. The library counts every wait, how
+/// long it takes, and who holds the lock: the report names the critical section that others wait for. PROGRAM's mutexes work as glibc's do,
+/// by the same algorithm, unless --lock names another lock.
 /// The report goes to standard error after PROGRAM, else to standard output. For a process, it begins with who waits now, and for
 /// whom, if a thread has waited for half a second or longer.
 ///
@@ -79,7 +80,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HZ", requires = "sample",
           value_parser = clap::value_parser!(u32).range(1..=2000))]
     rate: Option<u32>,
-    /// Lock for PROGRAM, NAME[:key=value,...]; see `lockwright list`
+    /// Lock for PROGRAM's mutexes, NAME[:key=value,...], see `lockwright list` [default: glibc's own]
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true,
           conflicts_with = "pid")]
     lock: Option<String>,

@@ -39,6 +39,12 @@ pub(crate) fn matters(lock: &Ranked) -> bool {
     lock.advice.as_ref().is_none_or(|advice| advice.rule != Rule::Little)
 }
 
+/// Does a thread get it too late or not at all, however little all threads wait for it?
+pub(crate) fn is_stuck(lock: &Ranked) -> bool {
+    let rule = lock.advice.as_ref().map(|advice| advice.rule);
+    matches!(rule, Some(Rule::WritersStarve | Rule::TriedInVain | Rule::Unended | Rule::Inverted))
+}
+
 /// Do threads wait longer for a lock that isn't counted, or for a condition variable that acts as a lock, than for any that is?
 pub(crate) fn is_elsewhere(outcome: &Observed) -> bool {
     let counted = outcome.locks.first().map_or(0.0, |lock| lock.waiting);

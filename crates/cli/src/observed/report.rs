@@ -24,6 +24,8 @@ const TOLD: usize = 3;
 pub(crate) const ROWS: usize = 10;
 /// The same where none of them matters.
 const FEW_ROWS: usize = 3;
+/// A lock with less than this share of all waiting has no details, unless it is the first.
+const MUCH: f64 = 0.15;
 /// Places with less than this share are left out, but the first.
 const LEAST: f64 = 0.01;
 /// A wait that is open at the end is ordinary contention if it has taken less, ns.
@@ -229,8 +231,7 @@ fn text(outcome: &Observed, most: Option<usize>) -> String {
     }
     // The lock that threads wait for most comes first.
     parts.insert(if is_elsewhere { 0 } else { parts.len() }, others);
-    let shared: Vec<String> = outcome.false_sharing.iter().take(TOLD).map(sharing).collect();
-    parts.extend([often, shared.join("\n"), uncounted(outcome)]);
+    parts.extend([often, sharing(&outcome.false_sharing), uncounted(outcome)]);
     for part in parts.iter().filter(|part| !part.is_empty()) {
         text.push('\n');
         text.push_str(part);
@@ -309,8 +310,15 @@ pub(super) fn rows(
 /// The locks with details.
 fn told_locks(outcome: &Observed, most: Option<usize>) -> Vec<(usize, &Ranked)> {
     let (rows, _) = rows(outcome, most);
-    let told = rows.into_iter().filter(|(_, lock)| most.is_some() || finding::matters(lock));
-    told.take(TOLD).collect()
+    let all: u64 = outcome.locks.iter().map(|lock| lock.wait_ns).sum();
+    let is_much = |lock: &Ranked| lock.wait_ns as f64 >= MUCH * all as f64;
+    let first = rows.iter().find(|(_, lock)| finding::matters(lock)).map(|(at, _)| *at);
+    let is_told = |(at, lock): &(usize, &Ranked)| {
+        most.is_some()
+            || finding::matters(lock)
+                && (Some(*at) == first || is_much(lock) || finding::is_stuck(lock))
+    };
+    rows.into_iter().filter(is_told).take(TOLD).collect()
 }
 
 /// A lock with its advice, unless the report begins with that.
@@ -334,10 +342,17 @@ fn lock_told(outcome: &Observed, (at, lock): (usize, &Ranked), is_said: bool) ->
     text
 }
 
-fn sharing(suspects: &Suspects) -> String {
+/// Locks that share cache lines; empty: none do.
+fn sharing(all: &[Suspects]) -> String {
+    let Some(first) = all.first() else { return String::new() };
+    let names = first.locks.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    let more = match all.len() - 1 {
+        0 => String::new(),
+        1 => "; so do the locks of 1 more line".to_owned(),
+        more => format!("; so do the locks of {more} more lines"),
+    };
     let line = format!(
-        "{} share a cache line: taking one slows down users of the others. Separate them: alignas(64)",
-        suspects.locks.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
+        "{names} share a cache line{more}: taking one slows down users of the others. Separate them: alignas(64)"
     );
     beside("false sharing? ", &line)
 }

@@ -97,7 +97,12 @@ pub(crate) fn of(
 /// The cause that took most of the time, if it took much. Running isn't one, unless on the slowest cores.
 fn main(holding: &Holding) -> Option<(&Cause, f64)> {
     let all = || holding.causes.iter().map(|(cause, share)| (cause, *share));
-    let mut slow = all().filter(|(cause, share)| **cause != Cause::Running && *share >= MAIN);
+    let ran = holding.share(&Cause::Running);
+    // A section that computes for longer than it has to wait for a CPU is long, whatever the other load.
+    let is_main = |cause: &Cause, share: f64| *cause != Cause::Preempted || share > ran;
+    let mut slow = all().filter(|(cause, share)| {
+        **cause != Cause::Running && *share >= MAIN && is_main(cause, *share)
+    });
     let on_slowest = || holding.classes.last().is_some_and(|share| *share >= 2.0 * MAIN);
     slow.next().or_else(|| all().find(|(cause, _)| **cause == Cause::Running && on_slowest()))
 }
@@ -147,6 +152,8 @@ mod tests {
             assert_eq!(advice(&causes, Holding::default()).unwrap().0, rule);
         }
         assert_eq!(advice(&[(Cause::Running, 1.0)], Holding::default()), None);
+        let busy = [(Cause::Running, 0.57), (Cause::Preempted, 0.43)];
+        assert_eq!(advice(&busy, Holding::default()), None, "the section is long");
         let mut slow = Holding::default();
         slow.classes.extend([0.1, 0.9]);
         let (rule, text) = advice(&[(Cause::Running, 1.0)], slow).unwrap();
