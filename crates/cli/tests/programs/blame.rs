@@ -233,12 +233,14 @@ fn the_report_comes_as_a_page_a_profile_and_a_timeline() -> Result<()> {
     // On a busy machine the holder may lack a CPU.
     let rule = text(advice, "/rule");
     assert!(rules.contains(&rule) || rule.starts_with("holder-"), "{advice:#}");
-    assert_eq!(text(advice, "/command").is_empty(), text(advice, "/rule") == "little");
+    // Only another lock is tried by a command.
+    let has_command = ["starved", "short-sections"].contains(&rule);
+    assert_eq!(text(advice, "/command").is_empty(), !has_command, "{advice:#}");
     let page = fs::read_to_string(page)?;
     for part in ["<!DOCTYPE html>", "locks+0x208", "<svg", "hoard.c:"] {
         assert!(page.contains(part), "no '{part}' in {page}");
     }
-    assert!(!page.contains("<script"), "{page}");
+    assert!(!page.contains("<script src") && !page.contains("<link"), "all in one file: {page}");
     assert_eq!(fs::read(&pprof)?[..2], [0x1f, 0x8b], "gzip");
     let outcome = Child::new("gzip").args(["-t", &gz]).run()?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());

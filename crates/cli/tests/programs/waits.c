@@ -300,26 +300,26 @@ static void conditions(void) {
 }
 
 // A mutex that is taken a thousand times between two waits. 2 in its word says that a thread sleeps.
-static pthread_mutex_t taken = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t busy_twice = PTHREAD_MUTEX_INITIALIZER;
 
-static void *takes(void *unused) {
-    pthread_mutex_lock(&taken);
-    pthread_mutex_unlock(&taken);
+static void *takes_it(void *unused) {
+    pthread_mutex_lock(&busy_twice);
+    pthread_mutex_unlock(&busy_twice);
     return unused;
 }
 
 static void lets_one_wait(void) {
     pthread_t one;
-    pthread_mutex_lock(&taken);
-    pthread_create(&one, NULL, takes, NULL);
-    until(&taken, 2);
-    pthread_mutex_unlock(&taken);
+    pthread_mutex_lock(&busy_twice);
+    pthread_create(&one, NULL, takes_it, NULL);
+    until(&busy_twice, 2);
+    pthread_mutex_unlock(&busy_twice);
     pthread_join(one, NULL);
 }
 
 static void acquisitions(void) {
     lets_one_wait();
-    for (int i = 0; i < 1000; i++) takes(NULL);
+    for (int i = 0; i < 1000; i++) takes_it(NULL);
     lets_one_wait();
 }
 

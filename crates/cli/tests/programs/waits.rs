@@ -134,7 +134,7 @@ fn acquisitions_between_waits_are_counted() -> Result<()> {
     for level in LEVELS {
         let report = profile("taken", level, "done\n")?;
         assert_eq!(report["lock"], "glibc", "the program as it is");
-        let lock = named(&report, "locks", "taken")?;
+        let lock = named(&report, "locks", "busy_twice")?;
         assert_eq!(numbers(lock, ["acquired", "contended"]), [1002, 2], "{lock:#}");
     }
     Ok(())
