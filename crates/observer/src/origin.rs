@@ -264,32 +264,32 @@ impl Origin {
     pub fn advice(self, setting: impl Fn(&str) -> Option<String>) -> String {
         match self {
             Self::PythonGil => {
-                "only one thread runs Python code at a time: use processes, or a free-threaded Python".into()
+                "use processes, or a free-threaded Python: only one thread runs Python code at a time".into()
             }
-            Self::PyMutex => "py-spy dump --pid PID shows the Python code that holds it".into(),
+            Self::PyMutex => "find the Python code that holds it with py-spy dump --pid PID, and shorten it".into(),
             Self::JavaMonitor => {
-                "synchronized code; which monitor: async-profiler -e lock, or jcmd PID Thread.print".into()
+                "find the monitor with jcmd PID Thread.print or async-profiler -e lock, and do less in its synchronized code".into()
             }
-            Self::Jvm => "the JVM's own: jcmd PID Thread.print, or another collector".into(),
+            Self::Jvm => "try another garbage collector, or see with jcmd PID Thread.print what the JVM's threads do".into(),
             Self::RustMutex | Self::RustRwLock | Self::ParkingLot => {
                 "shorten its sections, or put lockwright_sync's in its place: docs/sync.md".into()
             }
             Self::Abseil | Self::Folly => {
                 "shorten its sections, or put lockwright::mutex in its place: docs/sync.md".into()
             }
-            Self::RubyGvl => "only one thread runs Ruby code at a time: use processes, or Ractors".into(),
+            Self::RubyGvl => "use processes, or Ractors: only one thread runs Ruby code at a time".into(),
             Self::Arena => match arenas(setting) {
-                Some(said) => format!("{said}: let it have more arenas, or try jemalloc or mimalloc"),
+                Some(said) => format!("let malloc have more arenas ({said}), or try jemalloc or mimalloc"),
                 None => "allocate less in these threads, or try jemalloc or mimalloc".into(),
             },
             Self::Stdio => {
-                "one FILE for all threads: write with fewer, larger calls, or a FILE for each thread".into()
+                "write with fewer, larger calls, or give each thread a FILE of its own".into()
             }
-            Self::Loader => "exceptions, dlopen or the first use of thread-local data: do them less often".into(),
-            Self::TimeZone => "localtime, mktime and strftime share it: convert less often, or use gmtime_r".into(),
+            Self::Loader => "throw fewer exceptions, and call dlopen less often: these share it".into(),
+            Self::TimeZone => "convert times less often, or use gmtime_r: localtime, mktime and strftime share it".into(),
             Self::Glibc => "call that function from fewer threads".into(),
             Self::LeftToGlibc => {
-                "only sampled here; who holds it: lockwright profile -p PID --sample".into()
+                "see who holds it: lockwright profile -p PID --sample".into()
             }
             Self::OpenMp => "shorten the critical section, or use a reduction or atomics".into(),
         }
@@ -426,7 +426,7 @@ mod tests {
         let told = |name: &'static str, value: &'static str| {
             Origin::Arena.advice(move |asked| (asked == name).then(|| value.to_owned()))
         };
-        assert!(told("MALLOC_ARENA_MAX", "1").starts_with("MALLOC_ARENA_MAX=1 is set"));
+        assert!(told("MALLOC_ARENA_MAX", "1").contains("(MALLOC_ARENA_MAX=1 is set)"));
         assert!(told("GLIBC_TUNABLES", "glibc.malloc.arena_max=2").contains("arena_max=2 is set"));
         assert!(told("LANG", "C").starts_with("allocate less"));
     }

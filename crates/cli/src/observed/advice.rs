@@ -16,6 +16,8 @@ const LITTLE: f64 = 0.02;
 const WAKE_UP_NS: u64 = 50_000;
 /// Waits of at least this length deserve attention if critical sections are far shorter, ns.
 const STARVED_NS: u64 = 10_000_000;
+/// So many waits are timed now and then. If none was, something else is unknown, too.
+const MANY: u64 = 1000;
 /// A wait that is still open at the end deserves attention if it has lasted this long, ns.
 const OPEN_NS: u64 = 500_000_000;
 /// The factor that counts as "far".
@@ -83,7 +85,7 @@ fn advice(
             time(lock.unended_ns as f64)
         );
         (Rule::Unended, text, target.who_waits())
-    } else if lock.contended > 0 && lock.wait.count == 0 && lock.beyond.failed_tries == 0 {
+    } else if lock.wait.count == 0 && (lock.unended_ns > 0 || lock.contended >= MANY) {
         let text =
             "watch for longer: none of its waits has ended, or they were too short to be timed";
         (Rule::Unknown, text.to_owned(), String::new())

@@ -11,6 +11,8 @@ use lockwright_text::wrapped;
 const CALLS: u64 = 10;
 /// Fewer woken threads aren't worth a word.
 const WOKEN: u64 = 50;
+/// Fewer wake-ups in vain per second aren't, either.
+const WASTED: f64 = 20.0;
 /// Maximum number of condition variables with details.
 const TOLD: usize = 3;
 /// Number of places shown for each.
@@ -20,7 +22,10 @@ const PLACES: usize = 3;
 pub(super) fn told(outcome: &Observed) -> impl Iterator<Item = (&Ranked, &Wakes)> {
     let with_wakes =
         outcome.conditions.iter().filter_map(|one| Some((one, one.beyond.wakes.as_ref()?)));
-    with_wakes.filter(|(_, wakes)| acts_as_lock(wakes) || is_wasteful(wakes))
+    // A few wake-ups cost nothing that anybody would notice.
+    let per_second = |wakes: &Wakes| wakes.wasted as f64 * 1e9 / outcome.elapsed_ns.max(1) as f64;
+    let is_herd = move |wakes: &Wakes| is_wasteful(wakes) && per_second(wakes) >= WASTED;
+    with_wakes.filter(move |(_, wakes)| acts_as_lock(wakes) || is_herd(wakes))
 }
 
 /// Do threads signal it that have waited for it, as a lock's holders do? Who signals a queue seldom waits for work.

@@ -117,30 +117,20 @@ pub(crate) fn all(outcomes: &[Observed], looks: &Looks, most: Option<usize>) -> 
         let parts = [often, nobody, events.concat(), watched + &wrapped(&unwatched(looks)) + "\n"];
         return parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
     }
-    let mut text = String::new();
-    for outcome in &busy {
-        text.push_str(&self::text(outcome, most));
-        text.push('\n');
+    let mut parts: Vec<String> = busy.iter().map(|outcome| self::text(outcome, most)).collect();
+    parts.push(taken_often(others));
+    let unseen = looks.running_unseen.as_deref().map(running_unwatched);
+    for what in unseen.into_iter().chain(looks.is_crowded.then(crowd)) {
+        parts.push(wrapped(&format!("not watched: {what}")) + "\n");
     }
-    let often = taken_often(others);
-    if !often.is_empty() {
-        text.push_str(&often);
-        text.push('\n');
-    }
-    if let Some(why) = &looks.running_unseen {
-        text.push_str(&(wrapped(&format!("not watched: {}", running_unwatched(why))) + "\n\n"));
-    }
-    if looks.is_crowded {
-        text.push_str(&(wrapped(&format!("not watched: {}", crowd())) + "\n\n"));
-    }
-    text
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Locks that are taken often in processes in which nobody waits, each with its process.
 fn taken_often<'a>(outcomes: impl IntoIterator<Item = &'a Observed>) -> String {
     let one = |outcome: &Observed| {
         let text = often::text(outcome.taken_often.as_ref()?, true);
-        let first = || wrapped(&about(outcome)) + "\n\n" + &finding::text(&finding::of(outcome));
+        let first = || wrapped(&about(outcome)) + "\n" + &finding::text(&finding::of(outcome));
         (!text.is_empty()).then(|| first() + "\n" + &text)
     };
     outcomes.into_iter().filter_map(one).collect::<Vec<_>>().join("\n")
@@ -207,7 +197,7 @@ const PIDS: usize = 8;
 
 /// The report on one process, with at most `most` locks in the table; `None`: those that matter.
 fn text(outcome: &Observed, most: Option<usize>) -> String {
-    let mut text = wrapped(&about(outcome)) + "\n\n";
+    let mut text = wrapped(&about(outcome)) + "\n";
     let finding = finding::of(outcome);
     text.push_str(&finding::text(&finding));
     let conditions = conditions::text(outcome, finding.of == About::Condition);
@@ -270,11 +260,10 @@ fn table_of(outcome: &Observed, most: Option<usize>) -> String {
         drawn.add_row(row((at + 1).to_string(), shown(&lock.name).into_owned(), lock));
     }
     if !folded.is_empty() {
-        let small = folded.iter().all(|lock| !finding::matters(lock));
-        let name = match (folded.len(), small) {
-            (many, true) => format!("{many} more: leave"),
-            (many, false) => format!("{many} more: --top"),
-        };
+        let more = if rows.is_empty() { "locks" } else { "more" };
+        let is_little = folded.iter().all(|lock| !finding::matters(lock));
+        let what = if is_little { "leave" } else { "--top" };
+        let name = format!("{} {more}: {what}", folded.len());
         drawn.add_row(row(String::new(), name, &columns::together(&folded)));
     }
     plain(&drawn)
@@ -290,7 +279,8 @@ pub(super) fn rows(
     let rows: Vec<(usize, &Ranked)> = match most {
         Some(most) => all().take(most).collect(),
         None if is_any => all().filter(|(_, lock)| finding::matters(lock)).take(ROWS).collect(),
-        None => all().take(FEW_ROWS).collect(),
+        None if finding::of(outcome).of == About::Nothing => all().take(FEW_ROWS).collect(),
+        None => Vec::new(),
     };
     let mut folded: Vec<&Ranked> = all()
         .filter(|(at, _)| rows.iter().all(|(row, _)| row != at))

@@ -2,17 +2,27 @@
 
 use super::advice::called;
 use crate::profile::words::FEW;
-use lockwright_numbers::format::time;
+use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::observation::{Ranked, Rule};
 use lockwright_observer::findings::{Cause, Holding};
 
+/// A lock that is taken this often is taken often.
+const OFTEN: u64 = 1_000_000;
 /// A cause with at least this share is what made others wait.
 const MAIN: f64 = 0.4;
 
 /// The rule and the advice; `None`: the holders mostly ran, or too little was seen of them.
 pub(super) fn advise(lock: &Ranked) -> Option<(Rule, String)> {
     let holder = lock.holders.first();
-    of(lock.holding.as_ref()?, holder.map(|site| site.function.as_str()), holder.map(called))
+    let (rule, text) =
+        of(lock.holding.as_ref()?, holder.map(|site| site.function.as_str()), holder.map(called))?;
+    // The more often it is taken, the more often a holder loses its CPU.
+    let is_often = rule == Rule::HolderPreempted && lock.acquired >= OFTEN;
+    let often = match is_often {
+        true => format!("; or take it less often than {} times", count(lock.acquired)),
+        false => String::new(),
+    };
+    Some((rule, text + &often))
 }
 
 /// The same, for holders whose first function has this name, and lies at this place.
@@ -99,7 +109,7 @@ fn main(holding: &Holding) -> Option<(&Cause, f64)> {
     let all = || holding.causes.iter().map(|(cause, share)| (cause, *share));
     let ran = holding.share(&Cause::Running);
     // A section that computes for longer than it has to wait for a CPU is long, whatever the other load.
-    let is_main = |cause: &Cause, share: f64| *cause != Cause::Preempted || share > ran;
+    let is_main = |cause: &Cause, share: f64| *cause != Cause::Preempted || share >= ran;
     let mut slow = all().filter(|(cause, share)| {
         **cause != Cause::Running && *share >= MAIN && is_main(cause, *share)
     });

@@ -14,8 +14,11 @@ pub(super) fn line(lock: &Ranked) -> String {
     }
     let kept = side(&lock.threads, |thread| thread.blamed_ns);
     let waited = side(&lock.threads, |thread| thread.wait_ns);
-    let kept = kept.map(|(who, times)| format!("{who} kept others waiting for {times}"));
-    let waited = waited.map(|(who, times)| format!("{who} waited {times}"));
+    let is_first = kept.is_none();
+    let kept = kept.map(|(who, _, times)| format!("{who} kept others waiting {times}"));
+    let waited = waited.map(|(who, brief, times)| {
+        format!("{} waited {times}", if is_first { who } else { brief })
+    });
     let parts: Vec<String> = [kept, waited].into_iter().flatten().collect();
     match parts.is_empty() {
         true => String::new(),
@@ -23,8 +26,8 @@ pub(super) fn line(lock: &Ranked) -> String {
     }
 }
 
-/// The threads of one side, and for how long; `None`: there are none.
-fn side(all: &[ThreadWaits], ns: impl Fn(&ThreadWaits) -> u64) -> Option<(String, String)> {
+/// The threads of one side, the same behind the other side's, and for how long; `None`: there are none.
+fn side(all: &[ThreadWaits], ns: impl Fn(&ThreadWaits) -> u64) -> Option<(String, String, String)> {
     let most = all.iter().map(&ns).max().filter(|most| *most > 0)?;
     let mut times: Vec<(u64, &ThreadWaits)> =
         all.iter().map(|thread| (ns(thread), thread)).collect();
@@ -35,17 +38,25 @@ fn side(all: &[ThreadWaits], ns: impl Fn(&ThreadWaits) -> u64) -> Option<(String
     match &times[..] {
         [(ns, ThreadWaits { tid: Some(tid), name, .. })] => {
             let name = if name.is_empty() { "thread" } else { name };
-            Some((format!("{name} ({tid})"), duration(*ns)))
+            let who = format!("{name} ({tid})");
+            Some((who.clone(), who, duration(*ns)))
         }
-        [(ns, _)] => Some(("several threads".to_owned(), duration(*ns))),
+        [(ns, _)] => Some(("several threads".to_owned(), "several".to_owned(), duration(*ns))),
         [(first, _), .., (last, _)] => {
-            let more = if are_others { " or more" } else { "" };
-            let who = format!("{}{more} threads", times.len());
-            let (last, first) = (duration(*last), duration(*first));
-            let times = if last == first { first } else { format!("{last} to {first}") };
-            Some((who, format!("{times} each")))
+            let who = format!("{}{}", times.len(), if are_others { " or more" } else { "" });
+            Some((format!("{who} threads"), who, between(*last, *first)))
         }
         [] => None,
+    }
+}
+
+/// Two times, the shorter one first: `264 to 295 ms`.
+fn between(from_ns: u64, to_ns: u64) -> String {
+    let (from, to) = (duration(from_ns), duration(to_ns));
+    match (from.split_once(' '), to.split_once(' ')) {
+        _ if from == to => to,
+        (Some((figure, one)), Some((_, other))) if one == other => format!("{figure} to {to}"),
+        _ => format!("{from} to {to}"),
     }
 }
 
@@ -69,10 +80,12 @@ mod tests {
         let all = [hoard.clone(), one.clone(), other];
         assert_eq!(
             of(&all),
-            "   threads   hoard (7) kept others waiting for 570 ms; 2 threads waited 271 ms\n             to 282 ms each\n"
+            "   threads   hoard (7) kept others waiting 570 ms; 2 waited 271 to 282 ms\n"
         );
         let rest = part(None, "", 300_000_000, 0);
-        assert!(of(&[hoard.clone(), one, rest]).contains("2 or more threads waited"));
+        let others =
+            of(&[hoard.clone(), one, rest]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(others.ends_with("; 2 or more waited 271 to 300 ms"), "{others}");
         assert_eq!((of(&[hoard]), of(&[])), (String::new(), String::new()));
     }
 }

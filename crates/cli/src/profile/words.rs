@@ -85,7 +85,7 @@ pub(crate) fn meanwhile(holding: &Holding) -> String {
 /// Fewer samples of holders say nothing.
 pub(crate) const FEW: u64 = 5;
 /// Smaller shares of what holders did are left out.
-const LEAST: f64 = 0.03;
+const LEAST: f64 = 0.05;
 
 /// In the past tense.
 fn did(cause: &Cause) -> String {
@@ -116,8 +116,15 @@ const BEGINNINGS: [&str; 7] = [
 ];
 
 /// How names of functions begin that only pass a call on, between a thread's beginning and the program.
-const MACHINERY: [&str; 5] =
-    ["__invoke", "std::__invoke", "std::thread::", "std::sys::", "core::ops::function::"];
+const MACHINERY: [&str; 7] = [
+    "_M_invoke",
+    "_M_run",
+    "__invoke",
+    "std::__invoke",
+    "std::thread::",
+    "std::sys::",
+    "core::ops::function::",
+];
 
 /// Who called this function, by a stack, the innermost function first: `, called by work < main`; empty: that isn't known. Between them may lie
 /// functions that the report passes by, such as a guard's.

@@ -188,13 +188,13 @@ fn check_own(path: &Path, cause: &str, expected: &[Own]) -> Result<()> {
 /// The first thread that writes sleeps with the lock, as nobody reads.
 #[test]
 fn the_lock_of_a_file_that_threads_write_to_is_told() -> Result<()> {
-    let own = ("stdio", "logs", "stdio's lock of a FILE", "one FILE for all threads: write ");
+    let own = ("stdio", "logs", "stdio's lock of a FILE", "write with fewer, larger calls");
     check_own(&SLOW, "stdio", &[own])
 }
 
 #[test]
 fn the_lock_of_mallocs_only_arena_is_told_with_what_limits_arenas() -> Result<()> {
-    let advice = "MALLOC_ARENA_MAX=1 is set: ";
+    let advice = "let malloc have more arenas (MALLOC_ARENA_MAX=1 is set)";
     check_own(&SLOW, "arena", &[("arena", "allocates", "malloc's arena lock: ", advice)])
 }
 
