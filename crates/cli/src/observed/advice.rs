@@ -80,10 +80,15 @@ fn advice(
     } else if let Some((rule, text)) = slow::advise(lock).filter(|_| lock.unended_ns >= OPEN_NS) {
         (rule, text, String::new())
     } else if lock.unended_ns >= OPEN_NS {
-        let text = format!(
-            "find out who holds it: at the end a thread had waited {} for it, and still did",
-            time(lock.unended_ns as f64)
-        );
+        let so_far = time(lock.unended_ns as f64);
+        let text = match target {
+            Target::Program(_) => format!(
+                "find out who holds it: at the end a thread had waited {so_far} for it, and still did"
+            ),
+            Target::Process(_) => format!(
+                "find out who holds it: a thread has waited {so_far} for it, and still does"
+            ),
+        };
         (Rule::Unended, text, target.who_waits())
     } else if lock.wait.count == 0 && (lock.unended_ns > 0 || lock.contended >= MANY) {
         let text =

@@ -6,7 +6,7 @@ use crate::profile::words;
 use lockwright_observer::counts::observation::{Observed, Ranked, Rule};
 
 /// The first thing to know about a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Finding {
     /// What was found, as a sentence.
     pub(crate) fact: String,
@@ -16,6 +16,8 @@ pub(crate) struct Finding {
     pub(crate) command: String,
     /// What it is about.
     pub(crate) of: About,
+    /// How many threads wait for that on average, or take their CPU's time for it.
+    pub(crate) waiting: f64,
 }
 
 /// What a report begins with.
@@ -65,25 +67,33 @@ pub(crate) fn of(outcome: &Observed) -> Finding {
                 let fact =
                     format!("Threads wait most for {}.", words::own_brief(lock, outcome.threads));
                 let advice = lock.advice.clone();
-                return Finding { fact, advice, of: About::OwnLock, ..Finding::default() };
+                let (of, waiting) = (About::OwnLock, sampled);
+                return Finding { fact, advice, of, waiting, ..Finding::default() };
             }
             (_, Some((one, wakes))) => {
                 let fact = format!("The {}.", conditions::brief(one, wakes));
                 let advice = conditions::advice(wakes);
-                return Finding { fact, advice, of: About::Condition, ..Finding::default() };
+                let (of, waiting) = (About::Condition, conditions::waiting(outcome));
+                return Finding { fact, advice, of, waiting, ..Finding::default() };
             }
             _ => {}
         }
     }
+    // What they wait is a part of their time, too.
+    let waited =
+        |at: usize| outcome.locks[at].advice.as_ref().map_or(1.0, |made| made.waiting_share);
     match (first, is_often) {
-        (Some(at), _) => about_lock(outcome, at),
-        (None, Some(often)) => Finding {
+        (Some(at), often) if often.is_none_or(|often| often.told() <= waited(at)) => {
+            about_lock(outcome, at)
+        }
+        (_, Some(often)) => Finding {
             fact: format!("{}.", often::head(often)),
             advice: often::advice(often),
             of: About::Often,
+            waiting: often.told(),
             ..Finding::default()
         },
-        (None, None) => Finding {
+        (_, None) => Finding {
             fact: format!("No lock matters here: leave them. {}", amount(outcome)),
             ..Finding::default()
         },
@@ -129,6 +139,7 @@ fn about_lock(outcome: &Observed, at: usize) -> Finding {
         advice: advice.map(|advice| advice.text.clone()).unwrap_or_default(),
         command: advice.map(|advice| advice.command.clone()).unwrap_or_default(),
         of: About::Lock(at),
+        waiting: outcome.locks.iter().map(|lock| lock.waiting).sum(),
     }
 }
 

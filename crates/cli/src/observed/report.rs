@@ -24,7 +24,7 @@ const TOLD: usize = 3;
 pub(crate) const ROWS: usize = 10;
 /// The same where none of them matters.
 const FEW_ROWS: usize = 3;
-/// A lock with less than this share of all waiting has no details, unless it is the first.
+/// A lock with less than this share of the waiting that a report begins with has no details, unless it is what it begins with.
 const MUCH: f64 = 0.15;
 /// Places with less than this share are left out, but the first.
 const LEAST: f64 = 0.01;
@@ -300,13 +300,12 @@ pub(super) fn rows(
 /// The locks with details.
 fn told_locks(outcome: &Observed, most: Option<usize>) -> Vec<(usize, &Ranked)> {
     let (rows, _) = rows(outcome, most);
-    let all: u64 = outcome.locks.iter().map(|lock| lock.wait_ns).sum();
-    let is_much = |lock: &Ranked| lock.wait_ns as f64 >= MUCH * all as f64;
-    let first = rows.iter().find(|(_, lock)| finding::matters(lock)).map(|(at, _)| *at);
+    let finding = finding::of(outcome);
+    let much = MUCH * finding.waiting;
     let is_told = |(at, lock): &(usize, &Ranked)| {
-        most.is_some()
-            || finding::matters(lock)
-                && (Some(*at) == first || is_much(lock) || finding::is_stuck(lock))
+        let is_first = finding.of == About::Lock(*at);
+        let is_much = is_first || lock.waiting >= much || finding::is_stuck(lock);
+        most.is_some() || finding::matters(lock) && is_much
     };
     rows.into_iter().filter(is_told).take(TOLD).collect()
 }

@@ -4,6 +4,7 @@ use super::names::{fit, short};
 use super::rule;
 use super::view::Shown;
 use crate::observed::brief;
+use crate::observed::finding::{self, About};
 use crate::observed::report::told;
 use crate::output::{beside_within, shown, wrapped};
 use crate::profile::words;
@@ -41,7 +42,7 @@ pub(super) fn places(
         ..Ranked::default()
     };
     let head = told(number, &bare);
-    let mut text = head.clone();
+    let mut text = elsewhere(process, sentence) + &head;
     let most = (lines.saturating_sub(OTHERS) / 3).clamp(2, 8);
     for (verb, sites) in [("held by", &lock.holders), ("waited in", &lock.waiters)] {
         let sites = sites.iter().filter(|site| site.ns > 0);
@@ -82,6 +83,17 @@ pub(super) fn places(
     }
     text += &stack_lines(lock, columns);
     text.lines().map(|line| Line::from(fit(line, columns))).collect()
+}
+
+/// What to do about what threads wait for more than for any lock in the table; empty: they don't.
+fn elsewhere(process: &Shown, columns: usize) -> String {
+    let finding = finding::of(&process.outcome);
+    match finding.of {
+        About::OwnLock | About::Condition if process.selected == 0 => {
+            beside_within("*  ", &shown(&finding.advice), columns)
+        }
+        _ => String::new(),
+    }
 }
 
 /// Is its share more than nothing, as it is shown?
@@ -135,10 +147,14 @@ pub(super) fn without_locks(process: &Shown) -> Vec<Line<'static>> {
         _ if !process.standing.is_empty() => {
             wrapped("no wait has ended in this interval: who waits is told above")
         }
-        _ => wrapped(&format!(
-            "no thread had to wait for a lock in the last {}",
-            time(outcome.elapsed_ns as f64)
-        )),
+        _ => {
+            let last = time(outcome.elapsed_ns as f64);
+            let others = match outcome.samples {
+                0 => "; looking for locks that aren't pthread's ...",
+                _ => "",
+            };
+            wrapped(&format!("no thread had to wait for a lock in the last {last}{others}"))
+        }
     };
     text.lines().map(|line| Line::from(line.to_owned())).collect()
 }

@@ -255,6 +255,7 @@ fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
         blocked_ns: number(offset_of!(Record, blocked_ns)),
         wait_max_ns: number(offset_of!(Record, wait_max_ns)),
         wait_max_at: At::new(number(offset_of!(Record, wait_max_site))),
+        is_part: false,
         acquired: number(offset_of!(Record, acquired)),
         followed: number(offset_of!(Record, followed)),
         owners: number(offset_of!(Record, owners)),

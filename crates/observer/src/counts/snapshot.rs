@@ -178,6 +178,8 @@ pub struct Lock {
     pub open_since_ns: u64,
     /// How long that had taken at the end, ns ([`Snapshot::close`]).
     pub unended_ns: u64,
+    /// Are these the counts of a part of its life?
+    pub is_part: bool,
     /// What only some locks have.
     pub beyond: Beyond<Seen>,
 }
@@ -206,18 +208,23 @@ impl Lock {
     /// the longest.
     pub(super) fn settled(&self) -> Self {
         let mut lock = self.clone();
+        if self.is_part {
+            return lock; // what ends in a period has begun before
+        }
         let timed: u64 = self.classes.iter().map(|class| class.awake + class.asleep).sum();
-        if self.asleep() == 0 && self.arrived > 0 && timed > self.arrived {
+        if self.arrived > 0 && timed > self.arrived {
             let part =
                 |all: u64| (u128::from(all) * u128::from(self.arrived) / u128::from(timed)) as u64;
+            // A wait with a sleep stands only for itself: of those, the time is known.
+            let time = |ns: u64| if self.asleep() == 0 { part(ns) } else { ns };
             for class in &mut lock.classes {
-                (class.awake, class.ns) = (part(class.awake), part(class.ns));
+                class.ns = time(class.ns);
             }
             for site in &mut lock.waiters {
-                (site.count, site.ns) = (part(site.count).max(1), part(site.ns));
+                (site.count, site.ns) = (part(site.count).max(1), time(site.ns));
             }
             for thread in &mut lock.threads {
-                (thread.waits, thread.wait_ns) = (part(thread.waits), part(thread.wait_ns));
+                (thread.waits, thread.wait_ns) = (part(thread.waits), time(thread.wait_ns));
             }
         }
         let most = self.arrived.saturating_mul(self.wait_max_ns);
@@ -322,6 +329,7 @@ impl Lock {
         if self.tenants != before.tenants {
             return now;
         }
+        now.is_part = true;
         now.subtract(before);
         now
     }
@@ -491,6 +499,7 @@ pub(super) mod tests {
             wait_max_ns: max_ns,
             wait_max_at: at,
             acquired: 0,
+            is_part: false,
             followed: 0,
             owners: 0,
             cores: 0,

@@ -35,8 +35,8 @@ pub fn mean_ns(lock: &Lock) -> u64 {
     let ended = lock.wait_ns() - lock.unended_ns;
     // Those that end in a period aren't those that begin in it.
     match lock.wait().count() {
-        0 => ended / lock.arrived.max(1),
-        count => ended / count,
+        count if lock.is_part && count > 0 => ended / count,
+        _ => ended / lock.arrived.max(1),
     }
 }
 
