@@ -75,12 +75,18 @@ pub(super) fn advice(often: &TakenOften) -> String {
             format!("seldom waited for ({} waits, {} in all)", count(many), time(wait_ns as f64))
         }
     };
-    let who = often
-        .sites
-        .first()
-        .map_or("that function", |site| site.caller.as_ref().unwrap_or(&site.function));
+    let what = match often.sites.first() {
+        Some(site) => match (&site.caller, site.place.as_str()) {
+            (Some(caller), "") => format!("call {} less often in {caller}", site.function),
+            (Some(caller), place) => {
+                format!("call {} less often in {caller} ({place})", site.function)
+            }
+            (None, _) => format!("call {} less often", site.function),
+        },
+        None => "take them less often".to_owned(),
+    };
     format!(
-        "take it less often in {who}: keep the result of the call, or do more with the lock once it is taken. Another lock won't help, since it is {waited}"
+        "{what}: keep the result, or do more with the lock once it is taken. Another lock won't help, since it is {waited}"
     )
 }
 
@@ -120,7 +126,7 @@ mod tests {
             words.starts_with(
                 "taken often: 38 % of the CPU time goes into locks that nobody waits for, by 380 of 1.00 k samples \
                  EVP_MD_fetch, called by work (crypt.c:8): 38 %, takes 3 locks or more at least 912 k times a second \
-                 advice take it less often in work: keep the result of the call"
+                 advice call EVP_MD_fetch less often in work (crypt.c:8): keep the result"
             ),
             "{words}"
         );

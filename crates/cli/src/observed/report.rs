@@ -221,7 +221,9 @@ fn text(outcome: &Observed, most: Option<usize>) -> String {
     }
     // The lock that threads wait for most comes first.
     parts.insert(if is_elsewhere { 0 } else { parts.len() }, others);
-    parts.extend([often, sharing(&outcome.false_sharing), uncounted(outcome)]);
+    let at = if finding.of == About::Often { 0 } else { parts.len() };
+    parts.insert(at, often);
+    parts.extend([sharing(&outcome.false_sharing), uncounted(outcome)]);
     for part in parts.iter().filter(|part| !part.is_empty()) {
         text.push('\n');
         text.push_str(part);

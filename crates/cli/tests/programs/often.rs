@@ -188,7 +188,7 @@ fn the_reports_say_it_beside_that_nobody_waited() -> Result<()> {
         let line = format!("registry_find, called by work ({})", place("fetches.c", "/* here */")?);
         let is_told = text.contains("taken often: ")
             && text.contains(&line)
-            && text.contains("What to do: take it less often in work: ");
+            && text.contains("What to do: call registry_find less often in work (");
         // A thread that loses its CPU with a lock may make another one wait.
         let nobody = text.contains("no thread had to wait for a lock that is watched");
         let both = text.contains("CPU time goes into locks that nobody waits for");
