@@ -3,6 +3,7 @@
 use super::delegate::delegate;
 use super::target::Target;
 use super::{slow, starved};
+use crate::profile::words::called;
 use lockwright_calibrate::Delegation;
 use lockwright_numbers::format::time;
 use lockwright_observer::counts::lifetimes::Lifetimes;
@@ -140,14 +141,6 @@ fn advice(
         text,
         note,
         command,
-    }
-}
-
-/// A place in the user's program: `update (server.c:42)`.
-pub(super) fn called(site: &Site) -> String {
-    match site.place.as_str() {
-        "" => site.function.clone(),
-        place => format!("{} ({place})", site.function),
     }
 }
 

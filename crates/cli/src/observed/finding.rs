@@ -1,9 +1,13 @@
 //! What a report begins with: how much waiting costs, for which lock, and what to do. The table and the caveats come after it.
 
-use super::{conditions, often, report};
+use super::{conditions, often};
 use crate::output::{beside, shown};
 use crate::profile::words;
 use lockwright_observer::counts::observation::{Observed, Ranked, Rule};
+use lockwright_observer::findings::OwnLock;
+
+/// Fewer threads than this, on average, are noise.
+const NOISE: f64 = 0.01;
 
 /// The first thing to know about a process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +40,11 @@ pub(crate) enum About {
     Often,
 }
 
+/// Its locks that aren't pthread's, without those that hardly anybody waits for.
+pub(super) fn own_locks(outcome: &Observed) -> impl Iterator<Item = &OwnLock> {
+    outcome.own_locks.iter().filter(|lock| lock.waiting >= NOISE)
+}
+
 /// Is it worth a word? If not, users should leave it.
 pub(crate) fn matters(lock: &Ranked) -> bool {
     lock.advice.as_ref().is_none_or(|advice| advice.rule != Rule::Little)
@@ -50,13 +59,13 @@ pub(crate) fn is_stuck(lock: &Ranked) -> bool {
 /// Do threads wait longer for a lock that isn't counted, or for a condition variable that acts as a lock, than for any that is?
 pub(crate) fn is_elsewhere(outcome: &Observed) -> bool {
     let counted = outcome.locks.first().map_or(0.0, |lock| lock.waiting);
-    let sampled = report::own_locks(outcome).next().map_or(0.0, |lock| lock.waiting);
+    let sampled = own_locks(outcome).next().map_or(0.0, |lock| lock.waiting);
     sampled.max(conditions::waiting(outcome)) > counted
 }
 
 /// What comes first.
 pub(crate) fn of(outcome: &Observed) -> Finding {
-    let own = report::own_locks(outcome).next();
+    let own = own_locks(outcome).next();
     let condition = conditions::told(outcome).next();
     let first = outcome.locks.iter().position(matters);
     let is_often = outcome.taken_often.as_ref().filter(|often| !often.sites.is_empty());

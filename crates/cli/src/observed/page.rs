@@ -126,7 +126,7 @@ fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Fai
         @if !outcome.locks.is_empty() { (meanings()) }
         @if let Some(svg) = over_time(&worth, outcome.slice_ns) { (page::figure(&svg, "")) }
         @for lock in worth.iter().take(TOLD) { (details::lock(lock, outcome)) }
-        @for lock in report::own_locks(outcome) { (own(lock, outcome.threads)) }
+        @for lock in finding::own_locks(outcome) { (own(lock, outcome.threads)) }
         @for (one, wakes) in conditions::told(outcome) {
             pre { (conditions::one(one, wakes)) }
         }

@@ -3,7 +3,7 @@
 //!
 //! The messages are those of `profile.proto` (github.com/google/pprof) that we need.
 
-use super::{conditions, report};
+use super::{conditions, finding};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};
@@ -136,7 +136,7 @@ fn profile(outcomes: &[Observed]) -> Profile {
         for condition in conditions::locks(outcome) {
             add(condition, CONDITIONS, &condition.waiters);
         }
-        for lock in report::own_locks(outcome) {
+        for lock in finding::own_locks(outcome) {
             let sites = lock.waiters.iter();
             sample.extend(sites.map(|site| tables.seen(&pid, lock, site)));
         }

@@ -31,9 +31,6 @@ const LEAST: f64 = 0.01;
 /// A wait that is open at the end is ordinary contention if it has taken less, ns.
 pub(super) const OPEN_NS: u64 = 10_000_000;
 
-/// Fewer threads than this, on average, are noise.
-const NOISE: f64 = 0.01;
-
 /// What a report that names no lock can't exclude.
 pub(super) fn unwatched(looks: &Looks) -> String {
     let spins = "not watched: locks whose waiters only spin, and those of fibers and goroutines. Waits for locks of the program's own \
@@ -139,13 +136,8 @@ fn taken_often<'a>(outcomes: impl IntoIterator<Item = &'a Observed>) -> String {
 /// Did threads of this process wait for any lock?
 pub(super) fn has_waits(outcome: &Observed) -> bool {
     !outcome.locks.is_empty()
-        || own_locks(outcome).next().is_some()
+        || finding::own_locks(outcome).next().is_some()
         || conditions::told(outcome).next().is_some()
-}
-
-/// Its locks that aren't pthread's, without those that hardly anybody waits for.
-pub(super) fn own_locks(outcome: &Observed) -> impl Iterator<Item = &OwnLock> {
-    outcome.own_locks.iter().filter(|lock| lock.waiting >= NOISE)
 }
 
 /// Stacks with the time lost in them, us: outermost function first, below the lock, below `holders` or `waiters`.
@@ -363,7 +355,7 @@ fn own(outcome: &Observed, is_said: bool) -> String {
         true => words::own_without_advice(lock, outcome.threads),
         false => words::own(lock, outcome.threads),
     };
-    own_locks(outcome).take(TOLD).enumerate().map(one).collect::<Vec<_>>().join("\n")
+    finding::own_locks(outcome).take(TOLD).enumerate().map(one).collect::<Vec<_>>().join("\n")
 }
 
 /// The events in a lock's critical sections; empty: they can't be counted.

@@ -1,7 +1,6 @@
 //! Advice by why a lock's holders were slow: the answer isn't always shorter code.
 
-use super::advice::called;
-use crate::profile::words::FEW;
+use crate::profile::words::{FEW, called};
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::counts::observation::{Ranked, Rule};
 use lockwright_observer::findings::{Cause, Holding};

@@ -41,6 +41,14 @@ pub(crate) fn sites(verb: &str, all: &[WaitSite]) -> String {
     text
 }
 
+/// A place in the user's program: `update (server.c:42)`.
+pub(crate) fn called(site: &Site) -> String {
+    match site.place.as_str() {
+        "" => site.function.clone(),
+        place => format!("{} ({place})", site.function),
+    }
+}
+
 /// `update (server.c:42)`; `None`: not known.
 pub(crate) fn place_of(site: &WaitSite) -> Option<String> {
     let short = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();

@@ -23,7 +23,7 @@ type Key = (u32, Of);
 
 /// A process.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct Presence {
     /// The most threads that it had at a time; 0: not known.
     threads: usize,
     /// When it was last there, ns of `CLOCK_MONOTONIC`.
@@ -38,7 +38,7 @@ pub struct Course {
     segments: BTreeMap<PathBuf, (File, Reader)>,
     /// The counts at the last sample.
     before: BTreeMap<Key, Rc<Lock>>,
-    seen: BTreeMap<u32, Seen>,
+    seen: BTreeMap<u32, Presence>,
     /// Thread names, by process id and thread id.
     names: BTreeMap<(u32, u32), String>,
     /// Waiting time in each slice.
@@ -222,7 +222,7 @@ mod tests {
         course.slices = Slices::new(SECOND);
         for lock in looks {
             let now_ns = course.looked_ns + SECOND;
-            course.seen.insert(7, Seen { threads: 2, there_ns: now_ns });
+            course.seen.insert(7, Presence { threads: 2, there_ns: now_ns });
             course.take(now_ns, [((7, Of::Lock(64)), Rc::new(lock.clone()))].into());
         }
         course

@@ -7,7 +7,6 @@ use lockwright_contract::header::CLASSES;
 use lockwright_numbers::Times;
 use lockwright_symbols::{AddressSpace, Mapping};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// What a record belongs to.
@@ -203,41 +202,6 @@ impl Lock {
         self.blocked_ns + self.unended_ns
     }
 
-    /// Its counts, as far as its estimates agree with what is known: one wait in several is timed, and stands for those of its thread, whatever
-    /// lock they were for. A lock that had fewer waits, all of them awake, can't have lost more than its share. And no wait is longer than
-    /// the longest.
-    pub(super) fn settled(&self) -> Self {
-        let mut lock = self.clone();
-        if self.is_part {
-            return lock; // what ends in a period has begun before
-        }
-        let timed: u64 = self.classes.iter().map(|class| class.awake + class.asleep).sum();
-        if self.arrived > 0 && timed > self.arrived {
-            let part =
-                |all: u64| (u128::from(all) * u128::from(self.arrived) / u128::from(timed)) as u64;
-            // A wait with a sleep stands only for itself: of those, the time is known.
-            let time = |ns: u64| if self.asleep() == 0 { part(ns) } else { ns };
-            for class in &mut lock.classes {
-                class.ns = time(class.ns);
-            }
-            for site in &mut lock.waiters {
-                (site.count, site.ns) = (part(site.count).max(1), time(site.ns));
-            }
-            for thread in &mut lock.threads {
-                (thread.waits, thread.wait_ns) = (part(thread.waits), time(thread.wait_ns));
-            }
-        }
-        let most = self.arrived.saturating_mul(self.wait_max_ns);
-        if self.arrived > 0 && self.wait_max_ns > 0 {
-            let mut left = most;
-            for class in &mut lock.classes {
-                class.ns = class.ns.min(left);
-                left -= class.ns;
-            }
-        }
-        lock
-    }
-
     /// Its rank, the highest first. Waiting time, which covers all waits, comes before blame, which covers only some
     /// holders.
     pub fn rank(&self) -> (u64, u64) {
@@ -321,81 +285,6 @@ impl Lock {
         }
         self.hold.merge(&other.hold);
     }
-
-    /// The counts since `before`. A maximum that hasn't changed since is older: then the longest time is about that of the
-    /// distribution's last bucket, and its place isn't known.
-    fn since(&self, before: &Self) -> Self {
-        let mut now = self.clone();
-        if self.tenants != before.tenants {
-            return now;
-        }
-        now.is_part = true;
-        now.subtract(before);
-        now
-    }
-
-    fn subtract(&mut self, before: &Self) {
-        for (now, then) in [
-            (&mut self.arrived, before.arrived),
-            (&mut self.gave_up, before.gave_up),
-            (&mut self.holds, before.holds),
-            (&mut self.hold_ns, before.hold_ns),
-            (&mut self.blocked_ns, before.blocked_ns),
-            (&mut self.acquired, before.acquired),
-            (&mut self.followed, before.followed),
-            (&mut self.owners, before.owners),
-            (&mut self.cores, before.cores),
-        ] {
-            *now = now.saturating_sub(then);
-        }
-        for (now, then) in self.classes.iter_mut().zip(&before.classes) {
-            now.awake = now.awake.saturating_sub(then.awake);
-            now.asleep = now.asleep.saturating_sub(then.asleep);
-            now.ns = now.ns.saturating_sub(then.ns);
-            now.times = now.times.since(&then.times);
-            if now.max_ns == then.max_ns {
-                now.max_ns = now.max_ns.min(now.times.max());
-            }
-        }
-        self.hold = self.hold.since(&before.hold);
-        if self.wait_max_ns == before.wait_max_ns {
-            self.wait_max_ns = self.wait_max_ns.min(self.wait().max());
-            self.wait_max_at = At::Unknown;
-        }
-        if self.hold_max_ns == before.hold_max_ns {
-            self.hold_max_ns = self.hold_max_ns.min(self.hold.max());
-            self.hold_max_at = At::Unknown;
-        }
-        let sites = |now: &mut Vec<Seen>, then: &[Seen], longest: u64| {
-            for site in now.iter_mut() {
-                if let Some(then) = then.iter().find(|then| then.at == site.at) {
-                    site.count = site.count.saturating_sub(then.count);
-                    site.ns = site.ns.saturating_sub(then.ns);
-                    if site.max_ns == then.max_ns {
-                        // At most that: a place has no distribution.
-                        site.max_ns = site.max_ns.min(site.ns).min(longest);
-                    }
-                }
-            }
-            now.retain(|site| site.count > 0);
-            now.sort_by_key(|site| std::cmp::Reverse((site.ns, site.count)));
-        };
-        sites(&mut self.waiters, &before.waiters, self.wait_max_ns);
-        sites(&mut self.beyond.triers, &before.beyond.triers, u64::MAX);
-        sites(&mut self.beyond.tried_holders, &before.beyond.tried_holders, u64::MAX);
-        self.beyond.subtract(&before.beyond);
-        // What others waited for it, not how long it held the lock.
-        let longest = if self.wait().count() == 0 { u64::MAX } else { self.wait_max_ns };
-        sites(&mut self.holders, &before.holders, longest);
-        for now in &mut self.threads {
-            if let Some(then) = before.threads.iter().find(|then| then.tid == now.tid) {
-                now.waits = now.waits.saturating_sub(then.waits);
-                now.wait_ns = now.wait_ns.saturating_sub(then.wait_ns);
-                now.blamed_ns = now.blamed_ns.saturating_sub(then.blamed_ns);
-            }
-        }
-        self.threads.retain(|part| part.wait_ns > 0 || part.blamed_ns > 0);
-    }
 }
 
 /// A segment's contents at one moment.
@@ -434,16 +323,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The counts since `before`.
-    pub fn since(mut self, before: &Self) -> Self {
-        self.locks = since(self.locks, &before.locks);
-        self.conditions = since(self.conditions, &before.conditions);
-        let Signals { waits, wait_ns, .. } = before.signals;
-        self.signals.waits = self.signals.waits.saturating_sub(waits);
-        self.signals.wait_ns = self.signals.wait_ns.saturating_sub(wait_ns);
-        self
-    }
-
     /// Waits that hadn't ended at `end_ns` count until then, from `begun_ns` on. Of those for one lock, the segment knows one.
     pub fn close(&mut self, begun_ns: u64, end_ns: u64) {
         for lock in self.locks.iter_mut().filter(|lock| lock.open_since_ns != 0) {
@@ -456,18 +335,6 @@ impl Snapshot {
     pub fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
     }
-}
-
-/// What these locks did since `before`; those that did nothing are left out.
-fn since(locks: Vec<Rc<Lock>>, before: &[Rc<Lock>]) -> Vec<Rc<Lock>> {
-    let known: BTreeMap<Of, &Rc<Lock>> = before.iter().map(|lock| (lock.of, lock)).collect();
-    let locks = locks.into_iter().filter_map(|lock| match known.get(&lock.of) {
-        // A thread may have waited for it all the time.
-        Some(then) if Rc::ptr_eq(then, &lock) && lock.open_since_ns == 0 => None,
-        Some(then) => Some(Rc::new(lock.since(then))),
-        None => Some(lock),
-    });
-    locks.filter(|lock| lock.has_counts()).collect()
 }
 
 #[cfg(test)]
