@@ -37,7 +37,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
 }
 
 /// What a token that is a string says.
-pub(super) fn said<'a>(word: &'a str) -> Option<&'a str> {
+pub(super) fn said(word: &str) -> Option<&str> {
     let (first, last) = (word.find('"')?, word.rfind('"')?);
     word.get(first + 1..last)
 }

@@ -101,7 +101,7 @@ fn advice(
         (rule, text, String::new())
     } else if let Some(site) = slow {
         let text = format!(
-            "do less in {} while it has the lock: others wait {} for it at a time, so another lock helps little",
+            "do less in {} with the lock: each time, it keeps others waiting for {}, so another kind of lock would help little",
             called(site),
             time(mean(&site) as f64)
         );
@@ -110,7 +110,9 @@ fn advice(
         let rule = if is_starved { Rule::Starved } else { Rule::ShortSections };
         (
             rule,
-            format!("take it less often in {waiter}, or split it: no other lock can serve it"),
+            format!(
+                "take it less often in {waiter}, or split it: no other kind of lock can serve it"
+            ),
             String::new(),
         )
     } else if is_starved {
@@ -122,7 +124,7 @@ fn advice(
         (Rule::Starved, text, target.compare(lock, "fifo"))
     } else {
         let text = format!(
-            "take it less often in {waiter}, or try another lock: nobody holds it for long, but many want it"
+            "take it less often in {waiter} (an atomic counter, or one for each thread), or try another kind of lock: nobody holds it for long, but many want it"
         );
         let other = if algorithm.starts_with("fifo") { "auto" } else { "fifo" };
         (Rule::ShortSections, text, target.compare(lock, other))

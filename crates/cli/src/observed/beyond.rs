@@ -19,17 +19,19 @@ pub(super) fn sides(sides: &Sides) -> String {
             if *waits == 1 { "a wait".to_owned() } else { format!("{} waits", count(*waits)) };
         (*waits > 0).then(|| format!("{who}: {waits_of}, {times}"))
     };
-    let mut parts: Vec<String> =
+    let parts: Vec<String> =
         [("readers", readers), ("writers", writers)].into_iter().filter_map(side).collect();
-    parts.push(format!("it prefers {}", preferred(*prefer)));
-    let line = parts.join("; ");
-    beside("   who waits ", &line)
+    let who = match parts.is_empty() {
+        true => String::new(),
+        false => beside("   who waits ", &parts.join("; ")),
+    };
+    who + &beside("   prefers   ", preferred(*prefer))
 }
 
 /// Whom a readers-writer lock prefers.
 fn preferred(prefer: Prefers) -> &'static str {
     match prefer {
-        Prefers::Readers => "readers",
+        Prefers::Readers => "readers: they go in past a waiting writer",
         Prefers::Writers => "writers when a writer leaves",
         Prefers::WritersStrictly => "writers",
         Prefers::Patient => "neither: readers let a waiting writer go first for a while",

@@ -33,10 +33,10 @@ impl Column {
 }
 
 /// All of them.
-pub(crate) const COLUMNS: [Column; 9] = [
+pub(crate) const COLUMNS: [Column; 6] = [
     Column::new(
         "acquired",
-        "how often threads took it, from its first wait to its last; only of mutexes",
+        "how often threads took it, from its first wait to its last; known only of mutexes that aren't recursive",
         counted,
         acquired,
     ),
@@ -51,19 +51,7 @@ pub(crate) const COLUMNS: [Column; 9] = [
     }),
     Column::new("mean", "how long a wait took on average", timed, mean_ns),
     Column::new("longest", "the longest wait", timed, longest_ns),
-    Column::new("slept", "the share of waits that included a sleep", percent, slept),
-    Column::new("P50", "half of the time waited was in waits at most this long", timed, |lock| {
-        waits(lock, lock.wait.p50_ns)
-    }),
-    Column::new("P99", "99 % of the time waited was in waits at most this long", timed, |lock| {
-        waits(lock, lock.wait.p99_ns)
-    }),
-    Column::new(
-        "P99.9",
-        "99.9 % of the time waited was in waits at most this long",
-        timed,
-        |lock| waits(lock, lock.wait.p999_ns),
-    ),
+    Column::new("slept", "the share of waits in which the waiting thread slept", percent, slept),
 ];
 
 /// The figure of this column.
@@ -71,9 +59,6 @@ pub(crate) fn shown(name: &str, lock: &Ranked) -> String {
     let column = COLUMNS.iter().find(|column| column.name == name);
     column.expect("one of the columns").shown(lock)
 }
-
-/// How many of them fit a terminal of 80 columns, beside the lock's name.
-pub(crate) const NARROW: usize = 6;
 
 fn acquired(lock: &Ranked) -> Option<f64> {
     (lock.acquired > 0).then_some(lock.acquired as f64)
@@ -93,11 +78,6 @@ fn slept(lock: &Ranked) -> Option<f64> {
     // A wait that has begun earlier may end in the period.
     let waits = lock.contended.max(lock.wait.count);
     (waits > 0).then(|| (lock.slept as f64 / waits as f64).min(1.0))
-}
-
-/// A quiet lock has few waits. Perhaps none of them was timed.
-fn waits(lock: &Ranked, ns: u64) -> Option<f64> {
-    (lock.wait.count > 0).then_some(ns as f64)
 }
 
 fn timed(ns: f64) -> String {
@@ -140,7 +120,7 @@ mod tests {
         let mut one = lock(2_000_000, (1, 1, 500));
         (one.contended, one.slept, one.mean_ns) = (1000, 250, 2000);
         let row = |lock: &Ranked| COLUMNS.map(|column| column.shown(lock));
-        assert_eq!(row(&one)[..NARROW], ["-", "1.00 k", "2.00 ms", "2.00 µs", "1.00 µs", "25 %"]);
+        assert_eq!(row(&one), ["-", "1.00 k", "2.00 ms", "2.00 µs", "1.00 µs", "25 %"]);
         one.acquired = 5000;
         assert_eq!(row(&one)[0], "5.00 k");
         let both = together(&[&one, &one]);
@@ -148,6 +128,6 @@ mod tests {
         let none = lock(0, (0, 0, 0));
         assert_eq!((together(&[&one, &none]).acquired, together(&[&none, &one]).acquired), (0, 0));
         let never = Ranked::default();
-        assert_eq!(row(&never)[..], ["-", "0", "0 ns", "-", "-", "-", "-", "-", "-"]);
+        assert_eq!(row(&never)[..], ["-", "0", "0 ns", "-", "-", "-"]);
     }
 }

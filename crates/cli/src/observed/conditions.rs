@@ -1,7 +1,7 @@
 //! Condition variables: which of them is a lock in disguise, and which broadcasts in vain. Waits for work are no contention.
 
 use crate::output::{beside, shown};
-use crate::profile::words::{duration, times};
+use crate::profile::words::{called, duration, times};
 use lockwright_numbers::format::count;
 use lockwright_observer::counts::beyond::Wakes;
 use lockwright_observer::counts::observation::{Observed, Ranked, Site};
@@ -49,20 +49,39 @@ fn is_wasteful(wakes: &Wakes) -> bool {
     wakes.broadcasts > wakes.signals && wakes.woken >= WOKEN && 2 * wakes.wasted >= wakes.woken
 }
 
-/// What threads do about it, in one line.
-pub(super) fn advice(wakes: &Wakes) -> String {
+/// What to do about it, in one line.
+pub(super) fn advice(condition: &Ranked, wakes: &Wakes) -> String {
     let part = in_vain(wakes);
+    // Who wakes the next one has held what the condition variable stands for.
+    let holder = condition.holders.first().map_or_else(|| "its sections".to_owned(), called);
     match (acts_as_lock(wakes), is_wasteful(wakes)) {
         (true, true) => format!(
-            "use a mutex instead of this lock made of a mutex and a condition variable, or give each waiter a condition variable of its own: {part} of the \
-             wake-ups were in vain"
+            "do less in {holder} with this lock, and make it a mutex: a mutex and a condition variable are slower, and {part} of the wake-ups are \
+             in vain"
         ),
-        (true, false) => {
-            "do less while it is held, or use a mutex: this is a lock made of a mutex and a condition variable".to_owned()
-        }
+        (true, false) => format!(
+            "do less in {holder} with this lock, and make it a mutex: a mutex and a condition variable are slower"
+        ),
         _ => {
-            format!("signal one waiter instead of broadcasting to all: {part} of the wake-ups were in vain")
+            format!(
+                "signal one waiter instead of broadcasting to all: {part} of the wake-ups were in vain"
+            )
         }
+    }
+}
+
+/// What a report begins with.
+pub(super) fn finding(condition: &Ranked, wakes: &Wakes) -> String {
+    let Ranked { name, waiting, .. } = condition;
+    match acts_as_lock(wakes) {
+        true => format!(
+            "{name}, a condition variable that acts as a lock: {waiting:.1} threads waited on average"
+        ),
+        false => format!(
+            "{name}, a condition variable that woke {} threads, {} of them in vain",
+            count(wakes.woken),
+            in_vain(wakes)
+        ),
     }
 }
 
@@ -85,7 +104,7 @@ fn in_vain(wakes: &Wakes) -> String {
 
 /// One of them.
 pub(super) fn one(condition: &Ranked, wakes: &Wakes) -> String {
-    without_advice(condition, wakes) + &beside("   advice    ", &advice(wakes))
+    without_advice(condition, wakes) + &beside("   advice    ", &advice(condition, wakes))
 }
 
 /// The same, for a report that has begun with the advice.
@@ -104,14 +123,14 @@ fn without_advice(condition: &Ranked, wakes: &Wakes) -> String {
                 "" => site.function.clone(),
                 place => format!("{} ({place})", site.function),
             };
-            let line = format!("{:.0} % {place}: {}", 100.0 * site.share, times(site));
+            let line = format!("{:.0} % of the time: {place}, {}", 100.0 * site.share, times(site));
             text += &beside(verb, &shown(&line));
         }
     };
     places("   waited in ", &condition.waiters);
     places("   woken by  ", &condition.holders);
     let line = format!(
-        "{} woken by {} signals and {} broadcasts: {} got on, {} waited again without leaving the mutex",
+        "{} by {} signals and {} broadcasts: {} threads went on, {} waited again at once",
         count(wakes.woken),
         count(wakes.signals),
         count(wakes.broadcasts),
@@ -177,12 +196,15 @@ mod tests {
     fn a_lock_in_disguise_is_told_from_a_queue() {
         let fair = wakes(0, 1000, 990, 400, 600);
         assert!(acts_as_lock(&fair) && is_wasteful(&fair));
-        assert!(advice(&fair).contains("60 % of the wake-ups were in vain"));
+        assert!(advice(&Ranked::default(), &fair).contains("60 % of the wake-ups are in vain"));
         let queue = wakes(1000, 0, 0, 990, 10);
         assert!(!acts_as_lock(&queue) && !is_wasteful(&queue));
         let herd = wakes(0, 100, 0, 100, 700);
         assert!(!acts_as_lock(&herd) && is_wasteful(&herd));
-        assert!(advice(&herd).starts_with("signal one waiter") && advice(&herd).contains("88 %"));
+        assert!(
+            advice(&Ranked::default(), &herd).starts_with("signal one waiter")
+                && advice(&Ranked::default(), &herd).contains("88 %")
+        );
         assert!(!acts_as_lock(&wakes(3, 0, 3, 3, 0)) && !is_wasteful(&wakes(0, 3, 0, 1, 9)));
         // A lock for three threads: its broadcasts wake two now and then, of whom one gets on.
         assert!(acts_as_lock(&wakes(0, 1000, 1000, 990, 500)));

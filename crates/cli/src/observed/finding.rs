@@ -1,6 +1,6 @@
 //! What a report begins with: how much waiting costs, for which lock, and what to do. The table and the caveats come after it.
 
-use super::{conditions, often};
+use super::{conditions, often, starved};
 use crate::output::{beside, shown};
 use crate::profile::words;
 use lockwright_observer::counts::observation::{Observed, Ranked, Rule};
@@ -8,6 +8,9 @@ use lockwright_observer::findings::OwnLock;
 
 /// Fewer threads than this, on average, are noise.
 const NOISE: f64 = 0.01;
+
+/// A smaller share of the threads' time is little.
+const SMALL: f64 = 0.05;
 
 /// The first thing to know about a process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,8 +83,8 @@ pub(crate) fn of(outcome: &Observed) -> Finding {
                 return Finding { fact, advice, of, waiting, ..Finding::default() };
             }
             (_, Some((one, wakes))) => {
-                let fact = format!("The {}.", conditions::brief(one, wakes));
-                let advice = conditions::advice(wakes);
+                let fact = format!("Threads wait most for {}.", conditions::finding(one, wakes));
+                let advice = conditions::advice(one, wakes);
                 let (of, waiting) = (About::Condition, conditions::waiting(outcome));
                 return Finding { fact, advice, of, waiting, ..Finding::default() };
             }
@@ -116,7 +119,8 @@ fn amount(outcome: &Observed) -> String {
     match advised(outcome).next() {
         None => format!("Threads waited {together} for locks, all together."),
         Some(_) => format!(
-            "Threads spent {} of their time waiting for locks ({together} together).",
+            "Threads spent {}{} of their time waiting for locks ({together} together).",
+            if waiting < SMALL { "only " } else { "" },
             words::part(waiting)
         ),
     }
@@ -140,6 +144,10 @@ fn about_lock(outcome: &Observed, at: usize) -> Finding {
     let fact = match lock.advice.as_ref().map(|advice| advice.rule) {
         Some(Rule::TriedInVain) => {
             format!("Threads try to take {} again and again, in vain.", lock.name)
+        }
+        Some(Rule::WritersStarve) => {
+            let found = starved::brief(lock).unwrap_or_default();
+            format!("A writer starves at {found}.")
         }
         _ => format!("{} {whose}", amount(outcome)),
     };

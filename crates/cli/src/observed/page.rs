@@ -4,6 +4,7 @@
 mod details;
 
 use super::columns::{COLUMNS, Column};
+use super::finding::About;
 use super::{conditions, finding, often, report, sections};
 use crate::hints::Failure;
 use crate::output::shown;
@@ -102,9 +103,14 @@ fn caveats(busy: &[&Observed], looks: &report::Looks) -> Vec<Markup> {
 fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Failure> {
     let folded = report::folded(std::slice::from_ref(outcome));
     let flames = flame::framed(TIMES, &folded).map_err(Failure::new)?;
-    let (worth, little): (Vec<&Ranked>, Vec<&Ranked>) =
-        outcome.locks.iter().take(most).partition(|lock| finding::matters(lock));
     let finding = finding::of(outcome);
+    // As in the text, but more of them.
+    let all = outcome.locks.iter().take(most).enumerate();
+    let (worth, little): (Vec<(usize, &Ranked)>, Vec<(usize, &Ranked)>) =
+        all.partition(|one| report::is_worth_it(&finding, *one));
+    let first: Vec<usize> = worth.iter().map(|(at, _)| *at).collect();
+    let worth: Vec<&Ranked> = worth.into_iter().map(|(_, lock)| lock).collect();
+    let little: Vec<&Ranked> = little.into_iter().map(|(_, lock)| lock).collect();
     Ok(html! {
         @if several { h2 { (report::who(outcome)) } }
         p.advice { (shown(&finding.fact)) }
@@ -125,7 +131,9 @@ fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Fai
         }
         @if !outcome.locks.is_empty() { (meanings()) }
         @if let Some(svg) = over_time(&worth, outcome.slice_ns) { (page::figure(&svg, "")) }
-        @for lock in worth.iter().take(TOLD) { (details::lock(lock, outcome)) }
+        @for (at, lock) in worth.iter().take(TOLD).enumerate() {
+            (details::lock(lock, outcome, finding.of == About::Lock(first[at]), at < DRAWN))
+        }
         @for lock in finding::own_locks(outcome) { (own(lock, outcome.threads)) }
         @for (one, wakes) in conditions::told(outcome) {
             pre { (conditions::one(one, wakes)) }
@@ -250,7 +258,7 @@ fn over_time(locks: &[&Ranked], slice_ns: u64) -> Option<String> {
     };
     let head = Head {
         title: "Contention over time".to_owned(),
-        source: "a wait that is over counts where it was".to_owned(),
+        source: String::new(),
         key: locks.iter().enumerate().map(name).collect(),
     };
     Some(Curves::new(head, vec![panel]).svg())
@@ -371,8 +379,13 @@ mod tests {
     #[test]
     fn details_have_what_the_text_has() {
         let mut lock = advised("table", 2_000_000_000, Rule::LongSections);
-        let times =
-            |max_ns| Percentiles { count: 7, p50_ns: 1000, p99_ns: 2000, p999_ns: 3000, max_ns };
+        let times = |max_ns| Percentiles {
+            count: 7,
+            p50_ns: 1000,
+            p99_ns: 2000,
+            max_ns,
+            ..Percentiles::default()
+        };
         lock.wait_by_class = vec![(0, times(4000)), (1, times(9000))];
         (lock.owner_changes, lock.core_changes) = (Some(0.25), Some(0.5));
         (lock.course, lock.locks, lock.unended_ns) = (vec![0, 2_000_000_000], 3, 700_000_000);
@@ -400,8 +413,7 @@ mod tests {
             "still waited for at the end, for 700 ms",
             "called by serve: ",
             "25 % to another thread, 50 % to another CPU",
-            "class 1: 7 waits, longest 9.00 µs: P50 1.00 µs, P99 2.00 µs, P99.9 3.00 µs<",
-            "at most 2.00 threads waiting",
+            "class 1: 7 waits: P50 1.00 µs, P99 2.00 µs, longest 9.00 µs<",
             "12 worker-12",
             "70.0 ms",
             "Waiters: the code that waited",

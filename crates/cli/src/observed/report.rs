@@ -1,8 +1,8 @@
 //! An outcome as text.
 
 use super::beyond::{self, PLACES};
-use super::columns::{self, COLUMNS, NARROW};
-use super::finding::{self, About};
+use super::columns::{self, COLUMNS};
+use super::finding::{self, About, Finding};
 use super::timeline::signs;
 use super::{conditions, often, threads};
 use crate::output::{beside, plain, right, shown, table};
@@ -25,7 +25,7 @@ pub(crate) const ROWS: usize = 10;
 /// The same where none of them matters.
 const FEW_ROWS: usize = 3;
 /// A lock with less than this share of the waiting that a report begins with has no details, unless it is what it begins with.
-const MUCH: f64 = 0.15;
+const MUCH: f64 = 0.25;
 /// Places with less than this share are left out, but the first.
 const LEAST: f64 = 0.01;
 /// A wait that is open at the end is ordinary contention if it has taken less, ns.
@@ -175,7 +175,7 @@ pub(super) fn who(outcome: &Observed) -> String {
     let Observed { pid, processes, command, .. } = outcome;
     let pids: Vec<String> = processes.iter().take(PIDS).map(u32::to_string).collect();
     match processes.len() {
-        0 => format!("{pid} ({})", shown(command)),
+        0 => format!("process {pid} ({})", shown(command)),
         many => {
             let program = command.split(' ').next().unwrap_or_default();
             let more = if many > PIDS { ", ..." } else { "" };
@@ -204,9 +204,13 @@ fn text(outcome: &Observed, most: Option<usize>) -> String {
     let is_elsewhere = finding::is_elsewhere(outcome);
     let mut parts: Vec<String> = Vec::new();
     if !outcome.locks.is_empty() {
-        let mut locks = table_of(outcome, most);
+        // Of a lock that threads only try to take, the table knows nothing.
+        let is_tried = outcome.locks.iter().all(|lock| lock.wait_ns == 0 && lock.contended == 0);
+        let mut locks = if is_tried { String::new() } else { table_of(outcome, most) };
         for (at, lock) in told_locks(outcome, most) {
-            locks.push('\n');
+            if !locks.is_empty() {
+                locks.push('\n');
+            }
             locks.push_str(&lock_told(outcome, (at, lock), finding.of == About::Lock(at)));
         }
         parts.push(locks);
@@ -231,22 +235,18 @@ pub(super) fn about(outcome: &Observed) -> String {
         GLIBC => " on glibc's locks".to_owned(),
         lock => format!(" under {}", shown(lock)),
     };
-    format!(
-        "{}: {}{under}{}",
-        who(outcome),
-        time(outcome.elapsed_ns as f64 / outcome.processes.len().max(1) as f64),
-        emulation(outcome),
-    )
+    let time = time(outcome.elapsed_ns as f64 / outcome.processes.len().max(1) as f64);
+    format!("{}, {time}{under}{}", who(outcome), emulation(outcome))
 }
 
 /// The locks that matter, or the first `most`; all others in one row.
 fn table_of(outcome: &Observed, most: Option<usize>) -> String {
     let mut head = vec!["", "lock"];
-    head.extend(COLUMNS[..NARROW].iter().map(|column| column.name));
+    head.extend(COLUMNS.iter().map(|column| column.name));
     let mut drawn = table(&head).least(&["slept", "acquired"]).all_by("--format json");
     right(&mut drawn, 2..head.len());
     let row = |number: String, name: String, lock: &Ranked| {
-        let figures = COLUMNS[..NARROW].iter().map(|column| column.shown(lock));
+        let figures = COLUMNS.iter().map(|column| column.shown(lock));
         [number, name].into_iter().chain(figures).collect::<Vec<_>>()
     };
     let (rows, folded) = rows(outcome, most);
@@ -254,9 +254,13 @@ fn table_of(outcome: &Observed, most: Option<usize>) -> String {
         drawn.add_row(row((at + 1).to_string(), shown(&lock.name).into_owned(), lock));
     }
     if !folded.is_empty() {
-        let more = if rows.is_empty() { "locks" } else { "more" };
-        let is_little = folded.iter().all(|lock| !finding::matters(lock));
-        let what = if is_little { "leave" } else { "--top" };
+        let more = match (rows.is_empty(), folded.len()) {
+            (false, _) => "more",
+            (true, 1) => "lock",
+            (true, _) => "locks",
+        };
+        let is_cut = rows.len() >= most.unwrap_or(ROWS);
+        let what = if is_cut { "--top" } else { "leave" };
         let name = format!("{} {more}: {what}", folded.len());
         drawn.add_row(row(String::new(), name, &columns::together(&folded)));
     }
@@ -269,12 +273,11 @@ pub(super) fn rows(
     most: Option<usize>,
 ) -> (Vec<(usize, &Ranked)>, Vec<&Ranked>) {
     let all = || outcome.locks.iter().enumerate();
-    let is_any = all().any(|(_, lock)| finding::matters(lock));
+    let finding = finding::of(outcome);
     let rows: Vec<(usize, &Ranked)> = match most {
         Some(most) => all().take(most).collect(),
-        None if is_any => all().filter(|(_, lock)| finding::matters(lock)).take(ROWS).collect(),
-        None if finding::of(outcome).of == About::Nothing => all().take(FEW_ROWS).collect(),
-        None => Vec::new(),
+        None if finding.of == About::Nothing => all().take(FEW_ROWS).collect(),
+        None => all().filter(|one| is_worth_it(&finding, *one)).take(ROWS).collect(),
     };
     let mut folded: Vec<&Ranked> = all()
         .filter(|(at, _)| rows.iter().all(|(row, _)| row != at))
@@ -282,7 +285,7 @@ pub(super) fn rows(
         .collect();
     let mut rows = rows;
     // A row of its own takes as much room.
-    if let (1, None, Some(last)) = (folded.len(), most, folded.last()) {
+    if let (1, false, None, Some(last)) = (folded.len(), rows.is_empty(), most, folded.last()) {
         let at = all().position(|(_, lock)| std::ptr::eq(lock, *last)).unwrap_or_default();
         rows.push((at, *last));
         rows.sort_by_key(|(at, _)| *at);
@@ -291,15 +294,23 @@ pub(super) fn rows(
     (rows, folded)
 }
 
+/// Is a lock worth a row? If the report begins with something else, it must come near that.
+pub(super) fn is_worth_it(finding: &Finding, (at, lock): (usize, &Ranked)) -> bool {
+    let is_its = |lock: &Ranked| {
+        matches!(finding.of, About::Lock(_)) || lock.waiting >= MUCH * finding.waiting
+    };
+    finding.of == About::Lock(at) || finding::matters(lock) && is_its(lock)
+}
+
 /// The locks with details.
-fn told_locks(outcome: &Observed, most: Option<usize>) -> Vec<(usize, &Ranked)> {
+pub(super) fn told_locks(outcome: &Observed, most: Option<usize>) -> Vec<(usize, &Ranked)> {
     let (rows, _) = rows(outcome, most);
     let finding = finding::of(outcome);
-    let much = MUCH * finding.waiting;
+    let is_much = |lock: &Ranked| lock.waiting >= MUCH * finding.waiting || finding::is_stuck(lock);
     let is_told = |(at, lock): &(usize, &Ranked)| {
-        let is_first = finding.of == About::Lock(*at);
-        let is_much = is_first || lock.waiting >= much || finding::is_stuck(lock);
-        most.is_some() || finding::matters(lock) && is_much
+        most.is_some()
+            || is_worth_it(&finding, (*at, lock))
+                && (finding.of == About::Lock(*at) || is_much(lock))
     };
     rows.into_iter().filter(is_told).take(TOLD).collect()
 }
@@ -309,7 +320,7 @@ fn lock_told(outcome: &Observed, (at, lock): (usize, &Ranked), is_said: bool) ->
     let mut text = told(at + 1, lock);
     if lock.course.iter().any(|&ns| ns > 0) {
         let (signs, most) = signs(&lock.course, outcome.slice_ns, 40);
-        text.push_str(&format!("   over time {signs}  at most {most:.2} threads waiting\n"));
+        text.push_str(&format!("   over time {signs}  peak {most:.2} threads\n"));
     }
     text.push_str(&threads::line(lock));
     if let (Some(total), Some(count)) = (&outcome.events, lock.events) {
@@ -331,8 +342,8 @@ fn sharing(all: &[Suspects]) -> String {
     let names = first.locks.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     let more = match all.len() - 1 {
         0 => String::new(),
-        1 => "; so do the locks of 1 more line".to_owned(),
-        more => format!("; so do the locks of {more} more lines"),
+        1 => "; so do the locks of 1 more cache line".to_owned(),
+        more => format!("; so do the locks of {more} more cache lines"),
     };
     let line = format!(
         "{names} share a cache line{more}: taking one slows down users of the others. Separate them: alignas(64)"
@@ -391,21 +402,18 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
         let line = format!("still waited for at the end, for {}", time(lock.unended_ns as f64));
         text.push_str(&beside("   ", &line));
     }
-    text.push_str(&places("   held by   ", &lock.holders));
+    text.push_str(&places("   held by   ", &lock.holders, held(lock)));
     if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
-        let line = format!("{}, by {} samples", meanwhile(holding), count(holding.samples));
+        let line = format!("{}, from {} samples", meanwhile(holding), count(holding.samples));
         text.push_str(&beside("   holders   ", &shown(&line)));
     }
-    text.push_str(&places("   waited in ", &lock.waiters));
+    text.push_str(&places("   waited in ", &lock.waiters, times));
     if let Some(sides) = &lock.beyond.sides {
         text.push_str(&beyond::sides(sides));
     }
     text.push_str(&beyond::tries(lock));
     if lock.wait.count > 0 {
-        text.push_str(&beside(
-            "   waits     ",
-            &format!("{} of the time waited", percentiles(&lock.wait)),
-        ));
+        text.push_str(&beside("   waits     ", &long_waits(&lock.wait)));
     }
     for (class, wait) in lock.wait_by_class.iter().filter(|_| lock.wait_by_class.len() > 1) {
         text.push_str(&beside(&format!("   class {class}   "), &of_class(wait)));
@@ -421,8 +429,17 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     text
 }
 
+/// What the figures of a lock's holders mean.
+pub(super) fn held(lock: &Ranked) -> fn(&Site) -> String {
+    match lock.kind {
+        // Readers hold it together.
+        LockKind::ReadWrite => words::left_last,
+        _ => words::kept_waiting,
+    }
+}
+
 /// Places of a lock, with who called them.
-fn places(verb: &str, sites: &[Site]) -> String {
+fn places(verb: &str, sites: &[Site], times: fn(&Site) -> String) -> String {
     let sites = sites.iter().take(PLACES).enumerate();
     let is_shown =
         |(number, site): &(usize, &Site)| site.ns > 0 && (*number == 0 || site.share >= LEAST);
@@ -443,14 +460,20 @@ fn places(verb: &str, sites: &[Site]) -> String {
 
 /// Waits on one class of cores.
 pub(super) fn of_class(waits: &Percentiles) -> String {
-    let (many, longest) = (count(waits.count), duration(waits.max_ns));
-    format!("{many} waits, longest {longest}: {}", percentiles(waits))
+    let [typical, nearly, longest] = [waits.p50_ns, waits.p99_ns, waits.max_ns].map(duration);
+    format!("{} waits: P50 {typical}, P99 {nearly}, longest {longest}", count(waits.count))
 }
 
 /// In which waits the time went.
-pub(super) fn percentiles(of: &Percentiles) -> String {
-    let [half, most, nearly] = [of.p50_ns, of.p99_ns, of.p999_ns].map(duration);
-    format!("P50 {half}, P99 {most}, P99.9 {nearly}")
+pub(super) fn long_waits(of: &Percentiles) -> String {
+    let [half, tenth] = [of.half_over_ns, of.tenth_over_ns].map(duration);
+    match of.count {
+        1 => format!("one, {half}"),
+        _ if half == tenth => format!("half of the time went into those of {half} and more"),
+        _ => format!(
+            "half of the time went into those of {half} and more, a tenth into {tenth} and more"
+        ),
+    }
 }
 
 /// What was not counted; empty if everything was.

@@ -16,12 +16,16 @@ pub(super) fn advise(lock: &Ranked) -> Option<(Rule, String)> {
     let (rule, text) =
         of(lock.holding.as_ref()?, holder.map(|site| site.function.as_str()), holder.map(called))?;
     // The more often it is taken, the more often a holder loses its CPU.
-    let is_often = rule == Rule::HolderPreempted && lock.acquired >= OFTEN;
-    let often = match is_often {
-        true => format!("; or take it less often than {} times", count(lock.acquired)),
-        false => String::new(),
+    let often = holder.filter(|_| rule == Rule::HolderPreempted && lock.acquired >= OFTEN);
+    let text = match often {
+        Some(site) => format!(
+            "take it less often in {}, for it was taken {} times; or {text}",
+            called(site),
+            count(lock.acquired)
+        ),
+        None => text,
     };
-    Some((rule, text + &often))
+    Some((rule, text))
 }
 
 /// The same, for holders whose first function has this name, and lies at this place.
@@ -53,7 +57,7 @@ pub(crate) fn of(
         Cause::Preempted => (
             Rule::HolderPreempted,
             format!(
-                "run fewer threads, or give it more CPUs: {holder} had the lock but no CPU, {share}"
+                "run fewer threads, or give the program more CPUs: {holder} had the lock but no CPU, {share}"
             ),
         ),
         Cause::Throttled => (
@@ -65,7 +69,7 @@ pub(crate) fn of(
         Cause::PageFaults => (
             Rule::HolderFaults,
             format!(
-                "get memory before {holder} takes the lock, and use it again: page faults took {share}"
+                "get and touch memory before {holder} takes the lock, and keep that memory: page faults took {share}"
             ),
         ),
         Cause::Paging => (

@@ -25,7 +25,10 @@ pub(super) fn brief(lock: &Ranked) -> Option<String> {
 
 /// Writers that readers keep out.
 fn writers(lock: &Ranked, target: &Target) -> Option<(Rule, String, String)> {
-    let text = format!("let new readers wait behind a waiting writer: {}", starving(lock)?);
+    starving(lock)?;
+    let text = "let new readers wait behind a waiting writer: by PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP in the program, or on \
+                lockwright's lock"
+        .to_owned();
     Some((Rule::WritersStarve, text, target.prefer_writers(lock)))
 }
 
@@ -55,7 +58,7 @@ fn tries(lock: &Ranked) -> Option<(Rule, String, String)> {
         _ => "a lock with a deadline (pthread_mutex_timedlock)",
     };
     let text =
-        format!("wait asleep in {who}, by {instead}, instead of trying again and again: {failed}");
+        format!("wait for it in {who}, by {instead}, instead of trying again and again: {failed}");
     Some((Rule::TriedInVain, text, String::new()))
 }
 
@@ -67,7 +70,7 @@ fn in_vain(lock: &Ranked) -> Option<(&str, String)> {
     }
     let who = lock.beyond.triers.first().map_or("a thread", |site| site.function.as_str());
     let whom = match lock.beyond.tried_holders.first() {
-        Some(site) => format!(" while {} held it", site.function),
+        Some(site) => format!(" while another thread held it in {}", site.function),
         None => String::new(),
     };
     Some((who, format!("{} tries failed{whom}", count(failed))))
@@ -98,7 +101,8 @@ mod tests {
         table.beyond.sides = Some(Sides { writers: starved, ..Sides::default() });
         let (rule, text, command) = of(&table).unwrap();
         assert_eq!(rule, Rule::WritersStarve);
-        assert!(text.contains("insert_row waited 4.00 s to write"), "{text}");
+        assert!(text.contains("PTHREAD_RWLOCK_PREFER_WRITER"), "{text}");
+        assert!(brief(&table).unwrap().contains("insert_row waited 4.00 s to write"));
         assert_eq!(command, "lockwright switch 42 table rwlock:prefer=patient");
         for (prefer, behind_readers) in [(Prefers::Patient, 1), (Prefers::Readers, 0)] {
             let writers = Side { behind_readers, ..starved };
@@ -116,8 +120,11 @@ mod tests {
             (vec![site("evict")], vec![site("scan")]);
         let (rule, text, _) = of(&tried).unwrap();
         assert_eq!(rule, Rule::TriedInVain);
-        assert!(text.starts_with("wait asleep in evict, by "), "{text}");
-        assert!(text.ends_with("28.8 k tries failed while scan held it"), "{text}");
+        assert!(text.starts_with("wait for it in evict, by "), "{text}");
+        assert!(
+            text.ends_with("28.8 k tries failed while another thread held it in scan"),
+            "{text}"
+        );
         tried.contended = 28_818;
         assert!(of(&tried).is_none());
     }

@@ -3,6 +3,7 @@
 use crate::output::{beside, shown};
 use crate::profile::words::duration;
 use lockwright_observer::counts::observation::{Ranked, ThreadWaits};
+use lockwright_observer::counts::snapshot::LockKind;
 
 /// A thread that others waited for, or that waited, for less than this share of the one with the most is left out.
 const LEAST: f64 = 0.01;
@@ -12,10 +13,13 @@ pub(super) fn line(lock: &Ranked) -> String {
     if lock.threads.len() < 2 {
         return String::new();
     }
-    let kept = side(&lock.threads, |thread| thread.blamed_ns);
+    // Readers hold a lock together, and only the last one is known.
+    let is_known = lock.kind != LockKind::ReadWrite;
+    let kept = side(&lock.threads, |thread| if is_known { thread.blamed_ns } else { 0 });
     let waited = side(&lock.threads, |thread| thread.wait_ns);
     let is_first = kept.is_none();
-    let kept = kept.map(|(who, _, times)| format!("{who} kept others waiting {times}"));
+    // One hold keeps several threads waiting: its time isn't the sum of theirs.
+    let kept = kept.map(|(who, ..)| format!("{who} kept others waiting"));
     let waited = waited.map(|(who, brief, times)| {
         format!("{} waited {times}", if is_first { who } else { brief })
     });
@@ -80,7 +84,7 @@ mod tests {
         let all = [hoard.clone(), one.clone(), other];
         assert_eq!(
             of(&all),
-            "   threads   hoard (7) kept others waiting 570 ms; 2 waited 271 to 282 ms\n"
+            "   threads   hoard (7) kept others waiting; 2 waited 271 to 282 ms\n"
         );
         let rest = part(None, "", 300_000_000, 0);
         let others =

@@ -166,7 +166,7 @@ fn one(number: usize, lock: &LockSeen) -> String {
         false => "   held by   no owner is recorded\n".to_owned(),
     };
     if let Some(holding) = lock.holding.as_ref().filter(|holding| holding.samples >= FEW) {
-        let line = format!("{}, by {} samples", meanwhile(holding), count(holding.samples));
+        let line = format!("{}, from {} samples", meanwhile(holding), count(holding.samples));
         text += &beside("   holders   ", &shown(&line));
     }
     text + &sites("   waited in ", &lock.waiters)

@@ -16,7 +16,15 @@ pub(crate) const NOISE: f64 = 0.005;
 /// Who waits for a lock that isn't one of pthread's, in one line.
 pub(crate) fn own_brief(lock: &OwnLock, threads: usize) -> String {
     let of = if threads == 0 { String::new() } else { format!(" of {threads}") };
-    format!("{}: {:.1}{of} threads waited on average", lock.name, lock.waiting)
+    format!("{}: {:.1}{of} threads waited on average", own_name(lock), lock.waiting)
+}
+
+/// What it is, and the function that was called.
+fn own_name(lock: &OwnLock) -> String {
+    match lock.name.split_once(": ") {
+        Some((what, function)) => format!("{what} ({function})"),
+        None => lock.name.clone(),
+    }
 }
 
 /// A lock that isn't one of pthread's.
@@ -124,7 +132,9 @@ const BEGINNINGS: [&str; 7] = [
 ];
 
 /// How names of functions begin that only pass a call on, between a thread's beginning and the program.
-const MACHINERY: [&str; 7] = [
+const MACHINERY: [&str; 9] = [
+    "operator()",
+    "libstdc++.so",
     "_M_invoke",
     "_M_run",
     "__invoke",
@@ -200,6 +210,16 @@ pub(crate) fn times(site: &Site) -> String {
             format!("about {entered}, longest seen {longest}, by {samples} samples")
         }
     }
+}
+
+/// How often others waited for a thread in this section, and the longest time.
+pub(crate) fn kept_waiting(site: &Site) -> String {
+    format!("others waited {}", times(site))
+}
+
+/// The same, for a lock that readers hold together: the last one that leaves it is known.
+pub(crate) fn left_last(site: &Site) -> String {
+    format!("it left last, others waited {}", times(site))
 }
 
 /// `once`, or `1.20 k times`.

@@ -4,7 +4,7 @@ use super::names::short_all;
 use super::view::{COURSE, Shown};
 use crate::observed::columns;
 use crate::output::shown;
-use lockwright_numbers::format::{si, time};
+use lockwright_numbers::format::si;
 use lockwright_observer::counts::observation::Ranked;
 use ratatui::layout::{Alignment, Constraint};
 use ratatui::style::{Modifier, Style};
@@ -17,42 +17,36 @@ use ratatui::widgets::{Cell, Row, Table};
 enum Column {
     Waiting,
     Rate,
+    Acquired,
+    Total,
     Slept,
     Mean,
     Longest,
-    P50,
-    P99,
-    P999,
-    Hold,
     Course,
 }
 
 /// From left to right.
-const ORDER: [Column; 10] = [
+const ORDER: [Column; 8] = [
     Column::Waiting,
     Column::Rate,
+    Column::Acquired,
+    Column::Total,
     Column::Slept,
     Column::Mean,
     Column::Longest,
-    Column::P50,
-    Column::P99,
-    Column::P999,
-    Column::Hold,
     Column::Course,
 ];
 
 /// The most important one first, and the columns that names have at least beside it.
-const IMPORTANCE: [(Column, u16); 10] = [
+const IMPORTANCE: [(Column, u16); 8] = [
     (Column::Waiting, 8),
     (Column::Mean, 12),
     (Column::Longest, 12),
     (Column::Rate, 12),
     (Column::Course, 12),
     (Column::Slept, 12),
-    (Column::P99, NAME),
-    (Column::P50, NAME),
-    (Column::P999, NAME),
-    (Column::Hold, NAME),
+    (Column::Total, NAME),
+    (Column::Acquired, NAME),
 ];
 /// Names have this many columns before there are more figures than the most important ones: as many as at 80.
 const NAME: u16 = 34;
@@ -65,13 +59,11 @@ impl Column {
         match self {
             Self::Waiting => "waiting",
             Self::Rate => "wait/s",
+            Self::Acquired => "acquired",
+            Self::Total => "total wait",
             Self::Slept => "slept",
             Self::Mean => "mean",
             Self::Longest => "longest",
-            Self::P50 => "P50",
-            Self::P99 => "P99",
-            Self::P999 => "P99.9",
-            Self::Hold => "hold",
             Self::Course => "course",
         }
     }
@@ -79,6 +71,8 @@ impl Column {
     fn width(self) -> u16 {
         match self {
             Self::Rate => 6,
+            Self::Acquired => 8,
+            Self::Total => 10,
             Self::Slept => 5,
             Self::Course => COURSE as u16,
             _ => 7, // as long as times are
@@ -90,11 +84,9 @@ impl Column {
         match self {
             Self::Waiting => format!("{:.2}", lock.waiting),
             Self::Rate => si(lock.contended as f64 / elapsed_s),
-            Self::Slept | Self::Mean | Self::Longest | Self::P50 | Self::P99 | Self::P999 => {
+            Self::Acquired | Self::Total | Self::Slept | Self::Mean | Self::Longest => {
                 columns::shown(self.name(), lock)
             }
-            Self::Hold if lock.hold.count == 0 => "-".to_owned(),
-            Self::Hold => time(lock.hold.p50_ns as f64),
             Self::Course => course(process, lock),
         }
     }
@@ -139,7 +131,7 @@ pub(super) fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
 }
 
-/// How many threads waited in the recent intervals, one column each. The highest is a full block.
+/// How many threads waited in the recent intervals, one column each. The highest of any lock is a full block.
 fn course(process: &Shown, lock: &Ranked) -> String {
     let levels = [
         NINE_LEVELS.empty,
@@ -153,7 +145,8 @@ fn course(process: &Shown, lock: &Ranked) -> String {
         NINE_LEVELS.full,
     ];
     let Some(course) = process.courses.get(&lock.of) else { return String::new() };
-    let most = course.iter().copied().fold(NOISE, f64::max);
+    // One scale for all locks, so that a lock that hardly anybody waits for looks like it.
+    let most = process.courses.values().flatten().copied().fold(NOISE, f64::max);
     course.iter().map(|waiting| levels[((8.0 * waiting / most).ceil() as usize).min(8)]).collect()
 }
 
@@ -172,7 +165,7 @@ mod tests {
         assert_eq!(names(20), ("waiting".to_owned(), 12));
         assert_eq!(names(3), (String::new(), 3));
         let (all, room) = names(200);
-        assert_eq!(all, "waiting wait/s slept mean longest P50 P99 P99.9 hold course");
-        assert_eq!(room, 122);
+        assert_eq!(all, "waiting wait/s acquired total wait slept mean longest course");
+        assert_eq!(room, 134);
     }
 }

@@ -16,6 +16,8 @@ use std::time::Instant;
 
 /// Lines of which the places take no part.
 const OTHERS: usize = 9;
+/// A lock with less than this share of the waiting elsewhere is little.
+const LITTLE: f64 = 0.25;
 /// Number of stacks shown of each kind.
 const STACKS: usize = 2;
 /// Number of threads shown.
@@ -42,7 +44,12 @@ pub(super) fn places(
         ..Ranked::default()
     };
     let head = told(number, &bare);
-    let mut text = elsewhere(process, sentence) + &head;
+    // A lock that hardly anybody waits for in comparison would only mislead.
+    let elsewhere = elsewhere(process);
+    if !elsewhere.is_empty() && lock.waiting < LITTLE * finding::of(&process.outcome).waiting {
+        return elsewhere.lines().map(|line| Line::from(fit(line, columns))).collect();
+    }
+    let mut text = elsewhere + &head;
     let most = (lines.saturating_sub(OTHERS) / 3).clamp(2, 8);
     for (verb, sites) in [("held by", &lock.holders), ("waited in", &lock.waiters)] {
         let sites = sites.iter().filter(|site| site.ns > 0);
@@ -66,11 +73,6 @@ pub(super) fn places(
         }
         text += &beside_within("   rule      ", &rule, sentence);
     }
-    let at = |ns: u64| time(ns as f64);
-    if lock.hold.count > 0 {
-        let (half, longest) = (at(lock.hold.p50_ns), at(lock.hold.max_ns));
-        text += &format!("   hold      P50 {half}, longest {longest}\n");
-    }
     // The report's other lines.
     let (holders, waiters) = (Vec::new(), Vec::new());
     let rest = told(number, &Ranked { holders, waiters, unended_ns, ..lock.clone() });
@@ -85,12 +87,12 @@ pub(super) fn places(
     text.lines().map(|line| Line::from(fit(line, columns))).collect()
 }
 
-/// What to do about what threads wait for more than for any lock in the table; empty: they don't.
-fn elsewhere(process: &Shown, columns: usize) -> String {
+/// What threads wait for more than for any lock in the table, and what to do about that; empty: they don't.
+fn elsewhere(process: &Shown) -> String {
     let finding = finding::of(&process.outcome);
     match finding.of {
         About::OwnLock | About::Condition if process.selected == 0 => {
-            beside_within("*  ", &shown(&finding.advice), columns)
+            brief::details(&process.outcome)
         }
         _ => String::new(),
     }

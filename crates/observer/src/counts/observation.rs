@@ -166,26 +166,41 @@ pub struct Ranked {
     pub beyond: Beyond<Site>,
 }
 
-/// How long waits, or holds, were, ns. Percentiles are those of the time, not of the number: thousands of waits that are over at once say
-/// nothing of the time that threads lose.
+/// How long waits, or holds, were, ns.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Percentiles {
     /// How many there were.
     pub count: u64,
-    /// Half of the time was in those that were at most that long.
+    /// The median of their lengths.
     pub p50_ns: u64,
-    /// 99 % of the time, likewise.
+    /// 99 % of them are at most that long.
     pub p99_ns: u64,
-    /// 99.9 % of the time, likewise.
+    /// 99.9 % of them are at most that long.
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// Half of the time, all of them together, was in those that were at least that long. Thousands of waits that are over at once
+    /// say nothing of the time that threads lose.
+    pub half_over_ns: u64,
+    /// The same of a tenth of the time.
+    pub tenth_over_ns: u64,
 }
 
 impl Percentiles {
     pub(crate) fn of(times: &Times, max_ns: u64) -> Self {
-        let at = |part| times.quantile_of_sum(part).min(max_ns.max(1));
-        Self { count: times.count(), p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999), max_ns }
+        // A histogram knows the longest only to the width of its bucket.
+        let exact = |ns: u64| if ns == times.max() { max_ns } else { ns.min(max_ns.max(1)) };
+        let (at, of_sum) =
+            (|part| exact(times.quantile(part)), |part| exact(times.quantile_of_sum(part)));
+        Self {
+            count: times.count(),
+            p50_ns: at(0.5),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
+            max_ns,
+            half_over_ns: of_sum(0.5),
+            tenth_over_ns: of_sum(0.9),
+        }
     }
 }
 

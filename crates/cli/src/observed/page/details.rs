@@ -17,8 +17,9 @@ const THREADS: usize = 8;
 /// Number of signs that show how contention changes over time.
 const SIGNS: usize = 40;
 
-pub(super) fn lock(lock: &Ranked, outcome: &Observed) -> Markup {
-    let advice = lock.advice.as_ref();
+/// `is_said`: the page has begun with its advice. `is_drawn`: it is in the chart.
+pub(super) fn lock(lock: &Ranked, outcome: &Observed, is_said: bool, is_drawn: bool) -> Markup {
+    let advice = lock.advice.as_ref().filter(|_| !is_said);
     let line = |text: String| (!text.is_empty()).then(|| html! { (text) });
     let events = outcome.events.as_ref().zip(lock.events);
     let events = events.map(|(total, events)| report::events(total, events)).unwrap_or_default();
@@ -34,19 +35,16 @@ pub(super) fn lock(lock: &Ranked, outcome: &Observed) -> Markup {
                 }
             }),
         ),
-        ("held by", places(&lock.holders)),
-        ("waited in", places(&lock.waiters)),
-        (
-            "waits",
-            (lock.wait.count > 0)
-                .then(|| html! { (report::percentiles(&lock.wait)) " of the time waited" }),
-        ),
+        ("held by", places(&lock.holders, report::held(lock))),
+        ("waited in", places(&lock.waiters, times)),
+        ("waits", (lock.wait.count > 0).then(|| html! { (report::long_waits(&lock.wait)) })),
         ("who waits", sides),
         ("tried", value("tried", &beyond::tries(lock))),
         ("holders", line(holders(lock))),
         ("hand-over", line(hand_over(lock))),
         ("by core", by_class(lock)),
-        ("over time", over_time(lock, outcome.slice_ns)),
+        // The chart above shows it of the first locks.
+        ("over time", if is_drawn { None } else { over_time(lock, outcome.slice_ns) }),
         ("events", value("events", &events)),
         ("threads", threads(lock)),
     ];
@@ -86,7 +84,7 @@ pub(super) fn place(site: &Site) -> String {
     }
 }
 
-fn places(sites: &[Site]) -> Option<Markup> {
+fn places(sites: &[Site], times: fn(&Site) -> String) -> Option<Markup> {
     let is_told =
         |(number, site): &(usize, &Site)| site.ns > 0 && (*number == 0 || site.share >= NOISE);
     let sites: Vec<&Site> =
@@ -105,7 +103,7 @@ fn holders(lock: &Ranked) -> String {
     let known = lock.holding.as_ref().filter(|holding| holding.samples >= FEW);
     known.map_or_else(String::new, |holding| {
         let samples = count(holding.samples);
-        format!("{}, by {samples} samples", shown(&meanwhile(holding)))
+        format!("{}, from {samples} samples", shown(&meanwhile(holding)))
     })
 }
 
@@ -128,7 +126,7 @@ fn by_class(lock: &Ranked) -> Option<Markup> {
 fn over_time(lock: &Ranked, slice_ns: u64) -> Option<Markup> {
     lock.course.iter().any(|&ns| ns > 0).then(|| {
         let (signs, most) = signs(&lock.course, slice_ns, SIGNS);
-        html! { span.signs { (signs) } " at most " (format!("{most:.2}")) " threads waiting" }
+        html! { span.signs { (signs) } " peak " (format!("{most:.2}")) " threads" }
     })
 }
 
