@@ -20,3 +20,4 @@ pub(crate) mod target;
 pub(crate) mod threads;
 pub(crate) mod timeline;
 pub(crate) mod waited;
+pub(crate) mod watched;

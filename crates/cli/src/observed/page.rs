@@ -5,7 +5,7 @@ mod details;
 
 use super::columns::{COLUMNS, Column};
 use super::finding::About;
-use super::{conditions, finding, often, report, sections};
+use super::{conditions, finding, often, report, sections, watched};
 use crate::hints::Failure;
 use crate::output::shown;
 use crate::profile::flame::{self, TIMES};
@@ -34,7 +34,7 @@ const DOTS: usize = 64;
 #[derive(Clone, Copy)]
 pub(crate) struct Besides<'a> {
     /// What looks at threads have told.
-    pub(crate) looks: &'a report::Looks,
+    pub(crate) looks: &'a watched::Looks,
     /// Who waits at this moment, or did at the end.
     pub(crate) standing: Option<&'a Standing>,
     /// In which orders threads take locks.
@@ -62,7 +62,7 @@ pub(crate) fn page(
         @if let Some(standing) = standing.filter(|now| !now.is_empty()) {
             pre { (standing::text(standing)) }
         }
-        @if busy.is_empty() { p.sentence { (report::nobody(looks)) "." } }
+        @if busy.is_empty() { p.sentence { (watched::nobody(looks)) "." } }
         @for process in processes { (process) }
         @for outcome in others {
             @if !busy.is_empty() && is_often(outcome) { h2 { (report::who(outcome)) } }
@@ -80,14 +80,14 @@ pub(crate) fn page(
 }
 
 /// What was not counted, watched or attributed.
-fn caveats(busy: &[&Observed], looks: &report::Looks) -> Vec<Markup> {
+fn caveats(busy: &[&Observed], looks: &watched::Looks) -> Vec<Markup> {
     let mut all = Vec::new();
     if busy.is_empty() {
-        all.extend((!looks.some_wait).then(|| report::are_watched(looks)));
-        all.push(report::unwatched(looks));
+        all.extend((!looks.some_wait).then(|| watched::are_watched(looks)));
+        all.push(watched::unwatched(looks));
     } else {
-        let unseen = looks.running_unseen.as_deref().map(report::running_unwatched);
-        let crowd = looks.is_crowded.then(report::crowd);
+        let unseen = looks.running_unseen.as_deref().map(watched::running_unwatched);
+        let crowd = looks.is_crowded.then(watched::crowd);
         all.extend(unseen.into_iter().chain(crowd).map(|what| format!("Not watched: {what}")));
     }
     for outcome in busy {
@@ -105,12 +105,15 @@ fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Fai
     let flames = flame::framed(TIMES, &folded).map_err(Failure::new)?;
     let finding = finding::of(outcome);
     // As in the text, but more of them.
-    let all = outcome.locks.iter().take(most).enumerate();
-    let (worth, little): (Vec<(usize, &Ranked)>, Vec<(usize, &Ranked)>) =
-        all.partition(|one| report::is_worth_it(&finding, *one));
-    let first: Vec<usize> = worth.iter().map(|(at, _)| *at).collect();
-    let worth: Vec<&Ranked> = worth.into_iter().map(|(_, lock)| lock).collect();
-    let little: Vec<&Ranked> = little.into_iter().map(|(_, lock)| lock).collect();
+    let (mut worth, mut places, mut little) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, lock) in outcome.locks.iter().take(most).enumerate() {
+        if report::is_worth_it(&finding, (at, lock)) {
+            worth.push(lock);
+            places.push(at);
+        } else {
+            little.push(lock);
+        }
+    }
     Ok(html! {
         @if several { h2 { (report::who(outcome)) } }
         p.advice { (shown(&finding.fact)) }
@@ -132,7 +135,7 @@ fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Fai
         @if !outcome.locks.is_empty() { (meanings()) }
         @if let Some(svg) = over_time(&worth, outcome.slice_ns) { (page::figure(&svg, "")) }
         @for (at, lock) in worth.iter().take(TOLD).enumerate() {
-            (details::lock(lock, outcome, finding.of == About::Lock(first[at]), at < DRAWN))
+            (details::lock(lock, outcome, finding.of == About::Lock(places[at]), at < DRAWN))
         }
         @for lock in finding::own_locks(outcome) { (own(lock, outcome.threads)) }
         @for (one, wakes) in conditions::told(outcome) {
@@ -336,7 +339,7 @@ mod tests {
     }
 
     fn drawn(outcomes: &[Observed]) -> String {
-        let looks = report::Looks::default();
+        let looks = watched::Looks::default();
         let besides = Besides { looks: &looks, standing: None, orders: None, sections: None };
         page("locks of a program", outcomes, besides, 10).unwrap()
     }

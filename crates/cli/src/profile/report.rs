@@ -3,7 +3,7 @@
 use super::words::{
     FEW, NOISE, meanwhile, own, own_brief, own_without_advice, percent, place_of, sites,
 };
-use crate::observed::{often, report, slow};
+use crate::observed::{often, slow, watched};
 use crate::output::{beside, shown};
 use lockwright_numbers::format::{count, time};
 use lockwright_observer::findings::WaitSite;
@@ -199,7 +199,7 @@ fn notes(outcome: &SampledProfile) -> Vec<String> {
         notes.push(format!(
             "can't see where holders run ({why}): sudo sysctl kernel.perf_event_paranoid=2"
         ));
-        notes.push(format!("not watched: {}", report::running_unwatched(why)));
+        notes.push(format!("not watched: {}", watched::running_unwatched(why)));
     }
     notes
 }

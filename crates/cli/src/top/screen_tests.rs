@@ -5,7 +5,8 @@ use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
 use crate::observed::columns::{self, COLUMNS};
 use crate::observed::page::{Besides, page};
-use crate::observed::report::{self, Looks};
+use crate::observed::report;
+use crate::observed::watched::Looks;
 use lockwright_observer::counts::beyond::Wakes;
 use lockwright_observer::counts::observation::{
     Advice, Observed, Percentiles, Ranked, Rule, Site, ThreadWaits,
@@ -152,7 +153,7 @@ fn a_term_has_one_number_everywhere() {
     let text = report::all(std::slice::from_ref(&outcome), &Looks::default(), None);
     let looks = Looks::default();
     let besides = Besides { looks: &looks, standing: None, orders: None, sections: None };
-    let page = page(&"a title", std::slice::from_ref(&outcome), besides, 10).unwrap();
+    let page = page("a title", std::slice::from_ref(&outcome), besides, 10).unwrap();
     let json = serde_json::to_value(&outcome).unwrap();
     let screen = drawn_on(&view, (200, 50)).replace('"', "");
     let named: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();

@@ -38,3 +38,23 @@ impl Lock {
         lock
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::tests::lock;
+    use super::*;
+
+    #[test]
+    fn a_timed_wait_stands_for_no_more_than_there_were() {
+        // One of 16 waits was timed, but this lock had two.
+        let mut rare = lock(&[1_000; 16]);
+        rare.arrived = 2;
+        let settled = rare.settled();
+        assert_eq!((settled.wait_ns(), settled.waiters[0].count), (2_000, 2));
+        // Of waits with a sleep, the time is known, but no wait is longer than the longest.
+        (rare.classes[0].awake, rare.classes[0].asleep) = (15, 1);
+        assert_eq!(rare.settled().wait_ns(), 2 * rare.wait_max_ns);
+        rare.is_part = true;
+        assert_eq!(rare.settled().wait_ns(), rare.wait_ns(), "others began before");
+    }
+}

@@ -417,16 +417,4 @@ pub(super) mod tests {
         now.close(0, 900);
         assert_eq!(now.locks[0].unended_ns, 0);
     }
-
-    #[test]
-    fn the_longest_is_that_of_the_interval() {
-        let before = lock(&[100, 9000]);
-        let calm = lock(&[100, 200, 300, 9000]).since(&before);
-        assert_eq!((calm.wait_max_ns, calm.hold_max_ns, calm.classes[0].max_ns), (300, 300, 300));
-        assert_eq!((calm.waiters[0].max_ns, calm.waiters[0].ns), (300, 500));
-        assert_eq!(calm.wait_max_at, At::Unknown);
-        let rough = lock(&[100, 9000, 9500]).since(&before);
-        assert_eq!((rough.wait_max_ns, rough.waiters[0].max_ns), (9500, 9500));
-        assert_eq!(rough.wait_max_at, At::Address(16));
-    }
 }
