@@ -42,7 +42,6 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::super::snapshot::tests::lock;
-    use super::*;
 
     #[test]
     fn a_timed_wait_stands_for_no_more_than_there_were() {
