@@ -63,7 +63,7 @@ fn top_finds_more_than_waits_for_mutexes() -> Result<()> {
     for (way, parts) in [
         ("turns", &["condition turn acts as a lock: "][..]),
         ("items", &["condition filled woke ", " % of them in vain"]),
-        ("tries", &["guard: in tries, ", " tries failed while hoarder held it"]),
+        ("tries", &["guard: in tries, ", " tries failed while another thread held it in hoarder"]),
         ("writers", &["table: writes waited ", " to write, because "]),
     ] {
         let program = start(&TURNS, way)?;
