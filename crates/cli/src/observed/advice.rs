@@ -124,7 +124,7 @@ fn advice(
         (Rule::Starved, text, target.compare(lock, "fifo"))
     } else {
         let text = format!(
-            "take it less often in {waiter} (an atomic counter, or one for each thread), or try another kind of lock: nobody holds it for long, but many want it"
+            "take it less often in {waiter}, as by an atomic variable or a copy for each thread, or try another kind of lock: nobody holds it for long, but many want it"
         );
         let other = if algorithm.starts_with("fifo") { "auto" } else { "fifo" };
         (Rule::ShortSections, text, target.compare(lock, other))

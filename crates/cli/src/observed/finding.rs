@@ -120,7 +120,7 @@ fn amount(outcome: &Observed) -> String {
         None => format!("Threads waited {together} for locks, all together."),
         Some(_) => format!(
             "Threads spent {}{} of their time waiting for locks ({together} together).",
-            if waiting < SMALL { "only " } else { "" },
+            if (0.001..SMALL).contains(&waiting) { "only " } else { "" },
             words::part(waiting)
         ),
     }

@@ -92,7 +92,8 @@ fn elsewhere(process: &Shown) -> String {
     let finding = finding::of(&process.outcome);
     match finding.of {
         About::OwnLock | About::Condition if process.selected == 0 => {
-            brief::details(&process.outcome)
+            // First what to do: there may be no room for all.
+            finding::text(&finding) + &brief::details(&process.outcome)
         }
         _ => String::new(),
     }

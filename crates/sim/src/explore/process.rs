@@ -63,8 +63,18 @@ impl Environment for Process {
 
     fn has_waited(mutex: &Mutex, acquired: bool) {
         if acquired {
+            posix::acquisitions(mutex);
             posix::ask(mutex);
         }
+    }
+
+    fn counts() -> bool {
+        true
+    }
+
+    /// The mark by which acquisitions are counted stays for a while.
+    fn keeps_marks() -> bool {
+        explorer(engine()).draw(0, 3) != 0
     }
 }
 
