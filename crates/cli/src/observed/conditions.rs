@@ -13,6 +13,8 @@ const CALLS: u64 = 10;
 const WOKEN: u64 = 50;
 /// Fewer wake-ups in vain per second aren't, either.
 const WASTED: f64 = 20.0;
+/// Nor is one for which fewer threads wait on average.
+const LITTLE: f64 = 0.05;
 /// Maximum number of condition variables with details.
 const TOLD: usize = 3;
 /// Number of places shown for each.
@@ -24,8 +26,10 @@ pub(super) fn told(outcome: &Observed) -> impl Iterator<Item = (&Ranked, &Wakes)
         outcome.conditions.iter().filter_map(|one| Some((one, one.beyond.wakes.as_ref()?)));
     // A few wake-ups cost nothing that anybody would notice.
     let per_second = |wakes: &Wakes| wakes.wasted as f64 * 1e9 / outcome.elapsed_ns.max(1) as f64;
-    let is_herd = move |wakes: &Wakes| is_wasteful(wakes) && per_second(wakes) >= WASTED;
-    with_wakes.filter(move |(_, wakes)| acts_as_lock(wakes) || is_herd(wakes))
+    let is_herd = move |one: &Ranked, wakes: &Wakes| {
+        is_wasteful(wakes) && per_second(wakes) >= WASTED && one.waiting >= LITTLE
+    };
+    with_wakes.filter(move |(one, wakes)| acts_as_lock(wakes) || is_herd(one, wakes))
 }
 
 /// Do threads signal it that have waited for it, as a lock's holders do? Who signals a queue seldom waits for work.

@@ -9,6 +9,9 @@ use lockwright_observer::findings::OwnLock;
 /// Fewer threads than this, on average, are noise.
 const NOISE: f64 = 0.01;
 
+/// Samples and counts of one lock differ by less than this factor.
+const SAME: f64 = 2.0;
+
 /// A smaller share of the threads' time is little.
 const SMALL: f64 = 0.05;
 
@@ -75,7 +78,8 @@ pub(crate) fn of(outcome: &Observed) -> Finding {
     let sampled = own.map_or(0.0, |lock| lock.waiting);
     if first.is_none() || is_elsewhere(outcome) {
         match (own, condition) {
-            (Some(lock), _) if sampled >= conditions::waiting(outcome) => {
+            // A runtime's lock may be made of a mutex and a condition variable: its name says more.
+            (Some(lock), _) if SAME * sampled >= conditions::waiting(outcome) => {
                 let fact =
                     format!("Threads wait most for {}.", words::own_brief(lock, outcome.threads));
                 let advice = lock.advice.clone();

@@ -176,7 +176,7 @@ fn notes(outcome: &SampledProfile) -> Vec<String> {
     let mut notes = Vec::new();
     if !outcome.locks.is_empty() {
         notes.push(
-            "these are estimates: waits shorter than the sampling interval are seen by chance; +- is the error at \
+            "these are estimates: waits shorter than the sampling interval are seen by chance; ± is the error at \
              95 % confidence"
                 .into(),
         );

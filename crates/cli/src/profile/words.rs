@@ -203,11 +203,11 @@ pub(crate) fn times(site: &Site) -> String {
     match site.samples {
         None => format!("{entered}, longest {longest}"),
         Some(samples) if site.max_ns == 0 => {
-            format!("about {entered}, by {} samples", count(samples))
+            format!("about {entered}, from {} samples", count(samples))
         }
         Some(samples) => {
             let samples = count(samples);
-            format!("about {entered}, longest seen {longest}, by {samples} samples")
+            format!("about {entered}, longest seen {longest}, from {samples} samples")
         }
     }
 }

@@ -74,7 +74,6 @@ pub(crate) enum Sort {
     Waits,
     Mean,
     Longest,
-    Hold,
 }
 
 impl Sort {
@@ -83,8 +82,7 @@ impl Sort {
             Self::Waiting => Self::Waits,
             Self::Waits => Self::Mean,
             Self::Mean => Self::Longest,
-            Self::Longest => Self::Hold,
-            Self::Hold => Self::Waiting,
+            Self::Longest => Self::Waiting,
         }
     }
 
@@ -95,7 +93,6 @@ impl Sort {
             Self::Waits => "waits",
             Self::Mean => "mean wait",
             Self::Longest => "longest wait",
-            Self::Hold => "hold",
         }
     }
 
@@ -107,7 +104,6 @@ impl Sort {
             Self::Waits => lock.arrived,
             Self::Mean => window::mean_ns(lock),
             Self::Longest => lock.wait_max_ns,
-            Self::Hold => lock.hold.quantile_of_sum(0.5),
         };
         (first, waited_ns)
     }
