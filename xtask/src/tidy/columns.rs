@@ -133,8 +133,30 @@ impl<'a> TableCode<'a> {
                 let argument = self.argument(at + 2, 0);
                 self.strings(argument, function..at, true, &mut BTreeSet::new(), &mut found);
             }
+            if let Some(names) = self.named(at) {
+                self.strings(names, NOWHERE, true, &mut BTreeSet::new(), &mut found);
+            }
         }
         found
+    }
+
+    /// The names of columns that are a type of their own, called `Column`: what makes one begins with its name, or a function `name` has
+    /// all of them.
+    fn named(&self, at: usize) -> Option<Range<usize>> {
+        let is_column = self.word(at.wrapping_sub(2)) == "Column" && self.word(at - 1) == "::";
+        match self.word(at) {
+            "new" if is_column && self.word(at + 1) == "(" => Some(self.argument(at + 2, 0)),
+            "name" if self.word(at - 1) == "fn" && self.has_columns() => {
+                let begin = (at..self.0.len()).find(|at| self.word(*at) == "{")? + 1;
+                Some(begin..self.end(begin, &[]))
+            }
+            _ => None,
+        }
+    }
+
+    /// Is there an enumeration of columns?
+    fn has_columns(&self) -> bool {
+        (1..self.0.len()).any(|at| self.word(at) == "Column" && self.word(at - 1) == "enum")
     }
 
     /// The strings of an expression, and of the variables of this function and the constants that it names.
@@ -302,9 +324,12 @@ mod tests {
             "{missing:?}"
         );
         let mut others = Columns::default();
-        for path in
-            ["crates/text/src/x.rs", "crates/cli/tests/x.rs", "xtask/src/eval.rs", "docs/glossary.md"]
-        {
+        for path in [
+            "crates/text/src/x.rs",
+            "crates/cli/tests/x.rs",
+            "xtask/src/eval.rs",
+            "docs/glossary.md",
+        ] {
             others.look(Path::new(path), "fn f() { table(&[\"stray\"]) }");
         }
         assert_eq!(others.missing(glossary), [""; 0]);
@@ -316,7 +341,8 @@ mod tests {
         let root = crate::root::root();
         for (file, column) in [
             ("crates/cli/src/compare/report.rs", "surely"),
-            ("crates/cli/src/top/screen.rs", "slept"),
+            ("crates/cli/src/top/columns.rs", "wait/s"),
+            ("crates/cli/src/observed/columns.rs", "total wait"),
             ("crates/cli/src/sim/report.rs", "op/s"),
             ("crates/bench/src/report/tables.rs", "of the ceiling"),
         ] {
