@@ -66,7 +66,7 @@ pub(crate) fn page(
         @for process in processes { (process) }
         @for outcome in others {
             @if !busy.is_empty() && is_often(outcome) { h2 { (report::who(outcome)) } }
-            (taken_often(outcome))
+            (taken_often(outcome, false))
             @if busy.is_empty() { (more_conditions(outcome)) }
         }
         @if let Some(sections) = sections {
@@ -142,7 +142,7 @@ fn process(outcome: &Observed, several: bool, most: usize) -> Result<Markup, Fai
             pre { (conditions::one(one, wakes)) }
         }
         (more_conditions(outcome))
-        (taken_often(outcome))
+        (taken_often(outcome, finding.of == About::Often))
         (false_sharing(outcome))
         @if !folded.is_empty() {
             h2 { "Stacks" }
@@ -212,14 +212,15 @@ fn own(lock: &OwnLock, threads: usize) -> Markup {
 }
 
 /// Locks that are taken too often without waiting.
-fn taken_often(outcome: &Observed) -> Markup {
+/// `is_said`: the page has begun with what to do.
+fn taken_often(outcome: &Observed, is_said: bool) -> Markup {
     let told = outcome.taken_often.as_ref().filter(|often| !often.sites.is_empty());
     html! { @if let Some(often) = told {
         h3 { "Taken often" }
         p { (often::head(often)) "." }
         ul { @for site in often.sites.iter().take(PLACES) { li { (shown(&often::site(site))) } } }
         @if let Some(why) = &often.uncounted { p.soft { "How often isn't known: " (why) "." } }
-        p.advice.sentence { (often::advice(often)) }
+        @if !is_said { p.advice.sentence { (often::advice(often)) } }
     } }
 }
 
