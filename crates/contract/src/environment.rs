@@ -59,7 +59,7 @@ pub const VARIABLES: &[Variable] = &[
         reader: Reader::Both(&["run", "profile --record", "profile"]),
         values: "NAME[:key=value,...], as in fifo:bypass=100; 256 bytes at most. `lockwright list` has the names, \
                  `lockwright explain NAME` the keys. glibc: glibc's algorithm",
-        default: "auto",
+        default: "auto; under `profile`: glibc",
         meaning: "The lock of every mutex that no rule names. If it is wrong, one line on standard error says so, and the \
                   program runs on glibc's algorithm.",
         when: "when the program starts; `lockwright switch` changes the lock later",
@@ -72,7 +72,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "own: as the program asks, lock by lock",
         meaning: "Who goes first at readers-writer locks that no rule names, if readers and a writer wait. With patient, readers let \
                   a waiting writer go first, for 10 ms at most, so writers do not starve; with strict, a thread that reads again \
-                  may deadlock. It does nothing with LOCKWRIGHT_LOCK=glibc.",
+                  may deadlock. It does nothing with LOCKWRIGHT_LOCK=glibc, unless the program starts with LOCKWRIGHT_OBSERVE, as under `profile`.",
         when: "when the program starts; `lockwright switch PID --rwlock` changes it later",
         set_by: "--rwlock",
     },
@@ -205,7 +205,7 @@ pub const VARIABLES: &[Variable] = &[
         default: "nothing is recorded",
         meaning: "Each process records every operation on a lock there.",
         when: "when the program starts; each operation takes longer from then on",
-        set_by: "profile --record",
+        set_by: "profile --record, profile --sections",
     },
     Variable {
         name: "LOCKWRIGHT_TRACE_LIMIT",
@@ -222,7 +222,7 @@ pub const VARIABLES: &[Variable] = &[
         values: "off, counters or full",
         default: "off, until a command asks",
         meaning: "What a process counts of its contended locks: waits, holds and who makes others wait; full: also stacks, \
-                  threads, owners and CPUs.",
+                  threads, owners and CPUs. Then readers-writer locks are ours, also with LOCKWRIGHT_LOCK=glibc.",
         when: "when the program starts; `profile`, `top` and `switch PID level` raise it later",
         set_by: "profile",
     },

@@ -78,7 +78,7 @@ pub struct OwnLock {
     pub address: u64,
     /// Whose they are.
     pub origin: Origin,
-    /// In words, with the function of glibc that was called: `malloc's arena lock: free`.
+    /// In words, with the function of glibc that was called: `malloc's arena lock (free)`.
     pub name: String,
     /// Average number of waiting threads over all samples.
     pub waiting: f64,

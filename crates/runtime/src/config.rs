@@ -62,7 +62,7 @@ pub(crate) fn is_glibc_only() -> bool {
 #[inline(never)]
 fn look_for_glibc() -> bool {
     let ours = !guard::stands_aside()
-        && (variable(c"LOCKWRIGHT_OBSERVE").is_some() // glibc's say nothing of waits
+        && (variable(c"LOCKWRIGHT_OBSERVE").is_some_and(|level| level != b"off") // glibc's say nothing of waits
             || variable(c"LOCKWRIGHT_LOCK").is_none_or(
                 |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
             ));

@@ -44,8 +44,8 @@ struct Told {
 }
 
 impl Told {
-    /// In so many lines of a terminal: names as many as possible of the places where the lock is worse, the worst first, and says how
-    /// much worse it is at least there.
+    /// In at most this many lines of a terminal. Names the places where the lock is worse, as far as there is room, the worst first, and
+    /// says how much worse the lock is there at least.
     fn sentence(&self, lines: usize) -> String {
         let fits = |said: &String| wrapped(said).lines().count() <= lines;
         let all = self.losses.len();

@@ -286,7 +286,7 @@ fn counted(command: &str) -> Result<f64, Failure> {
 mod tests {
     use super::*;
 
-    /// Twelve rounds in which the new lock does this share of the old one's work, and has so many more long waits.
+    /// Twelve rounds in which the new lock does this share of the old one's work, and `long` long waits where the old one has none.
     fn guarded(share: f64, long: u64, end: End) -> Guarded {
         let slice = |share: f64, long: u64| {
             let mut times = Times::from_iter([(100, 980), (200, 19)]);

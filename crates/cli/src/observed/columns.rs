@@ -36,7 +36,7 @@ impl Column {
 pub(crate) const COLUMNS: [Column; 6] = [
     Column::new(
         "acquired",
-        "how often threads took it, from its first wait to its last; known only of mutexes that aren't recursive",
+        "how often threads took it, from its first timed wait to its last; known of most mutexes alone",
         counted,
         acquired,
     ),

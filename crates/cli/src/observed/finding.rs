@@ -166,7 +166,11 @@ fn about_lock(outcome: &Observed, at: usize) -> Finding {
 
 /// A share at the beginning of a sentence.
 fn sentence_part(share: f64) -> String {
-    if share >= 0.985 { "Nearly all".to_owned() } else { words::part(share) }
+    match share {
+        share if share >= 0.985 => "Nearly all".to_owned(),
+        share if share < 0.001 => "Hardly any".to_owned(),
+        _ => words::part(share),
+    }
 }
 
 /// As text.

@@ -141,8 +141,8 @@ fn text(outcome: &Observed, most: Option<usize>) -> String {
     if !outcome.locks.is_empty() {
         // Of a lock that threads only try to take, the table knows nothing.
         let is_tried = outcome.locks.iter().all(|lock| lock.wait_ns == 0 && lock.contended == 0);
-        let mut locks = if is_tried { String::new() } else { table_of(outcome, most) };
-        for (at, lock) in told_locks(outcome, most) {
+        let mut locks = if is_tried { String::new() } else { table_of(outcome, &finding, most) };
+        for (at, lock) in told_locks(outcome, &finding, most) {
             if !locks.is_empty() {
                 locks.push('\n');
             }
@@ -175,7 +175,7 @@ pub(super) fn about(outcome: &Observed) -> String {
 }
 
 /// The locks that matter, or the first `most`; all others in one row.
-fn table_of(outcome: &Observed, most: Option<usize>) -> String {
+fn table_of(outcome: &Observed, finding: &Finding, most: Option<usize>) -> String {
     let mut head = vec!["", "lock"];
     head.extend(COLUMNS.iter().map(|column| column.name));
     let mut drawn = table(&head).least(&["slept", "acquired"]).all_by("--format json");
@@ -184,7 +184,7 @@ fn table_of(outcome: &Observed, most: Option<usize>) -> String {
         let figures = COLUMNS.iter().map(|column| column.shown(lock));
         [number, name].into_iter().chain(figures).collect::<Vec<_>>()
     };
-    let (rows, folded) = rows(outcome, most);
+    let (rows, folded) = rows(outcome, finding, most);
     for &(at, lock) in &rows {
         drawn.add_row(row((at + 1).to_string(), shown(&lock.name).into_owned(), lock));
     }
@@ -203,22 +203,21 @@ fn table_of(outcome: &Observed, most: Option<usize>) -> String {
 }
 
 /// The locks with a row of their own, each with its place in the list; and those that share one.
-pub(super) fn rows(
-    outcome: &Observed,
+fn rows<'a>(
+    outcome: &'a Observed,
+    finding: &Finding,
     most: Option<usize>,
-) -> (Vec<(usize, &Ranked)>, Vec<&Ranked>) {
+) -> (Vec<(usize, &'a Ranked)>, Vec<&'a Ranked>) {
     let all = || outcome.locks.iter().enumerate();
-    let finding = finding::of(outcome);
-    let rows: Vec<(usize, &Ranked)> = match most {
+    let mut rows: Vec<(usize, &Ranked)> = match most {
         Some(most) => all().take(most).collect(),
         None if finding.of == About::Nothing => all().take(FEW_ROWS).collect(),
-        None => all().filter(|one| is_worth_it(&finding, *one)).take(ROWS).collect(),
+        None => all().filter(|one| is_worth_it(finding, *one)).take(ROWS).collect(),
     };
     let mut folded: Vec<&Ranked> = all()
         .filter(|(at, _)| rows.iter().all(|(row, _)| row != at))
         .map(|(_, lock)| lock)
         .collect();
-    let mut rows = rows;
     // A row of its own takes as much room.
     if let (1, false, None, Some(last)) = (folded.len(), rows.is_empty(), most, folded.last()) {
         let at = all().position(|(_, lock)| std::ptr::eq(lock, *last)).unwrap_or_default();
@@ -238,13 +237,16 @@ pub(super) fn is_worth_it(finding: &Finding, (at, lock): (usize, &Ranked)) -> bo
 }
 
 /// The locks with details.
-pub(super) fn told_locks(outcome: &Observed, most: Option<usize>) -> Vec<(usize, &Ranked)> {
-    let (rows, _) = rows(outcome, most);
-    let finding = finding::of(outcome);
+fn told_locks<'a>(
+    outcome: &'a Observed,
+    finding: &Finding,
+    most: Option<usize>,
+) -> Vec<(usize, &'a Ranked)> {
+    let (rows, _) = rows(outcome, finding, most);
     let is_much = |lock: &Ranked| lock.waiting >= MUCH * finding.waiting || finding::is_stuck(lock);
     let is_told = |(at, lock): &(usize, &Ranked)| {
         most.is_some()
-            || is_worth_it(&finding, (*at, lock))
+            || is_worth_it(finding, (*at, lock))
                 && (finding.of == About::Lock(*at) || is_much(lock))
     };
     rows.into_iter().filter(is_told).take(TOLD).collect()

@@ -16,15 +16,7 @@ pub(crate) const NOISE: f64 = 0.005;
 /// Who waits for a lock that isn't one of pthread's, in one line.
 pub(crate) fn own_brief(lock: &OwnLock, threads: usize) -> String {
     let of = if threads == 0 { String::new() } else { format!(" of {threads}") };
-    format!("{}: {:.1}{of} threads waited on average", own_name(lock), lock.waiting)
-}
-
-/// What it is, and the function that was called.
-fn own_name(lock: &OwnLock) -> String {
-    match lock.name.split_once(": ") {
-        Some((what, function)) => format!("{what} ({function})"),
-        None => lock.name.clone(),
-    }
+    format!("{}: {:.1}{of} threads waited on average", lock.name, lock.waiting)
 }
 
 /// A lock that isn't one of pthread's.

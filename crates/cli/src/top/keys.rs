@@ -11,7 +11,7 @@ pub(crate) const KEYS: [(&str, &str); 12] = [
     ("j, k, arrows", "next line, previous line"),
     ("Enter", "open the process"),
     ("Esc", "back to the list of processes"),
-    ("s", "sort by: waiting, waits, mean wait, longest wait, hold"),
+    ("s", "sort by: waiting, waits, mean wait, longest wait"),
     ("r", "another lock for the process, as `lockwright switch` does"),
     ("e", "epochs: how they keep their SLOs; again: back to the lock"),
     ("o", "another SLO for epochs, as `lockwright switch` sets it"),

@@ -195,7 +195,7 @@ fn the_lock_of_a_file_that_threads_write_to_is_told() -> Result<()> {
 #[test]
 fn the_lock_of_mallocs_only_arena_is_told_with_what_limits_arenas() -> Result<()> {
     let advice = "let malloc have more arenas (MALLOC_ARENA_MAX=1 is set)";
-    check_own(&SLOW, "arena", &[("arena", "allocates", "malloc's arena lock: ", advice)])
+    check_own(&SLOW, "arena", &[("arena", "allocates", "malloc's arena lock (", advice)])
 }
 
 #[test]

@@ -72,6 +72,12 @@ fn unended_ns(lock: &Lock, in_line: u32, period_ns: u64) -> u64 {
 mod tests {
     use super::super::snapshot::tests::{lock, snapshot};
     use super::*;
+    use lockwright_locks::front::hints;
+
+    #[test]
+    fn the_field_of_waiters_is_the_locks_own() {
+        assert_eq!([0, 1, 300].map(|waiters| hints::waiters(waiters << WAITER | 7)), [0, 1, 300]);
+    }
 
     #[test]
     fn waits_that_took_all_of_a_period_count_in_it() {

@@ -345,7 +345,7 @@ impl Namer<'_> {
             Origin::called(frames, own(frames))
         });
         let name = match called.filter(|_| origin.is_glibcs()) {
-            Some(called) => format!("{}: {called}", origin.name()),
+            Some(called) => format!("{} ({called})", origin.name()),
             None => origin.name().to_owned(),
         };
         let waiters = stacks.iter().map(|(stack, count)| ((None, Some(*stack)), *count));
