@@ -250,6 +250,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     }
     segment.answers(lock, wait.ended_ns, posix::waiters(mutex) > 0);
     account.held_since_ns.set(wait.ended_ns);
+    // We hold it: nobody else uses the mutex's count.
     if let Some(count) = posix::acquisitions(mutex) {
         segment.acquired(lock, count.into());
     }
@@ -323,12 +324,13 @@ fn ends(lock: u64, acquired: bool) -> Option<(Segment, Wait)> {
 /// The wait has ended: another thread has run the section, so the caller holds nothing.
 #[cold]
 pub(crate) fn was_served(mutex: &Mutex) {
-    has_waited(mutex, true);
+    let lock = core::ptr::from_ref(mutex).addr() as u64;
+    let Some((segment, wait)) = ends(lock, true) else { return };
     let account = account();
+    account.ended.set(wait);
     account.held_since_ns.set(0);
-    if let Some(segment) = opened() {
-        count(account, &segment);
-    }
+    segment.answers(lock, wait.ended_ns, posix::waiters(mutex) > 0);
+    count(account, &segment);
 }
 
 /// A wait since `since`, which took `ns`, counts only for itself: waits that stand for others don't count its time again.

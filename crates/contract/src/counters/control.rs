@@ -81,12 +81,17 @@ impl Sampling {
 
     /// A wait that counts for `counts` waits took `ns`, and all of these happened within `span_ns`. Together they can't
     /// have taken longer than that. Returns how many waits it may count for; the rest counts with the next timed wait.
-    /// (A wait in which the thread lost its CPU says nothing about the others.)
+    /// (A wait in which the thread lost its CPU says nothing about the others.) `counts` is 0 for a wait that was timed because the thread slept,
+    /// or gave up: it stands for itself, and no other wait stands for it.
     #[inline]
     pub fn cap(&mut self, counts: u32, ns: u64, span_ns: u64) -> u32 {
-        let most = (span_ns / ns.max(1)).clamp(1, counts.max(1).into()) as u32;
-        self.waits += counts.saturating_sub(most);
-        counts.min(most)
+        if counts == 0 {
+            self.waits = self.waits.saturating_sub(1);
+            return 0;
+        }
+        let most = (span_ns / ns.max(1)).clamp(1, counts.into()) as u32;
+        self.waits += counts - most;
+        most
     }
 }
 
@@ -293,7 +298,8 @@ mod tests {
         assert_eq!((sampling.cap(64, 1_000, 6_400), sampling.waits), (6, 59));
         assert_eq!((sampling.cap(64, 1_000_000, 6_400), sampling.waits), (1, 122));
         assert_eq!((sampling.cap(64, 0, 0), sampling.waits), (1, 185));
-        assert_eq!((sampling.cap(0, 100, 0), sampling.waits), (0, 185));
+        // It slept: nothing else stands for it.
+        assert_eq!((sampling.cap(0, 100, 0), sampling.waits), (0, 184));
     }
 
     #[test]
@@ -301,7 +307,8 @@ mod tests {
         let begin = 1_000_000_000;
         let (mut sampling, mut settled) = (Sampling::default(), Settled::default());
         let (mut now, mut total, mut random) = (begin, 0, 1_u64);
-        for wait in 0..100_000 {
+        let mut stood_for = 0;
+        for wait in 0..100_000_u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Short ones, some in which the thread lost its CPU, and some with a sleep.
             let slept = (random >> 40).is_multiple_of(5);
@@ -316,7 +323,10 @@ mod tests {
                     false => settled.all(before, now),
                 };
                 let counts = sampling.cap(counts, ns, span);
-                total += ns * if slept { 1 } else { u64::from(counts) };
+                let weight = if slept { 1 } else { u64::from(counts) };
+                total += ns * weight;
+                stood_for += weight;
+                assert!(stood_for <= wait + 1, "{stood_for} of {wait}: one was counted twice");
             }
             assert!(total <= now - begin, "wait {wait}: {total} ns in {} ns", now - begin);
             now += 50;
