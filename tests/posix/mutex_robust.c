@@ -31,7 +31,18 @@ static void one_kind(const char *name, int kind)
     join(start(die_holding, &m));
     EXPECT(pthread_mutex_trylock(&m), EOWNERDEAD);
     EXPECT(pthread_mutex_unlock(&m), 0);
-    EXPECT(pthread_mutex_lock(&m), ENOTRECOVERABLE);
+    for (int i = 0; i < 3; i++)
+        EXPECT(pthread_mutex_lock(&m), ENOTRECOVERABLE);
+    EXPECT(pthread_mutex_destroy(&m), 0);
+}
+
+/* A free mutex that glibc serves: the clock is looked at first. */
+static void unknown_clock(void)
+{
+    pthread_mutex_t m;
+    init_robust(&m, PTHREAD_MUTEX_NORMAL, PTHREAD_PROCESS_SHARED);
+    struct timespec soon = in_ms(CLOCK_REALTIME, 2000);
+    EXPECT(pthread_mutex_clocklock(&m, CLOCK_BOOTTIME, &soon), EINVAL);
     EXPECT(pthread_mutex_destroy(&m), 0);
 }
 
@@ -40,6 +51,8 @@ int main(void)
     one_kind("normal", PTHREAD_MUTEX_NORMAL);
     one_kind("recursive", PTHREAD_MUTEX_RECURSIVE);
     one_kind("errorcheck", PTHREAD_MUTEX_ERRORCHECK);
+
+    unknown_clock();
 
     printf("-- another process\n");
     pthread_mutex_t *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -32,6 +32,7 @@ struct Queue<C: Checker, const SPINS: usize, A = barging::Lock> {
     lock: ModelWord<C>,
     first: ModelPtr<C, Node<C, SPINS>>,
     last: ModelPtr<C, Node<C, SPINS>>,
+    list_era: ModelWord<C>,
     record: ModelWord<C>,
     era: u32,
     data: C::Data,
@@ -48,6 +49,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
             lock: Word::new(0),
             first: Ptr::new(null_mut()),
             last: Ptr::new(null_mut()),
+            list_era: Word::new(0),
             record: Word::new(15), // staying awake has always paid
             era: 0,
             data: C::Data::new(),
@@ -62,8 +64,8 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
 
     /// The condvar as a thread with this id sees it. Ids matter to threads that leave.
     fn cond_as(&self, me: u32) -> Cond<'_, Machine<C, SPINS>> {
-        let Self { lock, first, last, record, era, .. } = self;
-        Cond { lock, first, last, record, me, era: *era }
+        let Self { lock, first, last, list_era, record, era, .. } = self;
+        Cond { lock, first, last, list_era, record, me, era: *era }
     }
 
     /// Memory as a forked child gets it: one of the parent's threads is listed, another holds the list's lock, and

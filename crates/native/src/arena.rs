@@ -62,6 +62,7 @@ fn number(line: *mut u8) -> *mut u32 {
 
 /// A zeroed line; see `Platform::take_line`. If a million lines are out, or no memory is left, it waits until a line comes back.
 pub fn take() -> *mut u8 {
+    let mut turns = 0;
     loop {
         let line = at_hand().or_else(pop).or_else(cut);
         if let Some(line) = line {
@@ -70,7 +71,7 @@ pub fn take() -> *mut u8 {
             unsafe { (*below(line)).store(FORKS.load(Relaxed), Relaxed) };
             return line;
         }
-        crate::futex::yield_cpu();
+        crate::relax::give_cpu(&mut turns);
     }
 }
 

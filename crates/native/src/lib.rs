@@ -15,7 +15,7 @@ pub mod kernel;
 pub mod pause;
 pub mod place;
 pub mod policies;
-mod relax;
+pub mod relax;
 pub mod symbol;
 pub mod topology;
 

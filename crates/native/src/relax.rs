@@ -25,6 +25,11 @@ pub(crate) fn or_yield(
     }
 }
 
+/// One turn of an unbounded wait for a thread that only needs the CPU. `turns` begins at 0.
+pub fn give_cpu(turns: &mut u32) {
+    give_away(turns, 0);
+}
+
 /// Yields to threads of our priority; and now and then, by a nap, to threads of lower priority, which a real-time thread's
 /// yield doesn't let run. The thread that we wait for may be one of these, and may be bound to this CPU.
 #[cold]

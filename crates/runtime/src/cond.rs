@@ -33,10 +33,6 @@ use lockwright_platform::{Ptr, Word};
 /// `__wrefs`: timed waits are by CLOCK_MONOTONIC.
 const MONOTONIC: u32 = 2;
 
-unsafe extern "C-unwind" {
-    fn pthread_testcancel();
-}
-
 /// The clock of `until`.
 #[derive(Clone, Copy, Debug)]
 pub enum By {
@@ -281,9 +277,7 @@ impl Wait for Waiting<'_> {
 }
 
 unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>, call: Call) -> c_int {
-    // SAFETY: the mutex is held, as POSIX requires for the clean-up handlers.
-    unsafe { pthread_testcancel() };
-    // The wait may be torn only where it rests.
+    // The wait may be torn only where it rests. A cancellation that is pending already acts there: first the answer, as in glibc.
     let kind = leave::hold_back_cancellation();
     let waiting = Waiting::new(c, mutex, Some(kind), call);
     // SAFETY: the caller's promise.

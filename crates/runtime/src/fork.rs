@@ -2,7 +2,13 @@
 //!
 //! A fork handler does that. But handlers run in the order in which they were registered, and other
 //! libraries' constructors run before ours. So we also have a page that the kernel wipes in the child:
-//! the first of our code to run in the child finds it wiped, whether it is the handler or not.
+//! the first of our code to run in the child finds it wiped, whether it is the handler or not. By then the child may have several
+//! threads (a handler before ours started one, or no handler runs: `_Fork`, `clone`). The first to come settles what the child
+//! forgets, and the others wait for that.
+//!
+//! ```text
+//!   seen 0 ─► claim: settler 0 ─► thread ─► Unseen ─► era 0 ─► n ─► Seen ─► seen n       others: until seen, for some 0.1 s at most
+//! ```
 //!
 //! Modules with something to forget register by [`tell_child`].
 
@@ -11,6 +17,8 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use lockwright_native::Deadline;
+use lockwright_native::futex::{self, Sleeper};
 use lockwright_native::symbol;
 
 unsafe extern "C" {
@@ -26,26 +34,46 @@ type Register = unsafe extern "C" fn(
     library: *mut c_void,
 ) -> c_int;
 
-/// Forks between the program's start and this process.
+/// What a child finds zeroed. Eras are stored plus 1.
+struct Witness {
+    /// This process's era; 0: it is a child that has not settled yet.
+    seen: AtomicUsize,
+    /// The thread that settles.
+    settler: AtomicU32,
+    /// The era that it has chosen.
+    era: AtomicUsize,
+}
+
+impl Witness {
+    const fn of(seen: usize) -> Self {
+        let (settler, era) = (AtomicU32::new(0), AtomicUsize::new(0));
+        Self { seen: AtomicUsize::new(seen), settler, era }
+    }
+}
+
+/// The highest era yet, in this process and those that it descends from: the number of forks on the way from the program's start, or
+/// more.
 static ERA: AtomicUsize = AtomicUsize::new(0);
-/// Points to a word that is 1, and 0 in a child that has not noticed the fork yet. Null: nobody has asked for an era yet, so
-/// nothing carries one.
-static WITNESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// Null: nobody has asked for an era yet, so nothing carries one.
+static WITNESS: AtomicPtr<Witness> = AtomicPtr::new(null_mut());
 /// WITNESS points here if the kernel has no such pages: then the handler must suffice.
-static NONE: AtomicU32 = AtomicU32::new(1);
+static NONE: Witness = Witness::of(1);
 
 /// The era of this process; see `lockwright_locks::front::Tuning`.
 #[inline]
 pub(crate) fn era() -> usize {
-    // ORDERING: Acquire, pairs with `find_witness`: the word is initialized.
+    // ORDERING: Acquire, pairs with `find_witness`: the witness is initialized.
     let witness = WITNESS.load(Acquire);
     if witness.is_null() {
-        find_witness();
-    // SAFETY: mapped forever, once it is published.
-    } else if unsafe { (*witness).load(Relaxed) } == 0 {
-        in_child();
+        return find_witness();
     }
-    ERA.load(Relaxed) // when it changes, the child has one thread
+    // SAFETY: mapped forever, once it is published.
+    let witness = unsafe { &*witness };
+    // ORDERING: Acquire, pairs with [seen]: what the child had to forget is forgotten.
+    match witness.seen.load(Acquire) {
+        0 => in_child(witness),
+        seen => seen - 1,
+    }
 }
 
 /// Starts watching; called by our constructor.
@@ -64,9 +92,9 @@ pub(crate) fn watch() {
 }
 
 /// From now on a child notices the fork even if no handler runs. A program that never asks for an era needs none of
-/// this.
+/// this. Returns the era.
 #[cold]
-fn find_witness() {
+fn find_witness() -> usize {
     // SAFETY: the calling thread's own `errno`, which a lock operation leaves alone.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
@@ -81,10 +109,11 @@ fn find_witness() {
     }
     // SAFETY: as above.
     unsafe { *errno = kept };
+    era()
 }
 
-/// Makes a word that is 1, and 0 in a child; null: the kernel can't do that.
-fn make_witness() -> *mut AtomicU32 {
+/// Makes a witness that a child finds zeroed; null: the kernel can't do that.
+fn make_witness() -> *mut Witness {
     // SAFETY: a fresh anonymous mapping overlaps nothing, and is ours alone until it is published.
     unsafe {
         let (protection, flags) =
@@ -97,8 +126,8 @@ fn make_witness() -> *mut AtomicU32 {
             libc::munmap(page, 4096); // an old kernel
             return null_mut();
         }
-        let witness = page.cast::<AtomicU32>();
-        (*witness).store(1, Relaxed); // published by our caller
+        let witness = page.cast::<Witness>();
+        witness.write(Witness::of(ERA.load(Relaxed) + 1)); // published by our caller
         witness
     }
 }
@@ -108,11 +137,20 @@ unsafe extern "C" fn prepare() {
 }
 
 unsafe extern "C" fn handler() {
-    let witness = WITNESS.load(Relaxed); // one thread
-    let is_told = !witness.is_null() && !core::ptr::eq(witness, &NONE);
+    // ORDERING: Acquire, pairs with `find_witness`: a handler before ours may have started a thread.
+    let witness = WITNESS.load(Acquire);
+    if witness.is_null() || core::ptr::eq(witness, &NONE) {
+        // Nobody else tells this process that it is a child.
+        NONE.settler.store(0, Relaxed);
+        NONE.era.store(0, Relaxed);
+        in_child(&NONE);
+        return;
+    }
     // SAFETY: as in `era`.
-    if !is_told || unsafe { (*witness).load(Relaxed) } == 0 {
-        in_child();
+    let witness = unsafe { &*witness };
+    if witness.seen.load(Acquire) == 0 {
+        // ORDERING: as in `era`.
+        in_child(witness);
     }
 }
 
@@ -152,16 +190,49 @@ fn tell(when: When) {
     }
 }
 
+/// Settles what this child forgets, or waits until another thread has. Returns the child's era.
 #[cold]
-fn in_child() {
+fn in_child(witness: &Witness) -> usize {
     thread::forget_id();
-    tell(When::Unseen);
-    lockwright_native::arena::forked(); // before anybody asks it about a line, by the new era
-    ERA.store(ERA.load(Relaxed) + 1, Relaxed); // one thread
-    let witness = WITNESS.load(Relaxed);
-    if !witness.is_null() {
-        // SAFETY: as in `era`.
-        unsafe { (*witness).store(1, Relaxed) };
+    let me = thread::id();
+    // Relaxed: `seen` publishes what the settler does.
+    match witness.settler.compare_exchange(0, me, Relaxed, Relaxed) {
+        Ok(_) => {}
+        // A signal handler, in the middle of the below. What it needs is repeated.
+        Err(settler) if settler == me => return choose_era(witness),
+        Err(_) => return await_settler(witness),
     }
+    let era = choose_era(witness);
     tell(When::Seen);
+    // [seen] ORDERING: Release, pairs with the Acquire in `era`.
+    witness.seen.store(era + 1, Release);
+    era
+}
+
+/// The settler, or a signal handler that interrupts it, calls the handlers that come first, and chooses the child's era.
+fn choose_era(witness: &Witness) -> usize {
+    // All Relaxed: this thread's own.
+    if witness.era.load(Relaxed) == 0 {
+        tell(When::Unseen);
+        lockwright_native::arena::forked(); // before anybody asks it about a line, by the new era
+        // Before the era is known: a child of this child must find it taken. A signal handler here takes one more.
+        let era = ERA.fetch_add(1, Relaxed) + 1;
+        let _ = witness.era.compare_exchange(0, era + 1, Relaxed, Relaxed);
+    }
+    witness.era.load(Relaxed) - 1
+}
+
+/// Waits until another thread has settled, but not for ever: a signal handler may have torn that thread away. Returns the era.
+#[cold]
+fn await_settler(witness: &Witness) -> usize {
+    const NAP_NS: u64 = 50_000;
+    for _ in 0..2_000 {
+        // ORDERING: Acquire, pairs with [seen].
+        match witness.seen.load(Acquire) {
+            0 => futex::wait(&0, 0, Some(Deadline::after(NAP_NS)), Sleeper::Own),
+            seen => return seen - 1,
+        };
+    }
+    debug_assert!(false, "the thread that settles has gone");
+    witness.era.load(Relaxed).max(1) - 1
 }

@@ -53,7 +53,7 @@ const _: () = assert!(core::mem::offset_of!(Mutex, tail) == 24);
 pub struct Cond {
     /// The list's lock, with the era of the list.
     lock: Atomic32,
-    _unused: u32,
+    list_era: Atomic32,
     first: AtomicAddress<Sleeper<Native>>,
     last: AtomicAddress<Sleeper<Native>>,
     record: Atomic32,
@@ -76,7 +76,7 @@ impl Cond {
     pub const fn new() -> Self {
         Self {
             lock: Atomic32::of(0),
-            _unused: 0,
+            list_era: Atomic32::of(0),
             first: AtomicAddress::null(),
             last: AtomicAddress::null(),
             record: Atomic32::of(0),
@@ -94,8 +94,8 @@ impl Cond {
 
     /// The list, for the thread with this id in a process of this era.
     pub(crate) fn list(&self, me: u32, era: u32) -> condvar::Cond<'_, Native> {
-        let Self { lock, first, last, record, .. } = self;
-        condvar::Cond { lock, first, last, record, me, era }
+        let Self { lock, list_era, first, last, record, .. } = self;
+        condvar::Cond { lock, list_era, first, last, record, me, era }
     }
 
     /// Is the list empty? As stale as any such answer.

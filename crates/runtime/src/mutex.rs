@@ -428,11 +428,19 @@ unsafe fn glibc(m: &Mutex, operation: Operation) -> c_int {
     let (address, call) = (core::ptr::from_ref(m).addr(), observe::last_call());
     match operation {
         Lock | Wait | LockAgain(_) | LockUntil(..) => {
-            observe::foreign::lock(address, call, || run(TryLock), || run(operation))
+            observe::foreign::lock(address, call, is_others(m), || run(operation))
         }
         Unlock | Wake => observe::foreign::unlock(address, call, || run(operation)),
         TryLock => run(operation),
     }
+}
+
+/// Does another thread seem to hold this mutex, which glibc serves? A hint.
+fn is_others(m: &Mutex) -> bool {
+    /// What the kernel leaves of the word of a robust or inheriting mutex to the holder's id.
+    const HOLDER: u32 = 0x3fff_ffff;
+    let (word, me) = (m.word.now(), thread::id());
+    word != 0 && word & HOLDER != me && m.owner.load(Relaxed) != me
 }
 
 /// Runs glibc's own function.

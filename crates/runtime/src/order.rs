@@ -23,7 +23,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use lockwright_contract::Refused;
 use lockwright_contract::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
 use lockwright_native::futex::{self, Clock};
@@ -70,13 +70,13 @@ static SPEC: SaidCell = SaidCell(UnsafeCell::new(Said {
 /// The file's [`Order::base`]; null: none.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// [`SHUT`] and so on.
-static STATE: AtomicU8 = AtomicU8::new(SHUT);
+static STATE: AtomicU32 = AtomicU32::new(SHUT);
 /// The process has no file yet.
-const SHUT: u8 = 0;
+const SHUT: u32 = 0;
 /// A thread is making it.
-const BUSY: u8 = 1;
+const BUSY: u32 = 1;
 /// The process has a file, or can't have one.
-const DONE: u8 = 2;
+const DONE: u32 = 2;
 
 static HOOKS: watch::Order = watch::Order { asks, answered, released, destroyed };
 
@@ -128,7 +128,8 @@ fn file() -> Option<Order> {
 #[cold]
 fn made() -> Option<Order> {
     // Another thread may be making it, which takes about 100 us. We wait for that, so as not to miss what this thread does now,
-    // but not without a bound: a signal handler that interrupted the maker would wait forever.
+    // but not without a bound: the maker may be a thread that a signal handler tore away.
+    let mine = busy();
     for _ in 0..PATIENCE {
         // ORDERING: Acquire, pairs with the Release in `open`: the address is set.
         match STATE.load(Acquire) {
@@ -137,10 +138,12 @@ fn made() -> Option<Order> {
                     return Some(order);
                 }
             }
-            BUSY => {
+            // A signal handler, which interrupted the maker.
+            state if state == mine => return None,
+            DONE => break,
+            _ => {
                 futex::yield_cpu();
             }
-            _ => break,
         }
     }
     // ORDERING: Acquire, as in `file`.
@@ -149,10 +152,15 @@ fn made() -> Option<Order> {
     (!base.is_null()).then(|| unsafe { Order::at(base) })
 }
 
+/// The state in which the calling thread makes the file.
+fn busy() -> u32 {
+    thread::id() << 2 | BUSY
+}
+
 #[cold]
 fn open() -> Option<Order> {
     // ORDERING: Acquire, pairs with nothing: all that is read here was written by the constructor.
-    STATE.compare_exchange(SHUT, BUSY, Acquire, Relaxed).ok()?;
+    STATE.compare_exchange(SHUT, busy(), Acquire, Relaxed).ok()?;
     // SAFETY: written by the constructor.
     let said = unsafe { &*SPEC.0.get() };
     let folder = &said.folder[..said.folder_len];

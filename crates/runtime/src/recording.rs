@@ -7,10 +7,10 @@ use crate::env::{refused, say, variable};
 use crate::fork::{self, When};
 use crate::shared::{self, IDS};
 use crate::watch::{self, Epochs};
-use crate::{access, files};
+use crate::{access, files, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU8};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use lockwright_contract::{Execution, Refused, Slot, Writer};
 use lockwright_native::futex::{self, Clock};
 
@@ -38,15 +38,15 @@ static STORE: StoreCell = StoreCell(UnsafeCell::new(Store {
 }));
 
 /// [`OFF`] and so on.
-static STATE: AtomicU8 = AtomicU8::new(OFF);
+static STATE: AtomicU32 = AtomicU32::new(OFF);
 /// Nothing is recorded.
-const OFF: u8 = 0;
+const OFF: u32 = 0;
 /// The process has a folder, but no file yet.
-const SHUT: u8 = 1;
+const SHUT: u32 = 1;
 /// Some thread is making the file.
-const BUSY: u8 = 2;
+const BUSY: u32 = 2;
 /// The process has a file.
-const OPEN: u8 = 3;
+const OPEN: u32 = 3;
 
 static SAID_FULL: AtomicBool = AtomicBool::new(false);
 static SAID_MANY: AtomicBool = AtomicBool::new(false);
@@ -103,7 +103,7 @@ fn open() -> Option<Result<(), Refused>> {
         return None; // the child of a process that may not open files
     }
     // ORDERING: Acquire, pairs with `load`: the folder is set.
-    STATE.compare_exchange(SHUT, BUSY, Acquire, Relaxed).ok()?;
+    STATE.compare_exchange(SHUT, busy(), Acquire, Relaxed).ok()?;
     // SAFETY: BUSY: nobody else reads or writes it.
     let store = unsafe { &mut *STORE.0.get() };
     let mut room = files::AboutRoom::new();
@@ -118,20 +118,28 @@ fn open() -> Option<Result<(), Refused>> {
     Some(made.map(drop))
 }
 
+/// The state in which the calling thread makes the file.
+fn busy() -> u32 {
+    thread::id() << 2 | BUSY
+}
+
 /// The file; makes it if this is a forked child that has none yet.
 fn writer() -> Option<Writer> {
     fork::era(); // so that a child notices the fork even if no fork handler ran
-    // Making it takes about 50 us. We wait with a bound, because a signal handler that interrupted the maker would wait forever.
+    // Making it takes about 50 us. We wait with a bound: the maker may be a thread that a signal handler tore away.
+    let mine = busy();
     for _ in 0..1000 {
         // ORDERING: Acquire, pairs with the Release in `open`.
         match STATE.load(Acquire) {
             // SAFETY: OPEN: nobody writes any more.
             OPEN => return unsafe { (*STORE.0.get()).writer },
             SHUT => drop(open()),
-            BUSY => {
+            OFF => return None,
+            // A signal handler, which interrupted the maker.
+            state if state == mine => return None,
+            _ => {
                 futex::yield_cpu();
             }
-            _ => return None,
         }
     }
     None

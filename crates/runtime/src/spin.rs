@@ -13,7 +13,7 @@
 use core::ffi::c_int;
 use core::mem::transmute;
 
-use lockwright_native::{Atomic32, Native, futex};
+use lockwright_native::{Atomic32, Native, relax};
 use lockwright_platform::{
     Ordering::{Acquire, Relaxed, Release},
     Platform, Word,
@@ -79,10 +79,11 @@ impl Spin {
     }
 
     fn wait(&self) {
+        let mut turns = 0;
         loop {
             // ORDERING: Relaxed: `try_lock` acquires.
             if Native::spin_for(&self.0, Relaxed, config::spin_ns(), |now| now == FREE) != FREE {
-                futex::yield_cpu();
+                relax::give_cpu(&mut turns);
             } else if self.try_lock() {
                 return;
             }

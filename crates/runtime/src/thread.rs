@@ -270,9 +270,14 @@ pub(crate) fn await_canceller() {
     }
     // SAFETY: `learn` found it there; glibc writes it atomically.
     let word = unsafe { AtomicU32::from_ptr(pointer().wrapping_add(at) as *mut u32) };
-    // Relaxed: the signal's handler runs on this very thread.
-    while word.load(Relaxed) & (CANCELING | CANCELED) == CANCELING {
-        futex::yield_cpu();
+    loop {
+        // Relaxed: the signal's handler runs on this very thread.
+        let now = word.load(Relaxed);
+        if now & (CANCELING | CANCELED) != CANCELING {
+            return;
+        }
+        // Asleep, so that a canceller of lower priority gets the CPU: the signal ends the sleep, or has changed the word.
+        futex::wait(word.as_ptr(), now, None, futex::Sleeper::Own);
     }
 }
 

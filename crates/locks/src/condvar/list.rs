@@ -1,13 +1,15 @@
 //! The condvar's list of waiters, and the lock in front of it.
 //!
 //! ```text
-//!   lock   ┌── holder's thread id, 0: free ──┬ unused ┬── era ──┬ ASLEEP ┐
-//!          └            31 … 8               ┴   7    ┴  6 … 1  ┴   0    ┘
+//!   lock       ┌── holder's thread id, 0: free ──┬─── era ───┬ ASLEEP ┐
+//!              └            31 … 10              ┴   9 … 1   ┴   0    ┘
+//!   list_era   the whole era in which the list was begun
 //! ```
 //!
-//! The era says in which process the word was last written. A forked child finds its parent's era, and begins
-//! anew, whatever the parent's threads held or listed (invariant 5). By the holder's id, a thread that is torn
-//! out of its wait knows whether it was changing the list.
+//! The eras say in which process the words were last written. A forked child finds its parent's, and begins anew, whatever the
+//! parent's threads held or listed (invariant 5). The lock's era wraps: in the 512th nested child, a lock that a thread of the first
+//! process held at the fork looks held. By the holder's id, a thread that is torn out of its wait knows whether it was changing the
+//! list.
 
 use super::{Cond, LISTED, LISTED_AWAKE, Sleeper, UNLISTED};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -15,8 +17,8 @@ use lockwright_platform::{Machine, Ptr, Word};
 
 /// Somebody may sleep on `lock`.
 const ASLEEP: u32 = 1;
-const ERA: u32 = 63 << 1;
-const HOLDER: u32 = !0 << 8;
+const ERA: u32 = 511 << 1;
+const HOLDER: u32 = !0 << 10;
 
 /// How long to wait awake for the list's own lock, ns.
 const LOCK_SPIN_NS: u32 = 5_000;
@@ -29,7 +31,8 @@ impl<P: Machine> Cond<'_, P> {
 
     /// The lock's word while we hold it.
     fn mine(&self) -> u32 {
-        self.me << 8 | self.free()
+        debug_assert!(self.me << 10 >> 10 == self.me && self.me != 0, "a thread's id has 22 bits");
+        self.me << 10 | self.free()
     }
 
     /// Does somebody hold the lock, by this value of its word? Not if the value dates from before a fork.
@@ -47,12 +50,14 @@ impl<P: Machine> Cond<'_, P> {
         if self.lock.compare_exchange(self.free(), self.mine(), Acquire, Relaxed).is_err() {
             self.lock_list_slow(0);
         }
+        self.forget_parents();
     }
 
     /// As [`lock_list`](Self::lock_list), for a thread that may already have been woken at the lock, and must not
     /// swallow that wake.
     pub(super) fn lock_list_for_others(&self) {
         self.lock_list_slow(ASLEEP);
+        self.forget_parents();
     }
 
     #[cold]
@@ -66,8 +71,7 @@ impl<P: Machine> Cond<'_, P> {
                 // STATE: free, or of another era -> ours. With ASLEEP once we have slept, by invariant 4.
                 // ORDERING: Acquire, pairs with [unlock list].
                 match self.lock.compare_exchange(now, self.mine() | asleep, Acquire, Relaxed) {
-                    Ok(_) if now & ERA == self.free() => return,
-                    Ok(_) => return self.forget(),
+                    Ok(_) => return,
                     Err(seen) => now = seen,
                 }
                 continue;
@@ -92,10 +96,14 @@ impl<P: Machine> Cond<'_, P> {
         }
     }
 
-    /// Empties the list: its waiters are threads of the process that forked us.
-    fn forget(&self) {
-        self.first.store(core::ptr::null_mut(), Relaxed); // under the list's lock
-        self.last.store(core::ptr::null_mut(), Relaxed); // the same
+    /// Empties a list that was begun in another era: its waiters are threads of a process that forked us, or of its parents.
+    fn forget_parents(&self) {
+        // All Relaxed: under the list's lock (invariant 1).
+        if self.list_era.load(Relaxed) != self.era {
+            self.first.store(core::ptr::null_mut(), Relaxed);
+            self.last.store(core::ptr::null_mut(), Relaxed);
+            self.list_era.store(self.era, Relaxed);
+        }
     }
 
     /// Appends a waiter to the list.

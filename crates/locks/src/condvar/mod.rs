@@ -40,8 +40,8 @@
 //! 3. A gate becomes MOVED only while the signaller holds the mutex. So the waiter can't return, and free the
 //!    mutex, before the signaller is done with it.
 //! 4. A thread that slept on `lock` takes it with ASLEEP set: another thread may still sleep there.
-//! 5. `lock` names the era of the process that last wrote it. In another process (a forked child) its holder
-//!    and the waiters in the list do not exist: the list is empty, and the lock is free.
+//! 5. `lock` names the era of the process that last wrote it, and `list_era` that of the list. In another process (a forked child) the
+//!    holder and the waiters in the list do not exist: the list is empty, and the lock is free.
 
 mod list;
 mod signal;
@@ -79,9 +79,11 @@ pub struct Cond<'a, P: Machine> {
     pub first: &'a P::Ptr<Sleeper<P>>,
     /// The waiter that came last.
     pub last: &'a P::Ptr<Sleeper<P>>,
+    /// The era in which the list was begun. Under the list's lock.
+    pub list_era: &'a P::Word,
     /// Whether staying awake has paid lately: a score of 0 to 15, and above it a count of waits.
     pub record: &'a P::Word,
-    /// The calling thread's id: not 0, and below 2^24.
+    /// The calling thread's id: not 0, and below 2^22.
     pub me: u32,
     /// Forks between the program's start and this process.
     pub era: u32,

@@ -13,18 +13,19 @@ struct Memory {
     lock: <Threads as Platform>::Word,
     first: <Threads as Platform>::Ptr<Node>,
     last: <Threads as Platform>::Ptr<Node>,
+    list_era: <Threads as Platform>::Word,
     record: <Threads as Platform>::Word,
 }
 
 impl Memory {
     fn new() -> Self {
-        let (lock, record) = (Word::new(0), Word::new(0));
-        Self { lock, record, first: Ptr::new(null_mut()), last: Ptr::new(null_mut()) }
+        let (lock, list_era, record) = (Word::new(0), Word::new(0), Word::new(0));
+        Self { lock, list_era, record, first: Ptr::new(null_mut()), last: Ptr::new(null_mut()) }
     }
 
     fn cond(&self, era: u32) -> Cond<'_, Threads> {
-        let Self { lock, first, last, record } = self;
-        Cond { lock, first, last, record, me: 77, era }
+        let Self { lock, first, last, list_era, record } = self;
+        Cond { lock, first, last, list_era, record, me: 77, era }
     }
 
     /// Checks that the list consists of these waiters, read from either end, and that nobody holds its lock.
@@ -114,12 +115,25 @@ fn who_leaves_with_a_broadcast_takes_nothing_along() {
 }
 
 #[test]
+fn no_number_of_forks_makes_a_parents_waiter_a_childs() {
+    for forks in 1..=1025 {
+        let (memory, nodes) = (Memory::new(), [Node::default(), Node::default()]);
+        enlist(&memory.cond(0), &nodes[0]);
+        let cond = memory.cond(forks);
+        enlist(&cond, &nodes[1]);
+        assert_eq!(nodes[1].previous.load(Relaxed), null_mut(), "in the {forks}th nested child");
+        cond.signal(|| None);
+        assert_eq!(nodes[1].listed.load(Relaxed), UNLISTED, "in the {forks}th nested child");
+    }
+}
+
+#[test]
 fn a_child_finds_its_parents_list_empty_and_free_wherever_the_fork_came() {
     for at in 1.. {
         let (memory, nodes) = (Memory::new(), [Node::default(), Node::default(), Node::default()]);
-        enlist(&memory.cond(63), &nodes[0]);
-        let is_done = torn(at, || enlist(&memory.cond(63), &nodes[1])).is_some();
-        let cond = memory.cond(0); // the era after 63
+        enlist(&memory.cond(511), &nodes[0]);
+        let is_done = torn(at, || enlist(&memory.cond(511), &nodes[1])).is_some();
+        let cond = memory.cond(512);
         assert!(!cond.has_waiters(), "somebody is left of the parent's, step {at}");
         enlist(&cond, &nodes[2]);
         memory.assert_is(&[&nodes[2]], "the child's own");

@@ -156,12 +156,12 @@ pub(super) struct WriterLock;
 impl WriterLock {
     pub(super) fn take() -> Self {
         let mine = fork::era() + 1;
-        let mut free = 0;
+        let (mut free, mut turns) = (0, 0);
         // ORDERING: Acquire, pairs with `drop`.
         while let Err(holder) = WRITER.compare_exchange(free, mine, Acquire, Relaxed) {
             if holder == mine || holder == 0 {
                 free = 0;
-                lockwright_native::futex::yield_cpu();
+                lockwright_native::relax::give_cpu(&mut turns);
             } else {
                 free = holder; // the parent's
             }

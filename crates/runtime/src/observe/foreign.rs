@@ -1,6 +1,7 @@
 //! Mutexes that glibc serves (robust, shared, with priorities), for observers: who waits, and who makes others wait.
 //!
-//! While something is counted, locking begins with glibc's trylock, so that only waits count. Of other processes, which may hold or want a
+//! While something is counted, locking begins with a look, so that only waits count: glibc's own trylock would take a mutex that can't be
+//! recovered, and looks at no argument. Of other processes, which may hold or want a
 //! shared mutex, nothing is seen.
 
 use super::{account, before_sleep, begins, begun, count, ends, is_full, opened, place_of};
@@ -12,17 +13,11 @@ use lockwright_contract::counters::Blame;
 use lockwright_contract::counters::layout::LockKind;
 use lockwright_native::futex::{self, Clock};
 
-/// Locks, by this call: `tries` and, if the mutex is busy, `locks`. Returns what they return.
+/// Locks, by this call. `busy`: does another thread seem to hold it? Returns what `locks` returns.
 #[cold]
-pub(crate) fn lock(
-    lock: usize,
-    call: Call,
-    tries: impl FnOnce() -> c_int,
-    locks: impl FnOnce() -> c_int,
-) -> c_int {
-    let answer = tries();
-    if answer != libc::EBUSY {
-        return answer;
+pub(crate) fn lock(lock: usize, call: Call, busy: bool, locks: impl FnOnce() -> c_int) -> c_int {
+    if !busy {
+        return locks();
     }
     let Some(segment) = seen_fork() else { return locks() };
     begins(&segment, (lock as u64, LockKind::Mutex), || 0, place_of(call));

@@ -62,6 +62,7 @@ struct World {
     lock: ExploreCell<u32>,
     first: <Explored as Platform>::Ptr<Sleeper<Explored>>,
     last: <Explored as Platform>::Ptr<Sleeper<Explored>>,
+    list_era: ExploreCell<u32>,
     record: ExploreCell<u32>,
     /// Each thread's sleeper.
     sleepers: Vec<Sleeper<Explored>>,
@@ -210,9 +211,9 @@ impl World {
     }
 
     fn cond(&self) -> Cond<'_, Explored> {
-        let Self { lock, first, last, record, .. } = self;
+        let Self { lock, first, last, list_era, record, .. } = self;
         let me = engine().me() + 1;
-        Cond { lock, first, last, record, me, era: 0 }
+        Cond { lock, first, last, list_era, record, me, era: 0 }
     }
 
     /// Acquires in a way that always succeeds.
@@ -339,6 +340,7 @@ pub(super) fn set_up(
         lock: Word::new(0),
         first: Ptr::new(std::ptr::null_mut()),
         last: Ptr::new(std::ptr::null_mut()),
+        list_era: Word::new(0),
         record: Word::new([0, 15][rng.usize(0..2)]),
         sleepers: (0..threads).map(|_| Sleeper::default()).collect(),
         permits: Cell::default(),
