@@ -11,8 +11,8 @@ extern crate std;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{
-    Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable,
-    Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
+    Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -298,6 +298,8 @@ impl ReaderTable for Threads {}
 impl Programmable for Threads {}
 
 impl Publishing for Threads {}
+
+impl Priorities for Threads {}
 
 impl Stages for Threads {}
 

@@ -32,8 +32,8 @@ use crate::checker::Checker;
 use cell::from_address;
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, Doors, Learning, Ordering, Place, Platform, Programmable, Publishing, ReaderTable,
-    Requeue, Stages, Woken,
+    Class, Doors, Learning, Ordering, Place, Platform, Priorities, Programmable, Publishing,
+    ReaderTable, Requeue, Stages, Woken,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -259,5 +259,7 @@ impl<C: Checker, const SPINS: usize> Publishing for Machine<C, SPINS> {
         word.publish(value);
     }
 }
+
+impl<C: Checker, const SPINS: usize> Priorities for Machine<C, SPINS> {}
 
 impl<C: Checker, const SPINS: usize> Stages for Machine<C, SPINS> {}

@@ -138,6 +138,8 @@ pub enum Sleeper {
     Own = 1,
     /// Another thread may move it to another word.
     Movable = 2,
+    /// Any wake may be for it, and the kernel decides by priority.
+    Any = 3,
 }
 
 /// A function that each thread calls before it sleeps; null: none.

@@ -18,14 +18,15 @@ pub mod policies;
 pub mod relax;
 pub mod symbol;
 pub mod topology;
+pub mod urgency;
 
 pub use futex::{Clock, Deadline};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
-    Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Ordering, Place, Platform, Programmable,
-    Ptr, Publishing, ReaderTable, Requeue, Stages, Woken, Word,
+    Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stages, Woken, Word,
 };
 
 /// The machine itself.
@@ -301,6 +302,31 @@ impl Programmable for Native {
 }
 
 impl Publishing for Native {}
+
+impl Priorities for Native {
+    #[inline]
+    fn is_urgent(now: u64) -> bool {
+        urgency::is_urgent(now)
+    }
+
+    #[inline(always)]
+    fn park_urgent(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
+        futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Any)
+    }
+
+    fn urge(word: *const Atomic32) {
+        urgency::urge(word.cast());
+    }
+
+    #[inline(always)]
+    fn urged() -> *const Atomic32 {
+        urgency::urged().cast()
+    }
+
+    fn has_looked(word: *const Atomic32) {
+        urgency::has_looked(word.cast());
+    }
+}
 
 impl Stages for Native {}
 

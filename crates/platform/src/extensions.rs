@@ -183,6 +183,8 @@ pub enum Stage {
     Naps,
     /// It took the lock past a head that [`Naps`](Self::Naps) at this moment, or isn't awake yet.
     Passed,
+    /// It may take the lock past any head, and isn't counted: it is urgent, or has given way to the head for long enough.
+    Uncounted,
 }
 
 /// Waiters that tell others that they are running: by the time, which each writes again and again.
@@ -194,6 +196,41 @@ pub trait Publishing: Platform {
     #[track_caller]
     fn publish(word: &Self::Word, value: u32) {
         word.store(value, Relaxed);
+    }
+}
+
+/// Threads that the kernel runs before all others, by a real-time policy: locks may serve them first.
+///
+/// For front locks, where such a thread waits on the mutex's word, whose sleepers the kernel wakes by priority. On a machine without it all
+/// threads count as ordinary ones.
+pub trait Priorities: Platform {
+    /// Has the calling thread a real-time policy? The answer may be some milliseconds old. `now`: what the clock says; 0: the caller hasn't
+    /// looked.
+    fn is_urgent(now: u64) -> bool {
+        let _ = now;
+        false
+    }
+
+    /// As [`park`](Platform::park), for an urgent thread: a wake for any kind of sleeper on this word may be for it.
+    #[track_caller]
+    fn park_urgent(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken {
+        Self::park(word, seen, deadline)
+    }
+
+    /// An urgent thread is about to sleep on this word: holders that wouldn't look at the word should. A hint.
+    fn urge(word: *const Self::Word) {
+        let _ = word;
+    }
+
+    /// A word on which an urgent thread sleeps, or has slept until a moment ago; null: there is none. A hint.
+    #[inline(always)]
+    fn urged() -> *const Self::Word {
+        core::ptr::null()
+    }
+
+    /// The opposite of [`urge`](Self::urge): a holder has looked at the word.
+    fn has_looked(word: *const Self::Word) {
+        let _ = word;
     }
 }
 
@@ -211,6 +248,12 @@ pub trait Stages: Platform {
 ///
 /// For front locks and what stands on them, and for code that is generic over the catalogue. Whoever implements the traits above
 /// has it; nobody implements it by hand.
-pub trait Machine: Requeue + ReaderTable + Doors + Programmable + Publishing + Stages {}
+pub trait Machine:
+    Requeue + ReaderTable + Doors + Programmable + Publishing + Priorities + Stages
+{
+}
 
-impl<P: Requeue + ReaderTable + Doors + Programmable + Publishing + Stages> Machine for P {}
+impl<P: Requeue + ReaderTable + Doors + Programmable + Publishing + Priorities + Stages> Machine
+    for P
+{
+}

@@ -18,7 +18,7 @@
 //!   ground         watch  fast                             is this process watched?  watchers register here;  the fast paths
 //!                  fork  access                            children, and handlers for them;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
-//!                  attached                                were we loaded into a running program?
+//!                  attached  urgency                       were we loaded into a running program?  who has a real-time policy?
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
 //!                  probes  caller                          glibc's static probes;  where the program called us
 //! ```
@@ -84,5 +84,6 @@ pub mod thread;
 mod trace;
 #[cfg(target_arch = "x86_64")]
 mod trampoline;
+mod urgency;
 mod watch;
 mod whole;

@@ -22,6 +22,7 @@ use crate::access::{self, Access};
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::leave::Turn;
+use crate::urgency;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_ulong};
 use core::sync::atomic::Ordering::Relaxed;
@@ -61,6 +62,7 @@ unsafe impl Sync for RoomCell {}
 pub(crate) fn begin() {
     fork::tell_child(When::Seen, in_child);
     place::learn();
+    urgency::begin();
 }
 
 fn use_reach(reach: Reach) {
@@ -295,7 +297,7 @@ pub unsafe fn prctl(
         for _ in 0..1000 {
             // ORDERING: SeqCst in there, as above: we go on after a thread that looks now has finished, unless we are a signal
             // handler that interrupted it.
-            if !LOOKING.is_taken() {
+            if !LOOKING.is_taken() && !urgency::is_anybody_asking() {
                 break;
             }
             futex::yield_cpu();

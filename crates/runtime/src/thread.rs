@@ -39,6 +39,8 @@ pub(crate) struct Thread {
     pub(crate) ordered: Room<24>,
     /// What policies keep about it, a `programs::cells::ThreadCell`; null: no policy has been asked. Own thread only.
     pub(crate) cell: AtomicPtr<c_void>,
+    /// Whether it has a real-time policy, see `urgency`. Own thread only.
+    pub(crate) urgency: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Thread>() <= 384);

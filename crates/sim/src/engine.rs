@@ -104,7 +104,7 @@ impl Engine {
         let took_effect = if explores { now } else { thread.acted };
         match stage {
             Stage::Joined => (thread.joined, thread.in_line) = (Some(now), Some(took_effect)),
-            Stage::Chosen => thread.passed = true,
+            Stage::Chosen | Stage::Uncounted => thread.passed = true,
             Stage::Head => thread.head = Some(now),
             Stage::Naps => thread.head = None,
             Stage::Passed => {

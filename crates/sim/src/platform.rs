@@ -13,8 +13,8 @@ use crate::programs;
 use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
-    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable, Ptr,
-    Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
+    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
 };
 use std::cell::Cell;
 
@@ -436,6 +436,8 @@ impl Programmable for Sim {
 }
 
 impl Publishing for Sim {}
+
+impl Priorities for Sim {}
 
 impl Stages for Sim {
     fn reached(stage: Stage) {

@@ -23,6 +23,8 @@ struct Overtaken {
     overtaken_as_head: u32,
     /// By how many that joined the line after it.
     passed_in_line: u32,
+    /// It waits until a deadline.
+    is_timed: bool,
 }
 
 /// What a lock promises, in this run.
@@ -116,6 +118,7 @@ impl Watch {
             overtaken: 0,
             overtaken_as_head: 0,
             passed_in_line: 0,
+            is_timed: false,
         });
         asked
     }
@@ -123,13 +126,34 @@ impl Watch {
     /// The calling thread has the lock that it asked for.
     pub(crate) fn served(&self, asked: Ps) {
         self.serves(engine().me(), asked);
+        self.stood_by(engine().me(), asked);
+    }
+
+    /// As [`asks`](Self::asks), until a deadline: such threads come in any order, but they are counted.
+    pub(crate) fn asks_in_time(&self) -> Ps {
+        let asked = self.asks();
+        self.waiters.borrow_mut().last_mut().expect("it has just asked").is_timed = true;
+        asked
+    }
+
+    /// As [`served`](Self::served), after [`asks_in_time`](Self::asks_in_time).
+    pub(crate) fn served_in_time(&self, asked: Ps) {
+        self.serves(engine().me(), asked);
+    }
+
+    /// The calling thread no longer asks for the lock.
+    pub(crate) fn gave_up(&self) {
+        let e = engine();
+        let me = e.me();
+        e.threads[me as usize].asks = None;
+        self.waiters.borrow_mut().retain(|waiter| waiter.thread != me);
     }
 
     /// `me` has the lock that it asked for, or another thread runs its section for it.
     fn serves(&self, me: Tid, asked: Ps) {
         let mut waiters = self.waiters.borrow_mut();
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
-        waiters.swap_remove(mine);
+        let is_timed = waiters.swap_remove(mine).is_timed;
         let e = engine();
         // A thread that reads an old tail sees the line as it was before a waiter joined: that doesn't count
         // as overtaking.
@@ -141,10 +165,10 @@ impl Watch {
         let exceeds = |times: u32| bound.is_some_and(|bound| times > bound);
         for waiter in waiters.iter_mut() {
             let thread = &e.threads[waiter.thread as usize];
-            if thread.seen_waiting.is_some_and(|since| since < asked) {
+            if !is_timed && thread.seen_waiting.is_some_and(|since| since < asked) {
                 waiter.overtaken += 1;
                 self.most_overtaken.set(self.most_overtaken.get().max(waiter.overtaken));
-                if self.promised.in_order && !is_weak {
+                if self.promised.in_order && !is_weak && !waiter.is_timed {
                     out_of_order.get_or_insert((waiter.thread, waiter.asked));
                 }
             }
@@ -172,7 +196,6 @@ impl Watch {
         if let Some(((who, times), bound)) = too_often.zip(bound) {
             fail(Violation::Bypass { lock, who: e.name(who), times, bound });
         }
-        self.stood_by(me, asked);
         self.acquired(me, asked);
     }
 
@@ -340,6 +363,7 @@ impl Watched {
         let mut watched = || {
             write_plain(&request);
             self.serves(me, asked);
+            self.stood_by(me, asked);
             section.take().expect("a section runs once")();
             self.released();
             write_plain(&request);
@@ -406,12 +430,14 @@ impl Watched {
     /// As [`AnyLock::lock_on_word`].
     pub(crate) fn lock_on_word(&self, ns: Option<u32>) -> Option<bool> {
         let e = engine();
-        let (me, asked) = (e.me(), e.now);
-        let got = self.lock.lock_on_word(me, ns)?;
-        if got {
-            self.took(asked);
+        let asked = if ns.is_some() { self.asks_in_time() } else { e.now };
+        let got = self.lock.lock_on_word(e.me(), ns);
+        match (got, ns) {
+            (Some(true), Some(_)) => self.served_in_time(asked),
+            (Some(true), None) => self.took(asked),
+            _ => self.gave_up(),
         }
-        Some(got)
+        got
     }
 
     pub(crate) fn try_lock(&self) -> bool {

@@ -154,6 +154,6 @@ impl<P: Machine, R: Rule<P>, T: Tune> TimedLock<P> for Alone<P, R, T> {
     unsafe fn lock_until(&self, by: *mut By<P>, deadline: P::Deadline) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };
-        self.word.try_take() || lock_until(self.parts(), &self.tuning, deadline)
+        lock_until(self.parts(), &self.tuning, deadline)
     }
 }

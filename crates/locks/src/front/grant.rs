@@ -31,7 +31,7 @@ use super::waiter::{
 use super::word::{CHAINED, Word0};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Machine, Word};
+use lockwright_platform::{Machine, Ptr, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs? (A look takes
 /// about 1 % of the time of 31 grants. Looking less often would save some of that, but threads that were granted the lock are counted in
@@ -211,7 +211,9 @@ pub unsafe fn hand_on<P: Machine>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // others change only BEHIND
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
     let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
-    if grants(gate) >= LOOKS_EACH || asks_the_clock && is_slice(P::now()) {
+    let is_due = grants(gate) >= LOOKS_EACH || asks_the_clock && is_slice(P::now());
+    let urged = P::urged();
+    if is_due || !urged.is_null() && urged == node.of.load(Relaxed).cast_const() {
         return false;
     }
     // ORDERING: Acquire, pairs with [link].
@@ -291,6 +293,9 @@ pub unsafe fn leave_or_hand_on<P: Machine>(line: &View<'_, P>, node: &Waiter<P>)
 pub(super) fn hand_on_or_leave<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
     let Parts { word, owner, .. } = line.parts;
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
+    if P::urged() == word.address() {
+        P::has_looked(word.address()); // an urgent thread has made the word 2 before it said so
+    }
     let mut next = line.successor(node);
     if next.is_none() {
         // SAFETY: the line is empty, and the node was its last.

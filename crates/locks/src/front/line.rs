@@ -29,9 +29,9 @@
 //!    whole: by a thread that took the word, or by the first to see it.
 //! 3. Only the holder writes the count of overtakers, and only after it took the word. So the count is exact.
 //!
-//! Bounds on overtakers, here and in the locks' own files, count *arrivals*: threads that lock without a deadline. A thread that
-//! sleeps on the word without being the head (timed lockers, moved condvar waiters, glibc's code) takes the word whenever it finds
-//! it free, and isn't counted.
+//! Bounds on overtakers, here and in the locks' own files, count *arrivals*: threads that lock, with or without a deadline. (One with
+//! a deadline gives way to the head for a bounded time only: outside.rs.) Other threads that sleep on the word without being the
+//! head (moved condvar waiters, those with a real-time policy, glibc's code) take the word whenever they find it free, and aren't counted.
 //!
 //! **Leaving from anywhere.** A thread may be torn out of its wait (`pthread_exit` in a signal handler). Its node outlives its stack. So
 //! the node says LEFT, and a thread that reaches it steps over it and gives it back (after the abandoned nodes of Scott & Scherer,
@@ -826,9 +826,14 @@ impl<P: Machine> View<'_, P> {
 
     /// Sleeps for `ns`; nobody will wake it.
     pub fn sleep_aside(&self, ns: u32) {
+        self.sleep_until(P::after(ns));
+    }
+
+    /// Sleeps until then; nobody will wake it.
+    pub(super) fn sleep_until(&self, end: P::Deadline) {
         let nobody_wakes = P::Word::new(0);
         // SURVIVES: the word is our own, and never changes.
-        P::park(&nobody_wakes, 0, Some(P::after(ns)));
+        P::park(&nobody_wakes, 0, Some(end));
     }
 }
 

@@ -4,6 +4,7 @@
 //! ```text
 //!   rule/    one page for each lock: who joins the line, who goes first, how threads wait       ┐
 //!            mod.rs: Rule, View, and the one way through the line                               │ each floor
+//!   outside  those who wait for the word alone: until a deadline, with a real-time policy, ... │ each floor
 //!   learn/   saturation: should the lock stay where its data is? memos: how long are sections?  │ knows only
 //!   line     who stands in line (line.rs), near whom (near.rs), hand-over (grant.rs),           │ those below
 //!            who is next (choice.rs), a waiter's node (waiter.rs)                               │
@@ -76,6 +77,7 @@ mod learn {
 }
 mod line;
 pub(crate) mod near;
+mod outside;
 mod rule;
 pub mod tuning;
 mod waiter;
@@ -88,6 +90,7 @@ pub use grant::{Left, hand_on, leave_or_hand_on};
 pub(crate) use learn::{memos, saturation};
 pub use line::{Parts, Seat, Taken, View, counts, hints};
 pub(crate) use line::{has_passed, is_left};
+pub use outside::{lock_as_glibc, lock_moved, lock_until};
 pub use rule::{Choose, Observe, Rule, acquire};
 pub use rule::{
     asl, asl_pthread, auto, barging, cal, fifo, malthusian, mutexee, pb10, programmed, slo,
@@ -100,65 +103,7 @@ pub use waiter::{Note, SOMEBODY, Waiter};
 pub use word::{CHAINED, FREE, HELD, PROMISED, WAITED, Word0};
 
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Machine, Woken, Word};
-
-/// Acquires, sleeping on word 0; returns `false` if `deadline` passes first.
-///
-/// Timed lockers never join the line, so they can give up at any time.
-#[cold]
-pub fn lock_until<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, deadline: P::Deadline) -> bool {
-    sleep_on_word(parts, tuning, false, Some(deadline))
-}
-
-/// Acquires by glibc's own algorithm: spin for `spin_ns` (0 unless the mutex is adaptive), make the word 2, sleep on it.
-#[cold]
-pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>, spin_ns: u32) {
-    let tuning = Tuning { spin_ns: 0, ..Tuning::for_any() };
-    let line = View::new(parts, &tuning);
-    let mut got = false;
-    if spin_ns > 0 {
-        line.parts.word.spin_for(spin_ns, |value| {
-            got = value == FREE && line.parts.word.take(false);
-            got
-        });
-    }
-    match got {
-        true => line.clear_left_behind(),
-        false => _ = sleep_on_word(line.parts, &tuning, false, None),
-    }
-}
-
-/// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]) and that is awake now.
-#[cold]
-pub fn lock_moved<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
-    sleep_on_word(parts, tuning, true, None);
-}
-
-/// Waits for the word, awake for a while before each sleep. `slept`: the caller has already been woken at the word.
-fn sleep_on_word<P: Machine>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    mut slept: bool,
-    deadline: Option<P::Deadline>,
-) -> bool {
-    let line = View::new(parts, tuning);
-    loop {
-        let mut got = false;
-        learn::saturation::watch(&line, tuning.spin_ns, |value| {
-            got = value == FREE && parts.word.take(slept);
-            got
-        });
-        if got || parts.word.mark() {
-            line.clear_left_behind();
-            return true;
-        }
-        if parts.word.sleep(deadline) == Woken::TimedOut {
-            // Give up only if the kernel says so, not by the clock: had the kernel woken us, we would owe a wake.
-            return false;
-        }
-        slept = true;
-    }
-}
+use lockwright_platform::{Machine, Word};
 
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
 /// it can get the lock. That thread must go on with [`lock_moved`]. `false`: the claim failed.

@@ -136,6 +136,11 @@ impl<P: Machine> Word0<P> {
         P::park(&self.0, WAITED, deadline)
     }
 
+    /// As [`sleep`](Self::sleep), for a thread with a real-time policy: any wake may be for it.
+    pub(crate) fn sleep_urgently(&self, deadline: Option<P::Deadline>) -> Woken {
+        P::park_urgent(&self.0, WAITED, deadline)
+    }
+
     /// The holder has moved a sleeper to the word, or is about to: its unlock owes a wake.
     pub fn owe_wake(&self) {
         // STATE: (1|3|4, q, s) -> (2, q, s + 1). Relaxed: we hold it, and only our own unlock has to see it.

@@ -3,7 +3,7 @@
 use super::contended::{acquire, forget, hand_on, own, release};
 use super::hooks;
 use super::mutex::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, Policy, RECURSIVE, TYPE, USERS};
-use crate::front::{self, counts};
+use crate::front::{self, View, counts};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};
 
@@ -112,11 +112,16 @@ pub fn lock_until<E: Environment>(
     if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
     }
-    if E::take(m) || E::try_take(m) {
+    if E::take(m) {
         return got(m, kind);
     }
-    let Some(deadline) = deadline else { return Err(Refused::Invalid) };
+    let Some(deadline) = deadline else {
+        return if E::try_take(m) { got(m, kind) } else { Err(Refused::Invalid) };
+    };
     let (me, Policy { tuning, .. }) = m.policy();
+    if View::new(m.parts_of(kind, me), &tuning).take().is_some() {
+        return got(m, kind);
+    }
     let tells = me.tells && E::waits(m, 0);
     let acquired = E::on_word(m, || front::lock_until(m.parts_of(kind, me), &tuning, deadline));
     if tells {

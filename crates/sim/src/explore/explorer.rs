@@ -126,6 +126,15 @@ pub(crate) struct Explorer {
     pub(crate) acquired_at: u32,
     /// The policy of programmed locks.
     pub(crate) adversary: Adversary,
+    /// Bit mask of the threads with a real-time policy: some, in one schedule of eight.
+    pub(crate) urgent: u32,
+    /// The word on which one of them sleeps.
+    pub(crate) urged: usize,
+}
+
+/// Draws the urgent threads.
+fn urgent(mut rng: fastrand::Rng) -> u32 {
+    if rng.u8(0..8) == 0 { rng.u32(..) } else { 0 }
 }
 
 impl Explorer {
@@ -181,6 +190,8 @@ impl Explorer {
             generation: 0,
             acquired_at: 0,
             adversary: Adversary::new(rng.clone()),
+            urgent: urgent(rng.clone()),
+            urged: 0,
             rng,
         }
     }

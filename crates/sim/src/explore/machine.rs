@@ -17,8 +17,8 @@ use super::mutant::{At, Mutation, Op};
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Programmable,
-    Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
+    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
+    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
 };
 use std::panic::Location;
 
@@ -207,6 +207,32 @@ impl Programmable for Explored {
 
     fn ask(_: u32, hook: Hook, _: &Context) -> u64 {
         explorer(engine()).adversary.answer(hook)
+    }
+}
+
+impl Priorities for Explored {
+    fn is_urgent(_: u64) -> bool {
+        let e = engine();
+        let me = e.me();
+        explorer(e).urgent & 1 << me != 0
+    }
+
+    #[track_caller]
+    fn park_urgent(word: &Self::Word, seen: u32, deadline: Option<Ps>) -> Woken {
+        sleep(word, seen, deadline, true, Location::caller())
+    }
+
+    fn urge(word: *const Self::Word) {
+        explorer(engine()).urged = word.addr();
+    }
+
+    fn urged() -> *const Self::Word {
+        std::ptr::without_provenance(explorer(engine()).urged)
+    }
+
+    fn has_looked(word: *const Self::Word) {
+        let urged = &mut explorer(engine()).urged;
+        *urged = if *urged == word.addr() { 0 } else { *urged };
     }
 }
 

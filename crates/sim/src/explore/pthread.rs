@@ -140,11 +140,18 @@ impl World {
                 Err(Refused::Busy) => return false,
                 said => wrong("a lock, without waiting", said, Err(Refused::Busy)),
             },
-            Way::Until { ns } => match posix::lock_until(m, Some(Explored::after(ns))) {
-                Ok(()) => {}
-                Err(Refused::TimedOut) => return false,
-                said => wrong("a lock, for a time", said, Err(Refused::TimedOut)),
-            },
+            Way::Until { ns } => {
+                let asked = self.watch.asks_in_time();
+                match posix::lock_until(m, Some(Explored::after(ns))) {
+                    Ok(()) => self.watch.served_in_time(asked),
+                    Err(Refused::TimedOut) => {
+                        self.watch.gave_up();
+                        return false;
+                    }
+                    said => wrong("a lock, for a time", said, Err(Refused::TimedOut)),
+                }
+                return true;
+            }
             Way::Glibc { ns } => {
                 if !lock_as_glibc(m, ns.map(Explored::after), |m, by| self.count(m, by)) {
                     return false;

@@ -54,6 +54,7 @@ pub struct Lock;
 
 impl<P: Machine> Rule<P> for Lock {
     const NEAR: bool = true;
+    const BY_PRIORITY: bool = true;
 
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, grants_above: FEW, ..tuning }

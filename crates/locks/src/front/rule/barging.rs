@@ -65,6 +65,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Machine> Rule<P> for Lock {
+    const BY_PRIORITY: bool = true;
+
     fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
         // Without a budget nobody knows whether the lock is saturated. Then a dozer might just take it from its runner.
         let runs_short = lock.tuning.budget_ns != 0 && lock.is_crowded();
@@ -76,6 +78,9 @@ impl<P: Machine> Rule<P> for Lock {
             return taken;
         }
         note.asked_ns = P::now();
+        if P::is_urgent(note.asked_ns) {
+            return None; // it waits on the word anyway
+        }
         let taken = doze(lock, DOZES, DOZE_NS);
         if taken.is_none() && lock.overtaken() >= lock.tuning.bypass {
             memos::stops_for_head(lock);

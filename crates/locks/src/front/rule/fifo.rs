@@ -15,7 +15,7 @@
 //!
 //! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. If the line was not crowded when a thread last left it, only its head takes the lock (and trylock, timed
-//!    locks and sleepers on the word, which don't queue).
+//!    locks and sleepers on the word, which don't queue; timed locks are counted).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.
 
 use super::{Choose, Note, Observe, Rule, Taken, View};

@@ -36,6 +36,7 @@ use super::learn::{memos, saturation};
 pub(super) use super::line::View;
 use super::line::{Parts, Seat, Taken};
 use super::near;
+use super::outside::wait_urgently;
 use super::tuning::Tuning;
 use super::waiter::{
     ASLEEP, BEHIND, CHOOSING, GRANTED, MOST_CHOOSERS, Note, OPEN, PROMOTED, Pace, WAITING,
@@ -89,6 +90,9 @@ pub trait Rule<P: Machine>: Choose<P> + Observe<P> + Send + Sync + 'static {
 
     /// May waiters of one cluster of CPUs stand together, ahead of others (near.rs)?
     const NEAR: bool = false;
+
+    /// Does a thread with a real-time policy stay outside the line, and wait on the word, whose sleepers the kernel wakes by priority?
+    const BY_PRIORITY: bool = false;
 
     /// How long the head stays awake at a time, ns.
     fn spin_ns(lock: &View<'_, P>) -> u32 {
@@ -196,6 +200,10 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     }
     if note.asked_ns == 0 && tuning.budget_ns != 0 {
         note.asked_ns = P::now();
+    }
+    if R::BY_PRIORITY && P::is_urgent(note.asked_ns) {
+        wait_urgently(&lock);
+        return core::ptr::null();
     }
     let described = R::describe(&lock, &mut note);
     lock.own = described.as_ref();

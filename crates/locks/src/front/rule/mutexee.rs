@@ -22,8 +22,8 @@
 //!
 //! Invariants: those of the front locks (word.rs, line.rs, grant.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
-//! 2. A head that has waited for `timeout` is woken, and from then on no arrival overtakes it. (A hint says so; timed lockers and
-//!    glibc's code do not heed it.)
+//! 2. A head that has waited for `timeout` is woken, and from then on no arrival overtakes it. (A hint says so; timed lockers
+//!    heed it for a bounded time, and glibc's code doesn't.)
 
 use super::{Choose, Note, Observe, Rule, Taken, View};
 use crate::entry::{Entry, Kind, Promise};

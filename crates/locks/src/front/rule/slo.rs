@@ -59,6 +59,7 @@ pub struct Lock;
 
 impl<P: Machine> Rule<P> for Lock {
     const NEAR: bool = true;
+    const BY_PRIORITY: bool = true;
 
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, grants_above: 0, ..tuning }
@@ -73,6 +74,9 @@ impl<P: Machine> Rule<P> for Lock {
             return None;
         }
         let asked_ns = P::now();
+        if P::is_urgent(asked_ns) {
+            return None; // it waits on the word anyway, on any core
+        }
         let window_ns = lock.tuning.window_ns.min(lock.tuning.budget_ns / STANDBY_SHARE);
         let taken = asl::Lock::arrive(&lock.with(&Tuning { window_ns, ..*lock.tuning }), note);
         note.asked_ns = asked_ns;
