@@ -165,6 +165,44 @@ fn a_short_program_makes_no_system_calls_for_us() -> Result<()> {
     Ok(())
 }
 
+/// What a program costs that never waits for a lock: pages that the kernel must map or copy for us, relocations, names that the dynamic
+/// linker must look up. Each page takes longer than a thousand instructions.
+#[test]
+fn a_short_program_touches_few_pages_for_us() -> Result<()> {
+    let dir = scratch("guests/pages")?;
+    let source = dir.join("empty.c");
+    fs::write(&source, "extern int nothing;\n")?;
+    let empty = dir.join("empty.so");
+    compile(&source, &empty, &["-shared", "-fPIC"])?;
+    // The least of several: what else the kernel does meanwhile, and which pages it maps along, differs a little.
+    let faults = |library: &Path| -> Result<i64> {
+        let mut least = i64::MAX;
+        for _ in 0..32 {
+            let child = std::process::Command::new("true").env("LD_PRELOAD", library).spawn()?;
+            let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+            // SAFETY: our own child, which nobody else waits for; both are writable.
+            let ended =
+                unsafe { libc::wait4(child.id() as i32, &mut status, 0, usage.as_mut_ptr()) };
+            ensure!(ended == child.id() as i32 && status == 0, "true ends with {status}");
+            // SAFETY: the kernel has filled it.
+            least = least.min(unsafe { usage.assume_init() }.ru_minflt);
+        }
+        Ok(least)
+    };
+    let (least, ours) = (faults(&empty)?, faults(&library()?)?);
+    ensure!(ours <= least + 22, "{ours} page faults, {least} with an empty library");
+
+    let count = |tool: &str, arguments: &[&str], kind: &str| -> Result<usize> {
+        let outcome = Child::new(tool).args(arguments).args([library()?]).run()?;
+        Ok(outcome.text().lines().filter(|line| line.contains(kind)).count())
+    };
+    let relative = count("readelf", &["--relocs", "--wide"], "_RELATIVE")?;
+    ensure!(relative <= 1500, "{relative} relocations");
+    let names = count("nm", &["--dynamic", "--undefined-only"], " ")?;
+    ensure!(names <= 33, "the dynamic linker looks up {names} names");
+    Ok(())
+}
+
 /// Files have the program's lowest free number while they are open: what is read is read once, when a thread first
 /// waits, not again each second.
 #[test]

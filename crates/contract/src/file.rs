@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
-use lockwright_native::system_call;
+use lockwright_native::{kernel, system_call};
 
 /// Files that one process id may have: one for each program that it became by `exec`.
 const FILES: u32 = 10_000;
@@ -145,11 +145,13 @@ fn create(
     length: usize,
     head: usize,
 ) -> Result<(*mut u8, u32, u32), Refused> {
-    // SAFETY: no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    let pid = kernel::process_id();
     let mut most = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a writable rlimit.
-    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut most) } == 0;
+    let is_known = unsafe {
+        let (limit, none) = (libc::RLIMIT_FSIZE as usize, null_mut::<u8>());
+        system_call!(libc::SYS_prlimit64, 0, limit, none, &raw mut most)
+    } == 0;
     if is_known && most.rlim_cur < length as libc::rlim_t {
         return Err(Refused::System(libc::EFBIG)); // the kernel would send SIGXFSZ
     }
@@ -160,7 +162,7 @@ fn create(
         if base.is_err() {
             let name = name(pid, number, ending);
             // SAFETY: our own folder, and a NUL-terminated name.
-            unsafe { libc::unlinkat(folder, name.as_ptr().cast(), 0) };
+            unsafe { system_call!(libc::SYS_unlinkat, folder, name.as_ptr(), 0) };
         }
         base.map(|base| (base, pid, number))
     });
@@ -206,11 +208,14 @@ fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
     // SAFETY: all-zero bytes are a value of it.
     let mut about: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: a writable `stat`; no preconditions.
-    let (known, user) = unsafe { (libc::fstat(fd, &mut about) == 0, libc::geteuid()) };
+    let (known, user) = unsafe {
+        let known = system_call!(libc::SYS_fstat, fd, &raw mut about);
+        (known, kernel::call(libc::SYS_geteuid, [0; 6]) as u32)
+    };
     // In root's folder with the sticky bit, nobody else can rename or remove our file.
     let is_shared = about.st_uid == 0 && about.st_mode & libc::S_ISVTX != 0;
     let why = match about.st_mode & libc::S_IFMT {
-        _ if !known => Refused::System(errno()),
+        _ if known < 0 => Refused::System(-known as i32),
         libc::S_IFLNK => Refused::Link,
         libc::S_IFDIR if about.st_uid != user && !is_shared => Refused::Foreign,
         libc::S_IFDIR => return Ok(fd),
@@ -238,20 +243,22 @@ fn open_path<const ROOM: usize>(bytes: &[u8]) -> Result<i32, Refused> {
 fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
     // SAFETY: `fd` is ours; a fresh mapping overlaps nothing.
     let mapped = unsafe {
-        let grown = libc::ftruncate(fd, length as libc::off_t);
-        let base = if grown == 0 {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(null_mut(), length, protection, libc::MAP_SHARED, fd, 0)
+        let grown = system_call!(libc::SYS_ftruncate, fd, length);
+        if grown < 0 {
+            grown
         } else {
-            libc::MAP_FAILED
-        };
-        if base == libc::MAP_FAILED { Err(Refused::System(errno())) } else { Ok(base.cast::<u8>()) }
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            system_call!(libc::SYS_mmap, 0_usize, length, protection, libc::MAP_SHARED, fd, 0)
+        }
     };
-    let base = mapped?;
+    if mapped < 0 {
+        return Err(Refused::System(-mapped as i32));
+    }
+    let base: *mut u8 = core::ptr::with_exposed_provenance_mut(mapped as usize);
     // SAFETY: within the mapping.
     if let Err(refused) = unsafe { populate(base, head) } {
         // SAFETY: our own mapping, which nobody has seen.
-        unsafe { libc::munmap(base.cast(), length) };
+        unsafe { kernel::unmap(base, length) };
         return Err(refused);
     }
     Ok(base)
@@ -274,21 +281,16 @@ pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
     if IS_CONFINED.load(Relaxed) {
         return Err(Refused::System(libc::EPERM));
     }
-    let kept = errno();
     // SAFETY: the caller's promise.
-    let result = unsafe { libc::madvise(at.cast(), len, MADV_POPULATE_WRITE) };
-    let error = errno();
-    let populated = match error {
-        _ if result == 0 => Ok(()),
+    let result = unsafe { system_call!(libc::SYS_madvise, at, len, MADV_POPULATE_WRITE) };
+    match -result as i32 {
+        0 => Ok(()),
         // Before Linux 5.14.
         // SAFETY: the caller's promise.
         libc::EINVAL => unsafe { fault_in(at, len) },
         libc::EFAULT => Err(Refused::System(libc::ENOSPC)), // would have been SIGBUS
         error => Err(Refused::System(error)),
-    };
-    // SAFETY: the calling thread's own `errno`.
-    unsafe { *libc::__errno_location() = kept };
-    populated
+    }
 }
 
 /// Makes the kernel read a word of each page. In a file on a tmpfs, such as `/dev/shm`, that allocates the page, and if
@@ -362,11 +364,6 @@ pub fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
             return &digits[at..];
         }
     }
-}
-
-fn errno() -> i32 {
-    // SAFETY: the calling thread's own `errno`.
-    unsafe { *libc::__errno_location() }
 }
 
 #[cfg(test)]

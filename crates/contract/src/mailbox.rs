@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 /// The symbol of a process's [`Mailbox`].
 pub const SYMBOL: &str = "lockwright_mailbox";
 /// How a mailbox begins. Changes with its layout, and with what a table means.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.5");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.6");
 /// The kinds of mutexes by their `PTHREAD_MUTEX_*`, as rules name them.
 pub const KINDS: [&str; 4] = ["normal", "recursive", "errorcheck", "adaptive"];
 /// What rules call readers-writer locks where others name a kind of mutexes, and the lock that such rules give.
@@ -33,7 +33,10 @@ pub struct Mailbox {
     pub size: u32,
     /// Bytes of the text.
     pub len: AtomicU32,
-    /// Bytes of the current table as text.
+    /// The last table that was posted.
+    pub text: UnsafeCell<[u8; TEXT]>,
+    /// Bytes of the current table as text. (Each process writes this and the next two when it starts. They lie behind the text, near to what
+    /// else it writes then.)
     pub now_len: AtomicU32,
     /// The current table as text; null: the process has none yet.
     pub now: AtomicPtr<u8>,
@@ -43,8 +46,6 @@ pub struct Mailbox {
     pub since_ns: AtomicU64,
     /// What has become of the last table.
     pub posts: Posts,
-    /// The last table that was posted.
-    pub text: UnsafeCell<[u8; TEXT]>,
 }
 
 // SAFETY: the process only reads the text; the command may write meanwhile, and the process checks afterwards whether it did.
@@ -76,6 +77,6 @@ impl Mailbox {
 // eval/switching.py has these.
 const _: () = {
     assert!(offset_of!(Mailbox, magic) == 0 && offset_of!(Mailbox, size) == 8);
-    assert!(offset_of!(Mailbox, len) == 12 && offset_of!(Mailbox, since_ns) == 40);
-    assert!(offset_of!(Mailbox, posts) == 48 && offset_of!(Mailbox, text) == 312);
+    assert!(offset_of!(Mailbox, len) == 12 && offset_of!(Mailbox, since_ns) == 16808);
+    assert!(offset_of!(Mailbox, posts) == 16816 && offset_of!(Mailbox, text) == 16);
 };

@@ -46,6 +46,13 @@ pub trait ReadWriteVisitor<P: Machine> {
     fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry);
 }
 
+/// A front lock's defaults. Each program that we are preloaded into asks for those of one lock when it starts, so they lie with what else
+/// runs then.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".lockwright.begin"))]
+fn tuned<P: Machine, R: Rule<P>, T: Tune>(tuning: Tuning) -> Tuning {
+    T::tune(R::defaults(tuning))
+}
+
 macro_rules! catalog {
     (
         front { $($front:ident: $rule:ty, $tune:ty = $front_entry:expr;)* }
@@ -100,9 +107,7 @@ macro_rules! catalog {
 
         /// Shows every front lock's rule to `visitor`.
         pub fn visit_front<P: Machine>(visitor: &mut impl FrontVisitor<P>) {
-            $(visitor.visit::<$rule>(&$front, |tuning| {
-                <$tune as Tune>::tune(<$rule as Rule<P>>::defaults(tuning))
-            });)*
+            $(visitor.visit::<$rule>(&$front, tuned::<P, $rule, $tune>);)*
         }
 
         /// Shows every whole lock's type to `visitor`; wide locks as they live in place.

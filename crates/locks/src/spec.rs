@@ -24,6 +24,7 @@ pub struct Spec<'a> {
 
 impl<'a> Spec<'a> {
     /// Parses `NAME[:key=value,...]`, for a lock of mutexes.
+    #[unsafe(link_section = ".lockwright.begin")]
     pub fn parse(text: &'a str) -> Result<Self, Bad<'a>> {
         Self::parse_by(text, find)
     }

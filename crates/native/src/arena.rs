@@ -2,6 +2,7 @@
 //! predecessor's cell after that thread may have left; in front locks, a holder stays in the line.) The first 512 lines lie in
 //! the library, so that a program that confines itself is not killed for a wait. Further lines are mapped.
 
+use crate::kernel;
 use crate::place;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -127,17 +128,11 @@ fn cut() -> Option<*mut u8> {
     let chunk = &CHUNK[at as usize / LINES_PER_CHUNK];
     if at as usize >= LINES_PER_CHUNK && chunk.load(Acquire).is_null() {
         let size = LINES_PER_CHUNK * LINE;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a fresh anonymous mapping overlaps nothing.
-        let fresh = unsafe { libc::mmap(core::ptr::null_mut(), size, protection, flags, -1, 0) };
-        if fresh == libc::MAP_FAILED {
-            return None; // this number is lost, but never handed out twice
-        }
+        let fresh = kernel::map(size)?; // none: this number is lost, but never handed out twice
         // [chunk] AcqRel: publishes the mapping; if another thread was first, we use that thread's.
         if chunk.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Acquire).is_err() {
             // SAFETY: our own mapping, which nobody has seen.
-            unsafe { libc::munmap(fresh, size) };
+            unsafe { kernel::unmap(fresh, size) };
         }
     }
     let line = address(at);

@@ -7,6 +7,7 @@
 use crate::file::{self, Exhausted, Path, number};
 use crate::kernel::{self, Argument};
 use crate::place;
+use crate::system_call;
 use crate::topology::{self, CpuSet};
 use core::ffi::CStr;
 use lockwright_platform::Class;
@@ -159,7 +160,12 @@ impl Mask {
         self.0.fill(0);
         // SAFETY: the kernel writes at most the size that it is told. A failure writes nothing.
         unsafe {
-            libc::sched_getaffinity(thread, size_of_val(&self.0), self.0.as_mut_ptr().cast());
+            system_call!(
+                libc::SYS_sched_getaffinity,
+                thread,
+                size_of_val(&self.0),
+                self.0.as_mut_ptr()
+            );
         }
     }
 
@@ -217,8 +223,7 @@ impl Mask {
 
 /// The process's id, which is its first thread's.
 fn process() -> i32 {
-    // SAFETY: no preconditions.
-    unsafe { libc::getpid() }
+    kernel::process_id() as i32
 }
 
 /// The value that follows `name` in `/proc/self/status`.

@@ -65,12 +65,14 @@ impl Deadline {
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
 
 /// The function that reads clocks; null: the one that the dynamic linker binds.
+#[unsafe(link_section = ".lockwright.start")]
 static CLOCKS: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// From now on clocks are read by this `clock_gettime`; null: by the one that the dynamic linker binds.
 ///
 /// # Safety
 /// It is null, or the address of a function that does what `clock_gettime` does, and it stays where it is.
+#[inline]
 pub unsafe fn read_clocks_by(function: *mut ()) {
     CLOCKS.store(function, Relaxed); // it points to code, which exists already
 }

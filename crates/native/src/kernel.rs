@@ -75,6 +75,39 @@ macro_rules! system_call {
     }};
 }
 
+/// The process's id, which is its first thread's.
+pub fn process_id() -> u32 {
+    // SAFETY: no preconditions.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// Zeroed memory, whole pages that are private to the process; `None`: there is none left.
+pub fn map(bytes: usize) -> Option<*mut u8> {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh anonymous mapping overlaps nothing.
+    let at = unsafe { system_call!(libc::SYS_mmap, 0_usize, bytes, protection, flags, -1, 0) };
+    (at > 0).then_some(core::ptr::with_exposed_provenance_mut(at as usize))
+}
+
+/// Unmaps these bytes.
+///
+/// # Safety
+/// They are the caller's own mapping, and nobody uses them any more.
+pub unsafe fn unmap(at: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { system_call!(libc::SYS_munmap, at, bytes) };
+}
+
+/// Sets the protection of these pages; `false`: the kernel refuses.
+///
+/// # Safety
+/// Nobody uses them in a way that this forbids.
+pub unsafe fn protect(at: *mut u8, bytes: usize, protection: i32) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { system_call!(libc::SYS_mprotect, at, bytes, protection) == 0 }
+}
+
 /// The calling thread's kernel id.
 pub fn thread_id() -> u32 {
     // SAFETY: no preconditions.

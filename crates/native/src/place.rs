@@ -2,6 +2,7 @@
 //! class and domain from a table that [`learn`] fills from the topology.
 
 use crate::symbol::{self, Scope};
+use crate::system_call;
 use core::sync::atomic::{AtomicIsize, AtomicU8, AtomicU16, Ordering::Relaxed};
 use lockwright_platform::{Class, FULL_SPEED, Place};
 
@@ -12,6 +13,7 @@ pub const CPUS: usize = 1024;
 pub const CLASSES: usize = 8;
 
 /// Offset of the thread's `struct rseq` from its thread pointer; 0: not known (glibc before 2.35).
+#[unsafe(link_section = ".lockwright.start")]
 static RSEQ: AtomicIsize = AtomicIsize::new(0);
 static CLASS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
 static FASTEST: AtomicU8 = AtomicU8::new(0);
@@ -93,8 +95,10 @@ pub fn cpu() -> u32 {
             return id;
         }
     }
-    // SAFETY: no preconditions; -1 (no such call) becomes a CPU that isn't in any table.
-    unsafe { libc::sched_getcpu() as u32 }
+    let (mut cpu, none) = (u32::MAX, core::ptr::null_mut::<u32>());
+    // SAFETY: a writable word. Without that call it stays a CPU that isn't in any table.
+    unsafe { system_call!(libc::SYS_getcpu, &raw mut cpu, none, 0_usize) };
+    cpu
 }
 
 /// `cpu_id` of the rseq area, at byte 4.

@@ -51,7 +51,8 @@ mod before_2_3_2 {
             #[expect(non_upper_case_globals, reason = "named as the functions that they stand for")]
             mod oldest {
                 use super::Oldest;
-                $(pub(super) static $function: Oldest = Oldest::new($name);)*
+                $(#[unsafe(link_section = ".lockwright.start")]
+                pub(super) static $function: Oldest = Oldest::new($name);)*
             }
 
             /// Looks up all of them.

@@ -26,13 +26,31 @@ use lockwright_runtime::sync::{TABLE, Table};
 #[link(name = "c")]
 unsafe extern "C" {}
 
+// What the compiler's start files define, without which we are linked (build.rs): it stands for our object.
+core::arch::global_asm!(
+    ".pushsection .data.rel.ro.__dso_handle,\"aw\",@progbits",
+    ".balign 8",
+    ".hidden __dso_handle",
+    ".globl __dso_handle",
+    ".type __dso_handle, @object",
+    ".size __dso_handle, 8",
+    "__dso_handle:",
+    ".quad __dso_handle",
+    ".popsection",
+);
+
 /// Our constructor.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = {
-    unsafe extern "C" fn init(_: c_int, _: *const *const c_char, _: *const *const c_char) {
-        // SAFETY: the dynamic linker calls it once.
-        let is_watched = unsafe { lockwright_runtime::init::init() };
+    #[unsafe(link_section = ".lockwright.begin")]
+    unsafe extern "C" fn init(
+        _: c_int,
+        _: *const *const c_char,
+        environment: *const *const c_char,
+    ) {
+        // SAFETY: the dynamic linker calls it once, and glibc's passes the environment.
+        let is_watched = unsafe { lockwright_runtime::init::init(environment) };
         #[cfg(all(versions, target_arch = "x86_64"))]
         if is_watched {
             cond::resolve_oldest();

@@ -4,11 +4,12 @@ use core::ffi::c_ulong;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use lockwright_contract::file;
-use lockwright_native::system_call;
+use lockwright_native::{kernel, system_call};
 
 /// The process has confined itself: we no longer ask for anything.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 /// The process was started with a filter of system calls.
+#[unsafe(link_section = ".lockwright.start")]
 static FENCED: AtomicBool = AtomicBool::new(false);
 
 /// What we may ask the kernel for: a filter of system calls may kill the process for anything else.
@@ -71,7 +72,7 @@ pub(crate) unsafe fn copy(to: *mut u8, from: &[libc::iovec]) -> usize {
         // Each as wide as a register, since the last one is passed on the stack.
         let (one, all, none) = (1 as c_ulong, from.len() as c_ulong, 0 as c_ulong);
         let (to, from) = (&raw const to, from.as_ptr());
-        system_call!(libc::SYS_process_vm_readv, libc::getpid(), to, one, from, all, none)
+        system_call!(libc::SYS_process_vm_readv, kernel::process_id(), to, one, from, all, none)
     };
     usize::try_from(got).unwrap_or(0)
 }

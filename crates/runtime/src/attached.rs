@@ -13,6 +13,7 @@ use lockwright_contract::attached::{Attached, PRELOADED};
 #[unsafe(no_mangle)]
 #[used]
 #[expect(unreachable_pub, reason = "the command finds it by its name")]
+#[unsafe(link_section = ".lockwright.start")]
 pub static lockwright_attached: Attached = Attached::new();
 
 /// Finds out. Called by the constructor.

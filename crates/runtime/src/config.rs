@@ -40,6 +40,7 @@ use lockwright_locks::spec::{GLIBC, Spec, Why};
 const TUNING: Tuning = Tuning::for_any();
 
 /// 0: not looked at yet, 1: ours, 2: glibc's.
+#[unsafe(link_section = ".lockwright.start")]
 static GLIBC_ONLY: AtomicU8 = AtomicU8::new(0);
 
 /// How long a waiter that belongs to no particular lock stays awake, ns.
@@ -60,6 +61,7 @@ pub(crate) fn is_glibc_only() -> bool {
 /// May run before our constructor. The environment is the same, so every thread finds the same answer.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".lockwright.begin")]
 fn look_for_glibc() -> bool {
     let ours = !guard::stands_aside()
         && (variable(c"LOCKWRIGHT_OBSERVE").is_some_and(|level| level != b"off") // glibc's say nothing of waits
@@ -77,7 +79,9 @@ const DEFAULT: &[u8] = b"auto";
 ///
 /// # Safety
 /// Called once, by the constructor.
+#[unsafe(link_section = ".lockwright.begin")]
 pub(crate) unsafe fn load() {
+    #[repr(align(4096))]
     struct First(UnsafeCell<MaybeUninit<Table>>);
     // SAFETY: only `load` uses it, and is called once.
     unsafe impl Sync for First {}
@@ -90,7 +94,7 @@ pub(crate) unsafe fn load() {
         rules = b"";
     }
     is_glibc_only(); // now, since the program may change its environment
-    let table = FIRST.0.get().cast();
+    let table: *mut Table = FIRST.0.get().cast();
     let lock = match parse(lock, TUNING) {
         Ok(_) if lock.len() <= 256 => lock,
         Ok(_) => {
@@ -115,6 +119,8 @@ pub(crate) unsafe fn load() {
     let rules = pieces(rules).filter(|rule| parse_rule(rule).inspect_err(Bad::say).is_ok());
     // SAFETY: zeroes to which nobody else has a pointer; called once, before any other table.
     let table = unsafe {
+        // A page that is read before it is written is mapped twice.
+        (&raw mut (*table).len).write_volatile(0);
         write_words(table, lock);
         write_words(table, b"\n");
         for rule in rules {
@@ -299,6 +305,7 @@ fn choose(spec: &[u8]) -> Result<Chosen, Bad<'_>> {
 }
 
 /// Parses `NAME[:key=value,...]`.
+#[unsafe(link_section = ".lockwright.begin")]
 fn parse(spec: &[u8], mut tuning: Tuning) -> Result<ChosenLock, Bad<'_>> {
     let text = core::str::from_utf8(spec).map_err(|_| Bad::Name(spec))?;
     let spec = Spec::parse(text).map_err(|bad| match bad.why {

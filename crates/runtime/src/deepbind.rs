@@ -29,6 +29,7 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
+use lockwright_native::kernel;
 
 /// Room for our names, each in all its versions: about 100 in all.
 const NAMES: usize = 160;
@@ -208,9 +209,9 @@ impl Own {
     fn replace(&self, object: &Object) -> bool {
         let Some((pages, protection)) = object.symbol_pages() else { return false };
         let protect = |protection| {
-            let start = pages.start as *mut c_void;
+            let start = pages.start as *mut u8;
             // SAFETY: pages of the object, which is loaded; readable throughout.
-            unsafe { libc::mprotect(start, pages.len(), protection) == 0 }
+            unsafe { kernel::protect(start, pages.len(), protection) }
         };
         if !protect(protection | libc::PROT_WRITE) {
             return false;

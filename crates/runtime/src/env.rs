@@ -3,10 +3,13 @@
 use crate::{access, thread};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use lockwright_contract::Refused;
 use lockwright_native::{symbol, system_call};
 
 /// Where the value of an environment variable is; null if it is unset.
+#[unsafe(link_section = ".lockwright.begin")]
 pub(crate) fn place(name: &CStr) -> *mut c_char {
     // As `getenv`, but null in a program that runs with more rights than the user who started it.
     let get = symbol::environment();
@@ -20,9 +23,58 @@ pub(crate) fn place(name: &CStr) -> *mut c_char {
     }
 }
 
+/// While our constructor runs: those of our user's variables that begin with LOCKWRIGHT_, and how many there are. Most programs have one
+/// or none, and dozens of others: to go through all of those for each name that we know would take longer than all else here.
+#[unsafe(link_section = ".lockwright.start")]
+static OURS: [AtomicPtr<c_char>; 16] = [const { AtomicPtr::new(null_mut()) }; 16];
+/// 0: not known; otherwise one more than there are in OURS.
+#[unsafe(link_section = ".lockwright.start")]
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+const PREFIX: &[u8] = b"LOCKWRIGHT_";
+
+/// Runs `run`, during which the environment stays as it is.
+///
+/// # Safety
+/// `environment` is the process's, or null.
+pub(crate) unsafe fn unchanged<R>(environment: *const *const c_char, run: impl FnOnce() -> R) -> R {
+    // SAFETY: the caller's promise: texts, and a null behind the last.
+    unsafe {
+        let (mut at, mut count) = (environment, 0);
+        while !at.is_null() && !(*at).is_null() {
+            // Not by libc's function: its page would have to be mapped.
+            if (0..PREFIX.len()).all(|byte| *(*at).add(byte) as u8 == PREFIX[byte]) {
+                if let Some(place) = OURS.get(count) {
+                    place.store((*at).cast_mut(), Relaxed); // one thread
+                }
+                count += 1;
+            }
+            at = at.add(1);
+        }
+        KNOWN.store(if at.is_null() || count > OURS.len() { 0 } else { count + 1 }, Relaxed);
+    }
+    let result = run();
+    KNOWN.store(0, Relaxed); // a thread that another library started finds the same without it
+    result
+}
+
+/// Is a variable of this name set, as far as [`OURS`] tells?
+fn may_be_set(name: &CStr) -> bool {
+    let known = KNOWN.load(Relaxed);
+    if known == 0 || !name.to_bytes().starts_with(PREFIX) {
+        return true;
+    }
+    let name = name.to_bytes();
+    OURS[..known - 1].iter().any(|at| {
+        // SAFETY: a text of the environment, which doesn't change now.
+        let text = unsafe { CStr::from_ptr(at.load(Relaxed)) }.to_bytes();
+        text.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&b'='))
+    })
+}
+
 /// The value of an environment variable; `None` if it is unset or empty.
+#[unsafe(link_section = ".lockwright.begin")]
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
-    let value = place(name);
+    let value = if may_be_set(name) { place(name) } else { null_mut() };
     if value.is_null() {
         return None;
     }
@@ -109,9 +161,15 @@ fn can_write(line: &[u8]) -> bool {
         if polled == 0 || ready.revents & (libc::POLLERR | libc::POLLNVAL) != 0 {
             return false;
         }
-        let is_file = libc::fstat(libc::STDERR_FILENO, &mut about) == 0
+        let is_file = system_call!(libc::SYS_fstat, libc::STDERR_FILENO, &raw mut about) == 0
             && about.st_mode & libc::S_IFMT == libc::S_IFREG;
-        let is_known = libc::getrlimit(libc::RLIMIT_FSIZE, &mut longest) == 0;
+        let is_known = system_call!(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_FSIZE as usize,
+            null_mut::<u64>(),
+            &raw mut longest
+        ) == 0;
         let end = about.st_size.cast_unsigned().saturating_add(line.len() as u64);
         !is_file || !is_known || end <= longest.rlim_cur
     }

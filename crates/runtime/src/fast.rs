@@ -17,6 +17,7 @@ use lockwright_platform::Word as _;
 
 /// The byte that is 1 while the process has one thread: glibc's (2.32 and later). Until [`begin`], and with another libc, it is
 /// one of ours that says SEVERAL.
+#[unsafe(link_section = ".lockwright.start")]
 static SINGLE_THREADED: AtomicPtr<AtomicU8> =
     AtomicPtr::new((&raw const ALWAYS_SEVERAL).cast_mut());
 
@@ -52,7 +53,7 @@ const WATCHED: u32 = 4;
 // anyway, so emulation and traces cost nothing in a process that doesn't use them. In assembly, because reaching a Rust
 // static would take one more load.
 core::arch::global_asm!(
-    ".pushsection .data.lockwright_mode,\"aw\",@progbits",
+    ".pushsection .lockwright.start,\"aw\",@progbits",
     ".balign 8",
     ".hidden lockwright_mode",
     ".globl lockwright_mode",

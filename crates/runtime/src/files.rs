@@ -26,9 +26,11 @@ pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
 
 /// The path of the program's file; empty if the kernel doesn't tell.
 pub(crate) fn program(buffer: &mut [u8]) -> &[u8] {
-    let name = c"/proc/self/exe".as_ptr();
+    let (folder, name) = (libc::AT_FDCWD, c"/proc/self/exe".as_ptr());
     // SAFETY: a NUL-terminated path, and a buffer of that size.
-    let len = unsafe { libc::readlink(name, buffer.as_mut_ptr().cast(), buffer.len()) };
+    let len = unsafe {
+        system_call!(libc::SYS_readlinkat, folder, name, buffer.as_mut_ptr(), buffer.len())
+    };
     &buffer[..usize::try_from(len).unwrap_or(0)]
 }
 

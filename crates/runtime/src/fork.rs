@@ -17,9 +17,8 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
-use lockwright_native::Deadline;
 use lockwright_native::futex::{self, Sleeper};
-use lockwright_native::symbol;
+use lockwright_native::{Deadline, kernel, symbol, system_call};
 
 unsafe extern "C" {
     /// Stands for the object that we are part of; the compiler's start files define it.
@@ -95,35 +94,24 @@ pub(crate) fn watch() {
 /// this. Returns the era.
 #[cold]
 fn find_witness() -> usize {
-    // SAFETY: the calling thread's own `errno`, which a lock operation leaves alone.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    let kept = unsafe { *errno };
     let confined = access::now() == access::Access::None;
     let made = if confined { null_mut() } else { make_witness() };
     let witness = if made.is_null() { (&raw const NONE).cast_mut() } else { made };
     // ORDERING: Release, pairs with the Acquire in `era`. Of several threads the first one wins.
     if WITNESS.compare_exchange(null_mut(), witness, Release, Relaxed).is_err() && !made.is_null() {
         // SAFETY: our own page, which nobody has seen.
-        unsafe { libc::munmap(made.cast(), 4096) };
+        unsafe { kernel::unmap(made.cast(), 4096) };
     }
-    // SAFETY: as above.
-    unsafe { *errno = kept };
     era()
 }
 
 /// Makes a witness that a child finds zeroed; null: the kernel can't do that.
 fn make_witness() -> *mut Witness {
-    // SAFETY: a fresh anonymous mapping overlaps nothing, and is ours alone until it is published.
+    let Some(page) = kernel::map(4096) else { return null_mut() };
+    // SAFETY: a fresh mapping, ours alone until it is published.
     unsafe {
-        let (protection, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        let page = libc::mmap(null_mut(), 4096, protection, flags, -1, 0);
-        if page == libc::MAP_FAILED {
-            return null_mut();
-        }
-        if libc::madvise(page, 4096, libc::MADV_WIPEONFORK) != 0 {
-            libc::munmap(page, 4096); // an old kernel
+        if system_call!(libc::SYS_madvise, page, 4096, libc::MADV_WIPEONFORK) != 0 {
+            kernel::unmap(page, 4096); // an old kernel
             return null_mut();
         }
         let witness = page.cast::<Witness>();
@@ -164,6 +152,7 @@ pub(crate) enum When {
 }
 
 /// Handlers by their [`When`], in the order in which they registered.
+#[unsafe(link_section = ".lockwright.start")]
 static HANDLERS: [[AtomicPtr<()>; 8]; 2] = [const { [const { AtomicPtr::new(null_mut()) }; 8] }; 2];
 
 /// From now on a child also calls this handler, in its only thread.

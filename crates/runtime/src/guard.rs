@@ -18,6 +18,7 @@ use crate::object::{self, Object};
 use crate::real;
 use crate::watch::{self, Who};
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use lockwright_native::symbol;
 
 /// Is this a process with glibc?
@@ -26,6 +27,7 @@ pub(crate) fn is_glibc() -> bool {
 }
 
 /// The tool that watches this process's locks. The answer never changes.
+#[unsafe(link_section = ".lockwright.begin")]
 fn tool() -> Option<&'static [u8]> {
     if !symbol::thread_sanitizer().is_null() {
         return Some(b"ThreadSanitizer");
@@ -56,6 +58,7 @@ struct Wrapper {
 static HERE: u8 = 0;
 
 /// Finds the first one. The libraries in front of libc stay loaded.
+#[unsafe(link_section = ".lockwright.begin")]
 fn wrapper() -> Option<Wrapper> {
     // The semaphores' functions call those behind them in any case.
     let own = |(name, at): &(&CStr, usize)| *at != 0 && !name.to_bytes().starts_with(b"sem_");
@@ -120,16 +123,35 @@ fn put_last(list: &mut [u8], file: &[u8]) {
     }
 }
 
+/// 0: not asked yet; 1: we don't stand aside; 2: we do.
+#[unsafe(link_section = ".lockwright.start")]
+static ASIDE: AtomicU8 = AtomicU8::new(0);
+
 /// Do we stand aside? The answer never changes.
 pub(crate) fn stands_aside() -> bool {
-    !is_glibc() || tool().is_some() || wrapper().is_some()
+    match ASIDE.load(Relaxed) {
+        0 => !is_glibc() || tool().is_some() || wrapper().is_some(),
+        answer => answer == 2,
+    }
 }
 
 /// Makes our functions call those behind them if the process needs that, and says so; `false`: it doesn't.
 ///
 /// # Safety
 /// Called once, by the constructor.
+#[unsafe(link_section = ".lockwright.begin")]
 pub(crate) unsafe fn stand_aside() -> bool {
+    // SAFETY: the caller's promise.
+    let aside = unsafe { step_aside() };
+    ASIDE.store(if aside { 2 } else { 1 }, Relaxed); // guards no other data
+    aside
+}
+
+/// As [`stand_aside`], and no more.
+///
+/// # Safety
+/// As there.
+unsafe fn step_aside() -> bool {
     if !is_glibc() {
         watch::begin(Who::Tool, None);
     } else if let Some(tool) = tool() {

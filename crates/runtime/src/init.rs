@@ -6,6 +6,8 @@ use crate::{access, attached, config, emulate, env, epoch, fast, fork, guard};
 use crate::{
     machine, mutex, observe, order, pause, policy, real, recording, switch, thread, trace,
 };
+use core::ffi::c_char;
+use core::ptr::null;
 
 /// Reads the environment and fills the policy table. Everything works before that, too, with early defaults:
 /// other libraries' constructors run first.
@@ -16,8 +18,22 @@ use crate::{
 /// Returns `true` if we stand aside (see `guard`); then all of the program's locks are those without us.
 ///
 /// # Safety
-/// Called once, by the dynamic linker, before `main`, or when we are loaded into a running program.
-pub unsafe fn init() -> bool {
+/// Called once, by the dynamic linker, before `main`, or when we are loaded into a running program, with the process's environment
+/// (null: not told).
+#[unsafe(link_section = ".lockwright.begin")]
+pub unsafe fn init(environment: *const *const c_char) -> bool {
+    // musl calls constructors without arguments.
+    let environment = if guard::is_glibc() { environment } else { null() };
+    // SAFETY: the caller's promise, twice.
+    unsafe { env::unchanged(environment, || begin_preloaded()) }
+}
+
+/// As [`init`], which has looked at the environment.
+///
+/// # Safety
+/// As there.
+#[unsafe(link_section = ".lockwright.begin")]
+unsafe fn begin_preloaded() -> bool {
     let _ = real::resolve();
     fast::begin();
     attached::learn();
@@ -53,6 +69,7 @@ pub unsafe fn init() -> bool {
 ///
 /// # Safety
 /// Called once, by the dynamic linker, when the process ends.
+#[unsafe(link_section = ".lockwright.begin")]
 pub unsafe fn at_exit() {
     observe::at_exit();
 }
@@ -64,6 +81,7 @@ macro_rules! call_at_exit {
         #[used]
         #[unsafe(link_section = ".fini_array")]
         static END: unsafe extern "C" fn() = {
+            #[unsafe(link_section = ".lockwright.begin")]
             unsafe extern "C" fn end() {
                 // SAFETY: called once, when the process ends.
                 unsafe { $crate::init::at_exit() };
@@ -103,6 +121,7 @@ macro_rules! keep_glibcs_functions {
 ///
 /// # Safety
 /// Called once.
+#[unsafe(link_section = ".lockwright.begin")]
 pub(crate) unsafe fn begin() {
     fast::begin();
     thread::learn();

@@ -23,7 +23,7 @@
 //! mutex again, because the program's own clean-up handlers expect to hold it.
 
 use crate::layout::Mutex;
-use crate::thread;
+use crate::{apart, thread};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -146,13 +146,13 @@ pub(crate) fn undisturbed(undo: impl Fn(), run: impl FnOnce()) {
     let_cancellation_in(kind);
 }
 
-/// What one thread at a time may do: the id of the thread that does it; 0: nobody does.
-pub(crate) struct Turn(AtomicU32);
+/// What one thread at a time may do: the id of the thread that does it (0: nobody does), and the stack on which it does it.
+pub(crate) struct Turn(AtomicU32, apart::Stack);
 
 impl Turn {
     /// Nobody's.
     pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self(AtomicU32::new(0), apart::Stack::new())
     }
 
     /// Runs `run`, unless it is another thread's turn. `errno` stays as it is, and cancellation is held back. If a signal handler
@@ -170,7 +170,8 @@ impl Turn {
         undisturbed(leave, || {
             // ORDERING: SeqCst, see `is_taken`. Acquire, pairs with the Release in `end`: what the last thread did is complete.
             if self.0.compare_exchange(0, thread::id(), SeqCst, Relaxed).is_ok() {
-                thread::leaving_errno(run);
+                // SAFETY: it is our turn. (Tests alone end a thread in it, on the thread's own stack.)
+                unsafe { self.1.run(|| thread::leaving_errno(run)) };
                 self.end();
             }
         });

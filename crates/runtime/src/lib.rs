@@ -18,7 +18,7 @@
 //!   ground         watch  fast                             is this process watched?  watchers register here;  the fast paths
 //!                  fork  access                            children, and handlers for them;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
-//!                  attached  urgency                       were we loaded into a running program?  who has a real-time policy?
+//!                  attached  apart  urgency                loaded into a running program?  a stack of our own;  who is real-time?
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
 //!                  probes  caller                          glibc's static probes;  where the program called us
 //! ```
@@ -33,6 +33,7 @@
 extern crate std;
 
 mod access;
+mod apart;
 mod attached;
 mod caller;
 mod clock;

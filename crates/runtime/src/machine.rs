@@ -40,6 +40,7 @@ pub(crate) const WAITS_PER_LOOK: u32 = 64;
 const FILES_EVERY: u32 = 60;
 
 /// The number of CPUs that the program may keep busy, as last seen. While nobody has looked: as the early policy assumes.
+#[unsafe(link_section = ".lockwright.start")]
 static CPUS: AtomicU32 = AtomicU32::new(2);
 /// When somebody last looked, in seconds of the coarse monotonic clock.
 static LOOKED: AtomicU32 = AtomicU32::new(0);

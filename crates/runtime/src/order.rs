@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use lockwright_contract::Refused;
 use lockwright_contract::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
 use lockwright_native::futex::{self, Clock};
-use lockwright_native::system_call;
+use lockwright_native::{kernel, system_call};
 
 /// A thread's account. Zeroes are the account of a thread that has taken nothing.
 #[repr(C)]
@@ -205,7 +205,7 @@ fn here() -> Option<(Order, &'static Account, &'static Thread)> {
 /// Is this thread of our process still running?
 fn is_alive(tid: u32) -> bool {
     // SAFETY: no preconditions; signal 0 only asks.
-    unsafe { system_call!(libc::SYS_tgkill, libc::getpid(), tid as c_int, 0) == 0 }
+    unsafe { system_call!(libc::SYS_tgkill, kernel::process_id(), tid as c_int, 0) == 0 }
 }
 
 /// The slot in which the thread holds this lock.

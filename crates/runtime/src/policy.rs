@@ -34,7 +34,8 @@ const EARLY_PLACE: u32 = PLACE_MAX;
 /// How many different tables a process can have.
 pub(crate) const TABLES: usize = 512;
 
-/// What each place means, and which rules lead there.
+/// What each place means, and which rules lead there. What every program fills comes first, and takes two pages.
+#[repr(C)]
 pub(crate) struct Table {
     pub(crate) policies: [Policy; PLACES],
     /// Who goes first at the readers-writer locks with this place, and 1 more; 0: no rule for them leads there.
@@ -52,6 +53,7 @@ impl Table {
     }
 }
 
+#[unsafe(link_section = ".lockwright.start")]
 static CURRENT: AtomicPtr<Table> = AtomicPtr::new(core::ptr::null_mut());
 /// Counts the changes after which mutexes choose anew.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -65,6 +67,7 @@ pub(crate) fn current() -> Option<&'static Table> {
 }
 
 /// From now on this is the table. Called by one thread at a time.
+#[unsafe(link_section = ".lockwright.begin")]
 pub(crate) fn publish(table: &'static Table) {
     let chooses_anew = current().is_some_and(|before| before.order != table.order);
     // ORDERING: Release, pairs with `current`: the table is filled.

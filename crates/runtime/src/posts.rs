@@ -3,7 +3,7 @@
 //! refuses something.
 
 use crate::access::{self, Access};
-use core::ptr::null_mut;
+use lockwright_native::kernel;
 
 /// Why something is refused.
 pub(crate) struct Refusal {
@@ -44,11 +44,7 @@ pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
     if access::now() == Access::None {
         return None;
     }
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a fresh anonymous mapping overlaps nothing.
-    let memory = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
-    (memory != libc::MAP_FAILED).then_some(memory.cast())
+    kernel::map(bytes)
 }
 
 /// Gives it back.
@@ -57,5 +53,5 @@ pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
 /// It came from [`map`] with as many bytes, and nobody uses it any more.
 pub(crate) unsafe fn unmap(memory: *mut u8, bytes: usize) {
     // SAFETY: our own mapping, by our caller's promise.
-    unsafe { libc::munmap(memory.cast(), bytes) };
+    unsafe { kernel::unmap(memory, bytes) };
 }

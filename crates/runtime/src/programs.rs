@@ -40,9 +40,9 @@ use lockwright_contract::programs::mailbox::{
 };
 use lockwright_contract::programs::maps::View;
 use lockwright_locks::rw::biased::forget_all_but;
-use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies::{self, Answers};
+use lockwright_native::{Native, kernel};
 use lockwright_platform::hooks::{Hook, READS};
 use mailbox::{CHANGES, PID, hooks_word};
 
@@ -101,7 +101,7 @@ fn in_child() {
         BUSY.end();
     }
     // SAFETY: no preconditions.
-    PID.store(unsafe { libc::getpid() } as u32, Relaxed); // one thread
+    PID.store(kernel::process_id(), Relaxed); // one thread
     // The parent's other threads no longer read. (What they held by the locks themselves stays held, as with glibc: nobody can tell who
     // holds that.)
     forget_all_but::<Native>(thread::row());
@@ -240,12 +240,12 @@ fn load(
     grace::prepare();
     fork::tell_child(When::Seen, in_child);
     // SAFETY: no preconditions.
-    PID.store(unsafe { libc::getpid() } as u32, Relaxed); // published with the entry
+    PID.store(kernel::process_id(), Relaxed); // published with the entry
     let turn = retire(slot, info);
     entry.slot.set(slot);
     entry.turn.set(turn);
     entry.code.set(hooks);
-    entry.env.set(Env { data, data_len: data_len as u64, helpers: world::HELPERS });
+    entry.env.set(Some(Env { data, data_len: data_len as u64, helpers: world::HELPERS }));
     show(info, header, request.budget_ns, entry.env(), at);
     ask::forget(slot as usize);
     policies::answer_by(&ANSWERS);

@@ -3,8 +3,9 @@
 //! Our constructor looks up the functions of mutexes, condvars and semaphores (`sem_post` may be called in signal handlers), or
 //! their first use does, if that comes earlier.
 
-use crate::object::{self, Object};
+use crate::object::{self, Function, Object};
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use lockwright_native::symbol;
 
@@ -12,13 +13,15 @@ use lockwright_native::symbol;
 #[derive(Debug)]
 pub struct Symbol {
     name: &'static CStr,
+    hash: u32,
     address: AtomicPtr<c_void>,
 }
 
 impl Symbol {
     /// The function called `name`.
     pub const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+        let hash = object::hash(name);
+        Self { name, hash, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
     /// The address of glibc's own function, for callers that may ask late. Not by `dlsym`, which waits for a lock of the dynamic
@@ -63,7 +66,7 @@ impl Oldest {
 
     /// Its address; `today`: our own function for today's condvars.
     pub fn get(&self, today: *mut c_void) -> *mut c_void {
-        let Symbol { name, address } = &self.0;
+        let Symbol { name, address, .. } = &self.0;
         let known = address.load(Relaxed); // code, which is never unmapped
         if !known.is_null() {
             return known;
@@ -87,7 +90,7 @@ fn in_glibc(name: &CStr, version: Option<&CStr>) -> *mut c_void {
         object.definitions(|known, of, value| {
             if known == name && version.is_none_or(|version| version == of) {
                 let at = info.dlpi_addr as usize + value.load(Relaxed); // the object's own
-                found = core::ptr::with_exposed_provenance_mut(at);
+                found = with_exposed_provenance_mut(at);
             }
         });
         false
@@ -119,15 +122,13 @@ macro_rules! real {
         #[expect(non_upper_case_globals, reason = "named as the functions that they stand for")]
         mod table {
             use super::Symbol;
-            $(pub(super) static $name: Symbol = Symbol::new(
+            $(#[unsafe(link_section = ".lockwright.start")]
+            pub(super) static $name: Symbol = Symbol::new(
                 // SAFETY: the literal ends in its only NUL.
                 unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(
                     concat!(stringify!($name), "\0").as_bytes()) });)*
         }
-        /// Looks up all of them; returns names and addresses, 0 for functions that this glibc doesn't have.
-        pub(crate) fn resolve() -> impl Iterator<Item = (&'static CStr, usize)> {
-            [$((table::$name.name, table::$name.get().addr())),*].into_iter()
-        }
+        static ALL: &[&Symbol] = &[$(&table::$name),*];
     };
 }
 
@@ -135,6 +136,7 @@ macro_rules! real {
 macro_rules! late {
     ($($name:literal)*) => {
         const NAMES: &[&CStr] = &[$($name),*];
+        #[unsafe(link_section = ".lockwright.start")]
         static LATE: [Symbol; NAMES.len()] = [$(Symbol::new($name)),*];
     };
 }
@@ -170,9 +172,49 @@ pub(crate) fn late_address(at: usize) -> *mut c_void {
 
 /// Looks up all of them now: a tool may take a later store for a race, and an attached library must find glibc's functions before
 /// their names lead to ours. Returns what [`resolve`] does.
+#[unsafe(link_section = ".lockwright.begin")]
 pub(crate) fn resolve_late() -> impl Iterator<Item = (&'static CStr, usize)> {
-    let found = LATE.each_ref().map(|symbol| (symbol.name, symbol.get().addr()));
-    found.into_iter()
+    resolve_all(LATE.iter())
+}
+
+/// Looks up the functions that can't be looked up on use; returns names and addresses, 0 for functions that this glibc doesn't have.
+#[unsafe(link_section = ".lockwright.begin")]
+pub(crate) fn resolve() -> impl Iterator<Item = (&'static CStr, usize)> {
+    resolve_all(ALL.iter().copied())
+}
+
+#[unsafe(link_section = ".lockwright.begin")]
+fn resolve_all(
+    symbols: impl Iterator<Item = &'static Symbol> + Clone,
+) -> impl Iterator<Item = (&'static CStr, usize)> {
+    find_behind_us(symbols.clone());
+    for symbol in symbols.clone() {
+        symbol.get();
+    }
+    symbols.map(|symbol| (symbol.name, symbol.get().addr()))
+}
+
+/// Finds what `dlsym` would, in a tenth of the time: in the objects from ours to libc, in their order. What isn't there, or isn't plain,
+/// is left to `dlsym`.
+#[unsafe(link_section = ".lockwright.begin")]
+fn find_behind_us(symbols: impl Iterator<Item = &'static Symbol> + Clone) {
+    let (here, mut is_behind) = ((&raw const FIND_OBJECT).addr(), false);
+    object::each(|info, _| {
+        let Some(object) = Object::of(info) else { return true };
+        if !is_behind {
+            is_behind = object.holds(here);
+            return object.soname() != Some(c"libc.so.6");
+        }
+        for symbol in symbols.clone().filter(|symbol| symbol.address.load(Relaxed).is_null()) {
+            match object.function(symbol.name, symbol.hash) {
+                Function::Absent => {}
+                // Relaxed: code, which is never unmapped.
+                Function::At(at) => symbol.address.store(with_exposed_provenance_mut(at), Relaxed),
+                Function::Odd => return false,
+            }
+        }
+        object.soname() != Some(c"libc.so.6")
+    });
 }
 
 type Mutex = *mut libc::pthread_mutex_t;
@@ -259,9 +301,7 @@ pub(crate) fn read_kernels_clocks() {
                 let at = info.dlpi_addr as usize + value.load(Relaxed); // as in `in_glibc`
                 // SAFETY: it does what `clock_gettime` does, and is always mapped.
                 unsafe {
-                    lockwright_native::futex::read_clocks_by(
-                        core::ptr::with_exposed_provenance_mut(at),
-                    );
+                    lockwright_native::futex::read_clocks_by(with_exposed_provenance_mut(at));
                 }
             }
         });
@@ -269,6 +309,7 @@ pub(crate) fn read_kernels_clocks() {
     });
 }
 
+#[unsafe(link_section = ".lockwright.start")]
 static FIND_OBJECT: Symbol = Symbol::new(c"_dl_find_object");
 
 /// The object that an address belongs to, by `_dl_find_object` (glibc 2.35), which takes no lock.

@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use lockwright_contract::{Execution, Refused, Slot, Writer};
 use lockwright_native::futex::{self, Clock};
+use lockwright_native::system_call;
 
 struct Store {
     dir: [u8; 4096],
@@ -71,8 +72,10 @@ pub(crate) unsafe fn load(emulated: &'static [u8]) {
     if dir[0] != b'/' {
         // Make it absolute: a child may have another working directory.
         // SAFETY: a buffer of that size.
-        let cwd = unsafe { libc::getcwd(store.dir.as_mut_ptr().cast(), store.dir.len() - 1) };
-        if !cwd.is_null() {
+        let got =
+            unsafe { system_call!(libc::SYS_getcwd, store.dir.as_mut_ptr(), store.dir.len() - 1) };
+        // As libc's: a folder that can't be reached from our root has no name.
+        if got > 0 && store.dir[0] == b'/' {
             len = store.dir.iter().position(|&byte| byte == 0).unwrap_or(0);
             store.dir[len] = b'/';
             len += 1;

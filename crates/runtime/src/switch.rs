@@ -19,6 +19,7 @@ use lockwright_native::futex::{self, Clock};
 /// This process's mailbox.
 #[unsafe(no_mangle)]
 #[used]
+#[unsafe(link_section = ".lockwright.mailbox")]
 pub static lockwright_mailbox: Mailbox = Mailbox::new();
 
 /// Some thread is making a table. Unlike the mailbox's state, the command doesn't write this.

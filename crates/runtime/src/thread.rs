@@ -111,7 +111,7 @@ pub(crate) fn this() -> *const Thread {
 // Where glibc keeps a thread's kernel id (`struct pthread`'s `tid`), by distance from the thread pointer; 0: not known.
 // In assembly, because reaching a Rust static would take one more load.
 core::arch::global_asm!(
-    ".pushsection .data.lockwright_tid_at,\"aw\",@progbits",
+    ".pushsection .lockwright.start,\"aw\",@progbits",
     ".balign 8",
     ".hidden lockwright_tid_at",
     ".globl lockwright_tid_at",
@@ -258,6 +258,7 @@ pub(crate) fn learn() {
 
 /// Where glibc keeps a thread's cancellation state (`struct pthread`'s `cancelhandling`), as a distance from the
 /// thread pointer; 0: not known.
+#[unsafe(link_section = ".lockwright.start")]
 static CANCEL_AT: AtomicUsize = AtomicUsize::new(0);
 
 /// If a canceller has announced its signal, waits until the signal has arrived.

@@ -26,7 +26,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_contract::trace::{Chunk, RECORDS, Tracer, What};
 use lockwright_native::futex::{self, Clock};
-use lockwright_native::place;
+use lockwright_native::{place, system_call};
 
 /// One thread's account. Zeroed is right for a new thread.
 #[repr(C)]
@@ -196,7 +196,7 @@ fn read_clock(account: &Account) -> u64 {
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
     let cpu = leaving_errno(|| {
         // SAFETY: a writable rusage; every Linux has them.
-        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+        unsafe { system_call!(libc::SYS_getrusage, libc::RUSAGE_THREAD, &raw mut usage) };
         futex::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
     });
     let ran = cpu.saturating_sub(account.cpu_ns.get());

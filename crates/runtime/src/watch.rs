@@ -17,13 +17,13 @@ use lockwright_contract::trace::What;
 
 // Who watches. In assembly, because reaching a Rust static would take one more load.
 core::arch::global_asm!(
-    ".pushsection .bss.lockwright_watched,\"aw\",@nobits",
+    ".pushsection .lockwright.start,\"aw\",@progbits",
     ".hidden lockwright_watched",
     ".globl lockwright_watched",
     ".type lockwright_watched, @object",
     ".size lockwright_watched, 1",
     "lockwright_watched:",
-    ".zero 1",
+    ".byte 0",
     ".popsection",
 );
 

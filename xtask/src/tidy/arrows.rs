@@ -71,7 +71,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             // The bottom layer.
             &[
                 "watch", "fast", "listed", "shared", "thread", "fork", "clock", "access", "env",
-                "attached", "urgency", "caller",
+                "apart", "attached", "urgency", "caller",
             ],
             &["layout", "real", "files", "object", "probes"],
         ],

@@ -99,13 +99,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
     // A thread comes this way each time during its turn, so this is the shortest path.
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.counts) {
-            let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
-            let me = Me::of::<E>();
-            View::new(mutex.parts_of(kind, me), &tuning).clear_left_behind();
-            if kind & MARKED != 0 {
-                hooks::slot(mutex).acquired(mutex, kind);
-            }
-            return own(mutex, kind, me.id);
+            return pass(mutex, kind);
         }
         // Meanwhile it has become the head's turn. Nothing was done under the lock.
         if !E::give(mutex) {
@@ -126,17 +120,8 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
             node = E::in_line(mutex, parts, &tuning, front.acquire);
         }
         // A textbook lock's queue does not survive a fork. After one, its mutexes use glibc's algorithm.
-        How::Whole(acquire) if tuning.era == 0 => {
-            if kind & MARKED == 0 {
-                // From now on every arrival comes here, and queues. Relaxed: a thread that doesn't see it yet overtakes.
-                mutex.kind.fetch_or(MARKED, Relaxed);
-            }
-            E::in_queue(mutex, &tuning, || acquire(mutex, &tuning));
-        }
-        How::Whole(_) | How::Glibc => {
-            let spin_ns = if kind & TYPE == ADAPTIVE { ADAPTIVE_NS } else { 0 };
-            E::on_word(mutex, || front::lock_as_glibc(mutex.parts_of(kind, me), spin_ns));
-        }
+        How::Whole(acquire) if tuning.era == 0 => acquire_whole(mutex, kind, &tuning, acquire),
+        How::Whole(_) | How::Glibc => acquire_as_glibc(mutex, kind, me),
     }
     if node.is_null() {
         own(mutex, kind, me.id);
@@ -153,6 +138,41 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
     if tuning.policy != 0 {
         hooks::Slot::of(&tuning).acquired(mutex, kind);
     }
+}
+
+/// The calling thread has taken the mutex past a head that naps. (Here and below: a function of its own, so that a thread that sleeps doesn't
+/// keep what this needs on its stack.)
+#[inline(never)]
+fn pass<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+    let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
+    let me = Me::of::<E>();
+    View::new(mutex.parts_of(kind, me), &tuning).clear_left_behind();
+    if kind & MARKED != 0 {
+        hooks::slot(mutex).acquired(mutex, kind);
+    }
+    own(mutex, kind, me.id);
+}
+
+/// Acquires by glibc's algorithm.
+#[inline(never)]
+fn acquire_as_glibc<E: Environment>(mutex: &Mutex<E>, kind: u32, me: Me) {
+    let spin_ns = if kind & TYPE == ADAPTIVE { ADAPTIVE_NS } else { 0 };
+    E::on_word(mutex, || front::lock_as_glibc(mutex.parts_of(kind, me), spin_ns));
+}
+
+/// Acquires by a textbook lock.
+#[inline(never)]
+fn acquire_whole<E: Environment>(
+    mutex: &Mutex<E>,
+    kind: u32,
+    tuning: &Tuning,
+    acquire: fn(&Mutex<E>, &Tuning),
+) {
+    if kind & MARKED == 0 {
+        // From now on every arrival comes here, and queues. Relaxed: a thread that doesn't see it yet overtakes.
+        mutex.kind.fetch_or(MARKED, Relaxed);
+    }
+    E::in_queue(mutex, tuning, || acquire(mutex, tuning));
 }
 
 /// Code that knows nothing of nodes is about to unlock the mutex for the calling thread: forgets that it holds it by a node.

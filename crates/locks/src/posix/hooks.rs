@@ -49,6 +49,20 @@ pub(super) fn unmark<E: Environment>(mutex: &Mutex<E>, slot: Slot) {
     }
 }
 
+/// The calling thread has this marked mutex. (Not inlined, here and below: what a hook is told takes stack, which most mutexes do without.)
+#[cold]
+#[inline(never)]
+pub(super) fn has_acquired<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+    slot(mutex).acquired(mutex, kind);
+}
+
+/// The calling thread is about to release this marked mutex.
+#[cold]
+#[inline(never)]
+pub(super) fn is_releasing<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+    slot(mutex).releases(mutex, kind);
+}
+
 impl Slot {
     /// The policy that a lock with this tuning runs on.
     pub(super) fn of(tuning: &Tuning) -> Self {
@@ -57,6 +71,7 @@ impl Slot {
 
     /// Asks, if the policy has this hook. `lock`: the mutex's address. `count`: how many threads wait; only if the policy reads that,
     /// since a holder may no longer have the mutex's cache line.
+    #[inline(always)]
     fn ask<P: Machine>(
         self,
         hook: Hook,
@@ -65,9 +80,20 @@ impl Slot {
         count: impl FnOnce() -> u32,
     ) -> u64 {
         let hooks = if self.0 == 0 { 0 } else { P::hooks(self.0) };
-        if hooks & hook.bit() == 0 {
-            return 0;
-        }
+        if hooks & hook.bit() == 0 { 0 } else { self.ask_it::<P>(hooks, hook, lock, kind, count) }
+    }
+
+    /// As [`ask`](Self::ask), of a policy with these hooks.
+    #[cold]
+    #[inline(never)]
+    fn ask_it<P: Machine>(
+        self,
+        hooks: u32,
+        hook: Hook,
+        lock: usize,
+        kind: u32,
+        count: impl FnOnce() -> u32,
+    ) -> u64 {
         let kind = kind & TYPE;
         let context = Context {
             lock_id: lock as u64,

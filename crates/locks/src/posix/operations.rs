@@ -85,7 +85,7 @@ fn take_marked<E: Environment>(m: &Mutex<E>, kind: u32) -> bool {
 #[inline(always)]
 fn got<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
     if kind & MARKED != 0 {
-        hooks::slot(m).acquired(m, kind);
+        hooks::has_acquired(m, kind);
     }
     own(m, kind, E::thread());
     Ok(())
@@ -152,7 +152,7 @@ pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
         }
     }
     if marked & MARKED != 0 {
-        hooks::slot(m).releases(m, kind);
+        hooks::is_releasing(m, kind);
     }
     m.owner.store(0, Relaxed); // glibc's condvar code asserts it
     if !E::give(m) {
@@ -177,9 +177,12 @@ pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
 /// Acquires again after a condvar wait; `moved` is what the wait said.
 #[inline(always)]
 pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> Answer {
-    if !moved {
-        return lock(m, caller);
-    }
+    if moved { lock_moved(m, caller) } else { lock(m, caller) }
+}
+
+/// Not inlined: a condvar's waiter that wasn't moved should not keep what this needs on its stack.
+#[inline(never)]
+fn lock_moved<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
     let (me, Policy { tuning, .. }) = m.policy();
     let kind = m.kind.load(Relaxed);
     let tells = me.tells && E::waits(m, caller);

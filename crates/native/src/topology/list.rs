@@ -3,6 +3,7 @@
 use super::cpu_number;
 use crate::file::{Exhausted, Path};
 use crate::place::CPUS;
+use crate::system_call;
 
 /// A set of CPUs (or of anything else that has small numbers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +88,10 @@ impl CpuSet {
     pub(super) fn affinity() -> Option<Self> {
         let mut set = Self::EMPTY;
         // SAFETY: the kernel writes at most the size that it is told.
-        let rc =
-            unsafe { libc::sched_getaffinity(0, size_of_val(&set.0), set.0.as_mut_ptr().cast()) };
-        (rc == 0).then_some(set)
+        let written = unsafe {
+            system_call!(libc::SYS_sched_getaffinity, 0, size_of_val(&set.0), set.0.as_mut_ptr())
+        };
+        (written > 0).then_some(set)
     }
 
     /// Makes this the calling thread's affinity mask.

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_contract::epochs::{Own, Windows};
 use lockwright_locks::amp::feedback::{Feedback, WINDOW_MAX_NS};
+use lockwright_native::kernel;
 
 /// How deep a thread's epochs can be nested; epochs beyond that depth count as part of the innermost one.
 pub(super) const DEPTH: usize = 64;
@@ -144,14 +145,8 @@ impl Block {
 
 /// A fresh block.
 fn map() -> *mut Block {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a fresh anonymous mapping overlaps nothing; zeroes are a block.
-    let block = unsafe { libc::mmap(null_mut(), size_of::<Block>(), protection, flags, -1, 0) };
-    if block == libc::MAP_FAILED {
-        return null_mut();
-    }
-    let block: *mut Block = block.cast();
+    let Some(block) = kernel::map(size_of::<Block>()) else { return null_mut() };
+    let block: *mut Block = block.cast(); // zeroes are a block
     let mut newest = lockwright_epochs.newest.load(Relaxed); // checked by the exchange
     loop {
         // SAFETY: ours alone until the exchange succeeds.

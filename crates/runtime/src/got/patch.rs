@@ -9,7 +9,7 @@ use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicUsize};
-use lockwright_native::symbol;
+use lockwright_native::{kernel, symbol};
 
 const PAGE: usize = 4096;
 /// 0, or 1 plus the era of the process whose thread writes.
@@ -128,11 +128,11 @@ pub(super) fn stub(at: usize, target: usize) -> Option<usize> {
 fn write(object: &Object, word: &Word<'_>, old: usize, new: usize) {
     let address = core::ptr::from_ref(word.slot).addr();
     let Some(sealed) = object.is_sealed(address) else { return };
-    let page = (address & !(PAGE - 1)) as *mut c_void;
+    let page = (address & !(PAGE - 1)) as *mut u8;
     let _lock = WriterLock::take();
     let protect = |protection| {
         // SAFETY: a page of the object, which is loaded; it stays readable. Nobody else changes its protection, by the lock.
-        sealed && unsafe { libc::mprotect(page, PAGE, protection) } != 0
+        sealed && unsafe { !kernel::protect(page, PAGE, protection) }
     };
     if protect(libc::PROT_READ | libc::PROT_WRITE) {
         static SAID: AtomicBool = AtomicBool::new(false);

@@ -2,6 +2,7 @@
 //! the end.
 
 use super::maps;
+use crate::apart::Stack;
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::{access, files, thread};
@@ -13,8 +14,8 @@ use lockwright_contract::counters::Segment;
 use lockwright_contract::counters::control::{BUSY, Control, FAILED, Level, NONE, OPEN};
 use lockwright_contract::counters::layout::FOLDERS;
 use lockwright_contract::file::decimal;
-use lockwright_native::futex;
 use lockwright_native::system_call;
+use lockwright_native::{futex, kernel};
 
 /// What the environment said at the start: the program may have changed it by the time that the segment is made.
 struct Said {
@@ -30,6 +31,7 @@ struct Said {
 struct Spec(UnsafeCell<Said>);
 // SAFETY: written by the constructor.
 unsafe impl Sync for Spec {}
+#[unsafe(link_section = ".lockwright.start")]
 static SPEC: Spec = Spec(UnsafeCell::new(Said {
     lock: [0; 128],
     lock_len: 0,
@@ -43,6 +45,9 @@ struct File(UnsafeCell<[u8; 128]>);
 // SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
 unsafe impl Sync for File {}
 static FILE: File = File(UnsafeCell::new([0; 128]));
+
+/// For the thread that has made the state BUSY.
+static STACK: Stack = Stack::new();
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
@@ -84,6 +89,7 @@ pub(crate) unsafe fn load(emulated: &'static [u8]) {
 /// What is counted in this process.
 #[unsafe(no_mangle)]
 #[used]
+#[unsafe(link_section = ".lockwright.start")]
 pub(crate) static lockwright_observe: Control = Control::new();
 
 /// Is everything counted, with stacks?
@@ -112,7 +118,9 @@ pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     control.state.compare_exchange(NONE, BUSY, Acquire, Relaxed).ok()?;
     fork::tell_child(When::Unseen, in_child);
     futex::before_sleep(before_sleep);
-    let made = thread::leaving_errno(make);
+    let mut made = Err(Refused::System(libc::EPERM));
+    // SAFETY: BUSY: no other thread comes here.
+    unsafe { STACK.run(|| made = thread::leaving_errno(make)) };
     maps::begin();
     if let Err(Refused::System(error)) = made {
         control.error.store(error as u32, Relaxed); // published below
@@ -155,7 +163,7 @@ fn make() -> Result<Segment, Refused> {
         match Segment::create(&path[..len], &about) {
             Ok(segment) => {
                 // SAFETY: no preconditions.
-                let name = segment.name(unsafe { libc::getpid() } as u32).unwrap_or([0; 64]);
+                let name = segment.name(kernel::process_id()).unwrap_or([0; 64]);
                 // SAFETY: BUSY: nobody else reads or writes it.
                 let file = unsafe { &mut *FILE.0.get() };
                 *file = [0; 128];
@@ -174,7 +182,7 @@ fn make() -> Result<Segment, Refused> {
 fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
     let mut digits = [0_u8; 10];
     // SAFETY: no preconditions.
-    let user = decimal(unsafe { libc::geteuid() }, &mut digits);
+    let user = decimal(unsafe { kernel::call(libc::SYS_geteuid, [0; 6]) as u32 }, &mut digits);
     let mut len = 0;
     for piece in [before, user, after] {
         path[len..len + piece.len()].copy_from_slice(piece);
@@ -188,8 +196,7 @@ pub(crate) fn at_exit() {
     if opened().is_none() || access::now() == access::Access::None {
         return;
     }
-    // SAFETY: no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    let pid = kernel::process_id();
     // A child that hasn't noticed its fork yet still has its parent's segment.
     if opened().is_some_and(|segment| segment.name(pid).is_some()) {
         // SAFETY: OPEN: nobody writes any more. A NUL-terminated path. Threads that go on running still have the mapping.

@@ -1,7 +1,6 @@
 //! The policies in this process's memory: which are in force, and what it takes to run one.
 
 use super::mailbox::lockwright_programs;
-use super::world::HELPERS;
 use super::{cells, grace};
 use crate::access::{self, Access};
 use crate::posts;
@@ -12,6 +11,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_contract::programs::env::{Code, Env};
 use lockwright_contract::programs::mailbox::{HOOKS, SLOTS};
 use lockwright_contract::programs::maps::{Map, View};
+use lockwright_native::kernel;
 
 /// How many may be mapped at once: one in each slot, and those that a thread may still be in.
 const ENTRIES: usize = 32;
@@ -26,7 +26,8 @@ pub(super) struct Mapped {
     pub(super) turn: Cell<u32>,
     /// By hook.
     pub(super) code: Cell<[Option<Code>; HOOKS]>,
-    pub(super) env: Cell<Env>,
+    /// What its hooks are given, once it has been loaded. (Not from the start: each address would be a relocation in each program.)
+    pub(super) env: Cell<Option<Env>>,
     /// What is mapped: code, and its bytes; 0: nothing.
     code_at: Cell<(*mut u8, usize)>,
     /// Likewise, the maps.
@@ -40,7 +41,7 @@ impl Mapped {
             slot: Cell::new(0),
             turn: Cell::new(0),
             code: Cell::new([None; HOOKS]),
-            env: Cell::new(Env { data: null_mut(), data_len: 0, helpers: HELPERS }),
+            env: Cell::new(None),
             code_at: Cell::new((null_mut(), 0)),
             data_at: Cell::new((null_mut(), 0)),
         }
@@ -56,8 +57,8 @@ impl Mapped {
     /// What its hooks are given.
     #[inline(always)]
     pub(super) fn env(&self) -> &Env {
-        // SAFETY: nobody writes while threads may be inside.
-        unsafe { &*self.env.as_ptr() }
+        // SAFETY: nobody writes while threads may be inside, and it is set before a slot leads here.
+        unsafe { (*self.env.as_ptr()).as_ref().unwrap_unchecked() }
     }
 
     /// Maps memory for code and maps, all zeroes. What can't be mapped stays null.
@@ -77,7 +78,7 @@ impl Mapped {
         let (code, len) = self.code_at.get();
         flush(code, len);
         // SAFETY: our own mapping.
-        unsafe { libc::mprotect(code.cast(), len, libc::PROT_READ | libc::PROT_EXEC) == 0 }
+        unsafe { kernel::protect(code, len, libc::PROT_READ | libc::PROT_EXEC) }
     }
 
     /// Its mark in a cell.

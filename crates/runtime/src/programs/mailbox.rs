@@ -3,10 +3,12 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_contract::programs::mailbox::{PostRoom, Programs, Tags};
+use lockwright_native::kernel;
 
 /// This process's policies.
 #[unsafe(no_mangle)]
 #[used]
+#[unsafe(link_section = ".lockwright.programs")]
 pub static lockwright_programs: Programs = Programs::new(&TAGS, &ROOM);
 
 static TAGS: Tags = Tags::new();
@@ -20,8 +22,7 @@ pub(super) static PID: AtomicU32 = AtomicU32::new(0);
 /// This process's id. As a rule it isn't asked for: a child of `vfork` would get its own, and has none of the threads in our memory.
 pub(super) fn pid() -> u32 {
     match PID.load(Relaxed) {
-        // SAFETY: no preconditions.
-        0 => unsafe { libc::getpid() as u32 },
+        0 => kernel::process_id(),
         known => known, // changes only in a child, which has one thread
     }
 }

@@ -19,6 +19,7 @@ use lockwright_platform::hooks::{IN_EPOCH, Node};
 /// The SLO of the calling thread's innermost epoch, ns; 0: not known. `None`: it is in no epoch.
 pub(super) type SloNow = fn() -> Option<u64>;
 
+#[unsafe(link_section = ".lockwright.start")]
 static SLO_NOW: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 /// Epochs are known by this.

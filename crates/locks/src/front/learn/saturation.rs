@@ -310,10 +310,15 @@ pub(crate) fn spin<P: Machine>(
             learnt(parts).note(1); // it looked at a random moment, perhaps on the runner's CPU, and the lock was held
         }
     };
-    match (watches, head) {
-        (true, Some(_)) => leave(line, look),
-        (true, None) => look(),
-        (false, _) => {}
+    // (Called in one place, so that it has no frame of its own.)
+    if watches {
+        if head.is_some() {
+            leaves(line);
+        }
+        look();
+        if head.is_some() {
+            is_back_at_it(line);
+        }
     }
     if !got {
         watch(line, spin_ns, |value| {
@@ -336,6 +341,7 @@ pub(crate) fn contend<P: Machine>(line: &View<'_, P>) -> Option<Taken> {
 
 /// The word is free: does its last holder come back soon? Notes the answer. `false`: nobody came, and the word is still free.
 /// `last`, `guess`: see [`rounds`].
+#[inline(never)] // see `acquire`
 fn is_back<P: Machine>(line: &View<'_, P>, last: u32, guess: Option<u64>) -> bool {
     if few(line) {
         let busy = is_busy(&line.parts, BUSY);
@@ -351,6 +357,7 @@ fn is_back<P: Machine>(line: &View<'_, P>, last: u32, guess: Option<u64>) -> boo
 
 /// The head of a saturated lock leaves it to its runner until the head's turn has come, and asks nobody for a wake. It `take`s
 /// the lock early if the runner doesn't come back. `asked_ns`: when it asked; 0 if it didn't read the clock.
+#[inline(never)] // see `acquire`
 pub(crate) fn nap<P: Machine>(
     line: &View<'_, P>,
     asked_ns: u64,
@@ -408,15 +415,24 @@ pub(crate) fn runs<P: Machine>(line: &View<'_, P>) {
 
 /// The line's head leaves the lock to others while `looks` runs.
 fn leave<P: Machine, R>(line: &View<'_, P>, looks: impl FnOnce() -> R) -> R {
-    P::reached(Stage::Naps);
-    line.parts.hints.fetch_or(hints::NAPPING, Relaxed); // a hint, to arrivals
+    leaves(line);
     let answer = looks();
-    line.parts.hints.fetch_and(!hints::NAPPING, Relaxed);
-    P::reached(Stage::Head);
+    is_back_at_it(line);
     answer
 }
 
+fn leaves<P: Machine>(line: &View<'_, P>) {
+    P::reached(Stage::Naps);
+    line.parts.hints.fetch_or(hints::NAPPING, Relaxed); // a hint, to arrivals
+}
+
+fn is_back_at_it<P: Machine>(line: &View<'_, P>) {
+    line.parts.hints.fetch_and(!hints::NAPPING, Relaxed);
+    P::reached(Stage::Head);
+}
+
 /// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
+#[inline(never)] // see `acquire`
 fn is_gone<P: Machine>(line: &View<'_, P>, first: bool) -> bool {
     let (parts, grants) = (&line.parts, line.pace.is_some());
     if few(line) {
@@ -452,6 +468,7 @@ struct Seen {
 
 /// The word is free: watches who comes back. `last`: its last holder, 0 if that isn't known. `guess`: the time of a section on
 /// a core that has just got the data, including the move, ns; used where no pace is known.
+#[inline(never)] // see `acquire`
 fn rounds<P: Machine>(line: &View<'_, P>, mut last: u32, guess: Option<u64>) -> Seen {
     let (parts, grants) = (&line.parts, line.pace.is_some());
     let pace = line.pace.filter(Pace::is_known);
@@ -529,6 +546,7 @@ fn who<P: Machine>(parts: &Parts<'_, P>) -> u32 {
 
 /// Watches a runner. Busy means: the lock is free for at most `most` quarters of the time for which it is held. `None`: its last
 /// holder doesn't come back; perhaps the watcher occupies its CPU.
+#[inline(never)] // see `acquire`
 fn is_busy<P: Machine>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
     let (mut free, mut held, mut holder, mut count) = (0, 0, 0, 0);
     let Some(mut released) = until(parts, true, 2 * WATCH_NS) else { return Some(true) };

@@ -138,6 +138,7 @@ fn spin_in_front<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
 ///
 /// A thread that dozed takes the word like any arrival: it is counted, up to `bypass`. It takes the word as 2, or passes on the wake
 /// that it may have got. If it is the head's turn, it passes the wake on at once.
+#[inline(never)] // see `acquire`
 pub fn doze<P: Machine>(lock: &View<'_, P>, times: u32, ns: u32) -> Option<Taken> {
     let word = lock.parts.word;
     let may = || {

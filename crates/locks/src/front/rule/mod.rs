@@ -183,6 +183,9 @@ pub trait Observe<P: Machine> {
 
 /// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
 /// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`](super::release)).
+///
+/// What a thread does on its way to sleep lies in functions of their own (`inline(never)`), here and in learn/: a thread that waits may have
+/// a small stack, and should not keep all of their frames at once.
 #[cold]
 pub fn acquire<P: Machine, R: Rule<P>>(
     parts: Parts<'_, P>,
@@ -272,6 +275,7 @@ pub fn acquire<P: Machine, R: Rule<P>>(
 
 /// Waits until we are head, or have the lock. Only our own gate matters, and the gate of the waiter before us. Returns what our
 /// gate says in the end, and whether we slept.
+#[inline(never)] // see `acquire`
 fn wait_in_line<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
@@ -344,6 +348,7 @@ fn sleep_at_gate<P: Machine>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
 }
 
 /// The head competes for the word: first awake, then asleep on the word. Returns whether it slept, here or at its gate.
+#[inline(never)] // see `acquire`
 fn wait_as_head<P: Machine, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
