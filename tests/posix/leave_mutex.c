@@ -1,6 +1,8 @@
 // Threads are torn out of pthread_mutex_lock and pthread_mutex_timedlock, by asynchronous cancellation, by pthread_exit
 // and by siglongjmp in a signal handler, while another thread holds the mutex: for all others it works as before.
 // limit: 60
+// whole: yes
+// whole says: has left a textbook lock's queue
 #include "leave.h"
 
 enum { OTHERS = 3, LEAVERS = 3, ROUNDS = 24 };

@@ -5,13 +5,14 @@
 //! A program's first lines may say:
 //! `// library: lib_x` link with `lib_x.c`; `// beside: lib_x` build it, don't link;
 //! `// bare: lib_x` the same, linked without libc; `// flag: -rdynamic` for the compiler;
-//! `// says: TEXT` our one line on stderr has it in it (otherwise there is no line);
+//! `// says: TEXT` our one line on stderr has it in it (otherwise there is no line); `// whole says: TEXT` the same, under whole locks alone;
 //! `// whole: yes` also under whole locks; `// counted: yes` also while waits are counted; `// limit: N` seconds until it counts as hung.
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockwright_locks::catalog::{CATALOG, front_rules};
 use lockwright_locks::entry::{Entry, Kind};
+use lockwright_locks::front::auto;
 use lockwright_stats::trace::Trace;
 use lockwright_tests::{
     Child, End, Outcome, compile, first_and_in_turn, in_turn, library, preload_list, scratch,
@@ -55,6 +56,7 @@ struct Program {
     bare: Vec<String>,
     flags: Vec<String>,
     says: Vec<String>,
+    whole_says: Vec<String>,
     whole: bool,
     counted: bool,
     limit: u64,
@@ -80,6 +82,7 @@ impl Program {
             bare: said("bare"),
             flags: said("flag"),
             says: said("says"),
+            whole_says: said("whole says"),
             whole: said("whole") == ["yes"],
             counted: said("counted") == ["yes"],
             limit: match said("limit").first() {
@@ -141,8 +144,12 @@ impl Program {
     }
 
     /// Without the line that we are to say.
-    fn heard(&self, mut outcome: Outcome) -> Result<Outcome, Failed> {
-        for text in &self.says {
+    fn heard(&self, outcome: Outcome) -> Result<Outcome, Failed> {
+        self.heard_of(outcome, &self.says)
+    }
+
+    fn heard_of(&self, mut outcome: Outcome, says: &[String]) -> Result<Outcome, Failed> {
+        for text in says {
             let errors = outcome.errors();
             if errors.lines().count() != 1 || !errors.contains(text) {
                 return Err(format!("'{}': no one line with '{text}': {errors}", self.name).into());
@@ -166,9 +173,10 @@ impl Program {
         ensure_end(&self.name, "glibc", plain)
     }
 
-    fn same_under(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
-        let plain = self.plain()?;
-        let ours = self.heard(self.run(Some(lock), preload)?)?;
+    fn same_under(&self, entry: &Entry, preload: &OsString) -> Result<(), Failed> {
+        let says = if entry.kind == Kind::Whole { &self.whole_says } else { &self.says };
+        let (plain, lock) = (self.plain()?, entry.id);
+        let ours = self.heard_of(self.run(Some(lock), preload)?, says)?;
         ensure_end(&self.name, lock, &ours)?;
         same(&self.name, lock, plain, &ours)
     }
@@ -254,7 +262,7 @@ fn trials() -> Result<Vec<Trial>> {
         for entry in fronts.into_iter().chain(in_turn(turn, WHOLE, whole)) {
             let (program, ours) = (program.clone(), ours.clone());
             let name = format!("{}::{}", program.name, entry.id);
-            trials.push(Trial::test(name, move || program.same_under(entry.id, &ours)));
+            trials.push(Trial::test(name, move || program.same_under(entry, &ours)));
         }
         let (recorded, list) = (program.clone(), ours.clone());
         let name = format!("{}::fifo_recorded", program.name);
@@ -271,7 +279,7 @@ fn trials() -> Result<Vec<Trial>> {
                 for (order, files) in orders {
                     let (program, list) = (program.clone(), preload_list(&files));
                     let name = format!("{}::auto_{order}_{name}", program.name);
-                    trials.push(Trial::test(name, move || program.same_under("auto", &list)));
+                    trials.push(Trial::test(name, move || program.same_under(&auto::ENTRY, &list)));
                 }
             }
         }

@@ -21,6 +21,7 @@ pub mod topology;
 pub mod urgency;
 
 pub use futex::{Clock, Deadline};
+pub use relax::ask_now_and_then;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::hooks::{Context, Hook, Node};
@@ -108,6 +109,7 @@ impl Platform for Native {
     }
 
     fn pause(ns: u32) {
+        relax::ask();
         let end = Self::now() + u64::from(ns);
         let nobody_writes = 0u8;
         while Self::now() < end {
@@ -117,7 +119,13 @@ impl Platform for Native {
 
     #[inline(always)]
     fn park(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
-        futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Own)
+        // Without a deadline nobody minds to wake up for nothing.
+        let asks = relax::ask() && deadline.is_none();
+        let deadline = if asks { Some(Deadline::after(relax::ASK_NS)) } else { deadline };
+        match futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Own) {
+            Woken::TimedOut if asks => Woken::Maybe,
+            woken => woken,
+        }
     }
 
     #[inline(always)]

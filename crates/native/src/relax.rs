@@ -2,12 +2,36 @@
 
 use crate::futex::{self, Deadline, Sleeper};
 use crate::pause;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The number of yields between two naps: enough that a queue lock's waiters are seldom asleep when their turn comes.
 const YIELDS: u32 = 512;
 
 /// How long a nap takes, ns.
 const NAP_NS: u64 = 50_000;
+
+/// How long a thread sleeps at most, if it is to [ask](ask_now_and_then) now and then, ns.
+pub(crate) const ASK_NS: u64 = 20_000_000;
+
+/// What waiting threads ask now and then; null: nothing.
+static ASK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// From now on threads that wait for long, awake or asleep, call this now and then. It may not return.
+pub fn ask_now_and_then(ask: fn()) {
+    ASK.store(ask as *mut (), Relaxed); // a function, which was there before
+}
+
+/// Asks. `false`: nobody wants that.
+#[inline(always)]
+pub(crate) fn ask() -> bool {
+    let ask = ASK.load(Relaxed);
+    if !ask.is_null() {
+        // SAFETY: stored above, as a function of this type.
+        unsafe { core::mem::transmute::<*mut (), fn()>(ask)() };
+    }
+    !ask.is_null()
+}
 
 /// One turn of an unbounded wait for a change of the word at `address`; from look `limit` on it yields the CPU.
 #[inline(always)]
@@ -34,6 +58,7 @@ pub fn give_cpu(turns: &mut u32) {
 /// yield doesn't let run. The thread that we wait for may be one of these, and may be bound to this CPU.
 #[cold]
 fn give_away(looks: &mut u32, limit: u32) {
+    ask();
     // The last turn may have counted for more than one look.
     if looks.saturating_sub(limit) < YIELDS {
         *looks += 1;

@@ -2,10 +2,12 @@
 
 use crate::fast::{self, fast_give, fast_take, is_single_threaded, threads};
 use crate::layout::{Here, Mutex, Room};
-use crate::{fork, leave, machine, observe, policy, programs, rules, switch, thread, watch};
+use crate::{
+    fork, leave, machine, observe, policy, programs, queued, rules, switch, thread, watch,
+};
 use core::sync::atomic::Ordering::Relaxed;
-use lockwright_locks::front::{Parts, Tuning, Waiter};
-use lockwright_locks::posix::{AcquireBy, Environment, Held, Me, Policy, Releasing};
+use lockwright_locks::front::{Parts, Seat, Tuning};
+use lockwright_locks::posix::{Environment, Held, Me, Policy, Releasing};
 use lockwright_native::Native;
 use lockwright_platform::{Programmable, Word};
 
@@ -95,27 +97,29 @@ impl Environment for Here {
     }
 
     #[inline(always)]
-    fn in_line(
+    fn guarded<R>(
         mutex: &Mutex,
         parts: Parts<'_, Native>,
         tuning: &Tuning,
-        acquire: AcquireBy<Native>,
-    ) -> *const Waiter<Native> {
+        wait: impl FnOnce(Parts<'_, Native>) -> R,
+    ) -> R {
         let is_in_hook = programs::is_inside();
         let undo = || programs::has_left(is_in_hook);
-        let node = leave::in_line(mutex, parts, tuning, undo, acquire);
-        programs::has_waited();
-        node
+        leave::in_line(mutex, parts, tuning, undo, |parts| {
+            let result = wait(parts);
+            programs::has_waited();
+            result
+        })
     }
 
     #[inline(always)]
-    fn on_word<R>(mutex: &Mutex, wait: impl FnOnce() -> R) -> R {
-        leave::on_word(mutex, wait)
-    }
-
-    #[inline(always)]
-    fn in_queue(mutex: &Mutex, tuning: &Tuning, wait: impl FnOnce()) {
-        leave::held_back(mutex, tuning, wait);
+    fn in_queue(
+        mutex: &Mutex,
+        tuning: &Tuning,
+        wait: impl FnOnce(&Seat<Native>),
+        has_it: impl FnOnce(),
+    ) -> bool {
+        queued::wait(mutex, tuning, wait, has_it)
     }
 
     #[inline(always)]

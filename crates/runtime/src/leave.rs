@@ -28,10 +28,12 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU32, compiler_fence};
-use lockwright_locks::front::{self, Parts, Seat, Tuning, View, Waiter};
+use lockwright_locks::front::{Parts, Seat, Tuning, View};
+use lockwright_locks::posix;
 use lockwright_native::Native;
+use lockwright_platform::Word;
 
 /// glibc's `struct _pthread_cleanup_buffer`.
 #[repr(C)]
@@ -211,112 +213,42 @@ pub(crate) fn let_cancellation_in(kind: c_int) {
     }
 }
 
-/// A wait in a front lock's line, or beside it.
-struct InLine<'a, T> {
+/// A wait for word 0, in a front lock's line or beside it.
+struct Waits<'a, T> {
     mutex: &'a Mutex,
     tuning: &'a Tuning,
-    node: Cell<*const Waiter<Native>>,
-    contends: Cell<bool>,
+    seat: Seat<Native>,
     /// What the wait's policy must undo, too.
     undo: T,
-    /// The thread's cancellation type, while it joins.
-    kind: Cell<c_int>,
 }
 
-impl<T> Seat<Native> for InLine<'_, T> {
-    fn joins(&self) {
-        self.kind.set(hold_back_cancellation());
-    }
-
-    fn moves(&self) {
-        self.joins();
-        signal_fence();
-        self.node.set(ptr::null());
-    }
-
-    fn sits(&self, node: *const Waiter<Native>) {
-        self.node.set(node);
-        signal_fence();
-        let_cancellation_in(self.kind.replace(DEFERRED));
-    }
-
-    fn contends(&self, counted: bool) {
-        self.contends.set(counted);
-        signal_fence();
-    }
-}
-
-/// Orders our own writes, in case a signal handler doesn't return.
-fn signal_fence() {
-    // ORDERING: SeqCst, for the compiler alone; pairs with our own signal handlers: they see what came before this, and
-    // nothing that comes after it.
-    compiler_fence(SeqCst);
-}
-
-impl<T: Fn()> Wait for InLine<'_, T> {
+impl<T: Fn()> Wait for Waits<'_, T> {
     fn leave(&self) {
         (self.undo)();
-        let parts = self.mutex.parts();
-        let line = View::new(parts, self.tuning);
-        if self.contends.get() {
-            line.count_out();
+        // SAFETY: this wait's own seat, and the wait doesn't go on.
+        if unsafe { self.seat.leave(&View::new(self.mutex.parts(), self.tuning)) } {
+            release(self.mutex);
         }
-        let node = self.node.get();
-        if !node.is_null() {
-            // SAFETY: our own node, and its wait does not go on.
-            unsafe { front::leave_line(&line, node) };
-        }
-        parts.word.pass_on();
-        let_cancellation_in(self.kind.get());
     }
 }
 
-/// Runs `acquire`, a front lock's wait, which records its place in the seat. If it is left, `undo` is called, too.
+/// Releases a mutex that a thread which was torn away has got, and holds by its word.
+pub(crate) fn release(mutex: &Mutex) {
+    mutex.owner.store(0, Relaxed); // as in unlock
+    posix::release(mutex, mutex.kind.load(Relaxed));
+}
+
+/// Runs `wait`, a wait for word 0, which notes in the seat how far it has come. If it is left, `undo` is called, too.
 #[inline(always)]
-pub(crate) fn in_line(
+pub(crate) fn in_line<R>(
     mutex: &Mutex,
     parts: Parts<'_, Native>,
     tuning: &Tuning,
     undo: impl Fn(),
-    acquire: impl FnOnce(Parts<'_, Native>, &Tuning, Option<&dyn Seat<Native>>) -> *const Waiter<Native>,
-) -> *const Waiter<Native> {
-    let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
-    let wait = InLine { mutex, tuning, node, contends: Cell::new(false), undo, kind };
-    guarded(&wait, || acquire(parts, tuning, Some(&wait)))
-}
-
-/// A wait on word 0 itself.
-struct OnWord<'a>(&'a Mutex);
-
-impl Wait for OnWord<'_> {
-    fn leave(&self) {
-        self.0.word.pass_on();
-    }
-}
-
-/// Runs a wait that sleeps on word 0. A thread that leaves it is in no list, but may have been woken.
-#[inline(always)]
-pub(crate) fn on_word<R>(mutex: &Mutex, run: impl FnOnce() -> R) -> R {
-    guarded(&OnWord(mutex), run)
-}
-
-/// A mutex that is released if the thread is torn away.
-struct HeldMutex<'a>(&'a Mutex, &'a Tuning);
-
-impl Wait for HeldMutex<'_> {
-    fn leave(&self) {
-        View::new(self.0.parts(), self.1).release();
-    }
-}
-
-/// Runs `acquire`, the wait of a textbook lock, whose queue nobody can leave early. So an asynchronous cancellation is held
-/// back until the thread has acquired. Then it acts, and the mutex is released, as if it had come in the queue.
-pub(crate) fn held_back(mutex: &Mutex, tuning: &Tuning, acquire: impl FnOnce()) {
-    let kind = hold_back_cancellation();
-    acquire();
-    if kind != DEFERRED {
-        guarded(&HeldMutex(mutex, tuning), || let_cancellation_in(kind));
-    }
+    wait: impl FnOnce(Parts<'_, Native>) -> R,
+) -> R {
+    let waits = Waits { mutex, tuning, seat: Seat::default(), undo };
+    guarded(&waits, || wait(parts.seated(&waits.seat)))
 }
 
 #[cfg(test)]

@@ -71,6 +71,7 @@ mod posts;
 mod preference;
 mod probes;
 pub mod programs;
+mod queued;
 pub mod real;
 mod recording;
 mod rules;

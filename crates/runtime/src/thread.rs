@@ -41,9 +41,11 @@ pub(crate) struct Thread {
     pub(crate) cell: AtomicPtr<c_void>,
     /// Whether it has a real-time policy, see `urgency`. Own thread only.
     pub(crate) urgency: AtomicU32,
+    /// Where it goes on if it gives up its place in a textbook lock's queue, see queued.rs; null: it is in none. Own thread only.
+    pub(crate) queue: AtomicPtr<c_void>,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 384);
+const _: () = assert!(size_of::<Thread>() <= 400);
 
 /// Room for an account of an unknown type.
 #[repr(C, align(8))]
@@ -68,9 +70,9 @@ core::arch::global_asm!(
     ".hidden lockwright_thread",
     ".globl lockwright_thread",
     ".type lockwright_thread, @object",
-    ".size lockwright_thread, 384",
+    ".size lockwright_thread, 400",
     "lockwright_thread:",
-    ".zero 384",
+    ".zero 400",
     ".popsection",
 );
 

@@ -62,6 +62,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "rules",
                 "switch",
                 "machine",
+                "queued",
                 "whole",
                 "leave",
                 "guard",

@@ -54,7 +54,7 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
     pub fn parts(&self) -> Parts<'_, P> {
         let Self { word, counts, hints, tail, .. } = self;
         let (by, site) = (core::ptr::null(), P::site());
-        Parts { word, counts, hints, by, thread: 0, kind: 0, site, tail, owner: None }
+        Parts { word, counts, hints, by, thread: 0, kind: 0, site, tail, owner: None, seat: None }
     }
 
     /// The lock, for such a caller.
@@ -69,7 +69,7 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
         let node = if self.tail.load(Relaxed).is_null() && self.word.take(false) {
             core::ptr::null()
         } else {
-            acquire::<P, R>(Parts { by: by.cast(), ..self.parts() }, tuning, None)
+            acquire::<P, R>(Parts { by: by.cast(), ..self.parts() }, tuning)
         };
         // SAFETY: the caller's node, which is ours alone until `unlock`.
         unsafe { (*by).0 = node };

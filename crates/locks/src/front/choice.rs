@@ -17,7 +17,7 @@
 use super::line::View;
 use super::waiter::{BEHIND, CHOOSING, GRANTED, More, Note, OPEN, WAITING, Waiter, state};
 use core::iter;
-use core::ptr::{from_ref, null_mut};
+use core::ptr::{from_ref, null, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Machine, Word, hooks};
 
@@ -36,14 +36,21 @@ pub(super) fn choose_behind<P: Machine>(
     if node.has_passed_the_choice() {
         return None;
     }
-    let choice = picked(line, node, most, pick)?;
+    let mut choice = picked(line, node, most, pick)?;
     let is_head = state(node.gate.load(Relaxed)) == OPEN;
-    if choice.count > 0 && (is_head || node.turn(WAITING, CHOOSING).is_ok()) {
-        // SAFETY: it may choose, and says that it does, or is head.
-        unsafe { choice.take_effect(node) };
-        if !is_head {
-            let _ = node.turn(CHOOSING, WAITING); // or it has been made head by now
+    if choice.count > 0 {
+        // SAFETY: in the line, behind the caller, which alone changes their order.
+        // ORDERING: Acquire, pairs with [link].
+        choice.behind = unsafe { (*choice.before[choice.count - 1]).next(Acquire) }; // not null, seen before
+        line.parts.seat.inspect(|seat| seat.chooses((&raw const choice).cast()));
+        if is_head || node.turn(WAITING, CHOOSING).is_ok() {
+            // SAFETY: it may choose, and says that it does, or is head.
+            unsafe { choice.take_effect(node) };
+            if !is_head {
+                let _ = node.turn(CHOOSING, WAITING); // or it has been made head by now
+            }
         }
+        line.parts.seat.inspect(|seat| seat.chooses(null()));
     }
     Some(choice.any)
 }
@@ -152,9 +159,11 @@ impl<'a, P: Machine> Waiters<'a, P> {
 }
 
 /// The waiters behind one, up to the last that a rule chose, and their new order.
-struct Choice<P: Machine> {
+pub(super) struct Choice<P: Machine> {
     before: [*mut Waiter<P>; CHOICE],
     after: [*mut Waiter<P>; CHOICE],
+    /// The one behind them.
+    behind: *mut Waiter<P>,
     /// How many that are; 0: the order stays.
     count: usize,
     /// Did the rule choose anybody?
@@ -170,8 +179,14 @@ impl<P: Machine> Choice<P> {
         let places = 0..(u32::BITS - chosen.leading_zeros()) as usize;
         let moves = (chosen.trailing_ones() as usize) < places.len();
         let any = chosen != 0;
-        let mut new =
-            Self { before: *before, after: *before, count: 0, any, passed_by: [0; CHOICE] };
+        let mut new = Self {
+            before: *before,
+            after: *before,
+            behind: null_mut(),
+            count: 0,
+            any,
+            passed_by: [0; CHOICE],
+        };
         if moves {
             let (first, then) = (
                 places.clone().filter(is_chosen),
@@ -187,18 +202,17 @@ impl<P: Machine> Choice<P> {
         new
     }
 
-    /// Puts them in their new order behind `node`.
+    /// Puts them in their new order behind `node`. Twice, or half and then whole, has the same effect, if nobody changes the order in between.
     ///
     /// # Safety
     /// `node` is the same, and may choose. Nobody grants it the lock until this is over (it may be made head); or it is head.
-    unsafe fn take_effect(&self, node: &Waiter<P>) {
-        let Self { count, passed_by, .. } = self; // not copied: the program's stack may be small
+    pub(super) unsafe fn take_effect(&self, node: &Waiter<P>) {
+        let Self { count, passed_by, behind, .. } = self; // not copied: the program's stack may be small
+        let behind = *behind;
         let (before, after, count) = (&self.before[..*count], &self.after[..*count], *count);
         let me = from_ref(node).cast_mut();
         // SAFETY: they are in the line, behind the caller, and nobody else changes their order.
         unsafe {
-            // ORDERING: Acquire, pairs with [link].
-            let behind = (*before[count - 1]).next(Acquire); // not null, seen before
             let follows = |order: &[*mut Waiter<P>], waiter| {
                 let at = order.iter().position(|&one| one == waiter);
                 at.map_or(order[count - 1], |at| if at == 0 { me } else { order[at - 1] })
@@ -208,7 +222,7 @@ impl<P: Machine> Choice<P> {
             let moved = after.iter().copied().chain(iter::once(behind)).filter(has_moved);
             // First all the writes, then all the questions: so the cache lines travel at the same time.
             for waiter in moved.clone() {
-                (*waiter).set_predecessor(&*follows(after, waiter));
+                (*waiter).set_predecessor(follows(after, waiter));
             }
             for (&waiter, by) in
                 after.iter().zip(passed_by.iter().copied()).filter(|(_, by)| *by > 0)

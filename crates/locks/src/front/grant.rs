@@ -42,7 +42,7 @@ const _: () =
 const _: () = assert!(hints::MANY + LOOKS_EACH < MOST_COUNTED, "a holder can see a crowd");
 
 /// How many waiters behind a node are woken at a time.
-const WAKES: usize = 16;
+pub(super) const WAKES: usize = 16;
 
 /// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns. (A holder may wait for it twice:
 /// to grant it the lock, and again after its look at the mutex.)
@@ -102,16 +102,7 @@ pub(super) fn settle<P: Machine>(
         }
         count_out_granted(line, gate);
     } else {
-        if state(gate) == PROMOTED {
-            let first = node.first_of_the_dead();
-            if first != me {
-                // SAFETY: before us in the line.
-                count_out_granted(line, unsafe { (*first).gate.load(Relaxed) });
-                line.count_out_of_line(1); // `first` did not count itself out
-                // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
-                unsafe { give_back(first, me) };
-            }
-        }
+        pass_the_dead(line, node);
         if may_stay && stay(line, node) {
             return true;
         }
@@ -122,11 +113,29 @@ pub(super) fn settle<P: Machine>(
         choose();
     }
     line.leave_to_runner(|| is_late(line));
+    line.parts.seat.inspect(|seat| seat.leaves());
     if let Some(head) = line.open_next(me, node, Pace::default()) {
         line.move_to_word(head);
     }
     word.end_chain();
     false
+}
+
+/// The caller has the lock, as head: nodes before it, which had the lock, are in nobody's way any more.
+pub(super) fn pass_the_dead<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) {
+    if state(node.gate.load(Relaxed)) != PROMOTED {
+        return;
+    }
+    let (first, me) = (node.first_of_the_dead(), from_ref(node).cast_mut());
+    if first == me {
+        return;
+    }
+    node.open(); // from now on nobody asks those before us
+    // SAFETY: before us in the line.
+    count_out_granted(line, unsafe { (*first).gate.load(Relaxed) });
+    line.count_out_of_line(1); // `first` did not count itself out
+    // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
+    unsafe { give_back(first, me) };
 }
 
 /// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time, or if nobody is behind it

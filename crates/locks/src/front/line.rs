@@ -38,6 +38,7 @@
 //! *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up). A waiter behind a LEFT
 //! node, before it sleeps, asks the node before the LEFT one.
 
+use super::seat::Seat;
 use super::tuning::Tuning;
 use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, LEFT, OPEN, PROMOTED, SOMEBODY, WAITING};
 use super::waiter::{Note, Pace, Waiter, give_back, state};
@@ -126,6 +127,9 @@ pub mod hints {
     pub const NAPPING: u32 = 1 << 20;
 }
 
+/// A walk along the line ends after this many nodes: it may have left the line.
+const FARTHEST: u32 = 1 << 20;
+
 /// How many eras the counts word can tell apart.
 const FORKS: usize = (counts::ERA / counts::FORK + 1) as usize;
 
@@ -149,9 +153,16 @@ pub struct Parts<'a, P: Machine> {
     pub tail: &'a P::Ptr<Waiter<P>>,
     /// The holder's id, where the mutex has an owner field.
     pub owner: Option<&'a P::Word>,
+    /// Where the calling thread, which waits, notes how far it has come, if it may be torn out of its wait.
+    pub seat: Option<&'a Seat<P>>,
 }
 
 impl<P: Machine> Parts<'_, P> {
+    /// The same, for a thread that notes in this seat how far it has come.
+    pub fn seated<'b>(&'b self, seat: &'b Seat<P>) -> Parts<'b, P> {
+        Parts { seat: Some(seat), ..*self }
+    }
+
     /// The holder's id, a hint; 0: nobody, or not known.
     pub(super) fn holder(&self) -> u32 {
         self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
@@ -165,28 +176,11 @@ impl<P: Machine> Clone for Parts<'_, P> {
 }
 impl<P: Machine> Copy for Parts<'_, P> {}
 
-/// Where a waiting thread records its place, so that it can leave the line if it is torn out of its wait ([`leave_line`](super::leave_line)).
-pub trait Seat<P: Machine> {
-    /// It is about to join the line, or to change its order. If it is torn away between this and [`sits`](Self::sits), it leaves a node
-    /// that nobody can pass, or loses one that it was moving.
-    fn joins(&self);
-    /// It is about to move other waiters within the line. If it is torn away between this and [`sits`](Self::sits), its own node stays there,
-    /// too: it could not leave before they are moved.
-    fn moves(&self) {
-        self.joins();
-    }
-    /// Its node in the line; null: it is in no line.
-    fn sits(&self, node: *const Waiter<P>);
-    /// Is it [counted](View::count_in) among the contenders?
-    fn contends(&self, counted: bool);
-}
-
 /// A lock and its line, as the calling thread sees them.
 pub struct View<'a, P: Machine> {
-    pub(super) parts: Parts<'a, P>,
+    pub(crate) parts: Parts<'a, P>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
-    pub(super) seat: Option<&'a dyn Seat<P>>,
     /// How long recent grants took. None: the lock isn't granted to anybody.
     pub(super) pace: Option<Pace>,
     /// Which hooks its policy has.
@@ -234,9 +228,9 @@ pub(crate) fn has_passed<P: Machine>(hints: &P::Word, counts: &P::Word) -> bool 
 
 /// Who stands in the line.
 impl<'a, P: Machine> View<'a, P> {
-    /// The lock with this memory, for a caller that records its place nowhere.
+    /// The lock with this memory.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { parts, tuning, seat: None, pace: None, hooks: 0, own: None }
+        Self { parts, tuning, pace: None, hooks: 0, own: None }
     }
 
     /// The same lock with another tuning.
@@ -317,18 +311,28 @@ impl<'a, P: Machine> View<'a, P> {
         if !is_counted {
             node.is_beyond_count();
         }
-        // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
-        // our predecessor's node is fully made before we write its `next`.
-        let tail = self.parts.tail.swap(tag(me, self.tuning.era), AcqRel);
+        // Ours, before we read it: a swap would not fail, but would tell our predecessor to nobody but us (seat.rs).
+        self.parts.word.now_to_write();
+        // ORDERING: Acquire, pairs with [join], here and below: our predecessor's node is fully made before we write its `next`.
+        let mut tail = self.parts.tail.load(Acquire);
+        let last = loop {
+            let last = self.last(tail);
+            node.set_predecessor(last);
+            // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire as above.
+            match self.parts.tail.compare_exchange(tail, tag(me, self.tuning.era), AcqRel, Acquire)
+            {
+                Ok(_) => break last,
+                Err(seen) => tail = seen,
+            }
+        };
         P::reached(Stage::Joined);
-        let last = self.last(tail);
         if last.is_null() && !tail.is_null() {
             self.forget();
         }
         if !last.is_null() {
             // At once: a holder that unlocks now waits for this.
             // SAFETY: that node can't leave before it has seen its `next`, which only we write.
-            unsafe { (*last).link(me) };
+            unsafe { (*last).set_next(me) };
         }
         if is_counted {
             self.count_in_line();
@@ -337,6 +341,41 @@ impl<'a, P: Machine> View<'a, P> {
             node.open(); // the waiter behind us may already have told us that it sleeps
         }
         !last.is_null()
+    }
+
+    /// Walks from the line's end towards its head, until `is` says yes of a node and the one before it. Beyond a head, or a node that had
+    /// the lock, nobody is in line.
+    fn find(
+        &self,
+        is: impl Fn(*const Waiter<P>, *const Waiter<P>) -> bool,
+    ) -> Option<*mut Waiter<P>> {
+        // ORDERING: Acquire, pairs with [join].
+        let mut at = self.last(self.parts.tail.load(Acquire));
+        for _ in 0..FARTHEST {
+            // SAFETY: a node of the line, or memory that was one and stays readable.
+            let waiter = unsafe { at.as_ref() }?;
+            // ORDERING: Acquire, pairs with [predecessor].
+            let before = waiter.before(Acquire);
+            if is(at, before) {
+                return Some(at);
+            }
+            if [OPEN, GRANTED].contains(&state(waiter.gate.load(Relaxed))) {
+                return None;
+            }
+            at = before;
+        }
+        None
+    }
+
+    /// Is the caller's node, which nobody has granted or opened anything yet, in the line?
+    pub(super) fn contains(&self, node: &Waiter<P>) -> bool {
+        self.find(|at, _| core::ptr::eq(at, node)).is_some()
+    }
+
+    /// The node that has joined behind the caller's, linked or not.
+    pub(super) fn behind(&self, node: &Waiter<P>) -> Option<*mut Waiter<P>> {
+        let is_node = |other| core::ptr::eq(other, node);
+        self.find(|at, before| is_node(at) || is_node(before)).filter(|&at| !is_node(at))
     }
 
     /// The waiter behind `node`, which the caller may pass. `None`: the line is empty now.
@@ -411,9 +450,20 @@ impl<'a, P: Machine> View<'a, P> {
     pub(super) fn open_next<'n>(
         &self,
         first: *mut Waiter<P>,
-        mut node: &'n Waiter<P>,
+        node: &'n Waiter<P>,
         pace: Pace,
     ) -> Option<&'n Waiter<P>> {
+        let (head, was) = self.open_behind(first, node, pace)?;
+        (was == ASLEEP).then_some(head)
+    }
+
+    /// As [`open_next`](Self::open_next), but returns the waiter, asleep or not, and its state before.
+    pub(super) fn open_behind<'n>(
+        &self,
+        first: *mut Waiter<P>,
+        mut node: &'n Waiter<P>,
+        pace: Pace,
+    ) -> Option<(&'n Waiter<P>, u32)> {
         let (until, opened) = loop {
             let Some(next) = self.successor(node) else {
                 break (null_mut(), None);
@@ -427,10 +477,11 @@ impl<'a, P: Machine> View<'a, P> {
                     if was == PROMOTED {
                         self.head_is_awake(); // it was head already, and has said so
                     }
-                    break (next, (was == ASLEEP).then_some(waiter));
+                    break (next, Some((waiter, was)));
                 }
             }
         };
+        self.parts.seat.inspect(|seat| seat.has_left(until));
         // SAFETY: the new head is behind them, or the line is empty.
         unsafe { give_back(first, until) };
         opened
@@ -594,10 +645,30 @@ impl<P: Machine> View<'_, P> {
         self.take_as(false)
     }
 
+    /// Takes a free word, as [`Word0::take`]. Whoever waits notes that.
+    #[inline(always)]
+    pub(crate) fn take_word(&self, slept: bool) -> bool {
+        self.note(self.parts.word.take(slept))
+    }
+
+    /// As [`Word0::mark`], likewise.
+    #[inline(always)]
+    pub(super) fn mark_word(&self) -> bool {
+        self.note(self.parts.word.mark())
+    }
+
+    #[inline(always)]
+    fn note(&self, has_it: bool) -> bool {
+        if has_it && let Some(seat) = self.parts.seat {
+            seat.holds();
+        }
+        has_it
+    }
+
     /// As [`take`](Self::take). `slept`: the caller has slept on the word, so it makes the word 2.
     pub(super) fn take_as(&self, slept: bool) -> Option<Taken> {
         let word = self.parts.word;
-        if !word.is_free() || !self.may_overtake() || !word.take(slept) {
+        if !word.is_free() || !self.may_overtake() || !self.take_word(slept) {
             return None;
         }
         self.overtakes(slept)
@@ -626,6 +697,7 @@ impl<P: Machine> View<'_, P> {
             return Some(Taken(()));
         }
         // Meanwhile it has become the head's turn. Nothing was done under the lock.
+        self.parts.seat.inspect(|seat| seat.gives());
         if slept || !word.put_back() {
             self.release();
         }
@@ -750,13 +822,13 @@ impl<P: Machine> View<'_, P> {
                 Err(seen) => now = seen,
             }
         }
-        self.seat.inspect(|seat| seat.contends(true));
+        self.parts.seat.inspect(|seat| seat.contends(true));
         true
     }
 
     /// The opposite of [`count_in`](Self::count_in).
     pub fn count_out(&self) {
-        self.seat.inspect(|seat| seat.contends(false));
+        self.parts.seat.inspect(|seat| seat.contends(false));
         let counts = self.parts.counts;
         let mut now = counts.load(Relaxed); // the exchange checks it again
         while self.contenders_in(now) > 0 {
@@ -774,7 +846,7 @@ impl<P: Machine> View<'_, P> {
         let word = self.parts.word;
         let mut sleeps = word.now() == WAITED; // glibc, too, looks before it swaps
         loop {
-            if !sleeps && word.mark() {
+            if !sleeps && self.mark_word() {
                 return self.overtakes(true);
             }
             word.sleep(None);

@@ -75,10 +75,12 @@ mod learn {
     pub(crate) mod memos;
     pub(crate) mod saturation;
 }
+mod leaving;
 mod line;
 pub(crate) mod near;
 mod outside;
 mod rule;
+mod seat;
 pub mod tuning;
 mod waiter;
 mod word;
@@ -88,13 +90,14 @@ pub use choice::Waiters;
 pub use grant::{Left, hand_on, leave_or_hand_on};
 #[cfg(test)]
 pub(crate) use learn::{memos, saturation};
-pub use line::{Parts, Seat, Taken, View, counts, hints};
+pub use line::{Parts, Taken, View, counts, hints};
 pub(crate) use line::{has_passed, is_left};
 pub use outside::{lock_as_glibc, lock_moved, lock_until};
 pub use rule::{Choose, Observe, Rule, acquire};
 pub use rule::{
     asl, asl_pthread, auto, barging, cal, fifo, malthusian, mutexee, pb10, programmed, slo,
 };
+pub use seat::Seat;
 pub use tuning::{ANY, BYPASS_MAX, SPIN_NS, Tuning, Window};
 #[cfg(test)]
 pub(crate) use waiter::GRANTED;
@@ -141,7 +144,7 @@ pub unsafe fn release<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) {
 /// Takes a waiter out of the line. It doesn't wait for the lock; if it has just been granted the lock, it releases it.
 ///
 /// # Safety
-/// `node` is the calling thread's own, as a [`Seat`] has it, and its wait does not go on.
+/// `node` is the calling thread's own, and in the line, and its wait does not go on. (A [`Seat`] knows more.)
 #[cold]
 pub unsafe fn leave_line<P: Machine>(line: &View<'_, P>, node: *const Waiter<P>) {
     // SAFETY: the caller's promise: the node is in the line.

@@ -28,8 +28,8 @@
 //! 5. Only a node's own thread changes who is behind it, until that thread lets others choose. A choice (choice.rs) ends before a node whose
 //!    thread may lead.
 //!
-//! A thread that is torn out of its wait within this file leaves a door that nobody opens or closes any more, and followers that nobody
-//! moves into the line. Doors that were open at a fork count as closed in the child, and doors that were changing stay shut there.
+//! A thread that is torn out of its wait within this file finishes what it has begun ([`finish`]). (Between the exchange that makes a door
+//! CHANGING for a new leader and the note of that, it leaves a door that stays shut.) Doors that were open at a fork count as closed in the child, and doors that were changing stay shut there.
 
 use super::line::{View, wake};
 use super::waiter::{BEHIND, GRANTED, LEFT, WAITING, Waiter, state};
@@ -46,6 +46,9 @@ const OPEN: u32 = 16;
 
 /// In a door's word: somebody opens or closes it.
 const CHANGING: u32 = 32;
+
+/// In a seat's note of a door's word: the leader closes the door. Otherwise it has just become one.
+const CLOSES: u32 = 1;
 
 /// In a door's word: one generation (26 bits, which wrap: a follower would have to stand still for 2^26 of them, and not one more).
 const GENERATION: u32 = 64;
@@ -146,8 +149,8 @@ fn ask<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>) -> bool {
         let _ = own.compare_exchange(empty(word), refused(word), Relaxed, Relaxed);
         return false;
     };
-    // SAFETY: a node, or memory that was one and stays readable. If it is of a later generation, the exchange below fails.
-    me.set_predecessor(unsafe { &*before });
+    // If it is of a later generation, the exchange below fails.
+    me.set_predecessor(before);
     // [publish] ORDERING: Release, pairs with the Acquires of places: the node is made, and so are those before it.
     // EXPLORED: as above, no doors.
     if own.compare_exchange(empty(word), from_ref(me).cast_mut().cast(), Release, Relaxed).is_err()
@@ -191,13 +194,20 @@ fn lead<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, cluster: Option<u16>) {
         // [change] ORDERING: Acquire, pairs with [closed]: all of the last generation is over.
         // SURVIVES: what comes late from it finds other values in the places, and changes nothing.
         if door.word.compare_exchange(word, next, Acquire, Relaxed).is_ok() {
+            line.parts.seat.inspect(|seat| seat.changes(next));
             door.era.store(era, Relaxed); // published by [open]
-            match me.begin_to_lead() {
-                true => open(line, me, door, next, line.tuning.bypass / RUN_SHARE),
-                false => shut(door, next),
-            }
+            begin(line, me, door, next);
+            line.parts.seat.inspect(|seat| seat.changes(0));
         }
     });
+}
+
+/// The caller begins to lead, at a door whose word it has made CHANGING.
+fn begin<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>, word: u32) {
+    match me.leads() || me.begin_to_lead() {
+        true => open(line, me, door, word, line.tuning.bypass / RUN_SHARE),
+        false => shut(door, word),
+    }
 }
 
 /// Opens a door whose word the caller has made CHANGING, for a leader and at most `left` followers.
@@ -246,14 +256,55 @@ pub(super) fn wait<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, mut ns: u32) 
 }
 
 /// If the caller leads, it moves its followers into the line, and leads no longer. It waits in the line, or has the lock and hasn't granted
-/// it, or leaves. `waits`: it goes on waiting. (If not, it must soon record another place in its seat.)
+/// it, or leaves. `waits`: it goes on waiting.
 pub(super) fn end<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, waits: bool) {
     let Some(cluster) = me.cluster().filter(|_| me.leads()) else { return };
-    line.seat.inspect(|seat| seat.moves());
     if at_door(line, cluster, |door| close(line, me, door, waits)) != Some(true) {
         me.end_leading();
     }
-    line.seat.filter(|_| waits).inspect(|seat| seat.sits(me));
+    line.parts.seat.inspect(|seat| seat.changes(0));
+}
+
+/// The caller, which was torn out of its wait, was changing its door so that its word says this (0: none). Finishes that: it may be a leader
+/// then, but then of an open door.
+pub(super) fn finish<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, word: u32) {
+    let Some(cluster) = me.cluster().filter(|_| word != 0) else { return };
+    at_door(line, cluster, |door| {
+        // ORDERING: Acquire, pairs with [open], if somebody else has changed it since.
+        if door.word.load(Acquire) != word & !CLOSES {
+            return;
+        }
+        if word & CLOSES == 0 {
+            begin(line, me, door, word);
+        } else if let leader = door.leader.load(Relaxed).cast::<Waiter<P>>()
+            && !core::ptr::eq(leader, me)
+        {
+            open(line, leader, door, word & !CLOSES, door.left.load(Relaxed));
+            me.end_leading();
+        } else {
+            move_followers(line, me, door, word & !CLOSES, FOLLOWERS as u32, false);
+            me.end_leading();
+        }
+    });
+}
+
+/// The caller, which was torn away while it joined, and may have followed through a door: has it, and is it there still? Then it is linked.
+pub(super) fn follows<P: Machine>(line: &View<'_, P>, me: &Waiter<P>) -> bool {
+    let Some(cluster) = me.cluster() else { return false };
+    at_door(line, cluster, |door| {
+        let is_me = |place: &P::Ptr<()>| core::ptr::eq(place.load(Relaxed).cast(), me); // our own write
+        let Some(place) = door.followers.iter().position(is_me) else { return false };
+        // SAFETY: published before us, and stays readable.
+        let before = unsafe { me.before(Relaxed).as_ref() }.filter(|_| place > 0);
+        // ORDERING: Acquire, pairs with [link]. (Once we have been opened, or granted the lock, we have been linked.)
+        if let Some(before) = before.filter(|before| before.next(Acquire).is_null())
+            && state(me.gate.load(Acquire)) == WAITING
+        // ORDERING: as above
+        {
+            before.set_next(from_ref(me).cast_mut());
+        }
+        true
+    }) == Some(true)
 }
 
 /// The caller leads: it closes its door, moves the followers, and lets the last one lead if the run may go on. `true`: it still leads
@@ -264,9 +315,24 @@ fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>, waits: 
         |word| word & OPEN != 0 && door.leader.load(Relaxed).cast_const().cast() == from_ref(me);
     // ORDERING: Acquire, pairs with [open]. EXPLORED: as above, no doors.
     let word = P::spin_until(&door.word, Acquire, is_open);
-    let next = next_generation(word);
+    let next = next_generation(word) | CHANGING;
+    line.parts.seat.inspect(|seat| seat.changes(next | CLOSES));
     // Relaxed: what followers have written is in their places.
-    let asked = door.word.swap(next | CHANGING, Relaxed) & ASKED;
+    let asked = door.word.swap(next, Relaxed) & ASKED;
+    move_followers(line, me, door, next, asked, waits)
+}
+
+/// The caller leads, and has made its door's word this, CHANGING: moves those followers that have asked, and goes on as [`close`] says. What
+/// another call has done already, as far as it came, is done once.
+fn move_followers<P: Machine>(
+    line: &View<'_, P>,
+    me: &Waiter<P>,
+    door: &Door<P>,
+    next: u32,
+    asked: u32,
+    waits: bool,
+) -> bool {
+    let word = next.wrapping_sub(GENERATION);
     let last = (0..asked).rev().find_map(|place| {
         // ORDERING: Acquire, pairs with [publish], of this one and those before it. Relaxed if it was empty: that publishes nothing.
         let place = &door.followers[place as usize];
@@ -276,7 +342,9 @@ fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>, waits: 
     });
     let first = node::<P>(door.followers[0].load(Relaxed)); // known by the above
     debug_assert!(last.is_none() || first.is_some(), "published ones have no gap (invariant 2)");
-    if let (Some(first), Some(last)) = (first, last) {
+    if let (Some(first), Some(last)) = (first, last)
+        && me.next(Relaxed) != first
+    {
         // SAFETY: they are published, and nobody but us moves them.
         unsafe { move_into_line(line, me, first, last) };
     }
@@ -284,12 +352,12 @@ fn close<P: Machine>(line: &View<'_, P>, me: &Waiter<P>, door: &Door<P>, waits: 
     let goes_on = left > 0 && state(me.gate.load(Relaxed)) == WAITING; // a hint
     match last {
         // SAFETY: in the line, behind us.
-        Some(last) if goes_on && unsafe { (*last).begin_to_lead() } => {
-            open(line, last, door, next | CHANGING, left);
+        Some(last) if unsafe { (*last).leads() || goes_on && (*last).begin_to_lead() } => {
+            open(line, last, door, next, left);
         }
         // Those that asked have lost their CPUs.
         None if goes_on && waits => {
-            open(line, me, door, next | CHANGING, left);
+            open(line, me, door, next, left);
             return true;
         }
         _ => shut(door, next),
@@ -321,7 +389,9 @@ unsafe fn move_into_line<P: Machine>(
     );
     // ORDERING: Acquire, pairs with [link]. EXPLORED: as above, no doors.
     let mut behind = me.next(Acquire);
-    if behind.is_null() && !line.extend(me, last) {
+    // (Torn away, it may have extended the line already.)
+    let extends = |me| line.behind(me) == Some(first) || line.extend(me, last);
+    if behind.is_null() && !extends(me) {
         // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
         // EXPLORED: as above, no doors.
         P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
@@ -331,7 +401,7 @@ unsafe fn move_into_line<P: Machine>(
     unsafe {
         if !behind.is_null() {
             (*last).set_next(behind);
-            (*behind).set_predecessor(&*last);
+            (*behind).set_predecessor(last);
             // A sleeper may have told us instead of the last one.
             // [mark] ORDERING: Release, pairs with [turn], of a waiter that leaves: it sees who is behind it.
             // SURVIVES: it takes a follower that leaves in that moment, and a sleeper behind it.

@@ -44,14 +44,14 @@ pub fn lock_until<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, deadline: P:
                 let ns = GIVES_WAY_NS << ways;
                 ways += 1;
                 line.sleep_until(P::sooner(P::after(ns), deadline));
-            } else if word.take(false) {
+            } else if line.take_word(false) {
                 P::reached(Stage::Uncounted);
                 line.clear_left_behind();
                 return true;
             }
             continue;
         }
-        if word.mark() {
+        if line.mark_word() {
             if line.overtakes(true).is_some() {
                 return true;
             }
@@ -84,7 +84,7 @@ pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>, spin_ns: u32) {
     let (word, mut got) = (parts.word, false);
     if spin_ns > 0 {
         word.spin_for(spin_ns, |value| {
-            got = value == FREE && word.take(false);
+            got = value == FREE && line.take_word(false);
             got
         });
     }
@@ -112,11 +112,11 @@ pub(super) fn wait_urgently<P: Machine>(line: &View<'_, P>) {
         // Within a chain of grants the word isn't free before somebody asks for that.
         if word.now() != CHAINED {
             watch(line, line.tuning.spin_ns, |value| {
-                got = value == FREE && word.take(slept);
+                got = value == FREE && line.take_word(slept);
                 got
             });
         }
-        if got || word.mark() {
+        if got || line.mark_word() {
             P::has_looked(word.address());
             return line.clear_left_behind();
         }
@@ -131,14 +131,13 @@ fn wait_on_word<P: Machine>(
     mut slept: bool,
     sleep: impl Fn(&View<'_, P>) -> Woken,
 ) {
-    let word = line.parts.word;
     loop {
         let mut got = false;
         watch(line, line.tuning.spin_ns, |value| {
-            got = value == FREE && word.take(slept);
+            got = value == FREE && line.take_word(slept);
             got
         });
-        if got || word.mark() {
+        if got || line.mark_word() {
             return line.clear_left_behind();
         }
         sleep(line);

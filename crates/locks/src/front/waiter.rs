@@ -427,18 +427,21 @@ impl<P: Machine> Waiter<P> {
         state(self.gate.load(Acquire)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
     }
 
-    /// Links `next` behind this node.
-    pub(super) fn link(&self, next: *mut Self) {
-        // SAFETY: in the line, or about to be, as this one.
-        unsafe { (*next).set_predecessor(self) };
-        self.set_next(next);
-    }
-
-    /// Records which node is before it.
-    pub(super) fn set_predecessor(&self, before: &Self) {
+    /// Records which node is before it; null: none.
+    pub(super) fn set_predecessor(&self, before: *const Self) {
         // [predecessor] ORDERING: Release, pairs with the Acquires of `ask_predecessor`: after a choice that node may be new to it.
         // SURVIVES: where no rule chooses, waiters know the node by [join].
-        self.predecessor.store(from_ref(before).cast_mut(), Release);
+        self.predecessor.store(before.cast_mut(), Release);
+    }
+
+    /// The node before it, or, of a head, one that was; null: none.
+    pub(super) fn before(&self, order: Ordering) -> *mut Self {
+        self.predecessor.load(order)
+    }
+
+    /// Has anybody found it in line, or has its own thread gone on since it joined?
+    pub(super) fn is_known(&self) -> bool {
+        self.gate.load(Relaxed) & !UNCOUNTED != WAITING // a "no" is checked
     }
 
     /// Records which node is behind it.

@@ -167,7 +167,7 @@ fn a_lock_for_which_hardly_anybody_waits_learns_its_length() {
     let (mut stayed, mut learnt) = (0, 0);
     for _ in 0..200 {
         Threads::pause(64);
-        let node = acquire::<Threads, Measures>(parts(), &tuning, None);
+        let node = acquire::<Threads, Measures>(parts(), &tuning);
         if memory.word.now() == PROMISED {
             learnt += 1;
             assert!(node.is_null(), "its unlock would not end what it measures");

@@ -15,7 +15,8 @@ use super::mutex::{
     ADAPTIVE, Environment, GENERATIONS, How, MARKED, Me, Mutex, Policy, RECURSIVE, Releasing, TYPE,
     UNDECIDED,
 };
-use crate::front::{self, FREE, Left, PROMISED, Parts, Tuning, View, WAITED, Waiter, counts};
+use crate::front::{self, FREE, Left, PROMISED, Parts, Seat, Tuning, View, WAITED, Waiter, counts};
+use core::ptr::null;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
 
@@ -109,35 +110,47 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
     E::before_wait();
     let (me, Policy { how, tuning }) = E::policy(decide(mutex, caller));
     let tells = me.tells && E::waits(mutex, caller);
-    let mut node = core::ptr::null();
+    // The place where a section begins identifies it.
+    let parts = Parts { site: caller as u32, ..mutex.parts_of(kind, me) };
+    let has_it = |node: *const Waiter<E::Platform>| {
+        acquired(mutex, kind, me, node, tuning.era);
+        if tells {
+            E::has_waited(mutex, true);
+        }
+        if tuning.policy != 0 {
+            hooks::Slot::of(&tuning).acquired(mutex, kind);
+        }
+    };
     match how {
         How::Front(front) => {
             if tuning.policy != 0 {
                 hooks::mark(mutex, kind, &tuning);
             }
-            // The place where a section begins identifies it.
-            let parts = Parts { site: caller as u32, ..mutex.parts_of(kind, me) };
-            node = E::in_line(mutex, parts, &tuning, front.acquire);
+            E::guarded(mutex, parts, &tuning, |parts| has_it((front.acquire)(parts, &tuning)));
         }
         // A textbook lock's queue does not survive a fork. After one, its mutexes use glibc's algorithm.
-        How::Whole(acquire) if tuning.era == 0 => acquire_whole(mutex, kind, &tuning, acquire),
-        How::Whole(_) | How::Glibc => acquire_as_glibc(mutex, kind, me),
+        How::Whole(acquire)
+            if tuning.era == 0 && acquire_whole(mutex, kind, &tuning, acquire, has_it) => {}
+        How::Whole(_) | How::Glibc => acquire_as_glibc(mutex, kind, parts, &tuning, has_it),
     }
+}
+
+/// The calling thread has the mutex: by this node, or, if null, by its word.
+fn acquired<E: Environment>(
+    mutex: &Mutex<E>,
+    kind: u32,
+    me: Me,
+    node: *const Waiter<E::Platform>,
+    era: usize,
+) {
     if node.is_null() {
-        own(mutex, kind, me.id);
-    } else {
-        if kind & MARKED != 0 {
-            note(mutex); // only other kinds than recursive are held by nodes
-        }
-        E::grants();
-        E::with_held(|held| held.note(&mutex.word, node, tuning.era));
+        return own(mutex, kind, me.id);
     }
-    if tells {
-        E::has_waited(mutex, true);
+    if kind & MARKED != 0 {
+        note(mutex); // only other kinds than recursive are held by nodes
     }
-    if tuning.policy != 0 {
-        hooks::Slot::of(&tuning).acquired(mutex, kind);
-    }
+    E::grants();
+    E::with_held(|held| held.note(&mutex.word, node, era));
 }
 
 /// The calling thread has taken the mutex past a head that naps. (Here and below: a function of its own, so that a thread that sleeps doesn't
@@ -153,26 +166,36 @@ fn pass<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     own(mutex, kind, me.id);
 }
 
-/// Acquires by glibc's algorithm.
+/// Acquires by glibc's algorithm, and then `has_it`.
 #[inline(never)]
-fn acquire_as_glibc<E: Environment>(mutex: &Mutex<E>, kind: u32, me: Me) {
+fn acquire_as_glibc<E: Environment>(
+    mutex: &Mutex<E>,
+    kind: u32,
+    parts: Parts<'_, E::Platform>,
+    tuning: &Tuning,
+    has_it: impl Fn(*const Waiter<E::Platform>),
+) {
     let spin_ns = if kind & TYPE == ADAPTIVE { ADAPTIVE_NS } else { 0 };
-    E::on_word(mutex, || front::lock_as_glibc(mutex.parts_of(kind, me), spin_ns));
+    E::guarded(mutex, parts, tuning, |parts| {
+        front::lock_as_glibc(parts, spin_ns);
+        has_it(null());
+    });
 }
 
-/// Acquires by a textbook lock.
+/// Acquires by a textbook lock, and then `has_it`. `false`: textbook locks' queues have been given up.
 #[inline(never)]
 fn acquire_whole<E: Environment>(
     mutex: &Mutex<E>,
     kind: u32,
     tuning: &Tuning,
-    acquire: fn(&Mutex<E>, &Tuning),
-) {
+    acquire: fn(&Mutex<E>, &Tuning, &Seat<E::Platform>),
+    has_it: impl Fn(*const Waiter<E::Platform>),
+) -> bool {
     if kind & MARKED == 0 {
         // From now on every arrival comes here, and queues. Relaxed: a thread that doesn't see it yet overtakes.
         mutex.kind.fetch_or(MARKED, Relaxed);
     }
-    E::in_queue(mutex, tuning, || acquire(mutex, tuning));
+    E::in_queue(mutex, tuning, |seat| acquire(mutex, tuning, seat), || has_it(null()))
 }
 
 /// Code that knows nothing of nodes is about to unlock the mutex for the calling thread: forgets that it holds it by a node.
@@ -266,22 +289,28 @@ pub fn is_asked<E: Environment>(mutex: &Mutex<E>) -> bool {
 
 /// Acquires word 0, queueing in `lock`, which stands in front of it: the holder of `lock` may compete for the word.
 /// So trylock, timed locks and condvars need to know only the word.
-pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
+///
+/// # Safety
+/// The node is new, and stays until this returns.
+pub unsafe fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     mutex: &Mutex<E>,
     lock: &L,
     tuning: &Tuning,
+    seat: &Seat<E::Platform>,
+    node: *mut L::Node,
 ) {
-    let mut node = L::Node::default();
-    // SAFETY: the node stays here until `unlock` returns.
+    // SAFETY: the caller's promise.
     unsafe {
         // A hint, for locks that reorder: the lock is free if the word is free.
         let is_free = || mutex.word.is_free();
-        lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
+        lock.lock_in_front(node, tuning.window_ns, is_free);
     }
-    mutex.word.spin_until(|value| value == FREE && mutex.word.take(false));
-    View::new(mutex.parts(), tuning).clear_left_behind();
+    let parts = mutex.parts();
+    let line = View::new(parts.seated(seat), tuning);
+    mutex.word.spin_until(|value| value == FREE && line.take_word(false));
+    line.clear_left_behind();
     // SAFETY: held since above, with this node.
-    unsafe { lock.unlock(&raw mut node) };
+    unsafe { lock.unlock(node) };
 }
 
 #[cfg(test)]

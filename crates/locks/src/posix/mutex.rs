@@ -95,27 +95,30 @@ pub trait Environment: Sized + 'static {
         let _ = (address, release);
     }
 
-    /// Waits for word 0, in the line or outside it, by `acquire`, which records the thread's place in the seat, if it gets one.
-    fn in_line(
+    /// Runs `wait`, a wait for word 0, in the line or outside it, up to its end, when the holder is known. It may be torn away: then
+    /// it is taken out of its wait by the seat that its parts get, or it releases the mutex.
+    fn guarded<R>(
         mutex: &Mutex<Self>,
         parts: Parts<'_, Self::Platform>,
         tuning: &Tuning,
-        acquire: AcquireBy<Self::Platform>,
-    ) -> *const Waiter<Self::Platform> {
-        let _ = mutex;
-        acquire(parts, tuning, None)
-    }
-
-    /// Runs a wait that sleeps on word 0 alone.
-    fn on_word<R>(mutex: &Mutex<Self>, wait: impl FnOnce() -> R) -> R {
-        let _ = mutex;
-        wait()
-    }
-
-    /// Runs a wait in a textbook lock's queue, which nobody can leave.
-    fn in_queue(mutex: &Mutex<Self>, tuning: &Tuning, wait: impl FnOnce()) {
+        wait: impl FnOnce(Parts<'_, Self::Platform>) -> R,
+    ) -> R {
         let _ = (mutex, tuning);
-        wait();
+        wait(parts)
+    }
+
+    /// Runs a wait in a textbook lock's queue, and then `has_it`. `false`: there are no such queues any more, because a thread was torn
+    /// out of one, which nobody can pass.
+    fn in_queue(
+        mutex: &Mutex<Self>,
+        tuning: &Tuning,
+        wait: impl FnOnce(&Seat<Self::Platform>),
+        has_it: impl FnOnce(),
+    ) -> bool {
+        let _ = (mutex, tuning);
+        wait(&Seat::default());
+        has_it();
+        true
     }
 
     /// Takes word 0 if it is free and nobody queues.
@@ -261,7 +264,18 @@ impl<E: Environment> Mutex<E> {
             kind @ (RECURSIVE | ERRORCHECK) => (core::ptr::null(), kind),
             _ => (me.by, 0),
         };
-        Parts { word, counts, hints, by, thread: me.id, kind, site: 0, tail, owner: Some(owner) }
+        Parts {
+            word,
+            counts,
+            hints,
+            by,
+            thread: me.id,
+            kind,
+            site: 0,
+            tail,
+            owner: Some(owner),
+            seat: None,
+        }
     }
 }
 
@@ -275,7 +289,7 @@ pub const PLACE_MAX: u32 = counts::LOCK;
 pub const GENERATIONS: u32 = counts::GENERATIONS / counts::GENERATION + 1;
 
 /// [`front::acquire`] of a rule.
-pub type AcquireBy<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
+pub type AcquireBy<P> = fn(Parts<'_, P>, &Tuning) -> *const Waiter<P>;
 
 /// A front lock's rule, with its type erased.
 pub struct Front<P: Machine> {
@@ -319,7 +333,7 @@ pub enum How<E: Environment> {
     /// A front lock.
     Front(Front<E::Platform>),
     /// A textbook lock in front of word 0: acquires word 0 by [`queue_in_front`].
-    Whole(fn(&Mutex<E>, &Tuning)),
+    Whole(fn(&Mutex<E>, &Tuning, &Seat<E::Platform>)),
     /// glibc's own algorithm: swap in a 2, sleep.
     Glibc,
 }

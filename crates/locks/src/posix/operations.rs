@@ -123,11 +123,13 @@ pub fn lock_until<E: Environment>(
         return got(m, kind);
     }
     let tells = me.tells && E::waits(m, 0);
-    let acquired = E::on_word(m, || front::lock_until(m.parts_of(kind, me), &tuning, deadline));
-    if tells {
-        E::has_waited(m, acquired);
-    }
-    if acquired { got(m, kind) } else { Err(Refused::TimedOut) }
+    E::guarded(m, m.parts_of(kind, me), &tuning, |parts| {
+        let acquired = front::lock_until(parts, &tuning, deadline);
+        if tells {
+            E::has_waited(m, acquired);
+        }
+        if acquired { got(m, kind) } else { Err(Refused::TimedOut) }
+    })
 }
 
 /// Unlocks.
@@ -186,11 +188,13 @@ fn lock_moved<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
     let (me, Policy { tuning, .. }) = m.policy();
     let kind = m.kind.load(Relaxed);
     let tells = me.tells && E::waits(m, caller);
-    E::on_word(m, || front::lock_moved(m.parts_of(kind, me), &tuning));
-    if tells {
-        E::has_waited(m, true);
-    }
-    got(m, kind)
+    E::guarded(m, m.parts_of(kind, me), &tuning, |parts| {
+        front::lock_moved(parts, &tuning);
+        if tells {
+            E::has_waited(m, true);
+        }
+        got(m, kind)
+    })
 }
 
 /// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes,

@@ -694,7 +694,7 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
     use crate::layout::Here;
     use crate::leave::tests::{exit, on_a_thread};
     use crate::leave::{self, Wait};
-    use lockwright_locks::front::{Parts, Seat, Tuning};
+    use lockwright_locks::front::{Parts, Tuning};
     use lockwright_locks::posix::Static;
 
     static INSIDE: [AtomicBool; 2] = [const { AtomicBool::new(true) }; 2];
@@ -715,12 +715,11 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
         }
         leave::guarded(&outside, || {
             let was_inside = is_inside();
-            let acquire = |_: Parts<'_, Native>, _: &Tuning, _: Option<&dyn Seat<Native>>| {
+            let wait = |_: Parts<'_, Native>| {
                 enter();
                 exit();
-                null()
             };
-            leave::in_line(&mutex, mutex.parts(), &tuning, || has_left(was_inside), acquire);
+            leave::in_line(&mutex, mutex.parts(), &tuning, || has_left(was_inside), wait);
         });
     }
     let _alone = alone();

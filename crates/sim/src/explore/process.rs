@@ -7,7 +7,7 @@ use crate::engine::engine;
 use crate::lock::LockSpec;
 use lockwright_locks::catalog::{CATALOG, FrontVisitor, WholeVisitor, visit_front, visit_whole};
 use lockwright_locks::entry::{Entry, Kind};
-use lockwright_locks::front::{Rule, Tuning, Window};
+use lockwright_locks::front::{Rule, Seat, Tuning, Window};
 use lockwright_locks::posix::queue_in_front;
 use lockwright_locks::posix::{self, Environment, Front, Held, How, Me, Policy, Refused};
 use lockwright_locks::spec::GLIBC;
@@ -87,7 +87,9 @@ struct Textbook<L>(L);
 
 impl<L: TryLock<Explored>> InFront for Textbook<L> {
     fn acquire(&self, mutex: &Mutex, tuning: &Tuning) {
-        queue_in_front(mutex, &self.0, tuning);
+        let mut node = L::Node::default();
+        // SAFETY: new, and stays here until it returns.
+        unsafe { queue_in_front(mutex, &self.0, tuning, &Seat::default(), &raw mut node) };
     }
 }
 
@@ -202,7 +204,7 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
     let Some(entry) = spec.entry() else { return Policy { how: How::Glibc, tuning } };
     let mut find = Find(spec, entry, None);
     visit_front::<Explored>(&mut find);
-    let queue: fn(&Mutex, &Tuning) = |mutex, tuning| {
+    let queue: fn(&Mutex, &Tuning, &Seat<Explored>) = |mutex, tuning, _| {
         mutex
             .room
             .as_ref()

@@ -130,7 +130,7 @@ mod tests {
         let tuning = <Lock as Rule<Threads>>::defaults(Tuning::for_cpus(2));
         run_on(1);
         let start = Threads::now();
-        acquire::<Threads, Lock>(memory.parts(), &Tuning { era: 1, ..tuning }, None);
+        acquire::<Threads, Lock>(memory.parts(), &Tuning { era: 1, ..tuning });
         assert_eq!(memory.word.now(), HELD);
         assert_eq!(Threads::now(), start);
     }

@@ -150,7 +150,7 @@ pub fn doze<P: Machine>(lock: &View<'_, P>, times: u32, ns: u32) -> Option<Taken
         if !may() {
             break;
         }
-        if word.mark() {
+        if lock.mark_word() {
             return lock.overtakes(true);
         }
         if word.sleep(Some(deadline)) == Woken::TimedOut {

@@ -34,7 +34,7 @@ use super::choice::{Waiters, choose_behind};
 use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::learn::{memos, saturation};
 pub(super) use super::line::View;
-use super::line::{Parts, Seat, Taken};
+use super::line::{Parts, Taken};
 use super::near;
 use super::outside::wait_urgently;
 use super::tuning::Tuning;
@@ -187,12 +187,8 @@ pub trait Observe<P: Machine> {
 /// What a thread does on its way to sleep lies in functions of their own (`inline(never)`), here and in learn/: a thread that waits may have
 /// a small stack, and should not keep all of their frames at once.
 #[cold]
-pub fn acquire<P: Machine, R: Rule<P>>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    seat: Option<&dyn Seat<P>>,
-) -> *const Waiter<P> {
-    let mut lock = View { seat, hooks: R::hooks(tuning), ..View::new(parts, tuning) };
+pub fn acquire<P: Machine, R: Rule<P>>(parts: Parts<'_, P>, tuning: &Tuning) -> *const Waiter<P> {
+    let mut lock = View { hooks: R::hooks(tuning), ..View::new(parts, tuning) };
     // Where no pace is asked for, each look at the mutex that comes before the join only lets others in between.
     let asks = || tuning.budget_ns == 0 || !lock.is_crowded();
     let may_grant = tuning.grants() && !parts.by.is_null() && asks();
@@ -211,7 +207,6 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     let described = R::describe(&lock, &mut note);
     lock.own = described.as_ref();
     let awake_ns = R::awake_ns(&lock, &note); // now, while the mutex's cache line is ours
-    seat.inspect(|seat| seat.joins());
     // Only a lock that is granted stays near. (A crowd isn't granted to anybody.)
     let stays_near = R::NEAR && lock.pace.is_some() && !lock.is_saturated();
     let cluster = if stays_near { near::cluster(&lock) } else { None };
@@ -219,8 +214,9 @@ pub fn acquire<P: Machine, R: Rule<P>>(
         note.more = More::Cluster;
     }
     let node = Waiter::<P>::take(parts.word, parts.by, parts.thread, note, lock.own, cluster);
+    parts.seat.inspect(|seat| seat.joins(node));
     let behind = near::join(&lock, node, cluster);
-    seat.inspect(|seat| seat.sits(node));
+    parts.seat.inspect(|seat| seat.waits());
     let (mut gate, mut slept, mut granted) = (OPEN, false, false);
     if behind {
         R::begins_to_wait(&lock, node);
@@ -250,7 +246,7 @@ pub fn acquire<P: Machine, R: Rule<P>>(
     if R::AHEAD > 0 {
         P::reached(Stage::Chosen);
     }
-    seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
+    parts.seat.inspect(|seat| seat.holds());
     if !granted {
         saturation::runs(&lock);
         if tuning.budget_ns != 0 && lock.is_crowded() {
@@ -362,10 +358,10 @@ fn wait_as_head<P: Machine, R: Rule<P>>(
     // While somebody holds the lock, choosing delays nobody. (Behind a chain the next waiter may make itself head at any moment.)
     let may_choose = chooses::<P, R>(lock) && R::is_worth(lock, node);
     if may_choose && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
-        choose_and_sit::<P, R>(lock, node);
+        choose::<P, R>(lock, node);
     }
     // By invariant 1 of word.rs.
-    let take = |slept| word.take(slept);
+    let take = |slept| lock.take_word(slept);
     if lock.is_saturated() {
         if slept {
             word.pass_on(); // maybe we were woken there, and others still sleep
@@ -382,7 +378,7 @@ fn wait_as_head<P: Machine, R: Rule<P>>(
             lock.begin_turn(); // if it sleeps, the next unlock wakes it, and nobody overtakes it until then
         }
         let spin_ns = R::spin_ns(lock);
-        if saturation::spin(lock, spin_ns, Some(slept), || take(slept)) || word.mark() {
+        if saturation::spin(lock, spin_ns, Some(slept), || take(slept)) || lock.mark_word() {
             return slept;
         }
         lock.name_holder(node);
@@ -405,14 +401,6 @@ fn choose<P: Machine, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Optio
         let few = !waiters.look() || R::is_enough(waiters.notes()) || !waiters.look();
         (!few).then(|| R::next(lock, waiters))
     })
-}
-
-/// As [`choose`], by a waiter that may be torn out of its wait. In the middle of a choice that would lose a waiter behind it.
-fn choose_and_sit<P: Machine, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<bool> {
-    lock.seat.inspect(|seat| seat.joins());
-    let has_chosen = choose::<P, R>(lock, node);
-    lock.seat.inspect(|seat| seat.sits(node));
-    has_chosen
 }
 
 /// What a waiter that is not head has done about those behind it.
@@ -463,7 +451,7 @@ impl Chooser {
             return LOOK_NS;
         }
         if may > 0 && self.chose == 0 {
-            match choose_and_sit::<P, R>(lock, node) {
+            match choose::<P, R>(lock, node) {
                 None => {}
                 Some(true) => self.chose = 1,
                 // All looks were for nothing. The next choice comes when somebody finds that it is first.
