@@ -7,8 +7,9 @@ use crate::header::{About, Header, Layout, PAGE};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use lockwright_native::access::{self, Access};
 use lockwright_native::{kernel, system_call};
 
 /// Files that one process id may have: one for each program that it became by `exec`.
@@ -264,23 +265,25 @@ fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
     Ok(base)
 }
 
-/// The process has confined itself, so a filter may kill it for asking.
-static IS_CONFINED: AtomicBool = AtomicBool::new(false);
-
-/// From now on we don't ask the kernel for pages.
-pub fn ask_no_more() {
-    IS_CONFINED.store(true, Relaxed); // by the thread that confines itself, before it does
-}
-
-/// Makes the kernel allocate the pages now: a full disk is an error here, but would be a SIGBUS later.
+/// Makes the kernel allocate the pages now: a full disk is an error here, but would be a SIGBUS later. A process that has confined itself
+/// gets no more pages, since a filter may kill it for asking.
 ///
 /// # Safety
 /// `at` is a page's start, and the bytes are mapped.
 pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
+    access::asking(|access| match access {
+        Access::None => Err(Refused::System(libc::EPERM)),
+        // SAFETY: the caller's promise.
+        _ => unsafe { populate_now(at, len) },
+    })
+}
+
+/// As [`populate`], for a process that may ask.
+///
+/// # Safety
+/// As there.
+unsafe fn populate_now(at: *mut u8, len: usize) -> Result<(), Refused> {
     const MADV_POPULATE_WRITE: i32 = 23;
-    if IS_CONFINED.load(Relaxed) {
-        return Err(Refused::System(libc::EPERM));
-    }
     // SAFETY: the caller's promise.
     let result = unsafe { system_call!(libc::SYS_madvise, at, len, MADV_POPULATE_WRITE) };
     match -result as i32 {

@@ -7,6 +7,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod access;
 pub mod arena;
 pub mod cpus;
 mod file;

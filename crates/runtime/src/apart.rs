@@ -35,19 +35,23 @@ impl Stack {
             // SAFETY: passed below, once.
             unsafe { run.cast::<F>().read()() };
         }
-        if cfg!(test) || access::now() == Access::None {
-            return run(); // tests end their threads there
-        }
-        const SET: usize = size_of::<u64>(); // the kernel's signal set
-        let (all, mut before) = (u64::MAX, 0_u64);
-        let mut run = MaybeUninit::new(run);
-        // SAFETY: the thread's own mask, and sets of that size. The stack is ours by the caller's promise, and `body` gets what it expects.
-        unsafe {
-            let mask = libc::SYS_rt_sigprocmask;
-            system_call!(mask, libc::SIG_SETMASK, &raw const all, &raw mut before, SET);
-            call(run.as_mut_ptr().cast(), body::<F>, self.0.get().cast::<u8>().add(SIZE));
-            system_call!(mask, libc::SIG_SETMASK, &raw const before, 0_usize, SET);
-        }
+        access::asking(|access| {
+            if cfg!(test) || access == Access::None {
+                return run(); // tests end their threads there
+            }
+            const SET: usize = size_of::<u64>(); // the kernel's signal set
+            let (all, mut before) = (u64::MAX, 0_u64);
+            let mut run = MaybeUninit::new(run);
+            let top = self.0.get().cast::<u8>();
+            // SAFETY: the thread's own mask, and sets of that size. The stack is ours by the caller's promise, and `body` gets what it
+            // expects.
+            unsafe {
+                let mask = libc::SYS_rt_sigprocmask;
+                system_call!(mask, libc::SIG_SETMASK, &raw const all, &raw mut before, SET);
+                call(run.as_mut_ptr().cast(), body::<F>, top.add(SIZE));
+                system_call!(mask, libc::SIG_SETMASK, &raw const before, 0_usize, SET);
+            }
+        });
     }
 }
 

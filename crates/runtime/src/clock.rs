@@ -196,14 +196,16 @@ fn is_usable() -> bool {
     let is_invariant =
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0;
     let mut mode = 0_i32;
-    let asked = match access::now() {
-        // SAFETY: writes an int to our variable. (Not by libc's `prctl`: where we are preloaded, that name is ours.)
-        Access::All => unsafe { system_call!(libc::SYS_prctl, PR_GET_TSC, &raw mut mode) },
-        // The dynamic linker has read the counter already: it does not trap.
-        Access::Files => -1,
-        Access::None => return false,
-    };
-    is_invariant && (asked != 0 || mode == PR_TSC_ENABLE) && is_trusted()
+    access::asking(|access| {
+        let asked = match access {
+            // SAFETY: writes an int to our variable. (Not by libc's `prctl`: where we are preloaded, that name is ours.)
+            Access::All => unsafe { system_call!(libc::SYS_prctl, PR_GET_TSC, &raw mut mode) },
+            // The dynamic linker has read the counter already: it does not trap.
+            Access::Files => -1,
+            Access::None => return false,
+        };
+        is_invariant && (asked != 0 || mode == PR_TSC_ENABLE) && is_trusted()
+    })
 }
 
 /// Does the kernel itself keep time by it? It watches the counters of all CPUs, and gives up on them if they drift apart.

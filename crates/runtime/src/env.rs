@@ -1,6 +1,7 @@
 //! The environment variables that our user has set, and our messages on stderr.
 
-use crate::{access, thread};
+use crate::access::{self, Access};
+use crate::thread;
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
@@ -175,11 +176,19 @@ fn can_write(line: &[u8]) -> bool {
     }
 }
 
+/// Writes, if we may ask the kernel for it: a process that has confined itself is told nothing more.
+fn write_to_stderr(line: &[u8]) {
+    access::asking(|access| {
+        if access != Access::None {
+            write(line);
+        }
+    });
+}
+
 /// Writes by raw system calls, since libc's `write` is a cancellation point. If nobody reads stderr any more, we swallow the
 /// SIGPIPE, since the program didn't cause it. A failure to write is ignored.
-fn write_to_stderr(line: &[u8]) {
-    // In a confined process a filter may kill for the question, so we don't ask.
-    if !access::is_confined() && !thread::leaving_errno(|| can_write(line)) {
+fn write(line: &[u8]) {
+    if !thread::leaving_errno(|| can_write(line)) {
         return;
     }
     const SET: usize = size_of::<u64>(); // the kernel's signal set

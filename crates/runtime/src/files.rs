@@ -2,7 +2,8 @@
 //!
 //! We use raw system calls: libc's functions are cancellation points, and an epoch's end must not be one.
 
-use core::ffi::CStr;
+use crate::access::{self, Access};
+use core::ffi::{CStr, c_char};
 use lockwright_contract::About;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::system_call;
@@ -24,14 +25,23 @@ pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     usize::try_from(len).ok().map(|len| &buffer[..len])
 }
 
-/// The path of the program's file; empty if the kernel doesn't tell.
+/// The path of the program's file; empty if the kernel doesn't tell. If we may not ask: the name that it was started with, which may be a
+/// symbolic link.
 pub(crate) fn program(buffer: &mut [u8]) -> &[u8] {
     let (folder, name) = (libc::AT_FDCWD, c"/proc/self/exe".as_ptr());
-    // SAFETY: a NUL-terminated path, and a buffer of that size.
-    let len = unsafe {
-        system_call!(libc::SYS_readlinkat, folder, name, buffer.as_mut_ptr(), buffer.len())
-    };
-    &buffer[..usize::try_from(len).unwrap_or(0)]
+    let asked = access::asking(|access| {
+        let (to, room) = (buffer.as_mut_ptr(), buffer.len());
+        // SAFETY: a NUL-terminated path, and a buffer of that size.
+        let read = || unsafe { system_call!(libc::SYS_readlinkat, folder, name, to, room) };
+        (access == Access::All).then(read)
+    });
+    if let Some(len) = asked {
+        return &buffer[..usize::try_from(len).unwrap_or(0)];
+    }
+    // SAFETY: no preconditions.
+    let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+    // SAFETY: the kernel's own C string, at the top of the stack.
+    if name.is_null() { b"" } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
 }
 
 /// This process's command line, as much as fits the buffer, its words separated by blanks.

@@ -12,7 +12,8 @@
 //!
 //! Modules with something to forget register by [`tell_child`].
 
-use crate::{access, thread};
+use crate::access::{self, Access};
+use crate::thread;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -94,8 +95,10 @@ pub(crate) fn watch() {
 /// this. Returns the era.
 #[cold]
 fn find_witness() -> usize {
-    let confined = access::now() == access::Access::None;
-    let made = if confined { null_mut() } else { make_witness() };
+    let made = access::asking(|access| match access {
+        Access::None => null_mut(),
+        _ => make_witness(),
+    });
     let witness = if made.is_null() { (&raw const NONE).cast_mut() } else { made };
     // ORDERING: Release, pairs with the Acquire in `era`. Of several threads the first one wins.
     if WITNESS.compare_exchange(null_mut(), witness, Release, Relaxed).is_err() && !made.is_null() {
@@ -202,6 +205,7 @@ fn in_child(witness: &Witness) -> usize {
 fn choose_era(witness: &Witness) -> usize {
     // All Relaxed: this thread's own.
     if witness.era.load(Relaxed) == 0 {
+        access::forked();
         tell(When::Unseen);
         lockwright_native::arena::forked(); // before anybody asks it about a line, by the new era
         // Before the era is known: a child of this child must find it taken. A signal handler here takes one more.

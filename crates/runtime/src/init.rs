@@ -144,3 +144,6 @@ pub(crate) unsafe fn begin() {
         order::load(emulated);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use lockwright_locks::front::{Parts, Seat, Tuning, View};
 use lockwright_locks::posix;
 use lockwright_native::Native;
@@ -170,8 +170,8 @@ impl Turn {
             }
         };
         undisturbed(leave, || {
-            // ORDERING: SeqCst, see `is_taken`. Acquire, pairs with the Release in `end`: what the last thread did is complete.
-            if self.0.compare_exchange(0, thread::id(), SeqCst, Relaxed).is_ok() {
+            // ORDERING: Acquire, pairs with the Release in `end`: what the last thread did is complete.
+            if self.0.compare_exchange(0, thread::id(), Acquire, Relaxed).is_ok() {
                 // SAFETY: it is our turn. (Tests alone end a thread in it, on the thread's own stack.)
                 unsafe { self.1.run(|| thread::leaving_errno(run)) };
                 self.end();
@@ -185,10 +185,9 @@ impl Turn {
         self.0.store(0, Release);
     }
 
-    /// Is it somebody's turn? (SeqCst: who announces something and finds nobody's turn here will be noticed by the next who takes it.)
+    /// Is it somebody's turn? For a forked child, which has one thread.
     pub(crate) fn is_taken(&self) -> bool {
-        // ORDERING: SeqCst, pairs with the exchange in `take`.
-        self.0.load(SeqCst) != 0
+        self.0.load(Relaxed) != 0 // one thread
     }
 
     fn is_own(&self) -> bool {

@@ -133,19 +133,13 @@ fn has_changed() -> bool {
         return false; // it may not ask
     }
     let mut has_changed = false;
-    alone(|room| {
-        has_changed = access::now() == Access::All && Reach::may_have_changed(room);
-    });
+    alone(|room, access| has_changed = access == Access::All && Reach::may_have_changed(room));
     has_changed
 }
 
 /// Looks now.
 pub(crate) fn look() {
-    alone(|room| {
-        let access = access::now();
-        if access == Access::None {
-            return;
-        }
+    alone(|room, access| {
         if let Some(online) = topology::online_hash()
             && ONLINE.load(Relaxed) != online
             // SAFETY: LOOKING is ours.
@@ -200,7 +194,7 @@ pub(crate) unsafe fn load(make_up: impl FnOnce(&mut Topology) -> bool) {
     let (mut make_up, mut has_classes) = (Some(make_up), None);
     // A thread that another library started may be looking already.
     for _ in 0..1000 {
-        alone(|_| {
+        alone(|_, _| {
             // SAFETY: LOOKING is ours.
             let classes = unsafe { &mut *CLASSES.0.get() };
             has_classes = make_up.take().map(|make_up| load_classes(classes, make_up));
@@ -269,18 +263,20 @@ fn give_up_looking() {
 }
 
 /// Runs `look`, if nobody else looks and the process has not confined itself.
-fn alone(look: impl FnOnce(&mut Room)) {
+fn alone(look: impl FnOnce(&mut Room, Access)) {
     // The topology's memory has one writer at a time.
     LOOKING.take(give_up_looking, || {
-        // ORDERING: SeqCst in there, and in `take`, pairs with [confine]: the confining thread sees us looking, or we see that it confines.
-        if !access::is_confined_now() {
-            // SAFETY: LOOKING is ours.
-            look(unsafe { &mut *ROOM.0.get() });
-        }
+        access::asking(|access| {
+            if access != Access::None {
+                // SAFETY: LOOKING is ours.
+                look(unsafe { &mut *ROOM.0.get() }, access);
+            }
+        });
     });
 }
 
-/// `prctl`, like glibc's own. Before a call that confines the process, we look for the last time.
+/// `prctl`, like glibc's own. Before a call that confines the process, we look for the last time, and wait until nobody asks the kernel for
+/// anything any more.
 ///
 /// # Safety
 /// As the system call.
@@ -293,16 +289,8 @@ pub unsafe fn prctl(
 ) -> c_int {
     if [libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_SECCOMP].contains(&operation) {
         learn();
-        // [confine] ORDERING: SeqCst in there, pairs with `alone`.
+        fork::era(); // who asked in the parent doesn't ask here
         access::confine();
-        for _ in 0..1000 {
-            // ORDERING: SeqCst in there, as above: we go on after a thread that looks now has finished, unless we are a signal
-            // handler that interrupted it.
-            if !LOOKING.is_taken() && !urgency::is_anybody_asking() {
-                break;
-            }
-            futex::yield_cpu();
-        }
     }
     // SAFETY: the caller's promise; the calling thread's own `errno`.
     unsafe {

@@ -12,13 +12,14 @@
 //!   a piece for each depth of the stack, which tells different callers apart.
 //! * When this is off, as it normally is, it costs nothing: see `fast`.
 
+use crate::access::{self, Access};
 use crate::caller::Call;
 use crate::env::{refused, say, variable};
+use crate::files;
 use crate::fork::{self, When};
 use crate::observe::maps;
 use crate::thread::{self, leaving_errno};
 use crate::watch::{self, Taking};
-use crate::{access, files};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::ptr::{null, null_mut};
@@ -165,14 +166,14 @@ fn open() -> Option<Order> {
     let said = unsafe { &*SPEC.0.get() };
     let folder = &said.folder[..said.folder_len];
     let mut room = files::AboutRoom::new();
-    let made = match access::now() {
+    let made = access::asking(|access| match access {
         // Even under a filter that is older than the program, since somebody has asked for this.
-        access::Access::All | access::Access::Files => {
+        Access::All | Access::Files => {
             let lock = &said.lock[..said.lock_len];
             Order::create(folder, &files::about(&mut room, lock, said.emulated))
         }
-        access::Access::None => Err(Refused::System(libc::EPERM)), // a filter may kill for asking
-    };
+        Access::None => Err(Refused::System(libc::EPERM)), // a filter may kill for asking
+    });
     match made {
         // ORDERING: Release, pairs with the Acquire in `file`.
         Ok(order) => BASE.store(order.base(), Release),
@@ -192,9 +193,11 @@ fn here() -> Option<(Order, &'static Account, &'static Thread)> {
         return Some((order, account, thread));
     }
     if account.is_lost.get() != 0 || access::is_confined() {
-        return None;
+        return None; // a hint
     }
-    let thread = leaving_errno(|| order.thread(thread::id(), is_alive));
+    let find = || order.thread(thread::id(), is_alive);
+    let thread =
+        leaving_errno(|| access::asking(|access| (access != Access::None).then(find)).flatten());
     match thread {
         Some(thread) => account.thread.set(thread),
         None => account.is_lost.set(1),
@@ -390,8 +393,8 @@ static BUFFER: maps::MapsBuffer = maps::MapsBuffer::new();
 fn tell(order: Order) {
     const OFTEN: u32 = 64;
     let now = futex::now(Clock::Monotonic);
-    if access::is_confined() || TOLD.load(Relaxed) > OFTEN && now < NEXT_NS.load(Relaxed) {
-        return; // hints, both
+    if TOLD.load(Relaxed) > OFTEN && now < NEXT_NS.load(Relaxed) {
+        return; // a hint
     }
     // ORDERING: Acquire, pairs with the Release below: the last one has finished.
     if IS_TELLING.swap(true, Acquire) {
@@ -399,8 +402,12 @@ fn tell(order: Order) {
     }
     NEXT_NS.store(now + 1_000_000_000, Relaxed);
     TOLD.fetch_add(1, Relaxed);
-    // SAFETY: IS_TELLING is ours.
-    order.map(|push| unsafe { maps::read(&BUFFER, push) });
+    access::asking(|access| {
+        if access != Access::None {
+            // SAFETY: IS_TELLING is ours.
+            order.map(|push| unsafe { maps::read(&BUFFER, push) });
+        }
+    });
     // ORDERING: Release, as above.
     IS_TELLING.store(false, Release);
 }

@@ -41,17 +41,21 @@ pub(crate) const NO_MEMORY: &[u8] =
 
 /// Zeroed memory; `None`: no memory is left, or a filter may kill for asking.
 pub(crate) fn map(bytes: usize) -> Option<*mut u8> {
-    if access::now() == Access::None {
-        return None;
-    }
-    kernel::map(bytes)
+    access::asking(|access| match access {
+        Access::None => None,
+        _ => kernel::map(bytes),
+    })
 }
 
-/// Gives it back.
+/// Gives it back. It stays mapped if a filter may kill for asking.
 ///
 /// # Safety
 /// It came from [`map`] with as many bytes, and nobody uses it any more.
 pub(crate) unsafe fn unmap(memory: *mut u8, bytes: usize) {
-    // SAFETY: our own mapping, by our caller's promise.
-    unsafe { kernel::unmap(memory, bytes) };
+    access::asking(|access| {
+        if access != Access::None {
+            // SAFETY: our own mapping, by our caller's promise.
+            unsafe { kernel::unmap(memory, bytes) };
+        }
+    });
 }

@@ -40,11 +40,11 @@ use lockwright_contract::programs::mailbox::{
 };
 use lockwright_contract::programs::maps::View;
 use lockwright_locks::rw::biased::forget_all_but;
+use lockwright_native::Native;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::policies::{self, Answers};
-use lockwright_native::{Native, kernel};
 use lockwright_platform::hooks::{Hook, READS};
-use mailbox::{CHANGES, PID, hooks_word};
+use mailbox::{CHANGES, hooks_word, learn_pid};
 
 pub(crate) use boost::has_waited;
 pub(crate) use cells::is_inside;
@@ -100,8 +100,7 @@ fn in_child() {
         give_up();
         BUSY.end();
     }
-    // SAFETY: no preconditions.
-    PID.store(kernel::process_id(), Relaxed); // one thread
+    learn_pid(); // one thread
     // The parent's other threads no longer read. (What they held by the locks themselves stays held, as with glibc: nobody can tell who
     // holds that.)
     forget_all_but::<Native>(thread::row());
@@ -239,8 +238,7 @@ fn load(
     }
     grace::prepare();
     fork::tell_child(When::Seen, in_child);
-    // SAFETY: no preconditions.
-    PID.store(kernel::process_id(), Relaxed); // published with the entry
+    learn_pid(); // published with the entry
     let turn = retire(slot, info);
     entry.slot.set(slot);
     entry.turn.set(turn);

@@ -3,11 +3,13 @@
 //! Our constructor makes the file; a forked child makes its own when its first epoch ends. A process that
 //! can't have one goes on without it.
 
+use crate::access::{self, Access};
 use crate::env::{refused, say, variable};
+use crate::files;
 use crate::fork::{self, When};
 use crate::shared::{self, IDS};
+use crate::thread;
 use crate::watch::{self, Epochs};
-use crate::{access, files, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
@@ -102,9 +104,13 @@ pub(crate) unsafe fn load(emulated: &'static [u8]) {
 /// Makes the file, if no other thread does; if that fails, recording is OFF.
 #[cold]
 fn open() -> Option<Result<(), Refused>> {
-    if access::is_confined() {
-        return None; // the child of a process that may not open files
-    }
+    access::asking(|access| match access {
+        Access::None => None, // the child of a process that may not open files
+        _ => make(),
+    })
+}
+
+fn make() -> Option<Result<(), Refused>> {
     // ORDERING: Acquire, pairs with `load`: the folder is set.
     STATE.compare_exchange(SHUT, busy(), Acquire, Relaxed).ok()?;
     // SAFETY: BUSY: nobody else reads or writes it.

@@ -8,11 +8,9 @@
 //! mutex that nobody has contended for since then may come under the new target's lock until it chooses anew; that lock serves it as
 //! well as any other.
 
-use crate::access::{self, Access};
 use crate::env::cut;
 use crate::{files, real};
 use core::cell::{LazyCell, UnsafeCell};
-use core::ffi::{CStr, c_char};
 use lockwright_contract::mailbox::{KINDS, RULES, RWLOCK};
 use lockwright_locks::posix::TYPE;
 
@@ -132,16 +130,7 @@ pub(crate) unsafe fn prepare() {
 
 fn load_program(program: &mut ProgramName) {
     let path = &mut program.path;
-    let name = if access::now() == Access::All {
-        files::program(path)
-    } else {
-        // Use the name that it was started with, which may be a symbolic link.
-        // SAFETY: no preconditions.
-        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
-        // SAFETY: the kernel's own C string, at the top of the stack.
-        if name.is_null() { b"".as_slice() } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
-    };
-    let name = base_name(name);
+    let name = base_name(files::program(path));
     program.len = name.len().min(program.name.len());
     program.name[..program.len].copy_from_slice(&name[..program.len]);
 }

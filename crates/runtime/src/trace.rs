@@ -20,7 +20,7 @@ use crate::thread::leaving_errno;
 use crate::watch::{self, Hooks, Note, Who};
 use crate::{files, object, thread};
 use core::cell::Cell;
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -142,11 +142,8 @@ impl Request {
 #[cold]
 fn first_chunk(account: &Account, what: What) -> Option<&'static Chunk> {
     let tracer = tracer()?;
-    let chunk = if access::is_confined() {
-        None
-    } else {
-        leaving_errno(|| tracer.chunk(None, thread::id(), place::here().class.0))
-    };
+    // (If the process has confined itself, this gives nothing.)
+    let chunk = leaving_errno(|| tracer.chunk(None, thread::id(), place::here().class.0));
     if chunk.is_none() && what != What::Released {
         tracer.drop_one();
     }
@@ -194,11 +191,13 @@ fn settle(account: &Account, mut chunk: &'static Chunk, to: u64) {
 fn read_clock(account: &Account) -> u64 {
     // SAFETY: all-zero bytes are a valid `rusage`.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
-    let cpu = leaving_errno(|| {
+    let read = || {
         // SAFETY: a writable rusage; every Linux has them.
         unsafe { system_call!(libc::SYS_getrusage, libc::RUSAGE_THREAD, &raw mut usage) };
         futex::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-    });
+    };
+    let cpu = leaving_errno(|| access::asking(|access| (access != Access::None).then(read)));
+    let Some(cpu) = cpu else { return 0 };
     let ran = cpu.saturating_sub(account.cpu_ns.get());
     account.cpu_ns.set(cpu);
     account.known_ns.set(0);
@@ -244,15 +243,7 @@ pub(crate) unsafe fn load(emulated: &[u8], cpus: u32, rehearse: fn(usize)) {
 /// Lists the program and the libraries that were loaded with it, since the locks in them may have names.
 fn list_objects(tracer: Tracer) {
     let mut program = [0_u8; 4096];
-    let program = if access::now() == Access::All {
-        files::program(&mut program)
-    } else {
-        // Use the name that it was started with, which may be a symbolic link.
-        // SAFETY: no preconditions.
-        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
-        // SAFETY: the kernel's own C string, at the top of the stack.
-        if name.is_null() { b"".as_slice() } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
-    };
+    let program = files::program(&mut program);
     object::each(|info, at| {
         let path = match at {
             0 => program,

@@ -5,8 +5,7 @@
 
 use crate::access::{self, Access};
 use crate::thread;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::{system_call, urgency};
 
@@ -19,19 +18,9 @@ const KNOWN: u32 = 2;
 /// A moment's place in a thread's word.
 const MOMENT: u32 = 4;
 
-/// How many threads are about to ask the kernel. (One that is torn away there stays counted: then who confines the process waits for it in
-/// vain, for a bounded time.)
-static ASKING: AtomicU32 = AtomicU32::new(0);
-
 /// Called by the constructor.
 pub(crate) fn begin() {
     urgency::ask_by(is_urgent);
-}
-
-/// Does any thread ask the kernel now? For a thread that has just [confined](access::confine) the process.
-pub(crate) fn is_anybody_asking() -> bool {
-    // ORDERING: SeqCst, pairs with [ask].
-    ASKING.load(SeqCst) != 0
 }
 
 /// Has the calling thread a real-time policy? `now`: what the clock says; 0: the caller hasn't looked.
@@ -51,17 +40,15 @@ fn is_urgent(now: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn asks() -> bool {
-    // [ask] ORDERING: SeqCst, and in `is_confined_now`: the thread that confines the process sees us ask, or we see that it confines.
-    ASKING.fetch_add(1, SeqCst);
-    let is_urgent = !access::is_confined_now() && access::now() == Access::All && {
+    access::asking(|access| {
+        if access != Access::All {
+            return false;
+        }
         // SAFETY: a number.
         let class = unsafe { system_call!(libc::SYS_sched_getscheduler, 0) } as i32;
         let class = class & !libc::SCHED_RESET_ON_FORK;
         class >= 0 && [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&class)
-    };
-    // ORDERING: SeqCst, as above.
-    ASKING.fetch_sub(1, SeqCst);
-    is_urgent
+    })
 }
 
 #[cfg(test)]
@@ -82,7 +69,6 @@ mod tests {
             }
             let seen = [start + 5, later, later + 7].map(is_urgent);
             assert_eq!((set(libc::SCHED_OTHER, 0), seen), (0, [false, true, true]));
-            assert!(!is_anybody_asking());
         })
         .join()
         .unwrap();

@@ -72,9 +72,9 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             // The bottom layer.
             &[
                 "watch", "fast", "listed", "shared", "thread", "fork", "clock", "access", "env",
-                "apart", "attached", "urgency", "caller",
+                "apart", "attached", "urgency", "caller", "files",
             ],
-            &["layout", "real", "files", "object", "probes"],
+            &["layout", "real", "object", "probes"],
         ],
     ),
 ];

@@ -1,5 +1,6 @@
 //! A thread's block: where it comes from, and where it goes when its thread ends. (glibc's key destructor hands it on.)
 
+use crate::access::{self, Access};
 use crate::fork::{self, When};
 use crate::shared::{IDS, common, lockwright_epochs};
 use crate::thread;
@@ -145,7 +146,11 @@ impl Block {
 
 /// A fresh block.
 fn map() -> *mut Block {
-    let Some(block) = kernel::map(size_of::<Block>()) else { return null_mut() };
+    let block = access::asking(|access| match access {
+        Access::None => None, // a filter may kill for asking
+        _ => kernel::map(size_of::<Block>()),
+    });
+    let Some(block) = block else { return null_mut() };
     let block: *mut Block = block.cast(); // zeroes are a block
     let mut newest = lockwright_epochs.newest.load(Relaxed); // checked by the exchange
     loop {

@@ -48,15 +48,17 @@ pub(super) fn is_due(now_ns: u64) -> bool {
 #[cold]
 pub(super) fn tell(segment: &Segment, now_ns: u64) {
     // ORDERING: Acquire, pairs with the Release below: the last one has finished.
-    if access::now() == Access::None || BUSY.swap(true, Acquire) {
+    if BUSY.swap(true, Acquire) {
         return;
     }
     let pause = PAUSE_NS.load(Relaxed); // only the thread that has set BUSY writes it
     NEXT_NS.store(now_ns + pause, Relaxed);
     PAUSE_NS.store(pause.saturating_mul(2), Relaxed);
-    thread::leaving_errno(|| {
-        // SAFETY: BUSY is ours.
-        segment.map(|push| unsafe { read(&BUFFER, push) });
+    access::asking(|access| {
+        if access != Access::None {
+            // SAFETY: BUSY is ours.
+            thread::leaving_errno(|| segment.map(|push| unsafe { read(&BUFFER, push) }));
+        }
     });
     // ORDERING: Release, as above.
     BUSY.store(false, Release);

@@ -2,10 +2,11 @@
 //! the end.
 
 use super::maps;
+use crate::access::{self, Access};
 use crate::apart::Stack;
 use crate::env::{say, variable};
 use crate::fork::{self, When};
-use crate::{access, files, thread};
+use crate::{files, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -120,7 +121,7 @@ pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     futex::before_sleep(before_sleep);
     let mut made = Err(Refused::System(libc::EPERM));
     // SAFETY: BUSY: no other thread comes here.
-    unsafe { STACK.run(|| made = thread::leaving_errno(make)) };
+    unsafe { STACK.run(|| made = thread::leaving_errno(|| access::asking(make))) };
     maps::begin();
     if let Err(Refused::System(error)) = made {
         control.error.store(error as u32, Relaxed); // published below
@@ -137,10 +138,10 @@ pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     made.ok()
 }
 
-fn make() -> Result<Segment, Refused> {
+fn make(access: Access) -> Result<Segment, Refused> {
     // A filter that is older than the program comes from a container or a service manager. Those allow making files; and
     // somebody asked for this one.
-    if access::now() == access::Access::None {
+    if access == Access::None {
         return Err(Refused::System(libc::EPERM)); // the program's own filter may kill
     }
     // SAFETY: written by the constructor.
@@ -193,15 +194,16 @@ fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
 
 /// The process ends, and removes its file, which takes memory. (If the process is killed, the next command removes it.)
 pub(crate) fn at_exit() {
-    if opened().is_none() || access::now() == access::Access::None {
-        return;
-    }
-    let pid = kernel::process_id();
-    // A child that hasn't noticed its fork yet still has its parent's segment.
-    if opened().is_some_and(|segment| segment.name(pid).is_some()) {
-        // SAFETY: OPEN: nobody writes any more. A NUL-terminated path. Threads that go on running still have the mapping.
-        unsafe { system_call!(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
-    }
+    let Some(segment) = opened() else { return };
+    access::asking(|access| {
+        // A child that hasn't noticed its fork yet still has its parent's segment.
+        if access != Access::None && segment.name(kernel::process_id()).is_some() {
+            // SAFETY: OPEN: nobody writes any more. A NUL-terminated path. Threads that go on running still have the mapping.
+            unsafe {
+                system_call!(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0)
+            };
+        }
+    });
 }
 
 /// In the child of a fork: the segment is the parent's.

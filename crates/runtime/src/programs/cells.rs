@@ -218,7 +218,7 @@ pub(super) fn all_of(tid: u32) -> impl Iterator<Item = &'static ThreadCell> {
 
 /// Has this process no thread with this id? If we may not ask, it may have one. (Another process may: ids are used again.)
 pub(super) fn is_gone(tid: u32) -> bool {
-    match access::now() {
+    access::asking(|access| match access {
         Access::All => {
             // SAFETY: sends no signal.
             let said = unsafe { system_call!(libc::SYS_tgkill, pid(), tid, 0) };
@@ -226,7 +226,7 @@ pub(super) fn is_gone(tid: u32) -> bool {
         }
         Access::Files => is_listed(tid) == Some(false) && is_listed(thread::id()) == Some(true),
         Access::None => false,
-    }
+    })
 }
 
 /// Does this process's folder list the thread? `None`: the kernel doesn't say.

@@ -77,8 +77,11 @@ impl Mapped {
     pub(super) fn seal(&self) -> bool {
         let (code, len) = self.code_at.get();
         flush(code, len);
-        // SAFETY: our own mapping.
-        unsafe { kernel::protect(code, len, libc::PROT_READ | libc::PROT_EXEC) }
+        let protection = libc::PROT_READ | libc::PROT_EXEC;
+        access::asking(|access| {
+            // SAFETY: our own mapping.
+            access != Access::None && unsafe { kernel::protect(code, len, protection) }
+        })
     }
 
     /// Its mark in a cell.
@@ -168,12 +171,14 @@ pub(super) fn unused() -> Option<&'static Mapped> {
 /// Unmaps what no slot leads to, and no thread is in. BUSY is ours.
 pub(super) fn reclaim() {
     let old = || ALL.0.iter().filter(|entry| entry.is_old());
-    // `munmap` needs no question that the dynamic linker hasn't asked, unless the process has confined itself.
-    if old().next().is_some() && access::now() != Access::None && grace::barrier() {
-        old()
-            .filter(|entry| !cells::is_anybody_in(entry.slot.get(), entry.mark()))
-            .for_each(Mapped::unmap);
-    }
+    access::asking(|access| {
+        // `munmap` needs no question that the dynamic linker hasn't asked, unless the process has confined itself.
+        if access != Access::None && old().next().is_some() && grace::barrier() {
+            old()
+                .filter(|entry| !cells::is_anybody_in(entry.slot.get(), entry.mark()))
+                .for_each(Mapped::unmap);
+        }
+    });
     lockwright_programs.retired.store(old().count() as u32, Relaxed); // for the command
 }
 

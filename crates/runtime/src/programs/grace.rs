@@ -32,11 +32,10 @@ const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 /// Asks whether it may before each call, not once for several: where there are threads, the kernel takes tens of milliseconds to
 /// register a process, and the process may confine itself meanwhile.
 fn membarrier(command: i32) -> bool {
-    if access::now() != Access::All {
-        return false;
-    }
-    // SAFETY: it changes no memory.
-    unsafe { system_call!(libc::SYS_membarrier, command, 0, 0) == 0 }
+    access::asking(|access| {
+        // SAFETY: it changes no memory.
+        access == Access::All && unsafe { system_call!(libc::SYS_membarrier, command, 0, 0) == 0 }
+    })
 }
 
 /// Before the first policy is loaded.

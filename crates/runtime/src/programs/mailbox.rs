@@ -1,5 +1,6 @@
 //! This process's mailbox for policies, and what all parts know of it.
 
+use crate::access::{self, Access};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_contract::programs::mailbox::{PostRoom, Programs, Tags};
@@ -25,6 +26,15 @@ pub(super) fn pid() -> u32 {
         0 => kernel::process_id(),
         known => known, // changes only in a child, which has one thread
     }
+}
+
+/// This process is a new one, or gets its first policy.
+pub(super) fn learn_pid() {
+    access::asking(|access| {
+        // SAFETY: no preconditions.
+        let pid = || unsafe { libc::getpid() } as u32;
+        PID.store(if access == Access::None { 0 } else { pid() }, Relaxed); // our callers' business
+    });
 }
 
 /// A slot's hooks, as `policies` keeps them.

@@ -18,18 +18,20 @@ impl Scheduling {
     /// Asks the kernel about a thread; 0: the calling thread. `None`: we may not ask, or there is no such thread.
     #[cold]
     pub(super) fn of(tid: u32) -> Option<Self> {
-        if access::now() != Access::All {
-            return None;
-        }
-        let mut priority = 0_i32;
-        // SAFETY: writes a number.
-        let (class, nice) = unsafe {
-            let class = system_call!(libc::SYS_sched_getscheduler, tid) as i32;
-            system_call!(libc::SYS_sched_getparam, tid, &raw mut priority);
-            // The kernel says 20 minus the nice value.
-            (class, 20 - system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) as i32)
-        };
-        (class >= 0).then_some(Self { class, priority, nice })
+        access::asking(|access| {
+            if access != Access::All {
+                return None;
+            }
+            let mut priority = 0_i32;
+            // SAFETY: writes a number.
+            let (class, nice) = unsafe {
+                let class = system_call!(libc::SYS_sched_getscheduler, tid) as i32;
+                system_call!(libc::SYS_sched_getparam, tid, &raw mut priority);
+                // The kernel says 20 minus the nice value.
+                (class, 20 - system_call!(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) as i32)
+            };
+            (class >= 0).then_some(Self { class, priority, nice })
+        })
     }
 
     /// As `hooks::Node::prio` has it.
@@ -61,9 +63,11 @@ impl Scheduling {
             system_call!(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, self.nice) == 0
         };
         // Only CAP_SYS_NICE may take the flag away.
-        access::now() == Access::All
-            && (set(self.class) || set(self.class | libc::SCHED_RESET_ON_FORK))
-            && (self.priority > 0 || set_nice())
+        access::asking(|access| {
+            access == Access::All
+                && (set(self.class) || set(self.class | libc::SCHED_RESET_ON_FORK))
+                && (self.priority > 0 || set_nice())
+        })
     }
 
     /// In 32 bits.

@@ -5,6 +5,7 @@
 use super::*;
 use crate::thread;
 use core::sync::atomic::AtomicBool;
+use lockwright_contract::post::Posts;
 use lockwright_contract::post::remote::{Answer, Memory, OwnMemory, RemotePosts};
 use lockwright_contract::programs::image::NAME;
 use lockwright_contract::programs::mailbox::{SAMPLE, TOO_SLOW};
@@ -89,19 +90,55 @@ fn request(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Posts as the command does, until it is taken up. `Err`: why the last request was refused.
-fn post_all(requests: &[u8]) -> Result<(), String> {
-    // SAFETY: by `alone` nobody else posts; and the room is written only here.
-    static OWN: OwnMemory = unsafe { OwnMemory::new() };
-    let mailbox = &lockwright_programs;
-    let posts = (&raw const mailbox.posts).expose_provenance() as u64;
-    let remote = RemotePosts::new(&OWN, posts);
-    let Ok(mut said) = remote.post(Duration::ZERO, |writing| {
+// SAFETY: by `alone` nobody else posts; and the room is written only here.
+static OWN: OwnMemory = unsafe { OwnMemory::new() };
+
+fn remote(posts: &Posts) -> RemotePosts<'static, OwnMemory> {
+    RemotePosts::new(&OWN, core::ptr::from_ref(posts).expose_provenance() as u64)
+}
+
+/// Posts what `write` writes, as the command does.
+pub(crate) fn posted(posts: &Posts, write: impl FnOnce()) -> Answer {
+    let Ok(said) = remote(posts).post(Duration::ZERO, |writing| {
         writing.replace()?;
-        OWN.write(mailbox.room.0.get().expose_provenance() as u64, requests)?;
-        mailbox.len.store(requests.len() as u32, Relaxed);
+        write();
         Ok(true)
     });
+    said
+}
+
+fn posted_all(requests: &[u8]) -> Answer {
+    let mailbox = &lockwright_programs;
+    posted(&mailbox.posts, || {
+        let Ok(()) = OWN.write(mailbox.room.0.get().expose_provenance() as u64, requests);
+        mailbox.len.store(requests.len() as u32, Relaxed);
+    })
+}
+
+/// In a child: posts a policy that nobody takes up yet.
+pub(crate) fn post_one() {
+    budget(1_000_000_000);
+    posted_all(&request(LOAD, 12, &image(&[(Hook::CmpNode, says(1))], 0, 0), &[]));
+}
+
+/// In a child: likewise, where there is one, and one that has gone.
+pub(crate) fn post_another() {
+    load_it(12, &[(Hook::CmpNode, says(1))]).unwrap();
+    post_one();
+}
+
+/// In a child.
+pub(crate) fn asks_about_scheduling() {
+    let own = scheduling::Scheduling::of(0);
+    let is_set = own.is_some_and(|own| own.set(0));
+    let is_gone = cells::is_gone(thread::id());
+    assert!(!is_gone || is_set);
+}
+
+/// Posts as the command does, until it is taken up. `Err`: why the last request was refused.
+fn post_all(requests: &[u8]) -> Result<(), String> {
+    let mailbox = &lockwright_programs;
+    let mut said = posted_all(requests);
     // This thread takes it up; or a thread of another test that waits for a mutex has begun to.
     loop {
         match said {
@@ -111,7 +148,7 @@ fn post_all(requests: &[u8]) -> Result<(), String> {
             said => panic!("{said:?}"),
         }
         std::thread::yield_now();
-        let Ok(now) = remote.answer(mailbox.posts.seen());
+        let Ok(now) = remote(&mailbox.posts).answer(mailbox.posts.seen());
         said = now;
     }
 }
