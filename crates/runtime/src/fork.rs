@@ -87,7 +87,7 @@ pub(crate) fn watch() {
     unsafe {
         let register: Register = core::mem::transmute(register);
         let this = (&raw const __dso_handle).cast_mut();
-        register(Some(prepare), None, Some(handler), this)
+        register(Some(prepare), Some(parent), Some(handler), this)
     };
 }
 
@@ -123,8 +123,30 @@ fn make_witness() -> *mut Witness {
     }
 }
 
+/// Called before a fork, and after it in the parent; null: none.
+static AROUND: [AtomicPtr<()>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+
+/// From now on a thread that forks calls `before`, and `after` in the parent. (Where no fork handler runs, it calls neither.)
+pub(crate) fn around(before: fn(), after: fn()) {
+    AROUND[1].store(after as *mut (), Relaxed); // it points to code, which exists already
+    AROUND[0].store(before as *mut (), Relaxed); // likewise
+}
+
+fn call(function: &AtomicPtr<()>) {
+    let function = function.load(Relaxed); // as above
+    if !function.is_null() {
+        // SAFETY: `around` got it as a function of this type.
+        unsafe { core::mem::transmute::<*mut (), fn()>(function)() };
+    }
+}
+
 unsafe extern "C" fn prepare() {
     thread::forks();
+    call(&AROUND[0]);
+}
+
+unsafe extern "C" fn parent() {
+    call(&AROUND[1]);
 }
 
 unsafe extern "C" fn handler() {

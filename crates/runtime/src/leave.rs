@@ -29,7 +29,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::front::{Parts, Seat, Tuning, View};
 use lockwright_locks::posix;
 use lockwright_native::Native;

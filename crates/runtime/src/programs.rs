@@ -238,6 +238,7 @@ fn load(
     }
     grace::prepare();
     fork::tell_child(When::Seen, in_child);
+    fork::around(|| boost::forks(thread::id()), || boost::has_forked(thread::id()));
     learn_pid(); // published with the entry
     let turn = retire(slot, info);
     entry.slot.set(slot);

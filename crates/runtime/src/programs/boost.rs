@@ -10,6 +10,10 @@
 //! Until the word is 0 again, one thread makes the system calls: nobody takes a priority for the holder's own which isn't. A waiter that is
 //! torn away meanwhile leaves them to the holder if the holder is making them.
 //!
+//! A holder that forks has the same priority in its child's memory as in the kernel's copy of it: nobody changes it meanwhile ([`forks`]).
+//! So the child gets back its own. (Not what `vfork` and `posix_spawn` start: until the wait ends, that keeps the waiter's nice value. So
+//! does a holder that calls `exec`.)
+//!
 //! The holder takes it back when it releases by a policy that boosts. The lock may have another policy by then, or none. So the waiter does
 //! it when its wait ends, however that ends. A process that confines itself meanwhile leaves the priority as it is.
 
@@ -17,7 +21,8 @@ use super::cells::{self, KNOWN, ThreadCell};
 use super::mailbox::lockwright_programs;
 use super::scheduling::Scheduling;
 use crate::{leave, thread};
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_native::futex;
 
 /// In [`ThreadCell::boost`], with [`OVER`]: the waiter has taken it back, not the holder.
 const BACK: u64 = 1 << 32;
@@ -25,8 +30,10 @@ const BACK: u64 = 1 << 32;
 const SET: u64 = 1 << 34;
 /// In [`ThreadCell::boost`]: it gets its own back.
 const OVER: u64 = 1 << 35;
+/// In [`ThreadCell::boost`]: the thread forks, and nobody changes its priority until it has. With [`OVER`]: it does so itself after that.
+const FORKS: u64 = 1 << 36;
 /// In [`ThreadCell::boost`], from this bit on: the waiter's thread id, which has 22 bits at most.
-const WAITER: u32 = 36;
+const WAITER: u32 = 37;
 
 /// The word of a waiter that is about to give: of the calling thread.
 fn mine() -> u64 {
@@ -182,7 +189,9 @@ pub(super) fn has_left() {
 /// The calling thread was giving or taking back, and a signal handler doesn't return there.
 fn torn() {
     if let Some((cell, holder)) = boosted() {
-        match cell.boost.load(Relaxed) & (SET | OVER | BACK) {
+        let word = cell.boost.load(Relaxed);
+        match word & (SET | OVER | BACK) {
+            _ if word & FORKS != 0 && word & OVER != 0 => {} // left to the holder
             SET => restore(cell, holder, OVER | BACK),
             HOLDERS => {}
             _ => cell.finish(holder),
@@ -201,9 +210,51 @@ fn restore(cell: &ThreadCell, tid: u32, over: u64) {
     while word != 0 && word & OVER == 0 {
         // ORDERING: AcqRel, pairs with the Release in `give`, and goes before the Acquire in `finish`.
         match cell.boost.compare_exchange_weak(word, word | over, AcqRel, Relaxed) {
-            Ok(_) if word & SET == 0 => return,
+            Ok(_) if word & SET == 0 || word & FORKS != 0 => return,
             Ok(_) => return cell.finish(tid),
             Err(now) => word = now,
+        }
+    }
+}
+
+/// The thread `tid`, which calls this, is about to fork.
+pub(super) fn forks(tid: u32) {
+    cells::own(); // so that no waiter makes it one meanwhile
+    for cell in cells::all_of(tid) {
+        // Some system calls of a waiter's. We wait with a bound: a signal handler may have interrupted them on this very thread.
+        for _ in 0..1000 {
+            let word = cell.boost.load(Relaxed); // the exchange decides
+            let frozen = match word & (SET | OVER) {
+                _ if word == 0 => u64::from(tid) << WAITER, // it can't be given any
+                SET => word | FORKS,
+                _ => {
+                    futex::yield_cpu();
+                    continue;
+                }
+            };
+            // ORDERING: Acquire, pairs with the Release in `end` and `give`: the system calls are over.
+            if cell.boost.compare_exchange(word, frozen, Acquire, Relaxed).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+/// It has forked, or failed to: this is the parent.
+pub(super) fn has_forked(tid: u32) {
+    for cell in cells::all_of(tid) {
+        let mut word = cell.boost.load(Relaxed); // the exchange decides
+        while word & (OVER | FORKS) == FORKS {
+            // ORDERING: Release, pairs with the AcqRel in `restore`.
+            match cell.boost.compare_exchange(word, word & !FORKS, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+        if word & FORKS != 0 {
+            cell.finish(tid);
+        } else if word & !OVER == u64::from(tid) << WAITER {
+            cell.boost.store(0, Release); // ORDERING: Release, as in `end`. Nobody else writes it, and nobody has counted it.
         }
     }
 }

@@ -619,6 +619,49 @@ fn a_boost_ends_with_the_holders_release_or_with_the_wait() {
     assert!(is_as_before());
 }
 
+/// What the kernel copies of a thread that forks, and what its memory says, are of the same moment then.
+#[test]
+fn a_thread_that_forks_keeps_its_priority_until_it_has_forked() {
+    let _alone = alone();
+    let (own, holder) = (scheduling::Scheduling::of(0), thread::id());
+    let is_counted = || lockwright_programs.boosted.load(Relaxed) != 0;
+    // It has another's: the waiter that goes leaves the taking back to it.
+    let mut is_boosted = false;
+    std::thread::scope(|scope| {
+        let gives = || {
+            seems(cells::own().unwrap(), own.unwrap().prio() + 1);
+            boost::boost(holder);
+            let given = scheduling::Scheduling::of(holder);
+            boost::forks(holder);
+            has_waited();
+            assert_eq!(scheduling::Scheduling::of(holder), given);
+            given != own
+        };
+        is_boosted = scope.spawn(gives).join().unwrap();
+    });
+    // As in a child.
+    let word = cells::of(holder).unwrap().boost.load(Relaxed);
+    assert!(!is_boosted || word & cells::KNOWN != 0, "{word:#x}");
+    boost::has_forked(holder);
+    assert!(scheduling::Scheduling::of(0) == own && !is_counted());
+    assert_eq!(cells::of(holder).unwrap().boost.load(Relaxed), 0);
+    // It has its own: nobody gives it another's.
+    boost::forks(holder);
+    std::thread::spawn(move || {
+        seems(cells::own().unwrap(), own.unwrap().prio() + 1);
+        boost::boost(holder);
+        assert_eq!(scheduling::Scheduling::of(holder), own);
+        has_waited();
+    })
+    .join()
+    .unwrap();
+    boost::unboost();
+    assert!(scheduling::Scheduling::of(0) == own && !is_counted());
+    boost::has_forked(holder);
+    boosted(has_waited);
+    assert!(scheduling::Scheduling::of(0) == own && !is_counted());
+}
+
 #[test]
 fn a_thread_with_two_cells_gets_its_priority_back() {
     let _alone = alone();
