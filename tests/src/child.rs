@@ -3,6 +3,7 @@
 //! kills the child.
 
 use anyhow::{Context, Result};
+use lockwright_numbers::patience::{Patience, Seen, Up};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fmt;
@@ -24,8 +25,12 @@ pub enum End {
     Code(i32),
     /// This signal killed it.
     Signal(i32),
-    /// Its time was up, and we killed it.
+    /// It had this time, and we killed it while its threads slept.
+    Hung(Duration),
+    /// It had this time, and we killed it while its threads ran.
     TimedOut(Duration),
+    /// We killed it after this time, in which the machine was too busy for it.
+    Starved(Duration),
 }
 
 impl fmt::Display for End {
@@ -33,7 +38,13 @@ impl fmt::Display for End {
         match self {
             End::Code(code) => write!(f, "exit code {code}"),
             End::Signal(signal) => write!(f, "killed by signal {signal}"),
-            End::TimedOut(limit) => write!(f, "hung: killed after {} s", limit.as_secs()),
+            End::Hung(limit) => write!(f, "hung: killed after {} s", limit.as_secs()),
+            End::TimedOut(limit) => {
+                write!(f, "timed out, but went on: killed after {} s", limit.as_secs())
+            }
+            End::Starved(took) => {
+                write!(f, "too busy a machine for it: killed after {} s", took.as_secs())
+            }
         }
     }
 }
@@ -51,9 +62,26 @@ pub struct Outcome {
     pub took: Duration,
     /// The longest time by which we, watching it, overslept.
     pub stall: Duration,
+    /// If its time was up: what it did until then.
+    pub seen: Option<Seen>,
+}
+
+impl End {
+    /// Was its time up?
+    pub fn is_killed(&self) -> bool {
+        matches!(self, End::Hung(_) | End::TimedOut(_) | End::Starved(_))
+    }
 }
 
 impl Outcome {
+    /// How it ended, and, if its time was up, what it did until then.
+    pub fn ended(&self) -> String {
+        match &self.seen {
+            Some(seen) => format!("{} ({seen})", self.end),
+            None => self.end.to_string(),
+        }
+    }
+
     /// Standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
@@ -73,7 +101,7 @@ impl Outcome {
         };
         format!(
             "{}\n--- stdout\n{}\n--- stderr\n{}",
-            self.end,
+            self.ended(),
             tail(self.text()),
             tail(self.errors())
         )
@@ -153,7 +181,7 @@ impl Child {
         self
     }
 
-    /// Seconds until it counts as hung.
+    /// Seconds until its time is up. On a loaded machine these are seconds in which it has the CPUs that it wants (`patience`).
     pub fn limit(mut self, seconds: u64) -> Child {
         self.limit = Duration::from_secs(seconds);
         self
@@ -182,7 +210,7 @@ impl Child {
         let program = self.command.get_program().display();
         eprintln!(
             "'{program}': {}, but the machine stood still for {:.1} s meanwhile: again",
-            outcome.end,
+            outcome.ended(),
             outcome.stall.as_secs_f64()
         );
         self.run_once()
@@ -191,10 +219,10 @@ impl Child {
     fn run_once(&mut self) -> Result<Outcome> {
         // Files, not pipes: a process that is left behind must not keep us reading.
         let (mut out, mut err) = (tempfile::tempfile()?, tempfile::tempfile()?);
-        let Ended { end, took, stall } =
+        let Ended { end, took, stall, seen } =
             self.run_to(out.try_clone()?.into(), err.try_clone()?.into())?;
         let (stdout, stderr) = (whole(&mut out)?, whole(&mut err)?);
-        Ok(Outcome { end, stdout, stderr, took, stall })
+        Ok(Outcome { end, stdout, stderr, took, stall, seen })
     }
 
     /// Runs it to its end, both streams to `log`.
@@ -217,7 +245,8 @@ impl Child {
         // Read first: on a busy machine the child runs for a while before we do again.
         let start = Instant::now();
         let session = self.spawn(out.try_clone()?.into(), err.try_clone()?.into())?;
-        Ok(Running { session, out, err, start, limit: self.limit })
+        let patience = Patience::new(self.limit);
+        Ok(Running { session, out, err, start, patience, up: None })
     }
 
     fn spawn(&mut self, out: Stdio, err: Stdio) -> Result<Session> {
@@ -243,12 +272,13 @@ impl Child {
         let mut stall = Duration::ZERO;
         // From the start to the first waking, and from each to the next: no standstill falls between measurements.
         let mut awake = start;
+        let mut patience = Patience::new(self.limit);
         let end = loop {
             if let Some(end) = session.end()? {
                 break end;
             }
-            if start.elapsed() >= self.limit {
-                break End::TimedOut(self.limit);
+            if let Some(end) = session.is_up(&mut patience) {
+                break end;
             }
             let pause =
                 (start.elapsed() / 20).clamp(Duration::from_millis(1), Duration::from_millis(20));
@@ -257,7 +287,8 @@ impl Child {
             stall = stall.max((now - awake).saturating_sub(pause));
             awake = now;
         };
-        Ok(Ended { end, took: start.elapsed(), stall: stall.max(awake.elapsed()) })
+        let seen = end.is_killed().then(|| patience.seen().clone());
+        Ok(Ended { end, took: start.elapsed(), stall: stall.max(awake.elapsed()), seen })
     }
 }
 
@@ -267,7 +298,8 @@ pub struct Running {
     out: File,
     err: File,
     start: Instant,
-    limit: Duration,
+    patience: Patience,
+    up: Option<End>,
 }
 
 impl Running {
@@ -283,10 +315,13 @@ impl Running {
 
     /// How it ended, if it did; its time may be up.
     pub fn end(&mut self) -> Result<Option<End>> {
-        Ok(match self.session.end()? {
-            None if self.start.elapsed() >= self.limit => Some(End::TimedOut(self.limit)),
-            end => end,
-        })
+        if self.up.is_none() {
+            self.up = match self.session.end()? {
+                None => self.session.is_up(&mut self.patience),
+                end => end,
+            };
+        }
+        Ok(self.up)
     }
 
     /// Asks it to end (SIGTERM), and waits until it has.
@@ -311,7 +346,8 @@ impl Running {
         let took = self.took();
         drop(self.session);
         let (stdout, stderr) = (whole(&mut self.out)?, whole(&mut self.err)?);
-        Ok(Outcome { end, stdout, stderr, took, stall: Duration::ZERO })
+        let seen = end.is_killed().then(|| self.patience.seen().clone());
+        Ok(Outcome { end, stdout, stderr, took, stall: Duration::ZERO, seen })
     }
 }
 
@@ -334,6 +370,21 @@ impl Session {
             (None, signal) => End::Signal(signal.unwrap_or(0)),
         }))
     }
+
+    /// Looks, if it is time to. `Some`: its time is up.
+    fn is_up(&self, patience: &mut Patience) -> Option<End> {
+        if !patience.is_due() {
+            return None;
+        }
+        let members = members(self.0.id()).into_iter();
+        let pids = members.map(|pid| pid.as_raw_nonzero().get() as u32).collect::<Vec<_>>();
+        let (up, limit) = (patience.look(&pids)?, patience.limit());
+        Some(match up {
+            Up::Hangs => End::Hung(limit),
+            Up::Runs => End::TimedOut(limit),
+            Up::Starved => End::Starved(patience.passed()),
+        })
+    }
 }
 
 impl Drop for Session {
@@ -349,6 +400,7 @@ struct Ended {
     end: End,
     took: Duration,
     stall: Duration,
+    seen: Option<Seen>,
 }
 
 /// Kills every process of a session, again until none is left (they may be forking).

@@ -72,8 +72,8 @@ pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<()> {
         .args(flags)
         .limit(120)
         .run()?;
-    if let End::TimedOut(_) = outcome.end {
-        bail!("compiling '{}': {}", source.display(), outcome.end);
+    if outcome.end.is_killed() {
+        bail!("compiling '{}': {}", source.display(), outcome.ended());
     }
     ensure!(
         outcome.end == End::Code(0),

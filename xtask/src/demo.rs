@@ -23,6 +23,7 @@ pub(crate) mod report;
 pub(crate) mod stats;
 pub(crate) mod words;
 
+use crate::answer::No;
 use crate::progress::progress;
 use anyhow::{Context, Result, bail, ensure};
 use cores::Cores;
@@ -119,6 +120,8 @@ struct DemoResults {
     disturbance: f64,
     /// A command for the user's own program.
     next: String,
+    /// The runs that failed. Their rounds don't count.
+    failed: Vec<String>,
 }
 
 impl DemoResults {
@@ -162,6 +165,9 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     program.check_library()?;
 
     let results = measure_all(&program, &args)?;
+    if args.readme && !results.failed.is_empty() {
+        return failed(&results.failed);
+    }
     let out = args.out.clone().unwrap_or_else(|| target.join("demo"));
     fs::create_dir_all(&out).with_context(|| format!("cannot make '{}'", out.display()))?;
     let command = format!("cargo xtask {}", crate::answer::shown_words().join(" "));
@@ -196,7 +202,17 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
         readme::terminal(&crate::root::root(), command.trim(), &output)?;
     }
     println!("\nreport: {}", out.join("report.html").display());
-    Ok(())
+    failed(&results.failed)
+}
+
+/// Says which runs failed.
+fn failed(runs: &[String]) -> Result<()> {
+    let what = match runs.len() {
+        0 => return Ok(()),
+        1 => "a run failed, and its round doesn't count".to_owned(),
+        number => format!("{number} runs failed, and their rounds don't count"),
+    };
+    Err(No(format!("{what}:\n{}", runs.join("\n"))).into())
 }
 
 /// Builds the library and the program separately. In a single build they would share libc's features, and the library
@@ -294,7 +310,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
         program.length, busy_program.length,
     );
     let bar = progress(total as u64, "runs")?;
-    let mut rounds = Rounds { program, bar, meter: Disturbance::default() };
+    let mut rounds = Rounds { program, bar, meter: Disturbance::default(), failed: Vec::new() };
     let mut panels = Vec::new();
     let mut engines = Vec::new();
     let mut libc = String::new();
@@ -306,6 +322,9 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
         let plan = plan.collect::<Vec<_>>();
         let mut groups = Vec::new();
         for ((setting, subjects, slo_ns), runs) in plan.iter().zip(rounds.all(&plan, None, reps)?) {
+            if runs[0].is_empty() {
+                continue; // each of its rounds failed
+            }
             let first = &runs[0][0];
             if engines.iter().all(|(database, _)| *database != setting.database) {
                 engines.push((setting.database, first.engine.clone()));
@@ -314,22 +333,30 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
             let summaries = summarise(subjects, &runs);
             groups.push(Group { setting: *setting, slo_ns: *slo_ns, summaries });
         }
+        if groups.is_empty() {
+            rounds.bar.abandon();
+            failed(&rounds.failed)?;
+        }
         panels.push(Panel { cores: None, rounds: reps, seconds: program.length, groups });
     }
     rounds.program = program;
     let beside = |group: &&Group| group.summaries.iter().all(|own| own.hogs_cpus.median > 0.0);
     ensure!(
-        panels[1].groups.iter().filter(beside).count() == busy.len(),
+        panels[1].groups.iter().all(|group| beside(&group)),
         "the demo did not measure all databases beside hogs\nhint: a longer --time"
     );
     if let Some(cores) = cores {
         let mut plan = Vec::new();
         for setting in pairs {
             let glibc = &subjects[0];
-            let p99 = (0..looks)
-                .map(|_| rounds.one(setting, glibc, Some(&cores), 0))
-                .map(|run| Ok(run?.latency.quantile(0.99) as f64))
-                .collect::<Result<Vec<_>>>()?;
+            let mut p99 = Vec::new();
+            for _ in 0..looks {
+                let run = rounds.one_or_fails(setting, glibc, Some(&cores), 0)?;
+                p99.extend(run.map(|run| run.latency.quantile(0.99) as f64));
+            }
+            if p99.is_empty() {
+                continue;
+            }
             let slo_ns = objective(spread(&p99).median);
             plan.push((setting, pair_subjects(slo_ns), Some(slo_ns)));
         }
@@ -338,7 +365,12 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
             let subjects: Vec<Subject> = subjects;
             Group { setting, slo_ns, summaries: summarise(&subjects, &runs) }
         };
-        let groups = plan.into_iter().zip(runs).map(group).collect();
+        let runs = plan.into_iter().zip(runs).filter(|(_, runs)| !runs[0].is_empty());
+        let groups: Vec<_> = runs.map(group).collect();
+        if groups.is_empty() {
+            rounds.bar.abandon();
+            failed(&rounds.failed)?;
+        }
         panels.push(Panel {
             cores: Some(cores),
             rounds: args.reps,
@@ -355,6 +387,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<DemoResults> {
         rounds: args.reps,
         disturbance: rounds.meter.share(),
         next: next_command(&program.library, &env::current_dir()?),
+        failed: rounds.failed,
     })
 }
 
@@ -372,10 +405,13 @@ struct Rounds<'a> {
     program: &'a Program,
     bar: ProgressBar,
     meter: Disturbance,
+    /// The runs that failed: what was said of each.
+    failed: Vec<String>,
 }
 
 impl Rounds<'_> {
-    /// The runs for each setting and subject, one per round.
+    /// The runs for each setting and subject, one per round. A round in which one of a setting's runs failed doesn't count there: only runs
+    /// of the same round are compared.
     fn all(
         &mut self,
         plan: &Plan,
@@ -387,14 +423,39 @@ impl Rounds<'_> {
         let mut runs: Vec<Vec<Vec<Run>>> = plan.iter().map(empty).collect();
         for round in 0..rounds as usize {
             for (place, (setting, subjects, _)) in plan.iter().enumerate() {
+                let mut own: Vec<Option<Run>> = subjects.iter().map(|_| None).collect();
                 for turn in 0..subjects.len() {
                     let index = (turn + round) % subjects.len();
-                    let run = self.one(*setting, &subjects[index], cores, round + 1)?;
-                    runs[place][index].push(run);
+                    own[index] = self.one_or_fails(*setting, &subjects[index], cores, round + 1)?;
+                }
+                if own.iter().all(Option::is_some) {
+                    runs[place].iter_mut().zip(own).for_each(|(runs, run)| runs.extend(run));
                 }
             }
         }
         Ok(runs)
+    }
+
+    /// As [`one`](Self::one), but a lock's failure is kept for the end, and the demo goes on.
+    fn one_or_fails(
+        &mut self,
+        setting: Setting,
+        subject: &Subject,
+        cores: Option<&Cores>,
+        round: usize,
+    ) -> Result<Option<Run>> {
+        match self.one(setting, subject, cores, round) {
+            Ok(run) => Ok(Some(run)),
+            Err(why) if why.is::<No>() => {
+                self.bar.println(format!("{why}"));
+                self.failed.push(format!("{why}"));
+                Ok(None)
+            }
+            Err(why) => {
+                self.bar.abandon();
+                Err(why)
+            }
+        }
     }
 
     fn one(
@@ -415,7 +476,7 @@ impl Rounds<'_> {
             Ok((run, ours))
         });
         self.bar.inc(1);
-        run.inspect_err(|_| self.bar.abandon())
+        run
     }
 }
 

@@ -13,7 +13,12 @@ fn a_hung_child_ends_with_what_it_started() {
     let run = || {
         let script = "sleep 1000 & sleep 1000 & echo $!; wait";
         let outcome = Child::new("sh").args(["-c", script]).limit(1).run().unwrap();
-        assert_eq!(outcome.end, End::TimedOut(Duration::from_secs(1)));
+        assert_eq!(outcome.end, End::Hung(Duration::from_secs(1)));
+        assert!(
+            outcome
+                .describe()
+                .starts_with("hung: killed after 1 s (its 3 threads slept, and used 0.0")
+        );
         outcome
     };
     // If the machine stood still, its time was up before it came to start anything; but not each time.
@@ -115,4 +120,19 @@ fn an_interrupt_that_we_ignore_ends_a_child() {
     // SAFETY: as above.
     unsafe { libc::signal(libc::SIGINT, before) };
     assert_eq!(outcome.unwrap().end, End::Signal(libc::SIGINT));
+}
+
+#[test]
+fn a_child_that_goes_on_is_told_from_one_that_hangs() {
+    let outcome = Child::new("sh").args(["-c", "while :; do :; done"]).limit(1).run().unwrap();
+    let said = outcome.describe();
+    match outcome.end {
+        End::Starved(_) => assert!(said.starts_with("too busy a machine for it: "), "{said}"),
+        end => {
+            assert_eq!(end, End::TimedOut(Duration::from_secs(1)));
+            let told =
+                "timed out, but went on: killed after 1 s (its thread went on (1 runnable), ";
+            assert!(said.starts_with(told), "{said}");
+        }
+    }
 }

@@ -197,7 +197,7 @@ pub(crate) fn verdict(outcome: &Outcome, context: &str) -> Result<()> {
         End::Code(0) if said.is_empty() => Ok(()),
         End::Code(0 | 2) => bail!("{context}: {said}"),
         End::Code(1) => Err(No(format!("{context}: {said}")).into()),
-        end => Err(No(format!("{context}: {end}\n{said}").trim().into()).into()),
+        _ => Err(No(format!("{context}: {}\n{said}", outcome.ended()).trim().into()).into()),
     }
 }
 

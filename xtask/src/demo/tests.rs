@@ -33,6 +33,7 @@ fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> DemoResults {
     let timed = Subject { lock: ASL.into(), slo_ns: Some(slo_ns) };
     let pair = vec![plain(GLIBC), plain("fifo"), timed, plain(ASL)];
     DemoResults {
+        failed: Vec::new(),
         panels: vec![
             Panel {
                 cores: None,
@@ -201,4 +202,32 @@ fn locks_with_epochs_run_with_an_objective_and_without() {
     let of = |lock: &'static str| subjects.iter().filter(move |subject| subject.lock == lock);
     assert!(of(ASL).map(|subject| subject.slo_ns).eq([Some(5), None]));
     assert_eq!(of(OURS).count(), if find(OURS).is_some() { 2 } else { 0 });
+}
+
+#[test]
+fn the_demo_goes_on_after_a_run_that_fails_and_says_so_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("program");
+    let report = r#"{"operations": 5, "operations_per_second": 10.0, "cpu_seconds": 0.5,
+        "process_cpu_seconds": 0.6, "engine": "E 1", "libc": "glibc", "latency_counts": [[100, 4]]}"#;
+    // In the second round it is wrong under one of the locks.
+    let script = format!(
+        "#!/bin/sh\ncase \"$LOCKWRIGHT_LOCK $*\" in\n(auto*--seed\\ 2*) echo 'error: wrong' >&2; exit 1;;\nesac\n\
+         echo '{report}'\n"
+    );
+    lockwright_tests::executable(&path, &script).unwrap();
+    let program = Program { path, library: "".into(), length: 0.1 };
+    let bar = ProgressBar::hidden();
+    let mut rounds =
+        Rounds { program: &program, bar, meter: Disturbance::default(), failed: Vec::new() };
+    let setting = Setting { database: "lmdb", threads: 2, hogs: 0 };
+    let subjects = [GLIBC, "auto"].map(|lock| Subject { lock: lock.into(), slo_ns: None });
+    let runs = rounds.all(&[(setting, subjects.to_vec(), None)], None, 3).unwrap();
+    assert_eq!(runs[0].iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+    let told = failed(&rounds.failed).unwrap_err();
+    assert!(told.is::<No>());
+    assert_eq!(
+        told.to_string(),
+        "a run failed, and its round doesn't count:\nLMDB with 2 threads under auto: wrong"
+    );
 }
