@@ -360,7 +360,7 @@ impl<'a> Session<'a> {
         };
         let stdout = drawn.join().expect("it only reads");
         let (stderr, stall) = (Vec::new(), Duration::ZERO);
-        Ok(Outcome { end, stdout, stderr, took: begun.elapsed(), stall })
+        Ok(Outcome { end, stdout, stderr, took: begun.elapsed(), stall, seen: None })
     }
 
     /// Until it has answered; then SIGTERM ends it.

@@ -215,7 +215,7 @@ fn the_demo_goes_on_after_a_run_that_fails_and_says_so_at_the_end() {
         "#!/bin/sh\ncase \"$LOCKWRIGHT_LOCK $*\" in\n(auto*--seed\\ 2*) echo 'error: wrong' >&2; exit 1;;\nesac\n\
          echo '{report}'\n"
     );
-    lockwright_tests::executable(&path, &script).unwrap();
+    lockwright_tests::executable(&path, &*script).unwrap();
     let program = Program { path, library: "".into(), length: 0.1 };
     let bar = ProgressBar::hidden();
     let mut rounds =
