@@ -5,6 +5,7 @@
 
 use crate::hints::{Failure, nearest};
 use crate::launch;
+use lockwright_files::read_file;
 use lockwright_numbers::format::thousands;
 use lockwright_observer::elf::Program;
 use lockwright_observer::objects::ObjectFile;
@@ -235,7 +236,9 @@ impl Delegation {
             let _ = self.folder.keep();
         }
         let mut all = DelegationAccount::default();
-        for one in files.iter().filter_map(|file| DelegationAccount::read(&fs::read(file).ok()?)) {
+        for one in
+            files.iter().filter_map(|file| DelegationAccount::read(&read_file(file, 1 << 20).ok()?))
+        {
             all.sent += one.sent;
             all.own += one.own;
             all.free += one.free;
@@ -294,7 +297,7 @@ fn account_of(pid: libc::pid_t) -> Option<DelegationAccount> {
     let folder =
         variables.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(prefix.as_bytes()))?;
     let file = Path::new(std::str::from_utf8(folder).ok()?).join(format!("delegate.{pid}"));
-    DelegationAccount::read(&fs::read(file).ok()?)
+    DelegationAccount::read(&read_file(file, 1 << 20).ok()?)
 }
 
 #[cfg(test)]

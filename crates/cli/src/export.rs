@@ -15,12 +15,13 @@ use lockwright_observer::counts::snapshot::Lock;
 use lockwright_observer::counts::watched::Watched;
 use lockwright_observer::standing::StandingWatch;
 use metrics::Told;
-use serve::{Page, Server};
+use serve::{CLIENTS, Page, Server};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
@@ -55,8 +56,11 @@ pub(crate) fn run(
         if !address.ip().is_loopback() {
             say("warning: anyone who can reach this address can read it\n");
         }
-        let page = page.clone();
-        std::thread::spawn(move || server.run(&page));
+        let server = Arc::new(server);
+        for _ in 0..CLIENTS {
+            let (server, page) = (Arc::clone(&server), page.clone());
+            std::thread::spawn(move || server.run(&page));
+        }
     }
     let mut next = Instant::now();
     for look in 0..count.unwrap_or(u64::MAX) {

@@ -3,7 +3,7 @@
 use crate::hints::{Failure, cause};
 use crate::{leftovers, signals};
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -49,9 +49,9 @@ pub(crate) fn unstartable(path: &Path, error: &io::Error) -> Failure {
     Failure::not_executable(format!("cannot run '{}': {}", path.display(), cause(error)))
 }
 
-/// Creates or empties a file for results.
+/// Creates or empties a file for results ([`lockwright_files::create`]).
 pub(crate) fn create(file: &Path) -> Result<File, Failure> {
-    File::create(file).map_err(|error| unwritable(file, &error))
+    lockwright_files::create(file).map_err(|error| unwritable(file, &error))
 }
 
 /// Refuses to overwrite an existing file of results, unless `force` is set. The message uses `what` for its contents,
@@ -69,7 +69,7 @@ pub(crate) fn keep(file: &Path, force: bool, what: &str, again: &str) -> Result<
 /// Can the file be written? This check leaves an existing file unchanged, and doesn't leave a new one behind.
 pub(crate) fn can_write(file: &Path) -> io::Result<()> {
     let new = file.symlink_metadata().is_err(); // a dangling link stays, and then points to an empty file
-    OpenOptions::new().append(true).create(true).open(file)?;
+    lockwright_files::open_to_write(file)?;
     if new { fs::remove_file(file) } else { Ok(()) }
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
 
 /// Shares root's folder with other users. A server that root starts drops its privileges, so its files belong to
 /// another user. Any user can create files in this folder, but can't list it, and can remove only their own files. So
-/// readers must be ready for any contents ([`lockwright_observer::files::open_file`]).
+/// readers must be ready for any contents ([`lockwright_files::open_entry`]).
 pub(crate) fn share(folder: &TempDir) {
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } == 0 {

@@ -3,6 +3,7 @@
 
 use lockwright_contract::counters::layout::{CountersHeader, FOLDERS};
 use lockwright_contract::header::{Foreign, Header, Layout};
+use lockwright_files::open_entry;
 use lockwright_observer::process::{is_running, started};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -12,6 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const PREFIX: &str = "lockwright-";
+/// How many files of a folder we look at: another user may have filled it. What is left, a later command removes.
+const MOST: usize = 2000;
 
 /// The prefix of the names of this process's folders for `name`, which has no hyphen. It identifies the owner.
 pub(crate) fn prefix(name: &str) -> String {
@@ -25,7 +28,7 @@ fn namespace() -> u64 {
 
 /// Removes this user's folders in `dir` whose owners have ended, unless a program still records there. Ignores errors.
 pub(crate) fn remove(dir: &Path) {
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MOST) {
         let name = entry.file_name();
         let is_left = name.to_str().and_then(owner).is_some_and(|pid| !is_running(pid));
         if is_left && entry.metadata().is_ok_and(is_ours) && running(&entry.path()) == 0 {
@@ -51,7 +54,7 @@ pub(crate) fn remove_counts() {
     }
     // Root also removes those of other users, whose servers root may have started.
     let memory = if user == 0 { fs::read_dir("/dev/shm").ok() } else { None };
-    for entry in memory.into_iter().flatten().flatten() {
+    for entry in memory.into_iter().flatten().flatten().take(MOST) {
         let name = entry.file_name();
         let user = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
         if let Some(user) = user {
@@ -69,7 +72,7 @@ fn remove_counts_in(dir: &Path, user: libc::uid_t) {
         return;
     }
     let dir = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MOST) {
         let path = entry.path();
         if path.to_str().is_some_and(|path| path.ends_with(CountersHeader::ENDING))
             && is_dead(&path) == Some(true)
@@ -85,9 +88,8 @@ const MAKING: Duration = Duration::from_secs(60);
 /// Has the process in our namespace that counts in this file ended? `None`: unknown.
 fn is_dead(file: &Path) -> Option<bool> {
     let mut head = [0; size_of::<Header>()];
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let mut file = File::options().read(true).custom_flags(flags).open(file).ok()?;
-    let about = file.metadata().ok().filter(Metadata::is_file)?;
+    let mut file = open_entry(file).ok()?;
+    let about = file.metadata().ok()?;
     file.read_exact(&mut head).ok()?;
     let header = Header::read(&head)?;
     match header.check::<CountersHeader>() {

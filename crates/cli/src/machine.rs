@@ -101,7 +101,7 @@ impl MachineFile {
     fn read() -> Option<Self> {
         let file = file().ok()?;
         let shown = file.display();
-        let text = match std::fs::read_to_string(&file) {
+        let text = match lockwright_files::read_text(&file, 1 << 20) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             Err(error) => {
@@ -149,7 +149,7 @@ impl MachineFile {
         let text = toml::to_string(self).expect("a machine has no maps with keys that TOML lacks");
         let text =
             format!("# Written by lockwright sim --calibrate --write; docs/calibrate.md\n{text}");
-        std::fs::write(file, text).map_err(|error| launch::unwritable(file, &error))
+        lockwright_files::write(file, text).map_err(|error| launch::unwritable(file, &error))
     }
 
     /// Adds this machine's options to a lock, as far as the lock has them and `spec` doesn't set them.

@@ -55,7 +55,7 @@ const BYTES_MAX: usize = 16 * 1024;
 /// Reads the file, and resolves its names in `program` and in the libraries that it loads.
 pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = lockwright_files::read_text(path, 1 << 20).map_err(|error| {
         Failure::new(format!("cannot read '{shown}': {}", cause(&error)))
             .hint("lockwright run --help")
     })?;

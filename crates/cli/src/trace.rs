@@ -194,7 +194,7 @@ impl Tracer<'_> {
             let map = maps.iter().find(within)?;
             let is_file = !map.path.as_os_str().is_empty();
             let path = if is_file { map.path.clone() } else { "generated code".into() };
-            Some(FilePlace { path, offset: address - map.start + map.offset })
+            Some(FilePlace { path, offset: (address - map.start).wrapping_add(map.offset) })
         };
         if let Some(place) = self.maps.get(&thread).and_then(|maps| find(maps)) {
             return place;

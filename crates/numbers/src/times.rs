@@ -37,7 +37,8 @@ impl Times {
     /// Adds a time, ns, that occurred `count` times.
     pub fn add(&mut self, ns: u64, count: u64) {
         if count > 0 {
-            *self.0.entry(ns).or_default() += count;
+            let known = self.0.entry(ns).or_default();
+            *known = known.saturating_add(count);
         }
     }
 
@@ -59,7 +60,7 @@ impl Times {
 
     /// The number of times.
     pub fn count(&self) -> u64 {
-        self.0.values().sum()
+        self.0.values().copied().fold(0, u64::saturating_add)
     }
 
     /// Their sum, ns.
@@ -76,9 +77,9 @@ impl Times {
     /// none.
     pub fn quantile(&self, q: f64) -> u64 {
         let rank = ((q * self.count() as f64).ceil() as u64).max(1);
-        let mut below = 0;
+        let mut below = 0_u64;
         let reaches = |&(_, count): &(u64, u64)| {
-            below += count;
+            below = below.saturating_add(count);
             below >= rank
         };
         self.counts().find(reaches).map_or(0, |(ns, _)| ns)
@@ -98,9 +99,9 @@ impl Times {
     /// The cumulative distribution: each time, ns, and the share of times up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         let all = self.count().max(1) as f64;
-        let mut below = 0;
+        let mut below = 0_u64;
         self.counts().map(move |(ns, count)| {
-            below += count;
+            below = below.saturating_add(count);
             (ns, below as f64 / all)
         })
     }
@@ -110,7 +111,7 @@ impl Times {
         let mut counts = vec![0; bounds.len()];
         for (ns, count) in self.counts() {
             if let Some(within) = counts.get_mut(bounds.partition_point(|bound| *bound < ns)) {
-                *within += count;
+                *within = u64::saturating_add(*within, count);
             }
         }
         counts

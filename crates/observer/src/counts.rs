@@ -3,6 +3,8 @@
 pub mod beyond;
 pub mod counter;
 pub mod course;
+#[cfg(test)]
+mod drawn;
 pub mod events;
 pub mod lifetimes;
 mod line;

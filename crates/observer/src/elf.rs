@@ -1,9 +1,11 @@
 //! Reads a program's file: whether a preloaded library reaches it, and what it loads.
 
 use crate::find;
+use crate::libraries;
 use crate::objects::{ObjectFile, unreadable};
 use crate::whose::{self, Whose};
-use lockwright_text::{Failure, cause};
+use lockwright_files::open_file;
+use lockwright_text::Failure;
 use object::elf::{
     EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, FileHeader64, Machine, PT_INTERP,
 };
@@ -16,7 +18,6 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// How much of a file the kernel reads to find out how to run it. An ELF header is shorter.
 const HEAD: usize = 256;
@@ -106,70 +107,28 @@ impl Program {
         self.interpreter.is_none()
     }
 
-    /// The dynamic linker that the program names, if someone other than an administrator could have put it there.
-    /// Listing libraries runs that linker, and a file may name any program.
-    pub fn foreign_linker(&self) -> Option<&str> {
-        let linker = self.interpreter.as_deref()?;
-        let (about, root) = (fs::metadata(linker).ok()?, fs::metadata("/").ok()?);
-        let others = libc::S_IWGRP | libc::S_IWOTH;
-        let is_roots = [0, root.uid()].contains(&about.uid()) && about.mode() & others == 0;
-        (!is_roots).then_some(linker)
-    }
-
     /// The language's runtime, if it has its own locks. This searches the whole file.
     pub fn made_by(&self) -> Option<Whose> {
-        let data = ReadCache::new(File::open(&self.file).ok()?);
+        let data = ReadCache::new(open_file(&self.file).ok()?);
         whose::made_by(&ElfFile64::<Endianness, _>::parse(&data).ok()?)
     }
 
     /// Is it linked with `liblockwright_static.a` or `lockwright-sync`? Then it reads our variables itself. This searches
     /// the whole file.
     pub fn links_ours(&self) -> bool {
-        File::open(&self.file).is_ok_and(|data| has_our_runtime(&ReadCache::new(data)))
+        open_file(&self.file).is_ok_and(|data| has_our_runtime(&ReadCache::new(data)))
     }
 
-    /// The program's own object, and those that the dynamic linker loads with it. This reads all of these files.
+    /// The program's own object, and those that the dynamic linker loads with it. This reads all of these files, and runs none.
     pub fn objects(&self) -> Result<Vec<ObjectFile>, Failure> {
-        if self.obstacle.is_some() || self.is_static() {
-            return Ok(Vec::new());
-        }
-        let mut objects = vec![ObjectFile::read(&self.file, file_name(&self.file))?];
-        for path in self.libraries()? {
-            objects.push(ObjectFile::read(&path, file_name(&path))?);
-        }
-        Ok(objects)
-    }
-
-    /// The libraries that the dynamic linker would load. This doesn't run the program.
-    fn libraries(&self) -> Result<Vec<PathBuf>, Failure> {
         let Some(linker) = self.interpreter.as_ref().filter(|_| self.obstacle.is_none()) else {
             return Ok(Vec::new());
         };
-        let fail = |cause: String| {
-            let shown = self.file.display();
-            Failure::new(format!("cannot find the libraries of '{shown}': {cause}"))
-                .hint(format!("ldd '{shown}'"))
-        };
-        let output = Command::new(linker)
-            .arg("--list")
-            .arg(&self.file)
-            .env_remove("LD_PRELOAD")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| fail(format!("{linker}: {}", cause(&error))))?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            return Err(fail(words.lines().next().unwrap_or("no reason given").to_owned()));
+        let mut objects = vec![ObjectFile::read(&self.file, file_name(&self.file))?];
+        for path in libraries::of(&self.file, Path::new(linker))? {
+            objects.push(ObjectFile::read(&path, file_name(&path))?);
         }
-        // `       libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f...)`. A library that the program names by its
-        // path, and the dynamic linker, look like this: `    ./libfoo.so (0x00007f...)`.
-        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-        let path = |line: &str| {
-            let (named, _) = line.trim_start().rsplit_once(" (")?;
-            let path = named.split_once(" => ").map_or(named, |(_, path)| path);
-            Some(PathBuf::from(path)).filter(|_| path.contains('/') && path != linker)
-        };
-        Ok(lines.lines().filter_map(path).collect())
+        Ok(objects)
     }
 }
 
@@ -351,7 +310,7 @@ fn command_of_env(argument: &[u8]) -> Option<Vec<u8>> {
 /// Opens a file, and reads its first bytes.
 fn open(path: &Path) -> Result<(Vec<u8>, File), Failure> {
     let mut head = Vec::with_capacity(HEAD);
-    let file = File::open(path)
+    let file = open_file(path)
         .and_then(|file| (&file).take(HEAD as u64).read_to_end(&mut head).map(|_| file));
     Ok((head, file.map_err(|error| unreadable(path, &error))?))
 }

@@ -176,7 +176,7 @@ fn find_symbol(process: &Process, symbol: &str) -> Result<u64, Failure> {
                 .or_else(|_| objects::offset(&process.sees(&map.path), name))
         };
         match read(symbol) {
-            Ok(Some(offset)) => return Ok(map.start + offset),
+            Ok(Some(offset)) => return Ok(map.start.wrapping_add(offset)),
             Ok(None) => is_old |= read(SYMBOL).is_ok_and(|other| other.is_some()),
             // A program for other processors can't have it.
             Err(_) if map.path == program && is_foreign(&mapped, &process.sees(&map.path)) => {}

@@ -1,8 +1,8 @@
 //! The symbols of a program's file, or of a library's.
 
 use crate::written;
+use lockwright_files::map_file;
 use lockwright_text::{Failure, cause};
-use memmap2::Mmap;
 use object::elf::{
     PT_LOAD, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_X86_64_64,
     R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
@@ -13,7 +13,6 @@ use object::{
     RelocationTarget, SymbolKind,
 };
 use std::collections::BTreeSet;
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +52,7 @@ pub struct Symbol {
 impl ObjectFile {
     /// Reads a file. `name` is the name by which rules refer to it.
     pub fn read(path: &Path, name: String) -> Result<Self, Failure> {
-        let data = fs::read(path).map_err(|error| unreadable(path, &error))?;
+        let data = map_file(path).map_err(|error| unreadable(path, &error))?;
         let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|error| invalid(path, error))?;
         Ok(Self::parse(&elf, path, name))
     }
@@ -61,8 +60,7 @@ impl ObjectFile {
     /// The variable at this offset from the load base, with the offset within it: `cache`, `cache+0x28`.
     pub fn variable(&self, offset: u64) -> Option<String> {
         let mut variables = self.symbols.iter().filter(|symbol| !symbol.is_function);
-        let known =
-            variables.rfind(|known| (known.offset..known.offset + known.size).contains(&offset))?;
+        let known = variables.rfind(|known| offset.wrapping_sub(known.offset) < known.size)?;
         let name = written::written(&known.name);
         Some(match offset - known.offset {
             0 => name,
@@ -111,10 +109,7 @@ impl ObjectFile {
 /// The offset from the load base of the function or variable `name`, in the file of a running process. This reads only the
 /// file's symbols.
 pub fn offset(path: &Path, name: &str) -> Result<Option<u64>, Failure> {
-    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    // SAFETY: the process has mapped the file, too. If another process shortens it while we read, we die of SIGBUS, as
-    // that process may.
-    let data = unsafe { Mmap::map(&file) }.map_err(|error| unreadable(path, &error))?;
+    let data = map_file(path).map_err(|error| unreadable(path, &error))?;
     let elf = ElfFile64::<Endianness>::parse(&*data).map_err(|error| invalid(path, error))?;
     let mut symbols = elf.symbols().chain(elf.dynamic_symbols());
     let found = symbols.find(|symbol| {

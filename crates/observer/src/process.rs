@@ -15,9 +15,9 @@ use std::time::Duration;
 pub struct Process {
     /// Its id.
     pub pid: libc::pid_t,
+    /// It is locked, so that only one command at a time works on the process. Who may not reach into the process can't open it,
+    /// and so can't lock it.
     memory: File,
-    /// The process's folder. It is locked, so that only one command at a time works on the process.
-    folder: File,
 }
 
 impl Process {
@@ -40,20 +40,19 @@ impl Process {
         let pid = group.unwrap_or(pid);
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(fail)?;
-        let folder = File::open(format!("/proc/{pid}")).map_err(fail)?;
         for _ in 0..2000 {
-            if folder.try_lock().is_ok() {
-                return Ok(Self { pid, memory, folder });
+            if memory.try_lock().is_ok() {
+                return Ok(Self { pid, memory });
             }
             sleep(Duration::from_millis(1));
         }
         Err(Failure::new(format!("another command is working on process {pid} and doesn't finish"))
-            .hint(format!("fuser -v /proc/{pid}")))
+            .hint(format!("fuser -v /proc/{pid}/mem")))
     }
 
     /// Lets other commands work on the process. Open it again before the next write.
     pub fn unlock(&self) {
-        let _ = self.folder.unlock(); // on failure, they wait until this command ends
+        let _ = self.memory.unlock(); // on failure, they wait until this command ends
     }
 
     /// Its name, for messages: it stays within a line.
@@ -260,6 +259,22 @@ mod tests {
             "process {pid} can't be reached: its first thread has ended, though others run"
         );
         assert_eq!(why.message(), first);
+    }
+
+    #[test]
+    fn only_commands_that_may_reach_into_a_process_make_others_wait() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id() as libc::pid_t;
+        // Anybody can open this.
+        let folder = File::open(format!("/proc/{pid}")).unwrap();
+        folder.try_lock().unwrap();
+        let process = Process::open(pid).unwrap();
+        let why = Process::open(pid).map(|process| process.pid).unwrap_err();
+        assert!(why.message().starts_with("another command is working on process"), "{why}");
+        process.unlock();
+        assert!(Process::open(pid).is_ok());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

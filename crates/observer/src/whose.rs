@@ -3,11 +3,11 @@
 //! Locks that don't use libpthread sleep on their own futexes. A preloaded library can't reach them, so users should
 //! know where they come from.
 
+use lockwright_files::map_file;
 use object::elf::PT_LOAD;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionTable};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadRef, SymbolKind};
 use std::fmt;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
@@ -171,7 +171,7 @@ impl File {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut file =
             Self { by_name: Whose::of_object(&name), made_by: None, functions: Vec::new() };
-        let Ok(data) = fs::read(path) else { return file };
+        let Ok(data) = map_file(path) else { return file };
         let Ok(elf) = ElfFile64::<Endianness>::parse(&*data) else { return file };
         file.made_by = made_by(&elf);
         file.functions = functions(&elf)
@@ -236,7 +236,7 @@ pub fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 
 /// The range of a file's function `syscall`, which the C library has.
 pub fn syscall_function(path: &Path) -> Option<Range<u64>> {
-    let data = fs::read(path).ok()?;
+    let data = map_file(path).ok()?;
     let elf = ElfFile64::<Endianness>::parse(&*data).ok()?;
     functions(&elf).find(|(_, name)| name == "syscall").map(|(range, _)| range)
 }
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn this_program_is_rust_and_its_functions_are_found() {
         let program = std::env::current_exe().unwrap();
-        let data = fs::read(&program).unwrap();
+        let data = map_file(&program).unwrap();
         let elf = ElfFile64::<Endianness>::parse(&*data).unwrap();
         assert_eq!(made_by(&elf), Some(Whose::Rust));
         let (range, _) = functions(&elf).find(|(_, name)| name.contains("3std3sys")).unwrap();
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn libc_has_its_function_syscall() {
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps.lines().find(|line| line.ends_with("/libc.so.6")).unwrap();
         let path = libc.split_whitespace().last().unwrap();
         let range = syscall_function(path.as_ref()).unwrap();

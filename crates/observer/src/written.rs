@@ -1,6 +1,6 @@
 //! Names of symbols, as the compiler writes them and as the program's source does.
 
-use std::borrow::Cow;
+use lockwright_symbols::demangled_cpp;
 
 /// Does the name `wanted` mean `symbol`, mangled or not? Parts that the compiler split off (`f.cold`, `f.part.0`,
 /// `f.constprop.0`) belong to `f`.
@@ -17,21 +17,12 @@ pub fn is_called(symbol: &str, wanted: &str) -> bool {
     let last = last.rsplit("::").next().unwrap_or(last);
     whole.starts_with("_Z")
         && whole.contains(last)
-        && demangled(whole).is_some_and(|(full, bare)| full == wanted || bare == wanted)
+        && [true, false].iter().any(|&full| demangled_cpp(whole, full).as_deref() == Some(wanted))
 }
 
 /// The name in the program's source for the compiler's `symbol`.
 pub fn written(symbol: &str) -> String {
-    demangled(symbol).map_or_else(|| symbol.to_owned(), |(_, bare)| bare.into_owned())
-}
-
-/// The demangled name with parameters, and without.
-fn demangled(symbol: &str) -> Option<(String, Cow<'static, str>)> {
-    use cpp_demangle::{DemangleOptions, Symbol};
-    // C's `t` is a name, not C++'s `unsigned short`.
-    let parsed = Symbol::new(symbol).ok().filter(|_| symbol.starts_with("_Z"))?;
-    let bare = DemangleOptions::new().no_params().no_return_type();
-    Some((parsed.demangle().ok()?, parsed.demangle_with_options(&bare).ok()?.into()))
+    demangled_cpp(symbol, false).unwrap_or_else(|| symbol.to_owned())
 }
 
 #[cfg(test)]

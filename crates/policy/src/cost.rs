@@ -23,11 +23,13 @@ pub struct Cost {
 const CONTEXTS: usize = 16;
 /// Batches for each context; their median counts.
 const BATCHES: usize = 31;
+/// How long a hook is measured, at most: then no further batch begins. One call may take milliseconds.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// How long a batch lasts, at least.
 const BATCH: Duration = Duration::from_micros(20);
 
 /// Measures what each hook costs, in the order of the object: compiled, if this machine has a compiler, else interpreted. Takes about 10
-/// ms a hook. Its maps begin as the object has them, and helpers answer as this machine does.
+/// ms a hook, or 100 ms and a call if its calls are slow. Its maps begin as the object has them, and helpers answer as this machine does.
 ///
 /// # Errors
 /// If the policy can't be loaded.
@@ -40,26 +42,36 @@ pub fn cost(verified: &Verified) -> Result<Vec<Cost>, LoadError> {
 }
 
 fn of_hook(loaded: &Loaded, hook: Hook, engine: Engine, contexts: &[Context]) -> Cost {
-    let mut costs: Vec<f64> =
-        contexts.iter().map(|context| per_call(loaded, hook, context)).collect();
+    let mut costs = per_calls(loaded, hook, contexts, Instant::now() + PATIENCE);
     costs.sort_by(f64::total_cmp);
     Cost { hook, engine, median_ns: costs[costs.len() / 2], worst_ns: costs[costs.len() - 1] }
 }
 
+/// In each context for which there is time until `end`, at least in the first.
+fn per_calls(loaded: &Loaded, hook: Hook, contexts: &[Context], end: Instant) -> Vec<f64> {
+    let is_time = |at: usize| at == 0 || Instant::now() < end;
+    let tried = contexts.iter().enumerate().take_while(|(at, _)| is_time(*at));
+    tried.map(|(_, context)| per_call(loaded, hook, context, end)).collect()
+}
+
 /// The median of batches, ns a call.
-fn per_call(loaded: &Loaded, hook: Hook, context: &Context) -> f64 {
+fn per_call(loaded: &Loaded, hook: Hook, context: &Context, end: Instant) -> f64 {
     let batch = |times: u32| {
         let start = Instant::now();
         loaded.repeat(hook, context, times, &Here);
         start.elapsed()
     };
-    let mut times = 16;
-    while batch(times) < BATCH && times < 1 << 20 {
+    let mut times = 1;
+    let mut batches = vec![batch(times)];
+    while batches[0] < BATCH && times < 1 << 20 {
         times *= 2;
+        batches[0] = batch(times);
     }
-    let mut batches: Vec<Duration> = (0..BATCHES).map(|_| batch(times)).collect();
+    while batches.len() < BATCHES && Instant::now() < end {
+        batches.push(batch(times));
+    }
     batches.sort_unstable();
-    batches[BATCHES / 2].as_secs_f64() * 1e9 / f64::from(times)
+    batches[batches.len() / 2].as_secs_f64() * 1e9 / f64::from(times)
 }
 
 /// Nothing, everything, and what a line may look like, in many ways: so that each branch goes either way.
@@ -173,5 +185,22 @@ impl World for Here {
 
     fn prio(&self, _: u32) -> i32 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Op;
+    use crate::testing::{mov, object};
+    use crate::verify::verify;
+
+    #[test]
+    fn no_batch_begins_after_the_end() {
+        let verified = verify(object(Hook::LockAcquire, &[mov(0, 0), Op::Exit], &[])).unwrap();
+        let loaded = Loaded::new(&verified, Engine::Interpreter).unwrap();
+        let tried = |end| per_calls(&loaded, Hook::LockAcquire, &contexts(), end).len();
+        let now = Instant::now();
+        assert_eq!((tried(now), tried(now + Duration::from_hours(1))), (1, CONTEXTS));
     }
 }

@@ -29,11 +29,10 @@ struct CompileCommand {
 /// The files of `compile_commands.json`, each once.
 ///
 /// # Errors
-/// It can't be read, or isn't a database.
-pub fn read(path: &Path) -> Result<Vec<Unit>, String> {
-    let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string())?;
+/// It isn't a database.
+pub fn parse(text: &str) -> Result<Vec<Unit>, String> {
     let entries: Vec<CompileCommand> =
-        serde_json::from_str(&text).map_err(|cause| cause.to_string())?;
+        serde_json::from_str(text).map_err(|cause| cause.to_string())?;
     let mut units: Vec<Unit> = Vec::new();
     for entry in entries {
         let arguments = if entry.arguments.is_empty() {

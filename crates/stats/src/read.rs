@@ -8,6 +8,7 @@ use lockwright_contract::layout::{
     ClassBlock, EPOCHS, EpochHead, EpochsHeader, HEADS_AT, LENGTH, block_at,
 };
 use lockwright_contract::text::unpadded;
+use lockwright_files::open_entry;
 use lockwright_numbers::Times;
 use std::fs::{self, File};
 use std::io;
@@ -46,7 +47,7 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Process>, Error> {
 pub fn read_file(path: &Path) -> Result<Process, Error> {
     let failed = |why| Error { path: path.to_owned(), why };
     let system = |error| failed(Why::System(error));
-    let file = File::open(path).map_err(system)?;
+    let file = open_entry(path).map_err(system)?;
     if file.metadata().map_err(system)?.len() != LENGTH as u64 {
         return Err(failed(Why::NotOurs("a recording of epochs")));
     }

@@ -3,7 +3,6 @@
 use crate::elf::{Elf, hexadecimal};
 use object::Object;
 use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,8 @@ const FOLDER: &str = "usr/lib/debug";
 /// Debug information, and the part that it shares with other files (`dwz`).
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
-    pub(crate) shared: Option<PathBuf>,
+    pub(crate) elf: Elf,
+    pub(crate) shared: Option<Elf>,
 }
 
 /// Looks for the debug information of a file at `path` under one of these roots: the process's, which may be in a
@@ -26,7 +26,7 @@ pub(crate) fn find(elf: &Elf, path: &Path, roots: &[PathBuf]) -> Option<Found> {
     }
     let by_id = elf.build_id.as_ref().and_then(|id| {
         let name = by_build_id(id)?;
-        roots.iter().map(|root| root.join(FOLDER).join(&name)).find(|path| path.is_file())
+        opened(roots.iter().map(|root| root.join(FOLDER).join(&name)))
     });
     let by_link = || {
         let (name, check) = object.gnu_debuglink().ok().flatten()?;
@@ -41,22 +41,26 @@ pub(crate) fn find(elf: &Elf, path: &Path, roots: &[PathBuf]) -> Option<Found> {
                 root.join(FOLDER).join(inner).join(name),
             ]
         });
-        places.into_iter().find(|place| is_meant(place, elf, check))
+        opened(places).filter(|(_, found)| is_meant(found, elf, check))
     };
-    let path = by_id.or_else(by_link)?;
-    let shared = shared(&path, roots);
-    Some(Found { path, shared })
+    let (path, elf) = by_id.or_else(by_link)?;
+    let shared = shared(&elf, &path, roots);
+    Some(Found { path, elf, shared })
 }
 
 /// The part that a file with debug information shares with others.
-pub(crate) fn shared(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
-    let elf = Elf::read(&File::open(path).ok()?)?;
+pub(crate) fn shared(elf: &Elf, path: &Path, roots: &[PathBuf]) -> Option<Elf> {
     let object = elf.object()?;
     let (name, id) = object.gnu_debugaltlink().ok().flatten()?;
     let beside = path.parent()?.join(OsStr::from_bytes(name));
     let by_id = by_build_id(&hexadecimal(id));
     let by_id = roots.iter().filter_map(|root| Some(root.join(FOLDER).join(by_id.as_ref()?)));
-    std::iter::once(beside).chain(by_id).find(|path| path.is_file())
+    opened(std::iter::once(beside).chain(by_id)).map(|(_, elf)| elf)
+}
+
+/// The first that is there.
+fn opened(paths: impl IntoIterator<Item = PathBuf>) -> Option<(PathBuf, Elf)> {
+    paths.into_iter().find_map(|path| Elf::open(&path).map(|elf| (path, elf)))
 }
 
 /// `.build-id/ab/cdef...debug`
@@ -66,12 +70,9 @@ fn by_build_id(id: &str) -> Option<String> {
 }
 
 /// A file of that name may belong to another build.
-fn is_meant(place: &Path, elf: &Elf, check: u32) -> bool {
-    let Some(found) = File::open(place).ok().and_then(|file| Elf::read(&file)) else {
-        return false;
-    };
+fn is_meant(found: &Elf, elf: &Elf, check: u32) -> bool {
     match (&found.build_id, &elf.build_id) {
         (Some(theirs), Some(ours)) => theirs == ours,
-        _ => fs::read(place).is_ok_and(|bytes| crc32fast::hash(&bytes) == check),
+        _ => found.check() == check,
     }
 }

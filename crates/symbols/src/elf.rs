@@ -1,27 +1,57 @@
 //! A program's or a library's file: its parts and its symbols.
 
 use crate::space::Mapping;
-use addr2line::gimli::{BaseAddresses, EhFrame, EhFrameHdr, NativeEndian, UnwindSection};
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, NativeEndian, UnwindSection};
+use gimli::{CloneStableDeref, StableDeref};
+use lockwright_files::open_file;
 use memmap2::Mmap;
 use object::{
-    Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SegmentFlags, SymbolKind,
+    BinaryFormat, Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SegmentFlags,
+    SymbolKind,
 };
 use std::fs::File;
 use std::ops::{Deref, Range};
+use std::path::Path;
 use std::rc::Rc;
 
 /// Bytes of a file, kept for as long as they are needed.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bytes {
-    map: Option<Rc<Mmap>>,
+    whole: Whole,
     range: Range<usize>,
 }
+
+#[derive(Clone, Debug)]
+enum Whole {
+    File(Rc<Mmap>),
+    Inflated(Rc<[u8]>),
+}
+
+impl Default for Whole {
+    fn default() -> Self {
+        Self::Inflated(Rc::default())
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { range: 0..bytes.len(), whole: Whole::Inflated(bytes.into()) }
+    }
+}
+
+// SAFETY: what is shared lies where it lies, wherever its handle moves, and nobody changes it through us.
+unsafe impl StableDeref for Bytes {}
+// SAFETY: a clone shares the same bytes.
+unsafe impl CloneStableDeref for Bytes {}
 
 impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.map.as_ref().map_or(&[], |map| &map[self.range.clone()])
+        match &self.whole {
+            Whole::File(map) => &map[self.range.clone()],
+            Whole::Inflated(bytes) => &bytes[self.range.clone()],
+        }
     }
 }
 
@@ -54,11 +84,17 @@ pub(crate) struct Elf {
 
 impl Elf {
     /// `None`: it is neither a program nor a library, or can't be read.
+    pub(crate) fn open(path: &Path) -> Option<Self> {
+        Self::read(&open_file(path).ok()?)
+    }
+
+    /// As [`open`](Self::open).
     pub(crate) fn read(file: &File) -> Option<Self> {
-        // SAFETY: the file of a running program, or of its debug information. If another process shortens it while
-        // we read, we die of SIGBUS, as every debugger and profiler does.
-        let map = Rc::new(unsafe { Mmap::map(file) }.ok()?);
+        let map = Rc::new(lockwright_files::map(file).ok()?);
         let object = object::File::parse(&**map).ok()?;
+        if object.format() != BinaryFormat::Elf {
+            return None; // other formats name files, too
+        }
         let loads = object.segments().map(|segment| {
             let (offset, in_file) = segment.file_range();
             let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. }
@@ -92,7 +128,7 @@ impl Elf {
         // Two parts may share a page of the file, which is mapped twice.
         let within = |load: &&Load| {
             let page = load.offset & !0xfff;
-            (page..load.offset + load.in_file.max(1)).contains(&mapping.offset)
+            (page..load.offset.saturating_add(load.in_file.max(1))).contains(&mapping.offset)
         };
         let bias = |load: &Load| {
             let start = load.address.wrapping_add(mapping.offset).wrapping_sub(load.offset);
@@ -126,11 +162,20 @@ impl Elf {
     pub(crate) fn section(&self, name: &str) -> Option<(Range<u64>, Bytes)> {
         let section = self.sections.iter().find(|section| section.name == name)?;
         let (offset, size) = section.file?;
+        Some((section.range.clone(), self.bytes(offset, size)?))
+    }
+
+    /// These bytes of the file.
+    pub(crate) fn bytes(&self, offset: u64, size: u64) -> Option<Bytes> {
         let start = usize::try_from(offset).ok()?;
         let end = start.checked_add(usize::try_from(size).ok()?)?;
-        (end <= self.map.len()).then(|| {
-            (section.range.clone(), Bytes { map: Some(self.map.clone()), range: start..end })
-        })
+        let whole = || Whole::File(self.map.clone());
+        (end <= self.map.len()).then(|| Bytes { whole: whole(), range: start..end })
+    }
+
+    /// The check that a file has which names this one.
+    pub(crate) fn check(&self) -> u32 {
+        crc32fast::hash(&self.map)
     }
 
     /// Where the function at an address begins, from the exception tables, which stripped files have, too.
@@ -154,7 +199,8 @@ impl Elf {
         let holds =
             |load: &&Load| load.is_code && address.wrapping_sub(load.address) < load.in_file;
         let load = self.loads.iter().find(holds)?;
-        let start = usize::try_from(address - load.address + load.offset).ok()?;
+        let start = (address - load.address).checked_add(load.offset)?;
+        let start = usize::try_from(start).ok()?;
         self.map.get(start..start.checked_add(usize::try_from(length).ok()?)?)
     }
 
@@ -165,7 +211,7 @@ impl Elf {
         let endian = header.endian().ok()?;
         let parts = header.program_headers(endian, &**self.map).ok()?;
         let part = parts.iter().find(|part| part.p_type(endian) == object::elf::PT_TLS)?;
-        Some(part.p_memsz(endian).next_multiple_of(part.p_align(endian).max(1)))
+        part.p_memsz(endian).checked_next_multiple_of(part.p_align(endian).max(1))
     }
 }
 
@@ -192,7 +238,7 @@ pub(crate) struct Symbol {
 
 impl Symbol {
     pub(crate) fn range(&self) -> Range<u64> {
-        self.start..self.start + self.size
+        self.start..self.start.saturating_add(self.size)
     }
 }
 

@@ -1,7 +1,10 @@
 //! Functions that were compiled while the program ran, from its runtime's list: `/tmp/perf-PID.map`.
 
 use crate::space::proc_text;
-use std::fs;
+use lockwright_files::read_file;
+
+/// Larger lists aren't read. Those of large programs have a few MiB.
+const LARGEST: u64 = 64 << 20;
 
 pub(crate) struct JitMap {
     /// Start, end and name, sorted by start.
@@ -15,8 +18,9 @@ impl JitMap {
         let inner =
             status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split('\t').next_back());
         let inner = inner.map_or_else(|| pid.to_string(), str::to_owned);
-        let inside = fs::read(format!("/proc/{pid}/root/tmp/perf-{inner}.map"));
-        let text = inside.or_else(|_| fs::read(format!("/tmp/perf-{pid}.map"))).unwrap_or_default();
+        let inside = read_file(format!("/proc/{pid}/root/tmp/perf-{inner}.map"), LARGEST);
+        let text = inside.or_else(|_| read_file(format!("/tmp/perf-{pid}.map"), LARGEST));
+        let text = text.unwrap_or_default();
         Self::parse(&String::from_utf8_lossy(&text))
     }
 

@@ -4,10 +4,13 @@
 //! when the process has ended. A [`Symboliser`] names the addresses in it; an [`Unwinder`] walks the stacks of its
 //! threads. Each file is opened and parsed once, when an address first needs it.
 //!
-//! `addr2line` reads DWARF, and `framehop` unwinds. Our part is to find out which file is at an address, where its
+//! No file is trusted, nor the place where it lies ([`lockwright_files`]). `addr2line` reads DWARF, and `framehop` unwinds. Our part is to find out which file is at an address, where its
 //! debug information is, and what to say if there is none.
 
 mod debug;
+#[cfg(test)]
+mod drawn;
+mod dwarf;
 mod elf;
 mod frame;
 mod jit;
@@ -22,7 +25,7 @@ mod thread;
 mod unwind;
 
 pub use frame::Frame;
-pub use names::demangled;
+pub use names::{demangled, demangled_cpp};
 pub use place::Place;
 pub use python::{Python, PythonFrame};
 pub use space::{AddressSpace, Mapping, ThreadPointers, mappings, mappings_in, proc_text};

@@ -1,17 +1,17 @@
 //! Names for the addresses of a process.
 
 use crate::debug;
+use crate::dwarf::Lines;
 use crate::elf::{Elf, SymbolType, Symbols};
 use crate::frame::Frame;
 use crate::jit::JitMap;
 use crate::names::demangled;
 use crate::place::Place;
 use crate::space::{AddressSpace, Mapping, mappings};
-use addr2line::Loader;
+use lockwright_files::open_file;
 use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -82,8 +82,8 @@ impl Symboliser {
             // A removed or replaced file can only be reached through its mapping, which needs special rights.
             let (start, end) = (mapping.start, mapping.end);
             let file = match mapping.is_deleted {
-                true => File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")),
-                false => File::open(reachable(pid, mapping)),
+                true => open_file(format!("/proc/{pid}/map_files/{start:x}-{end:x}")),
+                false => open_file(reachable(pid, mapping)),
             };
             if let Ok(file) = file {
                 self.files.insert(mapping.path.clone(), file);
@@ -141,7 +141,7 @@ impl Symboliser {
         }
         vec![Frame {
             module: file_name(&mapping.path),
-            offset: address - mapping.start + mapping.offset,
+            offset: (address - mapping.start).wrapping_add(mapping.offset),
             ..Frame::default()
         }]
     }
@@ -163,7 +163,7 @@ impl Symboliser {
             return Place::Heap { address };
         }
         if mapping.is_file() {
-            let offset = address - mapping.start + mapping.offset;
+            let offset = (address - mapping.start).wrapping_add(mapping.offset);
             return Place::File { name: file_name(&mapping.path), offset };
         }
         let (start, end) = (mapping.start, mapping.end);
@@ -258,27 +258,19 @@ impl Symboliser {
         let elf = match opened {
             Some(file) => Elf::read(file),
             None if mapping.is_deleted => return None,
-            None => Elf::read(&File::open(&mapping.path).ok()?),
+            None => Elf::open(&mapping.path),
         }?;
         let is_same = |noted: &String| elf.build_id.as_ref().is_none_or(|id| id == noted);
         if !mapping.build_id.as_ref().is_none_or(is_same) {
             return None;
         }
-        // With its path we also find files next to it, but only the open file is certainly the same.
         let path = reachable(self.space.pid, mapping);
-        let path = match opened {
-            Some(file) if mapping.is_deleted || !path.exists() => {
-                format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-            }
-            _ => path,
-        };
         let inside = PathBuf::from(format!("/proc/{}/root", self.space.pid));
         let roots = [inside, PathBuf::from("/")].into_iter().filter(|root| root.exists()).collect();
-        let held = opened.map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()).into());
         let name = file_name(&mapping.path);
         let own_path = mapping.path.clone();
         let (apart, lines, symbols) = Default::default();
-        Some(Module { name, elf, path, held, own_path, roots, apart, lines, symbols })
+        Some(Module { name, elf, path, own_path, roots, apart, lines, symbols })
     }
 }
 
@@ -301,16 +293,14 @@ fn bare(address: u64) -> Frame {
 pub(crate) struct Module {
     name: String,
     pub(crate) elf: Elf,
-    /// Where we find it.
+    /// Where we find it, and files next to it.
     path: PathBuf,
-    /// Where we find it once the process has ended; `None`: it couldn't be opened.
-    held: Option<PathBuf>,
     /// Where the process has it.
     own_path: PathBuf,
     roots: Vec<PathBuf>,
     /// Where its debug information is, if elsewhere.
     apart: OnceCell<Option<debug::Found>>,
-    lines: OnceCell<Option<Loader>>,
+    lines: OnceCell<Option<Lines>>,
     symbols: OnceCell<Symbols>,
 }
 
@@ -320,25 +310,21 @@ impl Module {
         self.apart.get_or_init(find).as_ref()
     }
 
-    fn lines(&self) -> Option<&Loader> {
-        let load = || {
-            let (path, shared) = match self.apart() {
-                Some(found) => (&found.path, found.shared.clone()),
-                None => {
-                    let held = self.held.as_ref().filter(|_| !self.path.exists());
-                    let path = held.unwrap_or(&self.path);
-                    (path, debug::shared(path, &self.roots))
-                }
-            };
-            Loader::new_with_sup(path, shared.as_ref()).ok()
+    fn lines(&self) -> Option<&Lines> {
+        let load = || match self.apart() {
+            Some(found) => Lines::read(&found.elf, &found.path, found.shared.as_ref()),
+            None => {
+                let shared = debug::shared(&self.elf, &self.path, &self.roots);
+                Lines::read(&self.elf, &self.path, shared.as_ref())
+            }
         };
         self.lines.get_or_init(load).as_ref()
     }
 
     pub(crate) fn symbols(&self) -> &Symbols {
         self.symbols.get_or_init(|| {
-            let apart = self.apart().and_then(|found| Elf::read(&File::open(&found.path).ok()?));
-            let files: Vec<&Elf> = apart.iter().chain([&self.elf]).collect();
+            let apart = self.apart().map(|found| &found.elf);
+            let files: Vec<&Elf> = apart.into_iter().chain([&self.elf]).collect();
             Symbols::read(&files)
         })
     }
@@ -360,7 +346,7 @@ impl Module {
 
     fn frames_with_lines(&self, address: u64) -> Option<Vec<Frame>> {
         let lines = self.lines()?;
-        let mut all = lines.find_frames(address).ok()?;
+        let mut all = lines.frames(address)?;
         let mut frames: Vec<Frame> = Vec::new();
         while let Ok(Some(found)) = all.next() {
             let name = found.function.as_ref().and_then(|function| function.raw_name().ok());

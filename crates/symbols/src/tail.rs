@@ -7,6 +7,8 @@
 use crate::elf::{Elf, SymbolType};
 use crate::symboliser::{Module, Symboliser};
 
+/// How much of a function is looked at, bytes. Few are longer, and a file may say any length.
+const LOOKED_AT: u64 = 1 << 16;
 /// How many functions may jump one to the next.
 const DEPTH: usize = 4;
 
@@ -48,7 +50,7 @@ const LENGTH: u64 = 5;
 fn target(elf: &Elf, at: u64, code: u8) -> Option<u64> {
     let bytes = elf.code(at, LENGTH)?;
     let distance = i32::from_le_bytes(bytes[1..].try_into().ok()?);
-    (bytes[0] == code).then(|| (at + LENGTH).wrapping_add_signed(distance.into()))
+    (bytes[0] == code).then(|| at.wrapping_add(LENGTH).wrapping_add_signed(distance.into()))
 }
 
 /// The jump that left the function called right before `returns`.
@@ -68,7 +70,8 @@ fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Opt
         let range = function.range();
         let jumps =
             |at: u64| target(elf, at, JUMP).filter(|to| !range.contains(to) && leads(elf, *to));
-        let all: Vec<_> = range.clone().filter_map(|at| jumps(at).map(|to| (at, to))).collect();
+        let near = range.start..range.end.min(range.start.saturating_add(LOOKED_AT));
+        let all: Vec<_> = near.filter_map(|at| jumps(at).map(|to| (at, to))).collect();
         // It may leave by several: one of them to the final callee.
         let is_final = |(_, to): &&(u64, u64)| {
             let callee = module.symbols().find(SymbolType::Code, *to);

@@ -193,8 +193,8 @@ impl Unwinder {
         }
         let function = best.last().and_then(|&at| self.function(at));
         let mut places: Vec<_> = Vec::new();
-        for at in (0..LOOKED_AT).map(|words| registers.stack + words * 8) {
-            let (Ok(next), Ok(back)) = (read(at), read(at + 8)) else { break };
+        for at in (0..LOOKED_AT).map(|words| registers.stack.wrapping_add(words * 8)) {
+            let (Ok(next), Ok(back)) = (read(at), read(at.wrapping_add(8))) else { break };
             if !space.mapping(back.wrapping_sub(1)).is_some_and(|map| map.is_code) {
                 continue;
             }
@@ -291,10 +291,10 @@ impl Unwinder {
     /// Where a jump to another file leads (an entry of `.plt`): `jmp *slot`, after a marker that some machines require.
     fn jump(&self, at: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Option<u64> {
         const MARK: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-        let at = if self.code(at, 4) == Some(&MARK) { at + 4 } else { at };
-        let at = if self.code(at, 1) == Some(&[0xf2]) { at + 1 } else { at };
+        let at = if self.code(at, 4) == Some(&MARK) { at.wrapping_add(4) } else { at };
+        let at = if self.code(at, 1) == Some(&[0xf2]) { at.wrapping_add(1) } else { at };
         match self.code(at, 6) {
-            Some(&[0xff, 0x25, a, b, c, d]) => read(ahead(at + 6, [a, b, c, d])).ok(),
+            Some(&[0xff, 0x25, a, b, c, d]) => read(ahead(at.wrapping_add(6), [a, b, c, d])).ok(),
             _ => None,
         }
     }

@@ -48,7 +48,8 @@ const MODELS: &[&str] = &[
 ];
 
 /// Crates with tests on random inputs.
-const FUZZED: &[&str] = &["bench", "calibrate", "locks", "numbers", "observer", "stats", "text"];
+const FUZZED: &[&str] =
+    &["bench", "calibrate", "locks", "numbers", "observer", "stats", "symbols", "text"];
 
 /// Inputs for each of those tests; the gate uses 256.
 const CASES: u32 = 50_000;

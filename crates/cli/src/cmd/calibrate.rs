@@ -12,7 +12,6 @@ use lockwright_calibrate::{
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::{ratio, time};
 use serde_json::json;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -103,7 +102,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         Err(error) => return Err(failure(&error)),
     };
     let shown = args.output.display();
-    fs::write(&args.output, calibration.profile.to_toml())
+    lockwright_files::write(&args.output, calibration.profile.to_toml())
         .map_err(|why| launch::unwritable(&args.output, &why))?;
     let stored = args.write.then(|| MachineFile::of(&calibration));
     let place = stored.as_ref().map(MachineFile::write).transpose()?;

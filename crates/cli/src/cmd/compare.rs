@@ -20,7 +20,6 @@ use lockwright_observer::targets::is_rwlocks;
 use lockwright_observer::{elf, find};
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -214,7 +213,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     output::print(&report.text())?;
     let write = |file: &Path, text: String| {
-        fs::write(file, text).map_err(|error| launch::unwritable(file, &error))
+        lockwright_files::write(file, text).map_err(|error| launch::unwritable(file, &error))
     };
     if let Some(file) = &args.json {
         write(file, format!("{:#}\n", report.json()))?;

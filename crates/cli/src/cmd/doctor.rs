@@ -91,13 +91,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let library = library::find(args.library.as_deref())?;
     let replaced = ObjectFile::read(&library, "liblockwright.so".to_owned())?.exports;
-    if let Some(linker) = program.foreign_linker().filter(|_| !args.run) {
-        let path = program.path.display();
-        return Err(Failure::new(format!(
-            "cannot inspect '{path}' without running it: its dynamic linker, '{linker}', doesn't belong to root"
-        ))
-        .hint(format!("if you trust it: lockwright doctor --run '{path}'")));
-    }
     let objects = program.objects()?;
     let found =
         FileContents { imports: imports(&objects), replaced, own: own_locks(made_by, &objects) };

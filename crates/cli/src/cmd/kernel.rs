@@ -14,7 +14,6 @@ use lockwright_observer::find;
 use lockwright_observer::process::proc_text;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -169,7 +168,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         false => report.text(),
     };
     match &args.output {
-        Some(file) => fs::write(file, text).map_err(|error| launch::unwritable(file, &error))?,
+        Some(file) => {
+            lockwright_files::write(file, text).map_err(|error| launch::unwritable(file, &error))?
+        }
         // Standard output belongs to the program, so the report goes to standard error.
         None if status.is_some() => output::say(&text),
         None => output::print(&text)?,

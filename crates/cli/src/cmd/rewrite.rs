@@ -2,12 +2,13 @@
 
 use crate::hints::{Failure, cause};
 use crate::output::{self, plain, right, say, table};
+use lockwright_files::read_text;
 use lockwright_rewrite::config::Config;
 use lockwright_rewrite::{Fate, Rewritten, SectionPlace, database, rewrite};
 use std::collections::BTreeMap;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{env, fs};
 
 /// Rewrite a C or C++ program's critical sections as functions
 ///
@@ -80,7 +81,7 @@ fn busiest(path: &Path) -> Result<Vec<String>, Failure> {
         Failure::new(format!("'{}' is no profile: {why}", path.display()))
             .hint("lockwright profile --format json --output p.json -- ./program")
     };
-    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &cause(&error)))?;
+    let text = read_text(path, LARGEST).map_err(|error| unreadable(path, &cause(&error)))?;
     let report: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
     let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
@@ -106,12 +107,16 @@ fn busiest(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(places)
 }
 
+/// The largest file that we read, bytes. Databases of large projects have tens of MiB.
+const LARGEST: u64 = 1 << 30;
+
 fn unreadable(path: &Path, why: &str) -> Failure {
     Failure::new(format!("cannot read '{}': {why}", path.display()))
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    let units = database::read(&args.database).map_err(|why| {
+    let text = read_text(&args.database, LARGEST).map_err(|error| error.to_string());
+    let units = text.and_then(|text| database::parse(&text)).map_err(|why| {
         unreadable(&args.database, &why)
             .hint("bear -- make writes it, or cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
     })?;
@@ -119,7 +124,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         None => Config::default(),
         Some(path) => {
             let text =
-                fs::read_to_string(path).map_err(|error| unreadable(path, &cause(&error)))?;
+                read_text(path, LARGEST).map_err(|error| unreadable(path, &cause(&error)))?;
             Config::read(&text).map_err(|why| {
                 Failure::new(format!("'{}': {why}", path.display()))
                     .hint("docs/rewrite.md has an example")
@@ -145,14 +150,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     if let Some(path) = &args.report {
         let text = output::csv(records(&rewritten, &root))?;
-        fs::write(path, text).map_err(|error| unwritable(path, &error))?;
+        lockwright_files::write(path, text).map_err(|error| unwritable(path, &error))?;
     }
     let patch = rewritten.patch(&root);
     let is_stdout = args.patch == Path::new("-");
     if is_stdout {
         output::print(&patch)?;
     } else if !patch.is_empty() {
-        fs::write(&args.patch, &patch).map_err(|error| unwritable(&args.patch, &error))?;
+        let written = lockwright_files::write(&args.patch, &patch);
+        written.map_err(|error| unwritable(&args.patch, &error))?;
     }
     let elsewhere = (root != here).then_some(&root);
     let summary = summary(&rewritten, &args, elsewhere.map(PathBuf::as_path));
@@ -245,6 +251,7 @@ fn summary(rewritten: &Rewritten, args: &Args, elsewhere: Option<&Path>) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn place(line: usize, mutex: &str) -> SectionPlace {
         SectionPlace {

@@ -7,6 +7,7 @@ use crate::sim::words::{machine, workload_named};
 use crate::sim::{SeedRuns, list, perfetto, replay, report, source};
 use crate::{interrupt, launch, output, shards};
 use indicatif::ProgressBar;
+use lockwright_files::read_file;
 use lockwright_numbers::format::{si, time};
 use lockwright_shards::{Flags, Merge};
 use lockwright_sim::batch::try_each;
@@ -194,8 +195,11 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         launch::can_write(file).map_err(|error| unwritable(file, &error))?;
     }
 
-    let trace =
-        args.study.trace.as_ref().map(|file| fs::read(file).map_err(|e| unreadable(file, &e)));
+    let trace = args
+        .study
+        .trace
+        .as_ref()
+        .map(|file| read_file(file, u64::MAX >> 1).map_err(|e| unreadable(file, &e)));
     let inputs = plan.inputs(trace.transpose()?);
     let session = shards::session(&args.shards, args.study.output.as_deref(), merged, inputs)?;
     let jobs = plan.jobs();
@@ -287,7 +291,7 @@ fn distinct(seeds: &[u64]) -> Vec<u64> {
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(file, text).map_err(|error| unwritable(file, &error))
+    lockwright_files::write(file, text).map_err(|error| unwritable(file, &error))
 }
 
 fn unwritable(file: &Path, error: &io::Error) -> Failure {

@@ -92,7 +92,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         ];
         for (name, text) in files {
             let path = folder.join(name);
-            fs::write(&path, text).map_err(|why| unwritable(&path, &why))?;
+            lockwright_files::write(&path, text).map_err(|why| unwritable(&path, &why))?;
         }
     }
     let bars = validation.bars();

@@ -2,10 +2,9 @@
 
 use crate::hints::{Failure, cause};
 use lockwright_contract::programs::image::NAME;
+use lockwright_files::read_file;
 use lockwright_policy::object::{LARGEST_FILE, Object};
 use lockwright_policy::shipped::{Shipped, shipped};
-use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Where a policy comes from.
@@ -93,18 +92,7 @@ pub(super) fn contents(path: &Path) -> Result<Vec<u8>, Failure> {
             false => failure.hint("policies that are shipped or stored: lockwright policy list"),
         }
     };
-    let about = fs::metadata(path).map_err(|error| fail(&cause(&error)))?;
-    if !about.is_file() {
-        return Err(fail("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| fail(&cause(&error)))?;
-    let most = LARGEST_FILE as u64;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| fail(&cause(&error)))?;
-    if bytes.len() as u64 > most {
-        return Err(fail(&format!("more than {} MiB", most >> 20)));
-    }
-    Ok(bytes)
+    read_file(path, LARGEST_FILE as u64).map_err(|error| fail(&cause(&error)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use super::{Done, json, page, plot};
 use crate::hints::{Failure, cause};
-use std::fs;
 use std::path::Path;
 
 /// Writes report, data and plots. Returns the number of plots.
@@ -21,7 +20,7 @@ pub(crate) fn write(all: &[Done], command: &str, dir: &Path) -> Result<usize, Fa
     files.extend(plots.iter().map(|(_, name, svg)| (format!("{name}.svg"), svg.clone())));
     for (name, text) in files {
         let path = dir.join(name);
-        fs::write(&path, text).map_err(|error| {
+        lockwright_files::write(&path, text).map_err(|error| {
             Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
                 .hint("lockwright reproduce --output DIR ...")
         })?;

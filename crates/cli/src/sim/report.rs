@@ -14,7 +14,6 @@ use lockwright_sim::{Outcome, Quantiles};
 use maud::html;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A latency of one class or of all, as the median over the seeds; `none` if no operation completed, `-` if there was
@@ -276,7 +275,7 @@ pub(crate) fn write(
     files.extend(plots);
     let write = |(name, text): (&str, String)| {
         let path = dir.join(name);
-        fs::write(&path, text).map_err(|error| {
+        lockwright_files::write(&path, text).map_err(|error| {
             Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
                 .hint("--output sim-report, or any folder that exists or can be made")
         })?;

@@ -12,8 +12,7 @@ use lockwright_sim::sweep;
 use lockwright_sim::workload::WORKLOADS;
 use lockwright_sim::{LockSpec, Placement};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -109,20 +108,7 @@ const MANY_BYTES: u64 = 1 << 20;
 
 /// The text of a profile's file. Devices and pipes are refused: reading them might never end.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
-    // Check before opening: opening a pipe would wait for its writer.
-    let about = fs::metadata(path)?;
-    if about.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !about.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = String::new();
-    fs::File::open(path)?.take(MANY_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MANY_BYTES {
-        return Err(io::Error::other("more than 1 MiB"));
-    }
-    Ok(text)
+    lockwright_files::read_text(path, MANY_BYTES)
 }
 
 fn file(word: &str) -> Result<Profile, Failure> {

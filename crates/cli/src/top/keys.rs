@@ -103,7 +103,7 @@ fn save(view: &View) -> Result<String, Failure> {
     let Some(process) = &view.process else { return Err(Failure::new("open a process first")) };
     let name = format!("lockwright-top-{}.json", process.pid());
     let text = output::json(&serde_json::to_value(&process.outcome).map_err(Failure::new)?);
-    std::fs::write(&name, text)
+    lockwright_files::write(&name, text)
         .map_err(|error| Failure::new(format!("cannot write '{name}': {}", cause(&error))))?;
     Ok(name)
 }

@@ -13,7 +13,6 @@ use lockwright_plot::page;
 use maud::html;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Everything that a report mentions.
@@ -118,7 +117,7 @@ impl Report<'_> {
         }
         let write = |(name, text): (String, String)| {
             let path = dir.join(name);
-            fs::write(&path, text).map_err(|error| {
+            lockwright_files::write(&path, text).map_err(|error| {
                 Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
                     .hint("lockwright tune --output DIR ...")
             })?;

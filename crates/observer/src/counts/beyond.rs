@@ -135,7 +135,7 @@ impl<S> Beyond<S> {
 
     /// Adds another lock's numbers, without the places.
     pub(super) fn add(&mut self, other: &Self) {
-        self.change(other, |mine, theirs| *mine += theirs);
+        self.change(other, |mine, theirs| *mine = mine.saturating_add(theirs));
         if let (Some(mine), Some(theirs)) = (&mut self.sides, &other.sides) {
             mine.readers.max_ns = mine.readers.max_ns.max(theirs.readers.max_ns);
             mine.writers.max_ns = mine.writers.max_ns.max(theirs.writers.max_ns);

@@ -5,9 +5,9 @@ use super::observation::Observed;
 use super::reader::Reader;
 use super::slices::Slices;
 use super::snapshot::{Lock, Of};
-use crate::files::open_file;
 use lockwright_contract::counters::layout::CountersHeader;
 use lockwright_contract::header::Layout;
+use lockwright_files::open_entry;
 use lockwright_symbols::threads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -67,7 +67,7 @@ impl Course {
         }
         for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|one| one.path()) {
             let is_one = path.to_str().is_some_and(|path| path.ends_with(CountersHeader::ENDING));
-            if is_one && let Some(file) = open_file(&path) {
+            if is_one && let Ok(file) = open_entry(&path) {
                 self.segments.entry(path).or_insert_with(|| (file, Reader::default()));
             }
         }

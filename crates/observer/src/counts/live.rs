@@ -8,6 +8,7 @@ use lockwright_contract::counters::control::{
     BUSY, Control, FAILED, LEASED, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
 };
 use lockwright_contract::post::remote::Memory;
+use lockwright_files::{open_entry, open_entry_to_write};
 use lockwright_native::futex::Clock;
 use lockwright_symbols::mappings;
 use lockwright_text::{Failure, cause};
@@ -15,7 +16,7 @@ use std::fmt::Display;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -181,13 +182,12 @@ impl Live {
 /// nor other users' files.
 pub fn open(process: &Process, path: &Path, to_write: bool) -> Result<File, Failure> {
     let fail = |why: &dyn Display| Failure::new(format!("cannot open '{}': {why}", path.display()));
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = File::options().read(true).write(to_write).custom_flags(flags).open(path);
+    let file = if to_write { open_entry_to_write(path) } else { open_entry(path) };
     let file = file.map_err(|error| fail(&cause(&error)))?;
     let of = |metadata: io::Result<Metadata>| metadata.map_err(|error| fail(&cause(&error)));
     let (about, owner) =
         (of(file.metadata())?, of(fs::metadata(format!("/proc/{}", process.pid)))?);
-    if !about.is_file() || about.uid() != owner.uid() {
+    if about.uid() != owner.uid() {
         return Err(fail(&"it is not a file of the process's user"));
     }
     Ok(file)

@@ -8,11 +8,11 @@ use super::threads;
 use super::window;
 use super::wrapper::{has_section, is_given, is_wrapper};
 use crate::written::written;
+use lockwright_files::open_file;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use lockwright_text::{Failure, cause};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ pub fn outcome(
 
 /// Reads a copy of a segment. Its process may have ended.
 pub fn copy(path: &Path) -> Result<Observed, Failure> {
-    let file = File::open(path).map_err(|error| {
+    let file = open_file(path).map_err(|error| {
         Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
             .hint("lockwright switch PID dump FILE writes one")
     })?;
@@ -236,7 +236,7 @@ fn sites(lock: &Lock, sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
     // Tries in vain take no time.
     let is_timed = sites.iter().any(|site| site.ns > 0);
     let part = |site: &Seen| if is_timed { site.ns } else { site.count };
-    let total: u64 = sites.iter().map(part).sum();
+    let total = sites.iter().map(part).fold(0, u64::saturating_add);
     let named = sites.iter().map(|site| {
         let (function, place) = match site.at {
             At::Address(back) if has_section(lock, back, symbols) => {
@@ -294,8 +294,8 @@ fn merged(sites: Vec<Site>) -> Vec<Site> {
             merged.push(site);
             continue;
         };
-        known.count += site.count;
-        known.ns += site.ns;
+        known.count = known.count.saturating_add(site.count);
+        known.ns = known.ns.saturating_add(site.ns);
         known.share += site.share;
         if site.max_ns > known.max_ns {
             (known.max_ns, known.max_tid, known.stack) = (site.max_ns, site.max_tid, site.stack);

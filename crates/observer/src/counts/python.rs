@@ -6,10 +6,10 @@
 
 use super::observation::{Observed, Site};
 use super::snapshot::{LockKind, Of};
-use crate::files::open_file;
 use lockwright_contract::counters::layout::{CountersHeader, LENGTH};
 use lockwright_contract::counters::{Segment, WaitedSemaphore};
 use lockwright_contract::header::Layout;
+use lockwright_files::open_entry;
 use lockwright_symbols::{Frame, Python, PythonFrame, blocked, mappings};
 use lockwright_text::cause;
 use memmap2::Mmap;
@@ -63,7 +63,7 @@ impl Samplers {
             };
             if !self.known.contains(&path)
                 && is_its()
-                && let Some(file) = open_file(&path)
+                && let Ok(file) = open_entry(&path)
             {
                 self.look_at(pid, &file);
                 self.known.insert(path);

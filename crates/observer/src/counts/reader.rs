@@ -104,9 +104,9 @@ impl Reader {
             known.insert(index, (counts, Rc::clone(&lock)));
             // If two records exist for one lock, which can happen by accident, the first one counts.
             if lock.is_signal {
-                signals.semaphores += u64::from(lock.locks);
-                signals.waits += lock.arrived;
-                signals.wait_ns += lock.wait_ns();
+                signals.semaphores = signals.semaphores.saturating_add(u64::from(lock.locks));
+                signals.waits = signals.waits.saturating_add(lock.arrived);
+                signals.wait_ns = signals.wait_ns.saturating_add(lock.wait_ns());
             } else if lock.has_counts() {
                 let all =
                     if lock.kind == LockKind::Condition { &mut conditions } else { &mut locks };

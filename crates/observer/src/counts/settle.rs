@@ -11,7 +11,8 @@ impl Lock {
         if self.is_part {
             return lock; // what ends in a period has begun before
         }
-        let timed: u64 = self.classes.iter().map(|class| class.awake + class.asleep).sum();
+        let waits = self.classes.iter().flat_map(|class| [class.awake, class.asleep]);
+        let timed = waits.fold(0, u64::saturating_add);
         if self.arrived > 0 && timed > self.arrived {
             let part =
                 |all: u64| (u128::from(all) * u128::from(self.arrived) / u128::from(timed)) as u64;

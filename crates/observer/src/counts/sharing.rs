@@ -37,7 +37,7 @@ pub(super) fn suspects(locks: &[Ranked]) -> Vec<Suspects> {
             found.push(Suspects {
                 line: line * LINE,
                 locks: group.iter().map(|lock| lock.name.clone()).collect(),
-                wait_ns: group.iter().map(|lock| lock.wait_ns).sum(),
+                wait_ns: group.iter().map(|lock| lock.wait_ns).fold(0, u64::saturating_add),
             });
         }
     }

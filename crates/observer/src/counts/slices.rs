@@ -33,15 +33,16 @@ impl<K: Copy + Ord> Slices<K> {
     /// What finds no room in its slice lies in an earlier one.
     pub(super) fn add(&mut self, key: K, (since_ns, now_ns): (f64, f64), ns: f64, threads: usize) {
         let width = self.width_ns as f64;
-        let mut left = 0.0;
+        // A wait that took no time took it at its end: counts that are written while we read them may say so.
+        let length = now_ns - since_ns;
+        let (mut left, pace) = if length > 0.0 { (0.0, ns / length) } else { (ns, 0.0) };
         for (at, slice) in self.all.iter_mut().enumerate().rev() {
             let begin = at as f64 * width;
             let end = (begin + width).min(now_ns);
             if end <= begin {
                 continue;
             }
-            let part = (end - since_ns.max(begin)).max(0.0) / (now_ns - since_ns);
-            left += ns * part;
+            left += pace * (end - since_ns.max(begin)).max(0.0);
             if left <= 0.0 {
                 return;
             }
@@ -131,6 +132,24 @@ mod tests {
     }
 
     proptest! {
+        /// Counts that somebody is writing, or that a process makes up.
+        #[test]
+        fn any_times_are_slices(
+            adds in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), 0..3_usize), 1..20),
+            shifts in prop::collection::vec((0..64_u32, 0..64_u32, 0..64_u32), 20),
+        ) {
+            let mut slices = Slices::new(100);
+            for ((now, length, ns, threads), (a, b, c)) in adds.into_iter().zip(shifts) {
+                let (now, length, ns) = (now >> a, length >> b, ns >> c);
+                slices.reach(now);
+                slices.add(7, (now as f64 - length as f64, now as f64), ns as f64, threads);
+                slices.add(7, (now as f64, now as f64), ns as f64, threads);
+                let all = slices.until(now).0;
+                let told = all.iter().flat_map(BTreeMap::values);
+                prop_assert!(told.copied().all(|ns| ns >= 0.0), "{slices:?}");
+            }
+        }
+
         /// Each of some threads waits, and has the lock, by turns. Looks are at any time.
         #[test]
         fn the_sum_stays_and_no_slice_has_more_than_its_threads(

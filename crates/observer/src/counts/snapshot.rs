@@ -194,12 +194,13 @@ impl Lock {
 
     /// Total waiting time of all threads, ns.
     pub fn wait_ns(&self) -> u64 {
-        self.classes.iter().map(|class| class.ns).sum::<u64>() + self.unended_ns
+        let classes = self.classes.iter().map(|class| class.ns);
+        classes.fold(self.unended_ns, u64::saturating_add)
     }
 
     /// Time during which at least one thread waited, and a holder was to blame, ns.
     pub fn blocked_ns(&self) -> u64 {
-        self.blocked_ns + self.unended_ns
+        self.blocked_ns.saturating_add(self.unended_ns)
     }
 
     /// Its rank, the highest first. Waiting time, which covers all waits, comes before blame, which covers only some
@@ -210,7 +211,7 @@ impl Lock {
 
     /// Waits that included a sleep.
     pub fn asleep(&self) -> u64 {
-        self.classes.iter().map(|class| class.asleep).sum()
+        self.classes.iter().map(|class| class.asleep).fold(0, u64::saturating_add)
     }
 
     /// The waits on all classes of cores.
@@ -235,9 +236,9 @@ impl Lock {
             (&mut self.cores, other.cores),
             (&mut self.unended_ns, other.unended_ns),
         ] {
-            *sum += part;
+            *sum = sum.saturating_add(part);
         }
-        self.locks += other.locks;
+        self.locks = self.locks.saturating_add(other.locks);
         if other.hold_max_ns > self.hold_max_ns {
             (self.hold_max_ns, self.hold_max_at) = (other.hold_max_ns, other.hold_max_at);
         }
@@ -245,9 +246,9 @@ impl Lock {
             (self.wait_max_ns, self.wait_max_at) = (other.wait_max_ns, other.wait_max_at);
         }
         for (sum, part) in self.classes.iter_mut().zip(&other.classes) {
-            sum.awake += part.awake;
-            sum.asleep += part.asleep;
-            sum.ns += part.ns;
+            sum.awake = sum.awake.saturating_add(part.awake);
+            sum.asleep = sum.asleep.saturating_add(part.asleep);
+            sum.ns = sum.ns.saturating_add(part.ns);
             sum.max_ns = sum.max_ns.max(part.max_ns);
             sum.times.merge(&part.times);
         }
@@ -255,8 +256,8 @@ impl Lock {
             for part in parts {
                 match sum.iter_mut().find(|site| site.at == part.at) {
                     Some(site) => {
-                        site.count += part.count;
-                        site.ns += part.ns;
+                        site.count = site.count.saturating_add(part.count);
+                        site.ns = site.ns.saturating_add(part.ns);
                         if part.max_ns > site.max_ns {
                             (site.max_ns, site.max_tid) = (part.max_ns, part.max_tid);
                             site.stack.clone_from(&part.stack);
@@ -276,9 +277,9 @@ impl Lock {
         for part in &other.threads {
             match self.threads.iter_mut().find(|known| known.tid == part.tid) {
                 Some(known) => {
-                    known.waits += part.waits;
-                    known.wait_ns += part.wait_ns;
-                    known.blamed_ns += part.blamed_ns;
+                    known.waits = known.waits.saturating_add(part.waits);
+                    known.wait_ns = known.wait_ns.saturating_add(part.wait_ns);
+                    known.blamed_ns = known.blamed_ns.saturating_add(part.blamed_ns);
                 }
                 None => self.threads.push(*part),
             }

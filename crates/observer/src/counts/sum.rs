@@ -47,10 +47,11 @@ fn program(outcome: &Observed) -> &str {
 }
 
 fn add(sum: &mut Observed, part: &Observed) {
-    let share = part.elapsed_ns as f64 / (sum.elapsed_ns + part.elapsed_ns).max(1) as f64;
-    sum.elapsed_ns += part.elapsed_ns;
-    sum.threads += part.threads;
-    sum.samples += part.samples;
+    let (before, more) = (sum.elapsed_ns as f64, part.elapsed_ns as f64);
+    let share = more / (before + more).max(1.0);
+    sum.elapsed_ns = sum.elapsed_ns.saturating_add(part.elapsed_ns);
+    sum.threads = sum.threads.saturating_add(part.threads);
+    sum.samples = sum.samples.saturating_add(part.samples);
     for (sum, part) in [(&mut sum.locks, &part.locks), (&mut sum.conditions, &part.conditions)] {
         for lock in sum.iter_mut() {
             lock.waiting *= 1.0 - share;
@@ -86,14 +87,14 @@ fn add(sum: &mut Observed, part: &Observed) {
     if sum.running_unseen.is_none() {
         sum.running_unseen.clone_from(&part.running_unseen);
     }
-    sum.signals.semaphores += part.signals.semaphores;
-    sum.signals.waits += part.signals.waits;
-    sum.signals.wait_ns += part.signals.wait_ns;
-    sum.lost.unplaced += part.lost.unplaced;
-    sum.lost.evicted += part.lost.evicted;
-    sum.lost.retired += part.lost.retired;
-    sum.lost.stacks += part.lost.stacks;
-    sum.lost.memory += part.lost.memory;
+    sum.signals.semaphores = sum.signals.semaphores.saturating_add(part.signals.semaphores);
+    sum.signals.waits = sum.signals.waits.saturating_add(part.signals.waits);
+    sum.signals.wait_ns = sum.signals.wait_ns.saturating_add(part.signals.wait_ns);
+    sum.lost.unplaced = sum.lost.unplaced.saturating_add(part.lost.unplaced);
+    sum.lost.evicted = sum.lost.evicted.saturating_add(part.lost.evicted);
+    sum.lost.retired = sum.lost.retired.saturating_add(part.lost.retired);
+    sum.lost.stacks = sum.lost.stacks.saturating_add(part.lost.stacks);
+    sum.lost.memory = sum.lost.memory.saturating_add(part.lost.memory);
     if sum.python_unread.is_none() {
         sum.python_unread.clone_from(&part.python_unread);
     }
@@ -114,7 +115,7 @@ fn is_same(one: &Ranked, other: &Ranked) -> bool {
 fn add_lock(sum: &mut Ranked, part: &Ranked) {
     // It is no longer one lock, which has an address.
     sum.address = 0;
-    sum.locks += part.locks;
+    sum.locks = sum.locks.saturating_add(part.locks);
     for (sum, part) in [
         (&mut sum.acquired, part.acquired),
         (&mut sum.contended, part.contended),
@@ -125,7 +126,7 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
         (&mut sum.unended_ns, part.unended_ns),
         (&mut sum.hold_ns, part.hold_ns),
     ] {
-        *sum += part;
+        *sum = sum.saturating_add(part);
     }
     sum.waiting += part.waiting;
     if part.wait.max_ns > sum.wait.max_ns {
@@ -153,7 +154,7 @@ fn add_lock(sum: &mut Ranked, part: &Ranked) {
         sum.course.resize(part.course.len(), 0);
     }
     for (sum, part) in sum.course.iter_mut().zip(&part.course) {
-        *sum += part;
+        *sum = sum.saturating_add(*part);
     }
     match (&mut sum.holding, &part.holding) {
         (Some(sum), Some(part)) => add_holding(sum, part),
@@ -167,8 +168,8 @@ fn add_sites(sum: &mut Vec<Site>, parts: &[Site]) {
         let same = |one: &&mut Site| (&one.function, &one.place) == (&part.function, &part.place);
         match sum.iter_mut().find(same) {
             Some(known) => {
-                known.count += part.count;
-                known.ns += part.ns;
+                known.count = known.count.saturating_add(part.count);
+                known.ns = known.ns.saturating_add(part.ns);
                 if part.max_ns > known.max_ns {
                     (known.max_ns, known.max_tid) = (part.max_ns, part.max_tid);
                     known.stack.clone_from(&part.stack);
@@ -180,7 +181,7 @@ fn add_sites(sum: &mut Vec<Site>, parts: &[Site]) {
     // Tries in vain take no time.
     let is_timed = sum.iter().any(|site| site.ns > 0);
     let part = |site: &Site| if is_timed { site.ns } else { site.count };
-    let total = sum.iter().map(part).sum::<u64>().max(1) as f64;
+    let total = sum.iter().map(part).fold(0, u64::saturating_add).max(1) as f64;
     for site in sum.iter_mut() {
         site.share = part(site) as f64 / total;
     }

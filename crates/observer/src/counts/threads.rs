@@ -14,7 +14,8 @@ pub(crate) fn of(parts: &[Part]) -> Vec<ThreadWaits> {
         blamed_ns: part.blamed_ns,
     };
     let mut threads: Vec<ThreadWaits> = parts.iter().map(thread).collect();
-    threads.sort_by_key(|thread| std::cmp::Reverse(thread.wait_ns + thread.blamed_ns));
+    threads
+        .sort_by_key(|thread| std::cmp::Reverse(thread.wait_ns.saturating_add(thread.blamed_ns)));
     threads
 }
 

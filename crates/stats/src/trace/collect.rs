@@ -8,8 +8,9 @@ use lockwright_contract::header::{Foreign, Layout};
 use lockwright_contract::trace::{
     CHUNK, CHUNKS_AT, Chunk, OBJECTS, OBJECTS_AT, TraceHeader, What, complete, objects,
 };
+use lockwright_files::open_entry;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -91,7 +92,7 @@ impl Trace {
 
 /// One process; `None`: its file isn't complete.
 fn process(path: &Path) -> Result<Option<ProcessTrace>, Why> {
-    let file = File::open(path).map_err(Why::System)?;
+    let file = open_entry(path).map_err(Why::System)?;
     let header: TraceHeader = match at(&file, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         header => header.map_err(Why::System)?,

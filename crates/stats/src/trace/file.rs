@@ -4,7 +4,8 @@
 use super::Trace;
 use crate::Error;
 use crate::error::Why;
-use std::fs::{self, File};
+use lockwright_files::map_file;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -36,7 +37,7 @@ impl Trace {
     /// The system's error; or the file isn't a trace, has another version, or is damaged.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = |why| Error::new(path, why);
-        let bytes = fs::read(path).map_err(|error| failed(Why::System(error)))?;
+        let bytes = map_file(path).map_err(|error| failed(Why::System(error)))?;
         Self::from_bytes(&bytes).map_err(failed)
     }
 
