@@ -3,7 +3,7 @@
 //! kills the child.
 
 use anyhow::{Context, Result};
-use lockwright_numbers::patience::{Patience, Seen, Up};
+use lockwright_numbers::patience::{Patience, Progress, Up};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fmt;
@@ -63,7 +63,7 @@ pub struct Outcome {
     /// The longest time by which we, watching it, overslept.
     pub stall: Duration,
     /// If its time was up: what it did until then.
-    pub seen: Option<Seen>,
+    pub seen: Option<Progress>,
 }
 
 impl End {
@@ -400,7 +400,7 @@ struct Ended {
     end: End,
     took: Duration,
     stall: Duration,
-    seen: Option<Seen>,
+    seen: Option<Progress>,
 }
 
 /// Kills every process of a session, again until none is left (they may be forking).

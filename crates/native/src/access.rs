@@ -9,7 +9,7 @@
 //! ```
 
 use crate::futex::{self, Deadline, Sleeper};
-use crate::system_call;
+use crate::kernel::system_call;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 

@@ -5,9 +5,9 @@
 //! the affinity, and containers narrow the quota.
 
 use crate::file::{self, Exhausted, Path, number};
+use crate::kernel::system_call;
 use crate::kernel::{self, Argument};
 use crate::place;
-use crate::system_call;
 use crate::topology::{self, CpuSet};
 use core::ffi::CStr;
 use lockwright_platform::Class;

@@ -74,6 +74,7 @@ macro_rules! system_call {
         $crate::kernel::call($number, all)
     }};
 }
+pub use system_call;
 
 /// The process's id, which is its first thread's.
 pub fn process_id() -> u32 {

@@ -1,8 +1,8 @@
 //! Where the calling thread runs: the CPU from the kernel's restartable-sequences area (one load), its
 //! class and domain from a table that [`learn`] fills from the topology.
 
+use crate::kernel::system_call;
 use crate::symbol::{self, Scope};
-use crate::system_call;
 use core::sync::atomic::{AtomicIsize, AtomicU8, AtomicU16, Ordering::Relaxed};
 use lockwright_platform::{Class, FULL_SPEED, Place};
 

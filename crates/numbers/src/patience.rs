@@ -12,21 +12,21 @@ const ENOUGH: u32 = 20;
 
 /// A thread's account, in ns: on a CPU, and waiting for one.
 #[derive(Clone, Copy, Default)]
-struct Account {
+struct CpuTime {
     ran: u64,
     waited: u64,
     /// It runs, or waits for a CPU, now.
     is_runnable: bool,
 }
 
-impl Account {
+impl CpuTime {
     /// The kernel counts a wait for a CPU when it is over. So for a thread that waits now, what is missing since the last look was one.
-    fn since(self, before: Account, passed: Duration) -> Account {
+    fn since(self, before: CpuTime, passed: Duration) -> CpuTime {
         let (ran, counted) = (self.ran.saturating_sub(before.ran), self.waited.max(before.waited));
         let known = ran + (counted - before.waited);
         let missing = (passed.as_nanos() as u64).saturating_sub(known);
         let waited = if self.is_runnable { counted + missing } else { counted };
-        Account { waited, ..self }
+        CpuTime { waited, ..self }
     }
 }
 
@@ -36,13 +36,13 @@ pub struct Patience {
     started: Instant,
     looked: Instant,
     had: Duration,
-    threads: BTreeMap<u32, Account>,
-    seen: Seen,
+    threads: BTreeMap<u32, CpuTime>,
+    seen: Progress,
 }
 
 /// What a program did in the last quarter of its limit (half a second at least).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Progress {
     threads: usize,
     runnable: usize,
     /// The time, and the CPU time used in it, look by look.
@@ -70,7 +70,7 @@ impl Patience {
             looked: now,
             had: Duration::ZERO,
             threads: BTreeMap::new(),
-            seen: Seen::default(),
+            seen: Progress::default(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Patience {
         (now - self.started >= self.limit * ENOUGH).then_some(Up::Starved)
     }
 
-    fn account(&mut self, passed: Duration, mut threads: BTreeMap<u32, Account>) {
+    fn account(&mut self, passed: Duration, mut threads: BTreeMap<u32, CpuTime>) {
         let (mut ran, mut waited) = (0, 0);
         for (tid, now) in &mut threads {
             let before = self.threads.get(tid).copied().unwrap_or_default();
@@ -120,7 +120,7 @@ impl Patience {
     }
 
     /// What it did in the end.
-    pub fn seen(&self) -> &Seen {
+    pub fn seen(&self) -> &Progress {
         &self.seen
     }
 
@@ -140,7 +140,7 @@ impl Patience {
     }
 }
 
-impl Seen {
+impl Progress {
     fn sums(&self) -> (f64, f64) {
         let sum = |of: fn(&(Duration, Duration)) -> Duration| {
             self.looks.iter().map(of).sum::<Duration>().as_secs_f64()
@@ -155,7 +155,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (passed, ran) = self.sums();
         let threads = match self.threads {
@@ -172,7 +172,7 @@ impl fmt::Display for Seen {
 }
 
 /// The threads of these processes.
-fn threads_of(processes: &[u32]) -> BTreeMap<u32, Account> {
+fn threads_of(processes: &[u32]) -> BTreeMap<u32, CpuTime> {
     let mut threads = BTreeMap::new();
     for process in processes {
         let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
@@ -188,7 +188,7 @@ fn threads_of(processes: &[u32]) -> BTreeMap<u32, Account> {
             let account = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
             let mut numbers = account.split_whitespace().map(|number| number.parse().unwrap_or(0));
             let mut next = || numbers.next().unwrap_or(0);
-            threads.insert(tid, Account { ran: next(), waited: next(), is_runnable });
+            threads.insert(tid, CpuTime { ran: next(), waited: next(), is_runnable });
         }
     }
     threads
@@ -200,9 +200,9 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn threads(of: &[(u64, u64, bool)]) -> BTreeMap<u32, Account> {
+    fn threads(of: &[(u64, u64, bool)]) -> BTreeMap<u32, CpuTime> {
         let ns = 1_000_000_000;
-        let account = |&(ran, waited, is_runnable): &(u64, u64, bool)| Account {
+        let account = |&(ran, waited, is_runnable): &(u64, u64, bool)| CpuTime {
             ran: ran * ns,
             waited: waited * ns,
             is_runnable,

@@ -26,7 +26,7 @@ struct Needs {
 }
 
 /// A program, or a library that has been found.
-struct Found {
+struct Dependency {
     path: PathBuf,
     needs: Needs,
     /// The file, among those found, that first needed it.
@@ -37,7 +37,7 @@ struct Found {
 pub(crate) fn of(program: &Path, linker: &Path) -> Result<Vec<PathBuf>, Failure> {
     let places = Places::of(linker);
     let machine = machine(program);
-    let mut all = vec![Found { path: program.to_owned(), needs: needs(program), by: None }];
+    let mut all = vec![Dependency { path: program.to_owned(), needs: needs(program), by: None }];
     let mut seen = BTreeSet::from([linker.file_name().unwrap_or_default().as_bytes().to_vec()]);
     let mut files = BTreeSet::new();
     let mut at = 0;
@@ -56,7 +56,7 @@ pub(crate) fn of(program: &Path, linker: &Path) -> Result<Vec<PathBuf>, Failure>
                 continue;
             }
             let needs = needs(&path);
-            all.push(Found { path, needs, by: Some(at) });
+            all.push(Dependency { path, needs, by: Some(at) });
         }
         at += 1;
     }
@@ -115,7 +115,7 @@ impl Places {
     }
 
     /// The paths where a library may be that the file `by` needs, the best first.
-    fn candidates(&self, all: &[Found], by: usize, name: &[u8]) -> Vec<PathBuf> {
+    fn candidates(&self, all: &[Dependency], by: usize, name: &[u8]) -> Vec<PathBuf> {
         let name = OsStr::from_bytes(name);
         if name.as_bytes().contains(&b'/') {
             return expanded(name.as_bytes(), &all[by].path);

@@ -15,12 +15,12 @@ const SIZE: usize = 64 * 1024;
 
 /// A stack.
 #[repr(C, align(4096))]
-pub(crate) struct Stack(UnsafeCell<MaybeUninit<[u8; SIZE]>>);
+pub(crate) struct SpareStack(UnsafeCell<MaybeUninit<[u8; SIZE]>>);
 
 // SAFETY: by the promise of `run`'s callers, one thread at a time uses it.
-unsafe impl Sync for Stack {}
+unsafe impl Sync for SpareStack {}
 
-impl Stack {
+impl SpareStack {
     pub(crate) const fn new() -> Self {
         Self(UnsafeCell::new(MaybeUninit::zeroed()))
     }

@@ -149,12 +149,12 @@ pub(crate) fn undisturbed(undo: impl Fn(), run: impl FnOnce()) {
 }
 
 /// What one thread at a time may do: the id of the thread that does it (0: nobody does), and the stack on which it does it.
-pub(crate) struct Turn(AtomicU32, apart::Stack);
+pub(crate) struct Turn(AtomicU32, apart::SpareStack);
 
 impl Turn {
     /// Nobody's.
     pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(0), apart::Stack::new())
+        Self(AtomicU32::new(0), apart::SpareStack::new())
     }
 
     /// Runs `run`, unless it is another thread's turn. `errno` stays as it is, and cancellation is held back. If a signal handler

@@ -2,7 +2,7 @@
 
 mod function;
 
-pub(crate) use function::{Function, hash};
+pub(crate) use function::{Lookup, hash};
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null;

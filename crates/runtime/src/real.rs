@@ -3,7 +3,7 @@
 //! Our constructor looks up the functions of mutexes, condvars and semaphores (`sem_post` may be called in signal handlers), or
 //! their first use does, if that comes earlier.
 
-use crate::object::{self, Function, Object};
+use crate::object::{self, Lookup, Object};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -207,10 +207,10 @@ fn find_behind_us(symbols: impl Iterator<Item = &'static Symbol> + Clone) {
         }
         for symbol in symbols.clone().filter(|symbol| symbol.address.load(Relaxed).is_null()) {
             match object.function(symbol.name, symbol.hash) {
-                Function::Absent => {}
+                Lookup::Absent => {}
                 // Relaxed: code, which is never unmapped.
-                Function::At(at) => symbol.address.store(with_exposed_provenance_mut(at), Relaxed),
-                Function::Odd => return false,
+                Lookup::At(at) => symbol.address.store(with_exposed_provenance_mut(at), Relaxed),
+                Lookup::Odd => return false,
             }
         }
         object.soname() != Some(c"libc.so.6")

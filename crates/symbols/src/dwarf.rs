@@ -73,19 +73,19 @@ fn package(path: &Path) -> Option<DwarfPackage<Reader>> {
     let mut path = path.as_os_str().to_owned();
     path.push(".dwp");
     let elf = Elf::open(Path::new(&path))?;
-    let sections = Sections::of(&elf)?;
+    let sections = DebugSections::of(&elf)?;
     let empty = EndianReader::new(Bytes::default(), sections.endian);
     DwarfPackage::load(|id| Ok::<_, gimli::Error>(sections.get(id.dwo_name())), empty).ok()
 }
 
 /// The sections of a file.
-struct Sections<'a> {
+struct DebugSections<'a> {
     elf: &'a Elf,
     object: object::File<'a>,
     endian: RunTimeEndian,
 }
 
-impl<'a> Sections<'a> {
+impl<'a> DebugSections<'a> {
     fn of(elf: &'a Elf) -> Option<Self> {
         let object = elf.object()?;
         let endian =
@@ -111,7 +111,7 @@ impl<'a> Sections<'a> {
 }
 
 fn dwarf(elf: &Elf, name: impl Fn(SectionId) -> Option<&'static str>) -> Option<Dwarf<Reader>> {
-    let sections = Sections::of(elf)?;
+    let sections = DebugSections::of(elf)?;
     let mut all = Dwarf::load(|id| Ok::<_, ()>(sections.get(name(id)))).ok()?;
     all.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
     Some(all)

@@ -2,8 +2,8 @@
 
 use super::cpu_number;
 use crate::file::{Exhausted, Path};
+use crate::kernel::system_call;
 use crate::place::CPUS;
-use crate::system_call;
 
 /// A set of CPUs (or of anything else that has small numbers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char};
 
 /// What an object says about a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
+pub(crate) enum Lookup {
     /// It doesn't define it.
     Absent,
     /// Its address.
@@ -28,12 +28,12 @@ impl Object {
     /// The function of this name and [`hash`], in its default version, as the dynamic linker would find it for a reference without a
     /// version.
     #[unsafe(link_section = ".lockwright.begin")]
-    pub(crate) fn function(&self, name: &CStr, hash: u32) -> Function {
+    pub(crate) fn function(&self, name: &CStr, hash: u32) -> Lookup {
         let symbols: *const DynamicEntry = self.table(DT_SYMTAB);
         let strings: *const c_char = self.table(DT_STRTAB);
         let table: *const u32 = self.table(DT_GNU_HASH);
         if table.is_null() || symbols.is_null() || strings.is_null() {
-            return Function::Odd;
+            return Lookup::Odd;
         }
         const HIDDEN: u16 = 0x8000; // a flag of a version that isn't the default
         const INDIRECT: u8 = 10;
@@ -44,7 +44,7 @@ impl Object {
             let [buckets, first, filter, shift] = *table.cast::<[u32; 4]>();
             let word = *table.add(4).cast::<u64>().add((hash / 64 % filter) as usize);
             if word >> (hash % 64) & word >> ((hash >> shift) % 64) & 1 == 0 {
-                return Function::Absent;
+                return Lookup::Absent;
             }
             let heads = table.add(4 + 2 * filter as usize);
             let chains = heads.add(buckets as usize);
@@ -60,7 +60,7 @@ impl Object {
                 {
                     let is_odd = [INDIRECT, LOCAL].contains(&(symbol.info & 15));
                     let at = self.base.wrapping_add(symbol.value);
-                    return if is_odd { Function::Odd } else { Function::At(at) };
+                    return if is_odd { Lookup::Odd } else { Lookup::At(at) };
                 }
                 if link & 1 != 0 {
                     break;
@@ -68,6 +68,6 @@ impl Object {
                 at += 1;
             }
         }
-        Function::Absent
+        Lookup::Absent
     }
 }

@@ -3,7 +3,7 @@
 
 use super::maps;
 use crate::access::{self, Access};
-use crate::apart::Stack;
+use crate::apart::SpareStack;
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::{files, thread};
@@ -48,7 +48,7 @@ unsafe impl Sync for File {}
 static FILE: File = File(UnsafeCell::new([0; 128]));
 
 /// For the thread that has made the state BUSY.
-static STACK: Stack = Stack::new();
+static STACK: SpareStack = SpareStack::new();
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
