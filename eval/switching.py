@@ -19,7 +19,7 @@ FIXED = float(os.environ.get("FIXED", "5"))
 RATE = float(os.environ.get("RATE", "1000"))
 OUT = os.environ.get("OUT")
 RULES = ["auto", "barging", "fifo", "slo", "asl", "asl-max", "asl-opt", "asl-pthread", "pb10", "malthusian", "cal", "mutexee"]
-MAGIC, LEN, SINCE, STATE, TEXT = 0, 12, 16808, 16816, 16
+MAGIC, LEN, SINCE, STATE, TEXT = 0, 12, 16808, 16852, 16
 EMPTY, POSTED, DONE, REFUSED, POST = 0, 1, 3, 4, 8
 
 
@@ -30,7 +30,7 @@ class Program:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.mailbox = int(self.child.stdout.readline().split()[0], 16)
         self.memory = os.open(f"/proc/{self.child.pid}/mem", os.O_RDWR)
-        if os.pread(self.memory, 8, self.mailbox + MAGIC) != b"lockwr.6":
+        if os.pread(self.memory, 8, self.mailbox + MAGIC) != b"lockwr.7":
             raise SystemExit("another version's library")
 
     def sections(self):

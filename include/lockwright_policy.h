@@ -79,8 +79,9 @@ enum {
 enum { LW_SPIN = 0 /* as the lock does */, LW_PARK = 1, LW_WAKE_EARLY = 2, LW_BOOST = 3 /* the holder */ };
 /* The largest answer of lock_contended, ns. */
 #define LW_LONGEST_NS 100000000
-/* Answers of rw_bias, which only count from readers. A writer that had to wait for distributed readers (own.wait_ns) has ended that. */
-enum { LW_AS_IS = 0, LW_DISTRIBUTED = 1, LW_NEUTRAL = 2 };
+/* Answers of rw_bias, which only count from readers. A writer that had to wait for distributed readers (own.wait_ns) has ended that.
+ * LW_NOT_FOR_IT: the policy isn't for this lock, and the one that was loaded before it is asked. */
+enum { LW_AS_IS = 0, LW_DISTRIBUTED = 1, LW_NEUTRAL = 2, LW_NOT_FOR_IT = 3 };
 
 #define LW_SECTION(name) __attribute__((section(name), used))
 #define LW_HOOK(hook) LW_SECTION("tp/lockwright/" #hook) int hook(const struct lw_ctx *ctx __attribute__((unused)))

@@ -55,8 +55,8 @@ pub use point::hogs;
 pub use progress::{progress, timed};
 pub use rcl::{Rcl, RclResult};
 pub use system::{
-    Machine, catch_interrupts, children_time, command_line, cpu_time, cpus, interrupted,
-    line_transfer_between, pin_to, shown_command,
+    Machine, catch_ends, catch_interrupts, children_time, command_line, cpu_time, cpus,
+    ending_signal, interrupted, line_transfer_between, pin_to, shown_command,
 };
 
 use anyhow::{Context, Result, bail};

@@ -3,7 +3,7 @@
 use crate::names::misspelt_class;
 use lockwright_native::topology::Topology;
 use std::ffi::{CStr, OsString};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// The CPUs that this process may run on, ascending.
@@ -277,24 +277,42 @@ pub fn line_transfer_between(first: usize, last: usize, time: Duration) -> Optio
     })
 }
 
-/// Set by Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The signal that asks for the end, such as SIGINT for Ctrl-C; 0: none has come.
+static INTERRUPTED: AtomicI32 = AtomicI32::new(0);
 
 /// From now on, the first Ctrl-C is only recorded. The second one ends the process.
 pub fn catch_interrupts() {
-    extern "C" fn note(_: libc::c_int) {
-        if INTERRUPTED.swap(true, Relaxed) {
+    catch(libc::SIGINT);
+}
+
+/// The same for SIGHUP and SIGTERM, too. Where SIGHUP is ignored (nohup), it stays so.
+pub fn catch_ends() {
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().for_each(catch);
+}
+
+fn catch(signal: libc::c_int) {
+    extern "C" fn note(signal: libc::c_int) {
+        if INTERRUPTED.swap(signal, Relaxed) != 0 {
             // SAFETY: _exit may be called in a signal handler.
-            unsafe { libc::_exit(130) };
+            unsafe { libc::_exit(128 + signal) };
         }
     }
     // SAFETY: the handler does nothing but an atomic swap and _exit.
-    unsafe { libc::signal(libc::SIGINT, note as *const () as libc::sighandler_t) };
+    let before = unsafe { libc::signal(signal, note as *const () as libc::sighandler_t) };
+    if before == libc::SIG_IGN && signal != libc::SIGINT {
+        // SAFETY: as it was.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
-/// Has Ctrl-C been pressed?
+/// Has Ctrl-C been pressed, or another signal come that is caught?
 pub fn interrupted() -> bool {
-    INTERRUPTED.load(Relaxed)
+    ending_signal().is_some()
+}
+
+/// Which one?
+pub fn ending_signal() -> Option<i32> {
+    Some(INTERRUPTED.load(Relaxed)).filter(|signal| *signal != 0)
 }
 
 /// The command as a shell takes it, without folders: those are nobody's business.

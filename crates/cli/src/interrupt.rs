@@ -11,6 +11,11 @@ use std::time::Duration;
 /// The shells' exit code for SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// The shells' exit code for the signal that ended the work: Ctrl-C, SIGHUP or SIGTERM.
+pub(crate) fn ended_by() -> process::ExitCode {
+    lockwright_bench::ending_signal().map_or(INTERRUPTED, |signal| 128 + signal as u8).into()
+}
+
 /// How often we check for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 

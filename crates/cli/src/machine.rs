@@ -50,6 +50,19 @@ pub(crate) fn file() -> Result<PathBuf, Failure> {
     })
 }
 
+/// What to do about a file in the configuration, or a folder, that can't be read or written.
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    let shown = path.display();
+    match error.kind() {
+        // HOME is inherited from another user, as under `sudo -u`.
+        ErrorKind::PermissionDenied => {
+            "XDG_CONFIG_HOME=DIR lockwright ..., with a folder that you may read: HOME or XDG_CONFIG_HOME is another user's".to_owned()
+        }
+        ErrorKind::InvalidData => format!("rm '{shown}'"),
+        _ => format!("ls -ld '{shown}' \"$(dirname '{shown}')\""),
+    }
+}
+
 impl MachineFile {
     /// The file's contents from a calibration.
     pub(crate) fn of(calibration: &Calibration) -> Self {
@@ -103,9 +116,17 @@ impl MachineFile {
         let shown = file.display();
         let text = match lockwright_files::read_text(&file, 1 << 20) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            // HOME may be /dev/null.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return None;
+            }
             Err(error) => {
-                warn(format!("cannot read '{shown}': {}", cause(&error)), format!("rm '{shown}'"));
+                warn(
+                    format!("cannot read '{shown}': {}", cause(&error)),
+                    unreadable(&file, &error),
+                );
                 return None;
             }
         };

@@ -38,6 +38,8 @@ mod hostile;
 mod hung;
 #[path = "programs/kernel.rs"]
 mod kernel;
+#[path = "programs/killed.rs"]
+mod killed;
 #[path = "programs/line.rs"]
 mod line;
 #[path = "programs/often.rs"]

@@ -39,6 +39,7 @@ pub mod elf;
 pub mod files;
 pub mod find;
 pub mod findings;
+pub mod lease;
 mod libraries;
 pub mod mailbox;
 pub mod multilib;

@@ -5,9 +5,12 @@ use crate::objects;
 use crate::process::{Mapping, Process, mappings};
 use crate::table::Table;
 use lockwright_contract::attached::{self, Attached, DETACHED};
-use lockwright_contract::mailbox::{MAGIC, Mailbox, RULES, SYMBOL, TEXT};
-use lockwright_contract::post::PostState;
-use lockwright_contract::post::remote::{Answer, Memory, RemotePosts};
+use lockwright_contract::mailbox::{
+    LEASE, MAGIC, Mailbox, ON_LEASE, RULES, SLOTS, SYMBOL, TABLE, TEXT,
+};
+use lockwright_contract::post::remote::{Answer, Begun, Memory, RemotePosts};
+use lockwright_contract::post::{Post, PostState};
+use lockwright_native::futex::{self, Clock};
 use lockwright_text::Failure;
 use std::ffi::OsStr;
 use std::mem::offset_of;
@@ -64,7 +67,7 @@ impl<'a> Remote<'a> {
     #[cfg(target_arch = "x86_64")] // for `attach`
     pub fn set_default(&self, lock: &str) -> Result<(), Failure> {
         let table = Table { default: lock.to_owned(), ..base(self)? };
-        self.post(&table.words(), Duration::ZERO).map(drop)
+        self.post(&table.words(), 0, Duration::ZERO).map(drop)
     }
 
     fn word(&self, offset: usize) -> Result<u32, Failure> {
@@ -79,8 +82,58 @@ impl<'a> Remote<'a> {
         RemotePosts::new(self.process, self.at + offset_of!(Mailbox, posts) as u64)
     }
 
-    /// The current table.
+    /// The last post.
+    pub(crate) fn seen(&self) -> Result<Post, Failure> {
+        self.posts().seen()
+    }
+
+    /// What is on lease: [`TABLE`], [`SLOTS`].
+    pub fn leased(&self) -> Result<u32, Failure> {
+        self.word(offset_of!(Mailbox, leased))
+    }
+
+    /// Does nobody renew the lease any more?
+    pub fn is_lease_over(&self) -> Result<bool, Failure> {
+        Ok(futex::now(Clock::Monotonic) > self.word64(offset_of!(Mailbox, lease_ns))?)
+    }
+
+    /// Renews the lease.
+    pub fn renew_lease(&self) -> Result<(), Failure> {
+        self.set_lease(futex::now(Clock::Monotonic) + LEASE.as_nanos() as u64)
+    }
+
+    /// Ends it.
+    pub fn end_lease(&self) -> Result<(), Failure> {
+        self.set_lease(0)
+    }
+
+    fn set_lease(&self, until_ns: u64) -> Result<(), Failure> {
+        let at = self.at + offset_of!(Mailbox, lease_ns) as u64;
+        self.process.write(at, &until_ns.to_ne_bytes())
+    }
+
+    /// Waits this long until nothing is on lease that has run out. (In a program in which nobody waits, that may be never, and makes no
+    /// difference.)
+    pub fn await_end(&self, patience: Duration) -> Result<(), Failure> {
+        let begun = Begun::new();
+        while self.leased()? & (TABLE | SLOTS) != 0 && begun.elapsed() < patience {
+            begun.pause();
+        }
+        Ok(())
+    }
+
+    /// The table in force, or the one that is back at the next wait since a lease is over.
     pub fn table(&self) -> Result<Table, Failure> {
+        self.read(|leased| Ok(leased & TABLE != 0 && self.is_lease_over()?))
+    }
+
+    /// The last table that came for good, whatever is in force on lease.
+    pub fn for_good(&self) -> Result<Table, Failure> {
+        self.read(|leased| Ok(leased & TABLE != 0))
+    }
+
+    /// The current table, or the one that lies behind it, as `is_back` says of what is on lease.
+    fn read(&self, is_back: impl Fn(u32) -> Result<bool, Failure>) -> Result<Table, Failure> {
         let fail = || {
             Failure::new(format!(
                 "process {} has not loaded our locks yet, or runs under a tool that needs glibc's",
@@ -88,20 +141,31 @@ impl<'a> Remote<'a> {
             ))
             .hint("try again once it has started")
         };
+        /// Where a table's text is, how long it is, and where its places are.
+        const NOW: [usize; 3] =
+            [offset_of!(Mailbox, now), offset_of!(Mailbox, now_len), offset_of!(Mailbox, places)];
+        const BACK: [usize; 3] = [
+            offset_of!(Mailbox, back),
+            offset_of!(Mailbox, back_len),
+            offset_of!(Mailbox, back_places),
+        ];
+        let look = || {
+            let leased = self.leased()?;
+            let [at, len, places] = if is_back(leased)? { BACK } else { NOW };
+            Ok((leased, self.word64(at)?, self.word(len)? as usize, self.word64(places)?))
+        };
         for _ in 0..100 {
-            let at = self.word64(offset_of!(Mailbox, now))?;
-            let len = self.word(offset_of!(Mailbox, now_len))? as usize;
+            let seen = look()?;
+            let (_, at, len, places_at) = seen;
             if at == 0 || len > TEXT {
                 return Err(fail());
             }
             let mut bytes = vec![0; len];
             self.process.read(at, &mut bytes)?;
             let mut places = [0; RULES];
-            self.process.read(self.word64(offset_of!(Mailbox, places))?, &mut places)?;
+            self.process.read(places_at, &mut places)?;
             // If it changed while we read it, try again.
-            if at == self.word64(offset_of!(Mailbox, now))?
-                && len == self.word(offset_of!(Mailbox, now_len))? as usize
-            {
+            if seen == look()? {
                 let mut table = Table::read(&String::from_utf8_lossy(&bytes));
                 for (rule, place) in table.rules.iter_mut().zip(places) {
                     rule.place = Some(place);
@@ -112,17 +176,18 @@ impl<'a> Remote<'a> {
         Err(fail())
     }
 
-    /// The table that was posted but not yet taken up.
+    /// The table that was posted for good but not yet taken up. (One on lease is nothing to rely on.)
     pub fn posted(&self) -> Result<Option<Table>, Failure> {
         let post = self.posts().seen()?;
+        let is_on_lease = self.word(offset_of!(Mailbox, terms))? & ON_LEASE != 0;
         let mut text = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(TEXT)];
         self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut text)?;
         let is_there = post.is(PostState::Posted) && post == self.posts().seen()?;
-        Ok(is_there.then(|| Table::read(&String::from_utf8_lossy(&text))))
+        Ok((is_there && !is_on_lease).then(|| Table::read(&String::from_utf8_lossy(&text))))
     }
 
-    /// Posts a table, and waits this long for the process to take it up.
-    pub fn post(&self, table: &str, patience: Duration) -> Result<Answer, Failure> {
+    /// Posts a table on these terms ([`Mailbox::terms`]), and waits this long for the process to take it up.
+    pub fn post(&self, table: &str, terms: u32, patience: Duration) -> Result<Answer, Failure> {
         if table.len() > TEXT {
             return Err(Failure::new(format!("more than {TEXT} bytes of rules"))
                 .hint("name whole libraries, or functions by their full signature"));
@@ -131,6 +196,7 @@ impl<'a> Remote<'a> {
             writing.replace()?;
             self.process.write(self.at + offset_of!(Mailbox, text) as u64, table.as_bytes())?;
             self.process.set_word(self.at + offset_of!(Mailbox, len) as u64, table.len() as u32)?;
+            self.process.set_word(self.at + offset_of!(Mailbox, terms) as u64, terms)?;
             Ok(true)
         })
     }
@@ -221,28 +287,30 @@ fn is_foreign(mapped: &str, named: &Path) -> bool {
     program.is_ok_and(|program| matches!(program.obstacle(), Some(Obstacle::OtherArchitecture(_))))
 }
 
-/// The table on which a change is based: the posted one if it isn't in force yet, else the current one.
+/// The table on which a change is based: the posted one if it isn't in force yet, else the last one that came for good. What another
+/// command tries is no part of it.
 pub fn base(mailbox: &Remote<'_>) -> Result<Table, Failure> {
     match mailbox.posted()? {
         Some(posted) => Ok(posted),
-        None => mailbox.table(),
+        None => mailbox.for_good(),
     }
 }
 
 /// Posts a table, and waits a while. Returns whether it is in force already.
 pub fn post(process: &Process, mailbox: &Remote<'_>, table: &Table) -> Result<bool, Failure> {
-    post_for(process, mailbox, table, PATIENCE)
+    post_for(process, mailbox, table, 0, PATIENCE)
 }
 
-/// As [`post`], but waits this long.
+/// As [`post`], but on these terms, and waits this long.
 pub fn post_for(
     process: &Process,
     mailbox: &Remote<'_>,
     table: &Table,
+    terms: u32,
     patience: Duration,
 ) -> Result<bool, Failure> {
     let pid = process.pid;
-    match mailbox.post(&table.words(), patience)? {
+    match mailbox.post(&table.words(), terms, patience)? {
         Answer::Done => Ok(true),
         Answer::Nothing | Answer::NotPosted => Ok(false),
         Answer::Refused(why) => {

@@ -21,8 +21,17 @@ pub struct Process {
 }
 
 impl Process {
-    /// Opens a process.
+    /// Opens a process. Until it is dropped, no other command works on it.
     pub fn open(pid: libc::pid_t) -> Result<Self, Failure> {
+        Self::open_as(pid, true)
+    }
+
+    /// Opens a process beside another command that works on it, to write single words that are this command's own.
+    pub(crate) fn open_unlocked(pid: libc::pid_t) -> Result<Self, Failure> {
+        Self::open_as(pid, false)
+    }
+
+    fn open_as(pid: libc::pid_t, is_locked: bool) -> Result<Self, Failure> {
         let fail = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => {
                 Failure::new(format!("no process {pid}")).hint("pgrep --list-name SERVER")
@@ -40,9 +49,13 @@ impl Process {
         let pid = group.unwrap_or(pid);
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(fail)?;
+        let process = Self { pid, memory };
+        if !is_locked {
+            return Ok(process);
+        }
         for _ in 0..2000 {
-            if memory.try_lock().is_ok() {
-                return Ok(Self { pid, memory });
+            if process.memory.try_lock().is_ok() {
+                return Ok(process);
             }
             sleep(Duration::from_millis(1));
         }

@@ -62,13 +62,15 @@ impl Hook {
     /// The largest answer; a larger one counts as 0.
     pub const fn largest(self) -> u64 {
         match self {
-            Self::RwBias => 2,
             Self::SkipShuffle | Self::LockAcquire => 1,
-            Self::CmpNode | Self::ScheduleWaiter => 3,
+            Self::CmpNode | Self::ScheduleWaiter | Self::RwBias => 3,
             Self::LockContended => 100_000_000,
             Self::LockAcquired | Self::LockRelease => 0,
         }
     }
+
+    /// The answer of [`RwBias`](Self::RwBias) for a lock that the policy isn't for: the policy that was loaded before is asked.
+    pub const NOT_FOR_IT: u64 = 3;
 
     /// Its bit in a set of hooks.
     pub const fn bit(self) -> u32 {

@@ -34,6 +34,8 @@ pub struct InSlot {
     pub name: String,
     /// Its version in the store; 0: it has none.
     pub version: u32,
+    /// It is on lease ([`lockwright_contract::mailbox`]).
+    pub is_leased: bool,
     /// Its hooks.
     pub hooks: Vec<AskedHook>,
     /// The longest time that a hook may take on average, ns.
@@ -156,6 +158,7 @@ impl<'a, M: Memory> Control<'a, M> {
             slot,
             name: text(&bytes[name..name + NAME]),
             version: word(&bytes, offset_of!(SlotState, version)),
+            is_leased: word(&bytes, offset_of!(SlotState, leased)) != 0,
             hooks: hooks.collect(),
             budget_ns: word(&bytes, offset_of!(SlotState, budget_ns)),
             too_slow: slow.map(|hook| (hook, word64(&bytes, offset_of!(SlotState, slow_ns)))),

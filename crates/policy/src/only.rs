@@ -1,7 +1,8 @@
-//! A hook that is for some locks only: a few instructions in front of its code answer 0 for all others.
+//! A hook of readers-writer locks that is for some locks only: a few instructions in front of its code say for all others that it isn't for
+//! them.
 //!
 //! ```text
-//!   r2 = ctx->lock_id │ is r2 in the first range? to the code │ in the second one? to the code │ ... │ answer 0 │ code
+//!   r2 = ctx->lock_id │ is r2 in the first range? to the code │ in the second one? to the code │ ... │ answer 3 │ code
 //! ```
 //!
 //! The whole is verified as any other policy, so a mistake here can't harm anybody.
@@ -17,18 +18,18 @@ const LOAD_LOCK: Insn =
 /// If r2 is below r3, unsigned.
 const IF_BELOW: Insn = Insn { code: 0xad, dst: 2, src: 3, off: 0, imm: 0 };
 const ANSWER: [Insn; 2] = [
-    Insn { code: 0xb7, dst: 0, src: 0, off: 0, imm: 0 },
+    Insn { code: 0xb7, dst: 0, src: 0, off: 0, imm: Hook::NOT_FOR_IT as i32 },
     Insn { code: 0x95, dst: 0, src: 0, off: 0, imm: 0 },
 ];
 /// Instructions for a range.
 const EACH: usize = 6;
 
-/// The policy, whose hook of this kind answers 0 for locks that don't lie in one of these ranges. If there are none, it loses the hook.
-pub fn only_for(object: &Object, hook: Hook, locks: &[Range<u64>]) -> Object {
+/// The policy, whose hook `rw_bias` isn't for locks that don't lie in one of these ranges. If there are none, it loses the hook.
+pub fn only_for(object: &Object, locks: &[Range<u64>]) -> Object {
     let mut only = object.clone();
-    match only.hooks.iter_mut().find(|code| code.hook == hook) {
+    match only.hooks.iter_mut().find(|code| code.hook == Hook::RwBias) {
         Some(code) if !locks.is_empty() => guard(code, locks),
-        _ => only.hooks.retain(|code| code.hook != hook),
+        _ => only.hooks.retain(|code| code.hook != Hook::RwBias),
     }
     only
 }
@@ -72,7 +73,7 @@ mod tests {
         object.hooks[0].lines = vec![SourceLine { number: 7, ..SourceLine::default() }];
         let high = 0x7fff_8000_0000;
         let ranges = [0x100..0x138, high..high + 0x38];
-        let only = only_for(&object, Hook::RwBias, &ranges);
+        let only = only_for(&object, &ranges);
         let line = |insn| only.hooks[0].line(insn).map(|line| line.number);
         let begin = only.hooks[0].insns.len() - 2;
         assert_eq!((line(begin - 1), line(begin)), (None, Some(7)));
@@ -88,7 +89,7 @@ mod tests {
             assert_eq!(ids.map(answer), [0, 0, 1, 1, 0, 0, 1, 1, 0]);
             assert_eq!(answer(u64::MAX), 0);
         }
-        assert!(only_for(&object, Hook::RwBias, &[]).hooks.is_empty());
+        assert!(only_for(&object, &[]).hooks.is_empty());
         assert_eq!(only_for(&object, Hook::CmpNode, &ranges), object);
     }
 }

@@ -3,9 +3,10 @@
 use crate::fast::{self, fast_give, fast_take, is_single_threaded, threads};
 use crate::layout::{Here, Mutex, Room};
 use crate::{
-    fork, leave, machine, observe, policy, programs, queued, rules, switch, thread, watch,
+    fork, leave, machine, observe, policy, posts, programs, queued, rules, switch, thread, watch,
 };
 use core::sync::atomic::Ordering::Relaxed;
+use lockwright_contract::mailbox::{SLOTS, TABLE};
 use lockwright_locks::front::{Parts, Seat, Tuning};
 use lockwright_locks::posix::{Environment, Held, Me, Policy, Releasing};
 use lockwright_native::Native;
@@ -146,13 +147,14 @@ impl Environment for Here {
     }
 }
 
-/// Takes up what commands have posted. Called by a thread that has to wait.
+/// Takes up what commands have posted, and goes back to what was before where they are gone. Called by a thread that has to wait.
 #[inline(always)]
 pub(crate) fn take_up_posts() {
-    if switch::lockwright_mailbox.posts.is_posted() {
+    // The table first: it says which policies are asked.
+    if posts::lockwright_mailbox.posts.is_posted() || posts::has_run_out(TABLE) {
         switch::take();
     }
-    if programs::lockwright_programs.posts.is_posted() {
+    if programs::lockwright_programs.posts.is_posted() || posts::has_run_out(SLOTS) {
         programs::take();
     }
 }

@@ -67,7 +67,7 @@ mod observe;
 mod order;
 mod pause;
 mod policy;
-mod posts;
+pub mod posts;
 mod preference;
 mod probes;
 pub mod programs;

@@ -1,9 +1,37 @@
 //! What commands post while the program runs, and one waiting thread at a time takes up: a table of locks (`switch`), a policy
 //! (`programs`). That thread is on the lock path. So it gets memory from the kernel, takes no lock, and says in the mailbox why it
 //! refuses something.
+//!
+//! What is on lease, and when the lease is over, is known here: `lockwright_contract::mailbox` has the rules.
 
 use crate::access::{self, Access};
+use core::sync::atomic::Ordering::Relaxed;
+use lockwright_contract::mailbox::Mailbox;
+use lockwright_native::futex::{self, Clock};
 use lockwright_native::kernel;
+
+/// This process's mailbox.
+#[unsafe(no_mangle)]
+#[used]
+#[unsafe(link_section = ".lockwright.mailbox")]
+pub static lockwright_mailbox: Mailbox = Mailbox::new();
+
+/// Is it on lease, [`TABLE`](lockwright_contract::mailbox::TABLE) or [`SLOTS`](lockwright_contract::mailbox::SLOTS), and the lease over?
+#[inline(always)]
+pub(crate) fn has_run_out(what: u32) -> bool {
+    lockwright_mailbox.leased.load(Relaxed) & what != 0 && is_over() // a hint: who goes back looks again
+}
+
+/// Has nobody renewed the lease?
+#[cold]
+#[inline(never)]
+pub(crate) fn is_over() -> bool {
+    // A command that renews it at this moment looks afterwards whether it was too late.
+    futex::now(Clock::Monotonic) > lockwright_mailbox.lease_ns.load(Relaxed)
+}
+
+/// Why something comes too late.
+pub(crate) const LATE: &[u8] = b"the command was stopped for too long, and its lease is over";
 
 /// Why something is refused.
 pub(crate) struct Refusal {

@@ -12,6 +12,7 @@
 //! 3. A hook under a hook isn't asked. So a lock that a signal handler takes meanwhile does what it does without a policy.
 //! 4. A policy that takes longer than its budget is taken off, and stays so until the command loads one again.
 //! 5. A forked child has its own copy of the maps, and waits for none of the parent's threads.
+//! 6. Once the lease is over, a slot on lease is empty, or the table of locks asks it (`lockwright_contract::mailbox`).
 
 mod ask;
 mod boost;
@@ -25,12 +26,13 @@ mod world;
 
 use crate::fork::{self, When};
 use crate::leave::Turn;
-use crate::posts::{NO_MEMORY, Refusal};
-use crate::thread;
+use crate::posts::{self, LATE, NO_MEMORY, Refusal, lockwright_mailbox};
+use crate::{policy, thread};
 use core::mem::{offset_of, transmute};
 use core::ptr::null;
-use core::sync::atomic::Ordering::{Relaxed, Release};
-use lockwright_contract::post::Post;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_contract::mailbox::{SLOTS as LEASED_SLOTS, TABLE};
+use lockwright_contract::post::{Post, PostState};
 use lockwright_contract::programs::env::{Code, Env};
 use lockwright_contract::programs::image::{
     Architecture, ImageHeader, LARGEST, LARGEST_DATA, MAGIC,
@@ -92,6 +94,41 @@ pub(crate) fn take() {
 /// The thread that was taking something up doesn't go on. What it has mapped goes with the next post.
 fn give_up() {
     lockwright_programs.posts.put_back(); // others' requests wait there, too
+    lockwright_mailbox.leased.fetch_or(LEASED_SLOTS, Relaxed); // perhaps it looked at the slots: the next one looks at all of them
+}
+
+/// These slots, one bit each, are on lease from now on: the table that comes doesn't ask them.
+pub(crate) fn lease(slots: u32) {
+    for (slot, info) in lockwright_programs.slots.iter().enumerate() {
+        if slots & 1 << slot != 0 {
+            info.leased.store(1, Relaxed); // before the bit
+        }
+    }
+    if slots != 0 {
+        // ORDERING: Release, pairs with the Acquire in `settle`.
+        lockwright_mailbox.leased.fetch_or(LEASED_SLOTS, Release);
+    }
+}
+
+/// A table is about to come, or to go: a moment later it is known which policies are asked.
+fn is_table_coming() -> bool {
+    let post = lockwright_mailbox.posts.seen();
+    post.is(PostState::Posted) || post.is(PostState::Taken) || posts::has_run_out(TABLE)
+}
+
+/// Empties the slots on lease that nobody asks, once the lease is over. The others are no longer on lease.
+fn settle() {
+    if !posts::has_run_out(LEASED_SLOTS) || lockwright_mailbox.leased.load(Relaxed) & TABLE != 0 {
+        return; // while a table is on lease it isn't known yet who is asked
+    }
+    // ORDERING: Acquire, pairs with the Release in `lease`: slots that come on lease later set the bit anew.
+    lockwright_mailbox.leased.fetch_and(!LEASED_SLOTS, Acquire);
+    for (slot, info) in (0..).zip(&lockwright_programs.slots) {
+        if info.leased.swap(0, Relaxed) != 0 && !policy::asks(slot) {
+            unload(slot, info);
+        }
+    }
+    entries::reclaim();
 }
 
 /// In a forked child, which has one thread.
@@ -112,6 +149,14 @@ fn in_child() {
 
 /// As [`take`], for the one thread whose turn BUSY is.
 fn take_alone() {
+    if is_table_coming() {
+        return; // the next one that waits takes this up
+    }
+    take_posted();
+    settle();
+}
+
+fn take_posted() {
     let mailbox = &lockwright_programs;
     let posted = mailbox.posts.posted();
     let Some(taken) = posted.and_then(|posted| mailbox.posts.take(posted)) else { return };
@@ -149,6 +194,9 @@ fn obey(
     let slot = request.slot;
     match (request.what, lockwright_programs.slots.get(slot as usize)) {
         (VOID, _) => Some(()),
+        (LOAD, _) if request.leased != 0 && posts::is_over() && !policy::asks(slot) => {
+            why.because(&[LATE])
+        }
         (LOAD, Some(info)) if slot != 0 => load(request, code, pieces, info, taken, why),
         (UNLOAD, Some(info)) if slot != 0 => {
             lockwright_programs.posts.is_still(taken).then(|| unload(slot, info))
@@ -159,6 +207,7 @@ fn obey(
 
 /// Puts a slot's policy out of force. Returns the number of the slot's next one.
 fn retire(slot: u32, info: &SlotState) -> u32 {
+    info.leased.store(0, Relaxed); // by BUSY; who puts it on lease at this moment means the policy that goes
     let turn = info.state.load(Relaxed) / TURN + 1; // only `take_off` writes it meanwhile, and not the number
     // ORDERING: Release, for the command: what it reads of the slot may be newer than this.
     info.state.store((turn * TURN) | CHANGING, Release);
@@ -251,6 +300,7 @@ fn load(
     if let Some(word) = policies::word(slot) {
         word.store(hooks_word(info.hooks.load(Relaxed), turn), Relaxed); // a hint
     }
+    lease(u32::from(request.leased != 0) << slot);
     // Before threads ask it: they may find it too slow at once, and then these two change. ORDERING: Release, for the command.
     info.state.store((turn * TURN) | LOADED, Release);
     entries::set(slot, entry);

@@ -3,24 +3,20 @@
 //!
 //! Threads that already wait go on under the old lock, and later ones use the new one: both agree on word 0
 //! (`locks::posix`).
+//!
+//! A table may come on lease. Once the lease is over, the next thread that has to wait puts the last table in force that came for good.
 
 use crate::config::{self, Bad};
 use crate::fork::{self, When};
 use crate::leave::Turn;
 use crate::policy::{self, TABLES, Table};
-use crate::posts::{self, NO_MEMORY, Refusal};
+use crate::posts::{self, LATE, NO_MEMORY, Refusal, lockwright_mailbox};
 use crate::programs;
 use core::cell::Cell;
 use core::ptr;
-use core::sync::atomic::Ordering::Relaxed;
-use lockwright_contract::mailbox::{Mailbox, TEXT};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use lockwright_contract::mailbox::{DROPS, ON_LEASE, TABLE, TEXT};
 use lockwright_native::futex::{self, Clock};
-
-/// This process's mailbox.
-#[unsafe(no_mangle)]
-#[used]
-#[unsafe(link_section = ".lockwright.mailbox")]
-pub static lockwright_mailbox: Mailbox = Mailbox::new();
 
 /// Some thread is making a table. Unlike the mailbox's state, the command doesn't write this.
 static BUSY: Turn = Turn::new();
@@ -30,6 +26,12 @@ struct Known([Cell<Option<(&'static Table, bool)>>; TABLES]);
 // SAFETY: as above.
 unsafe impl Sync for Known {}
 static KNOWN: Known = Known([const { Cell::new(None) }; TABLES]);
+
+/// If the table in force is on lease: the last one that came for good. Only the thread whose turn BUSY is looks here.
+struct Back(Cell<Option<&'static Table>>);
+// SAFETY: as above.
+unsafe impl Sync for Back {}
+static BACK: Back = Back(Cell::new(None));
 
 /// Tells the command what is in force. Called by the constructor, and by the thread whose turn BUSY is.
 pub(crate) fn tell(table: &'static Table) {
@@ -46,8 +48,13 @@ pub(crate) fn tell(table: &'static Table) {
 pub(crate) fn take() {
     // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
-    // A thread that is torn away may have put its table in force.
-    BUSY.take(programs::choose_for_readers, take_alone);
+    BUSY.take(give_up, take_alone);
+}
+
+/// The thread that was making a table doesn't go on. It may have put it in force: then the next one does that again.
+fn give_up() {
+    lockwright_mailbox.posts.put_back();
+    programs::choose_for_readers();
 }
 
 /// In a forked child, which has one thread.
@@ -63,8 +70,49 @@ fn in_child() {
 
 /// As [`take`], for the one thread whose turn BUSY is.
 fn take_alone() {
+    take_posted();
+    if posts::has_run_out(TABLE)
+        && let Some(back) = BACK.0.get()
+    {
+        put_in_force(back);
+        is_for_good();
+    }
+}
+
+/// The table is what this says. The one before may be needed again.
+fn put_in_force(table: &'static Table) {
+    policy::publish(table);
+    programs::choose_for_readers();
+    lockwright_mailbox.since_ns.store(futex::now(Clock::Monotonic), Relaxed); // before it is done
+    tell(table);
+}
+
+/// The table that comes now is on lease.
+fn comes_on_lease() {
+    let mailbox = &lockwright_mailbox;
+    let Some(now) = policy::current() else { return };
+    if mailbox.leased.load(Relaxed) & TABLE != 0 {
+        return; // by BUSY nobody else writes it; the one in force is on lease itself
+    }
+    BACK.0.set(Some(now));
+    let words = now.words();
+    mailbox.back_len.store(words.len() as u32, Relaxed); // before the bit, here and below
+    mailbox.back_places.store(now.order.bytes().as_ptr().cast_mut(), Relaxed);
+    mailbox.back.store(words.as_ptr().cast_mut(), Relaxed);
+    // ORDERING: Release, for the command: it reads what will be back.
+    mailbox.leased.fetch_or(TABLE, Release);
+}
+
+/// The table in force stays.
+fn is_for_good() {
+    // ORDERING: Release, for the command: it reads which table that is.
+    lockwright_mailbox.leased.fetch_and(!TABLE, Release);
+}
+
+fn take_posted() {
     let mailbox = &lockwright_mailbox;
     let Some(posted) = mailbox.posts.posted() else { return };
+    let terms = mailbox.terms.load(Relaxed); // counts only if the post is taken below
     let fresh = posts::map(size_of::<Table>()).map(<*mut u8>::cast);
     if let Some(fresh) = fresh {
         let len = (mailbox.len.load(Relaxed) as usize).min(TEXT);
@@ -77,16 +125,25 @@ fn take_alone() {
         return;
     };
     let mut why = Refusal::new();
+    let on_lease = terms & ON_LEASE != 0;
     let table = match fresh {
+        Some(fresh) if on_lease && posts::is_over() => {
+            unmap(fresh);
+            why.because(&[LATE])
+        }
         Some(fresh) => table(fresh, &mut why),
         None => why.because(&[NO_MEMORY]),
     };
     match table {
         Some(table) => {
-            policy::publish(table);
-            programs::choose_for_readers();
-            mailbox.since_ns.store(futex::now(Clock::Monotonic), Relaxed); // before it is done
-            tell(table);
+            if on_lease {
+                comes_on_lease();
+            }
+            put_in_force(table);
+            if !on_lease {
+                is_for_good();
+            }
+            programs::lease(terms >> DROPS);
             mailbox.posts.done(taken);
         }
         None => mailbox.posts.refused(taken, why.text()),
@@ -142,4 +199,85 @@ fn is_legal(words: &[u8], why: &mut Refusal) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use lockwright_contract::post::remote::{Answer, OwnMemory, RemotePosts};
+    use std::string::String;
+    use std::time::Duration;
+
+    /// A table with this text.
+    pub(crate) fn table(words: &[u8]) -> &'static Table {
+        let fresh = posts::map(size_of::<Table>()).unwrap().cast();
+        // SAFETY: zeroes to which nobody else has a pointer; by `alone` no other thread makes a table.
+        unsafe {
+            config::write_words(fresh, words);
+            config::fill(fresh, |_| panic!("it is legal"))
+        }
+    }
+
+    /// Posts as the command does, until it is taken up. `Err`: why it was refused.
+    fn post(words: &[u8], terms: u32) -> Result<(), String> {
+        // SAFETY: by `alone` nobody else posts.
+        static OWN: OwnMemory = unsafe { OwnMemory::new() };
+        let mailbox = &lockwright_mailbox;
+        let remote = RemotePosts::new(&OWN, (&raw const mailbox.posts).expose_provenance() as u64);
+        let Ok(mut said) = remote.post(Duration::ZERO, |writing| {
+            writing.replace()?;
+            // SAFETY: the process reads it only once it is posted.
+            unsafe { (&mut (*mailbox.text.get()))[..words.len()].copy_from_slice(words) };
+            mailbox.len.store(words.len() as u32, Relaxed);
+            mailbox.terms.store(terms, Relaxed);
+            Ok(true)
+        });
+        loop {
+            match said {
+                Answer::Done => return Ok(()),
+                Answer::Refused(why) => {
+                    return Err(String::from_utf8(why.text().to_vec()).unwrap());
+                }
+                Answer::Nothing => take(),
+                said => panic!("{said:?}"),
+            }
+            std::thread::yield_now();
+            let Ok(now) = remote.answer(mailbox.posts.seen());
+            said = now;
+        }
+    }
+
+    #[test]
+    fn a_table_on_lease_goes_and_one_for_good_stays() {
+        let _alone = programs::tests::alone();
+        let first = table(b"auto\n");
+        policy::publish(first);
+        tell(first);
+        let until = |ns: u64| lockwright_mailbox.lease_ns.store(ns, Relaxed);
+        let now = || policy::current().map(|table| String::from_utf8_lossy(table.words()));
+        let is_leased = || lockwright_mailbox.leased.load(Relaxed) & TABLE != 0;
+        until(u64::MAX);
+        for words in [&b"fifo\n"[..], b"auto\n", b"barging\n"] {
+            post(words, ON_LEASE).unwrap();
+            assert_eq!((now().unwrap().as_bytes(), is_leased()), (words, true));
+            assert!(ptr::eq(lockwright_mailbox.back.load(Relaxed), first.words().as_ptr()));
+        }
+        take();
+        assert_eq!(now().unwrap(), "barging\n", "the lease goes on");
+        until(1);
+        take();
+        assert!(policy::current().is_some_and(|table| ptr::eq(table, first)));
+        assert!(
+            !is_leased()
+                && lockwright_mailbox.now.load(Relaxed).cast_const() == first.words().as_ptr()
+        );
+        assert_eq!(post(b"fifo\n", ON_LEASE).unwrap_err().as_bytes(), LATE);
+        until(u64::MAX);
+        post(b"fifo\n", ON_LEASE).unwrap();
+        post(b"cal\n", 0).unwrap();
+        until(1);
+        take();
+        assert_eq!((now().unwrap().as_ref(), is_leased()), ("cal\n", false));
+        policy::forget();
+    }
 }

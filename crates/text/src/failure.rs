@@ -4,7 +4,7 @@ use crate::safe::shown;
 use std::fmt::{self, Display};
 
 /// An error that ends the command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     message: String,
     hint: Option<String>,

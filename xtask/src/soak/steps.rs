@@ -113,6 +113,11 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         "policies in a running program, a minute of loads and a thousand killed loaders",
         "-p lockwright-tests --test policies",
     ));
+    steps.push(test(
+        "killed",
+        "a thousand commands that are killed while they change a running program",
+        "-p lockwright-cli --test programs killed",
+    ));
     let mut compiled = test(
         "compiled-aarch64",
         "the crate of policies on 64-bit ARM, emulated",

@@ -4,6 +4,8 @@
 //! of slices are compared (`lockwright_bench::Interval`, as in `compare`). A result that looks worse but isn't clear gets
 //! as many rounds again; a new table that halves throughput doesn't stay for all of them.
 //!
+//! Both tables are in force on lease until it is known which one stays. So the process goes back by itself if this command ends.
+//!
 //! Contended acquisitions don't measure throughput: a better lock has fewer of them. So throughput comes from the
 //! user's command, or else from the number of completed epochs. The percentile of waits has the same flaw, because
 //! short waits disappear first. So the decision uses the waits that were longer than the old table's P99: their number per
@@ -22,7 +24,8 @@ use lockwright_numbers::Times;
 use lockwright_observer::counts::snapshot::{Lock, Of};
 use lockwright_observer::counts::watched::{Watched, lease};
 use lockwright_observer::counts::window::within;
-use lockwright_observer::mailbox::{self, MailboxPlace};
+use lockwright_observer::lease::{Lease, nobody_waits};
+use lockwright_observer::mailbox::MailboxPlace;
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
 use serde::Serialize;
@@ -43,6 +46,7 @@ pub(crate) struct Guard<'a> {
     /// Where the process has its table and its epochs. Finding them takes longer than everything else.
     pub(crate) mailbox: MailboxPlace,
     pub(crate) epochs: epochs::Remote,
+    pub(crate) lease: Lease,
     pub(crate) old: &'a Table,
     pub(crate) new: &'a Table,
     pub(crate) target: &'a Target,
@@ -54,6 +58,9 @@ pub(crate) struct Guard<'a> {
     /// What the report calls the new table, if that isn't a lock.
     pub(crate) called: Option<&'a str>,
     pub(crate) quiet: bool,
+    /// May the new table stay, if it isn't worse? With it those of these slots go that it doesn't ask.
+    pub(crate) may_stay: &'a dyn Fn(&Process) -> Result<bool, Failure>,
+    pub(crate) drops: u32,
 }
 
 /// How a guarded switch ended.
@@ -64,7 +71,7 @@ pub(crate) enum End {
     RolledBack,
     /// The process itself has taken the policy off, as one of its hooks is too slow; the old table is back in force.
     TakenOff,
-    /// Ctrl-C interrupted it; the old table is back in force.
+    /// Ctrl-C interrupted it, or SIGHUP or SIGTERM; the old table is back in force.
     Interrupted,
 }
 
@@ -103,28 +110,30 @@ impl Guarded {
 }
 
 impl Guard<'_> {
-    /// Measures, decides, and keeps or reverts the change.
-    pub(crate) fn run(&self) -> Result<Guarded, Failure> {
-        lockwright_bench::catch_interrupts();
-        let mut posted = self.old.words();
-        let measured = self.measure(&mut posted);
-        let (slices, is_interrupted) = match measured {
-            Ok(measured) => measured,
-            Err(failure) => {
-                // The process may have ended; don't report that as a second failure.
-                let _ = self.put(self.old, &mut posted);
-                return Err(failure);
-            }
-        };
+    /// Measures, decides, and keeps or reverts the change. Signals that end this command are caught.
+    pub(crate) fn run(self) -> Result<Guarded, Failure> {
+        // If anything fails from here on, the process goes back, as the lease is dropped.
+        let (slices, is_interrupted) = self.measure()?;
         let judged = self.judged(&slices);
-        let end = match judged.finding {
+        let mut end = match judged.finding {
             _ if is_interrupted => End::Interrupted,
             Finding::Worse => End::RolledBack,
             // After twice the usual rounds. Who guards a change would rather lose a good one than keep a bad one.
             Finding::Unclear if judged.looks_worse => End::RolledBack,
             _ => End::Kept,
         };
-        self.put(if end == End::Kept { self.new } else { self.old }, &mut posted)?;
+        // In any case: a report says why it may not.
+        let process = Process::open(self.pid)?;
+        let may_stay = (self.may_stay)(&process)?;
+        match end {
+            End::Kept if may_stay => {
+                self.lease.keep(&process, self.new, self.drops)?;
+            }
+            End::Kept => end = End::TakenOff,
+            _ => {}
+        }
+        drop(process);
+        self.lease.end()?;
         let lock = |table: &Table| self.target.lock(table).to_owned();
         let after = self.called.map_or_else(|| lock(self.new), str::to_owned);
         Ok(Guarded { judged, before: lock(self.old), after, end })
@@ -134,11 +143,12 @@ impl Guard<'_> {
         judge(&choose(slices.to_vec()), self.terms)
     }
 
-    fn measure(&self, posted: &mut String) -> Result<(Vec<[Slice; 2]>, bool), Failure> {
+    fn measure(&self) -> Result<(Vec<[Slice; 2]>, bool), Failure> {
         let slice = self.time / ROUNDS as u32;
         let bar = progress(2 * ROUNDS as u64, "slices", self.quiet);
         let mut watched = Watched::open(self.pid, Level::Counters, lease(2 * slice))?;
-        let mut rounds = Vec::new();
+        // The old table is in force, for good.
+        let (mut rounds, mut now) = (Vec::new(), 0);
         for round in 0..2 * ROUNDS {
             if round == ROUNDS {
                 let judged = self.judged(&rounds);
@@ -152,12 +162,12 @@ impl Guard<'_> {
             for which in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let table = [self.old, self.new][which];
                 bar.set_message(format!("now {}", ["the old lock", "the new lock"][which]));
-                if !self.put(table, posted)? && round == 0 {
-                    return Err(Failure::new(format!(
-                        "no thread of process {} has waited for a mutex since the switch: nothing to compare",
-                        self.pid
-                    ))
-                    .hint("without --guard, the switch takes effect as soon as a thread waits"));
+                if now != which {
+                    now = which;
+                    let process = Process::open(self.pid)?;
+                    if !self.lease.try_out(&process, table)? && round == 0 {
+                        return Err(nobody_waits(self.pid));
+                    }
                 }
                 pair[which] = self.slice(&mut watched, slice)?;
                 bar.inc(1);
@@ -173,25 +183,6 @@ impl Guard<'_> {
         }
         bar.finish_and_clear();
         Ok((rounds, false))
-    }
-
-    /// Posts a table, unless it is in force. Returns whether it is in force now.
-    fn put(&self, table: &Table, posted: &mut String) -> Result<bool, Failure> {
-        let process = Process::open(self.pid)?;
-        let mailbox = self.mailbox.of(&process);
-        let now = mailbox::base(&mailbox)?.words();
-        if now != *posted {
-            return Err(Failure::new(format!(
-                "another command has switched the locks of process {}: they stay as they are now",
-                self.pid
-            ))
-            .hint(format!("lockwright switch {}", self.pid)));
-        }
-        *posted = table.words();
-        if now == *posted && mailbox.posted()?.is_none() {
-            return Ok(true);
-        }
-        mailbox::post(&process, &mailbox, table)
     }
 
     fn slice(&self, watched: &mut Watched, time: Duration) -> Result<Slice, Failure> {
@@ -212,6 +203,7 @@ impl Guard<'_> {
         if watched.has_ended {
             return Err(Failure::new(format!("process {} has ended", self.pid)));
         }
+        self.lease.check()?;
         let table = {
             let process = Process::open(self.pid)?;
             self.mailbox.of(&process).table()?

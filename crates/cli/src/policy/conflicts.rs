@@ -142,6 +142,7 @@ pub(crate) fn meaning(hook: Hook, answer: u64) -> String {
         (Hook::LockContended, ns) => return time(ns as f64),
         (Hook::RwBias, 1) => "distributed",
         (Hook::RwBias, 2) => "neutral",
+        (Hook::RwBias, Hook::NOT_FOR_IT) => "not for this lock",
         _ => return answer.to_string(),
     };
     words.to_owned()

@@ -10,7 +10,10 @@ use crate::ctl::guard::{End, Guard, Guarded};
 use crate::ctl::judge::Terms;
 use crate::ctl::target::{For, Target, contended};
 use crate::hints::Failure;
+use lockwright_bench::catch_ends;
+use lockwright_contract::mailbox::DROPS;
 use lockwright_contract::programs::mailbox::{BUDGET_NS, SLOTS};
+use lockwright_observer::lease::Lease;
 use lockwright_observer::mailbox::{self, MailboxPlace, PATIENCE};
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
@@ -19,6 +22,7 @@ use lockwright_policy::control::Prepared;
 use lockwright_policy::image;
 use lockwright_policy::only::only_for;
 use lockwright_policy::verify::{Verified, verify};
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -91,7 +95,7 @@ impl Compiled {
             ));
         }
         let cannot = |why: &dyn Display| cannot(why, &self.title, &self.word);
-        let only = verify(only_for(self.verified.object(), Hook::RwBias, &locks));
+        let only = verify(only_for(self.verified.object(), &locks));
         let only = only.map_err(|_| cannot(&"its rw_bias has too many instructions"))?;
         let prepared = prepared(&only, &self.name, self.version, self.budget_ns);
         prepared.map(Some).map_err(|why| cannot(&why))
@@ -150,11 +154,18 @@ impl PolicyLoad {
         let there = There::find(process)?;
         let prepared = self.prepared(process, &there)?;
         let (mailbox, programs) = (there.mailbox.of(process), there.programs.open(process)?);
-        let in_slot = programs.load(prepared.slot, self.image(&prepared), PATIENCE)?;
-        let posted = mailbox::post_for(process, &mailbox, &prepared.new, patience(in_slot));
+        // If this command ends before the table asks the policy, the policy goes.
+        mailbox.renew_lease()?;
+        let image = self.image(&prepared).on_lease();
+        let in_slot = programs.load(prepared.slot, &image, PATIENCE)?;
+        mailbox.renew_lease()?;
+        let terms = prepared.drops() << DROPS;
+        let posted = mailbox::post_for(process, &mailbox, &prepared.new, terms, patience(in_slot));
+        let ended = mailbox.end_lease();
         let in_table = posted.inspect_err(|_| {
             let _ = programs.unload(prepared.slot, PATIENCE);
         })?;
+        ended?;
         let is_in_force = in_slot && in_table;
         let replaced = dropped(&programs, &prepared, is_in_force)?;
         Ok(Loaded { slot: prepared.slot, is_in_force, replaced, taken_off: None })
@@ -173,13 +184,21 @@ impl PolicyLoad {
         let there = There::find(&process)?;
         let prepared = self.prepared(&process, &there)?;
         let epochs = epochs::Remote::find(&process)?;
-        let programs = there.programs.open(&process)?;
-        let in_slot = programs.load(prepared.slot, self.image(&prepared), PATIENCE)?;
+        catch_ends();
+        let lease = Lease::begin(&process, there.mailbox)?;
+        let image = self.image(&prepared).on_lease();
+        let in_slot = there.programs.open(&process)?.load(prepared.slot, &image, PATIENCE)?;
         process.unlock();
+        let ours = |process: &Process| -> Result<_, Failure> {
+            let seen = there.programs.open(process)?.slots()?;
+            Ok(seen.into_iter().find(|seen| seen.slot == prepared.slot))
+        };
+        let taken_off = RefCell::new(None);
         let guard = Guard {
             pid,
             mailbox: there.mailbox,
             epochs,
+            lease,
             old: &prepared.old,
             new: &prepared.new,
             target: &prepared.target,
@@ -188,39 +207,23 @@ impl PolicyLoad {
             terms,
             called: Some(&self.policy.title),
             quiet,
+            may_stay: &|process| {
+                *taken_off.borrow_mut() = ours(process)?.as_ref().and_then(stats::taken_off);
+                Ok(taken_off.borrow().is_none())
+            },
+            drops: prepared.drops(),
         };
-        let mut guarded = guard.run();
         drop(process);
-        let mut kept = matches!(&guarded, Ok(guarded) if guarded.end == End::Kept);
-        let mut taken_off = None;
-        let replaced = match Process::open(pid) {
-            // Whoever has ended needs no policy.
-            Err(_) => Vec::new(),
-            Ok(process) => {
-                let programs = there.programs.open(&process)?;
-                if let Ok(guarded) = &mut guarded {
-                    let seen = programs.control.slots()?;
-                    let ours = seen.iter().find(|seen| seen.slot == prepared.slot);
-                    taken_off = ours.and_then(stats::taken_off);
-                    if taken_off.is_some() && kept {
-                        mailbox::post(&process, &there.mailbox.of(&process), &prepared.old)?;
-                        (guarded.end, kept) = (End::TakenOff, false);
-                    }
-                }
-                match kept {
-                    true => dropped(&programs, &prepared, in_slot)?,
-                    false => {
-                        let gone = programs.unload(prepared.slot, PATIENCE);
-                        // The guard's failure explains more.
-                        if guarded.is_ok() {
-                            gone?;
-                        }
-                        Vec::new()
-                    }
-                }
+        let guarded = guard.run()?;
+        let replaced = match (guarded.end, Process::open(pid)) {
+            (End::Kept, Ok(process)) => {
+                dropped(&there.programs.open(&process)?, &prepared, in_slot)?
             }
+            // Whoever has ended needs no policy.
+            _ => Vec::new(),
         };
-        Ok((guarded?, Loaded { slot: prepared.slot, is_in_force: true, replaced, taken_off }))
+        let taken_off = taken_off.into_inner();
+        Ok((guarded, Loaded { slot: prepared.slot, is_in_force: true, replaced, taken_off }))
     }
 
     fn prepared(&self, process: &Process, there: &There) -> Result<Change, Failure> {
@@ -272,6 +275,24 @@ struct Change {
     narrowed: Option<Prepared>,
 }
 
+impl Change {
+    /// The policies that no lock asks any more.
+    fn gone(&self) -> impl Iterator<Item = &KnownPolicy> {
+        let asked = over::slots(&self.new);
+        self.known.iter().filter(move |known| !asked.contains(&known.slot))
+    }
+
+    /// Their slots, one bit each.
+    fn drops(&self) -> u32 {
+        bits(self.gone().map(|known| known.slot))
+    }
+}
+
+/// Slots, one bit each.
+fn bits(slots: impl IntoIterator<Item = u32>) -> u32 {
+    slots.into_iter().fold(0, |bits, slot| bits | 1 << slot)
+}
+
 impl Whose {
     fn is_all(&self) -> bool {
         let named = [&self.locks, &self.sites, &self.libraries, &self.kinds];
@@ -305,11 +326,8 @@ fn dropped(
     change: &Change,
     is_in_force: bool,
 ) -> Result<Vec<String>, Failure> {
-    let asked = over::slots(&change.new);
-    let gone: Vec<&KnownPolicy> =
-        change.known.iter().filter(|known| !asked.contains(&known.slot)).collect();
-    unload_all(programs, gone.iter().map(|known| known.slot), is_in_force)?;
-    Ok(gone.into_iter().map(|known| known.title.clone()).collect())
+    unload_all(programs, change.gone().map(|known| known.slot), is_in_force)?;
+    Ok(change.gone().map(|known| known.title.clone()).collect())
 }
 
 /// Empties slots. `is_at_work`: the process has taken up what was posted last. Returns whether it has taken up this, too.
@@ -356,7 +374,9 @@ pub(crate) fn unload(
             .hint(format!("lockwright policy list --pid {pid}")));
     }
     let lifted = table.lift(|lock| over::slot(lock).is_some_and(|slot| slots.contains(&slot)));
-    let is_at_work = lifted == 0 || mailbox::post(process, &mailbox, &table)?;
+    // If this command ends before it has unloaded all of them, they go all the same.
+    let terms = bits(slots.iter().copied()) << DROPS;
+    let is_at_work = lifted == 0 || mailbox::post_for(process, &mailbox, &table, terms, PATIENCE)?;
     let is_in_force = unload_all(&programs, slots.iter().copied(), is_at_work)?;
     let title = |slot: &u32| {
         known(*slot).map_or_else(|| format!("slot {slot}"), |known| known.title.clone())

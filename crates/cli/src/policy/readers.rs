@@ -1,7 +1,7 @@
 //! Which readers-writer locks ask a policy: those that its rules name.
 //!
-//! A process follows the rules for mutexes only, and its readers-writer locks all ask one policy. So a policy for some locks gets a hook
-//! that answers 0 for all others. Functions, libraries and kinds select no readers-writer locks.
+//! A process follows the rules for mutexes only, and its readers-writer locks ask the policy that was loaded last. So a policy for some locks
+//! gets a hook that sends all others on to the policy before it. Functions, libraries and kinds select no readers-writer locks.
 
 use super::over;
 use crate::hints::Failure;

@@ -1,27 +1,32 @@
 //! The policies of a running process, by way of its memory.
 
+use super::over;
 use super::unchecked;
 use crate::hints::Failure;
 use lockwright_contract::programs::mailbox::SYMBOL;
-use lockwright_observer::mailbox::{settled, symbol_in};
+use lockwright_observer::mailbox::{self, MailboxPlace, settled, symbol_in};
 use lockwright_observer::process::Process;
 use lockwright_policy::control::{Answered, Control, InSlot, Pending, Prepared};
 use std::time::Duration;
 
 /// Where a process has its policies, as long as it runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RemotePlace(u64);
+pub(crate) struct RemotePlace {
+    at: u64,
+    mailbox: MailboxPlace,
+}
 
 impl RemotePlace {
     /// Finds them in the preloaded library, or in the runtime that is linked into the program.
     pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
-        symbol_in(process, SYMBOL).map(Self)
+        let mailbox = mailbox::Remote::find(process)?.place();
+        Ok(Self { at: symbol_in(process, SYMBOL)?, mailbox })
     }
 
     /// Opens them.
     pub(crate) fn open(self, process: &Process) -> Result<Remote<'_>, Failure> {
-        let control = settled(process, || Control::open(process, self.0))?;
-        Ok(Remote { process, control })
+        let control = settled(process, || Control::open(process, self.at))?;
+        Ok(Remote { process, control, mailbox: self.mailbox })
     }
 }
 
@@ -29,6 +34,7 @@ impl RemotePlace {
 pub(crate) struct Remote<'a> {
     process: &'a Process,
     pub(crate) control: Control<'a, Process>,
+    mailbox: MailboxPlace,
 }
 
 impl Remote<'_> {
@@ -63,17 +69,45 @@ impl Remote<'_> {
         }
     }
 
+    /// The policies that the process has, by slot, including those that were taken off.
+    pub(crate) fn slots(&self) -> Result<Vec<InSlot>, Failure> {
+        let mut slots = self.control.slots()?;
+        let is_there = self.stays()?;
+        slots.retain(|seen| !seen.is_leased || is_there(seen.slot));
+        Ok(slots)
+    }
+
+    /// What is posted for them and not yet taken up.
+    fn pending(&self) -> Result<Vec<Pending>, Failure> {
+        let mut pending = self.control.pending()?;
+        let is_there = self.stays()?;
+        pending.retain(
+            |one| !matches!(one, Pending::Load { slot, is_leased: true, .. } if !is_there(*slot)),
+        );
+        Ok(pending)
+    }
+
+    /// Does a slot that is on lease still count?
+    fn stays(&self) -> Result<impl Fn(u32) -> bool, Failure> {
+        let mailbox = self.mailbox.of(self.process);
+        let asked = match mailbox.is_lease_over()? {
+            true => Some(over::slots(&mailbox::base(&mailbox)?)),
+            false => None,
+        };
+        Ok(move |slot| asked.as_ref().is_none_or(|asked| asked.contains(&slot)))
+    }
+
     /// The policies that the process has, or will have when a thread waits for a mutex.
     pub(crate) fn known(&self) -> Result<Vec<KnownPolicy>, Failure> {
         // First what is not in its slot yet: it may get there meanwhile.
-        let pending = self.control.pending()?;
-        let has = self.control.slots()?.into_iter();
+        let pending = self.pending()?;
+        let has = self.slots()?.into_iter();
         let mut known: Vec<_> =
             has.map(|seen| KnownPolicy::new(seen.slot, seen.name, seen.version)).collect();
         for pending in pending {
             let (Pending::Load { slot, .. } | Pending::Unload(slot)) = pending;
             known.retain(|one| one.slot != slot);
-            if let Pending::Load { slot, name, version } = pending {
+            if let Pending::Load { slot, name, version, .. } = pending {
                 known.push(KnownPolicy::new(slot, name, version));
             }
         }
@@ -82,9 +116,9 @@ impl Remote<'_> {
 
     /// The policies that the process will have no more when a thread waits for a mutex.
     pub(crate) fn leaving(&self) -> Result<Vec<KnownPolicy>, Failure> {
-        let pending = self.control.pending()?;
+        let pending = self.pending()?;
         let goes = |slot: u32| pending.contains(&Pending::Unload(slot));
-        let has = self.control.slots()?.into_iter().filter(|seen| goes(seen.slot));
+        let has = self.slots()?.into_iter().filter(|seen| goes(seen.slot));
         Ok(has.map(|seen| KnownPolicy::new(seen.slot, seen.name, seen.version)).collect())
     }
 }

@@ -58,7 +58,7 @@ impl Stats {
         let whose = target::whose(&process, &table);
         let now = now_ns();
         let mut policies = Vec::new();
-        for seen in programs.control.slots()? {
+        for seen in programs.slots()? {
             let hidden_by = over::hidden_by(&table, seen.slot);
             let own = table.rules.iter().zip(&whose);
             let own = own.filter(|(rule, _)| over::slot(&rule.lock) == Some(seen.slot));

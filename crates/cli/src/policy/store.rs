@@ -19,9 +19,8 @@ fn folder() -> Result<PathBuf, Failure> {
 }
 
 fn fail(path: &Path, what: &str, error: &std::io::Error) -> Failure {
-    let shown = path.display();
-    Failure::new(format!("cannot {what} '{shown}': {}", cause(error)))
-        .hint(format!("ls -ld '{shown}' \"$(dirname '{shown}')\""))
+    Failure::new(format!("cannot {what} '{}': {}", path.display(), cause(error)))
+        .hint(machine::unreadable(path, error))
 }
 
 /// The versions in a policy's folder, the oldest first; empty: there is no such folder.
@@ -48,7 +47,9 @@ pub(crate) fn all() -> Result<Vec<Versions>, Failure> {
     let folder = folder()?;
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(fail(&folder, "read", &error)),
     };
     let mut all = Vec::new();

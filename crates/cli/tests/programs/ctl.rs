@@ -371,20 +371,86 @@ fn what_is_worse_is_rolled_back() -> Result<()> {
     program.end().map(drop)
 }
 
-#[test]
-fn a_killed_guard_leaves_a_program_that_runs_on_and_can_be_switched() -> Result<()> {
-    let program = Program::start()?;
-    let mut guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))
-        .args(["switch", &program.child.id().to_string(), "all", "fifo", "--guard=60s"])
-        .stderr(Stdio::null())
+/// A guard that measures for a minute, and is at the new lock.
+fn guarded(program: &Program) -> Result<Child> {
+    let guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))
+        .args(["switch", &program.child.id().to_string(), "all", "fifo", "--guard=60s", "-q"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()?;
     program.comes_to("under way", |list| list["default"] == "fifo")?;
+    Ok(guard)
+}
+
+/// What it says on standard error, and its exit code.
+fn said(guard: Child) -> Result<(String, Option<i32>)> {
+    let outcome = guard.wait_with_output()?;
+    Ok((String::from_utf8(outcome.stderr)?, outcome.status.code()))
+}
+
+fn is_back(list: &Value) -> bool {
+    let has_rules = list["rules"].as_array().is_some_and(|rules| !rules.is_empty());
+    list["default"] == "auto" && !has_rules && list["posted"].is_null()
+}
+
+#[test]
+fn a_guard_that_is_killed_is_missed_and_the_old_lock_comes_back() -> Result<()> {
+    let program = Program::start()?;
+    let mut guard = guarded(&program)?;
     guard.kill()?;
     guard.wait()?;
-    let list = program.list()?;
-    ensure!(["auto", "fifo"].iter().any(|lock| list["default"] == *lock), "{list}");
+    program.comes_to("back", is_back)?;
+    program.comes_to_run("g_lock", "auto")?;
+    // The next command finds nothing in its way.
     program.ok(&["all", "cal"])?;
     program.comes_to_run("g_lock", "cal")?;
+    program.end().map(drop)
+}
+
+#[test]
+fn a_guard_that_is_stopped_for_too_long_says_that_it_has_lost() -> Result<()> {
+    let program = Program::start()?;
+    let guard = guarded(&program)?;
+    let send = |signal| {
+        // SAFETY: no preconditions; our own child.
+        ensure!(unsafe { libc::kill(guard.id() as libc::pid_t, signal) } == 0);
+        Ok(())
+    };
+    send(libc::SIGSTOP)?;
+    program.comes_to("back", is_back)?;
+    send(libc::SIGCONT)?;
+    let (errors, code) = said(guard)?;
+    ensure!(code == Some(2) && errors.contains("was stopped for longer than 3 s"), "{errors}");
+    ensure!(is_back(&program.list()?));
+    program.end().map(drop)
+}
+
+#[test]
+fn a_guard_that_is_asked_to_end_goes_back_at_once() -> Result<()> {
+    let program = Program::start()?;
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        let guard = guarded(&program)?;
+        // SAFETY: no preconditions; our own child.
+        ensure!(unsafe { libc::kill(guard.id() as libc::pid_t, signal) } == 0);
+        let (errors, code) = said(guard)?;
+        ensure!(code == Some(128 + signal), "{signal}: {code:?}: {errors}");
+        ensure!(is_back(&program.list()?), "{signal}");
+    }
+    program.end().map(drop)
+}
+
+#[test]
+fn another_command_ends_a_guard_and_keeps_nothing_of_it() -> Result<()> {
+    let program = Program::start()?;
+    let guard = guarded(&program)?;
+    let second = program.switch(&["all", "barging", "--guard=600ms"])?;
+    ensure!(second.end == End::Code(2), "{}", second.describe());
+    ensure!(second.errors().contains("one at a time"), "{}", second.describe());
+    program.ok(&["g_lock", "cal"])?;
+    let (errors, code) = said(guard)?;
+    ensure!(code == Some(2) && errors.contains("another command has switched"), "{errors}");
+    let list = program.list()?;
+    ensure!(list["default"] == "auto" && list["rules"][0]["lock"] == "cal", "{list}");
     program.end().map(drop)
 }
 

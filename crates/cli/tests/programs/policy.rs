@@ -135,6 +135,9 @@ fn one_readers_writer_lock_asks_a_policy_for_it() -> Result<()> {
     program.gets_on()?;
     let stats = comes_to(&program, "asked", |all| asked(&all[1], "rw_bias") > 0)?;
     ensure!(known(&stats["policies"][1]) == Some(1), "{stats:#}");
+    // The other lock goes on asking the first one.
+    let first = asked(&stats["policies"][0], "rw_bias");
+    comes_to(&program, "asked on", |all| asked(&all[0], "rw_bias") > first)?;
     let outcome = policy(&program, &["load", "bravo", "--kind", "recursive"])?;
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
     ensure!(
@@ -205,6 +208,37 @@ fn an_idle_program_gets_its_policies_when_it_is_at_work() -> Result<()> {
     let list = ok(&["list"])?;
     ensure!(list.contains("has no policy"), "{list}");
     Ok(())
+}
+
+#[test]
+fn a_policy_whose_guard_is_killed_goes_and_one_that_is_asked_to_end_frees_its_slot() -> Result<()> {
+    let program = Program::start()?;
+    let pid = program.pid.to_string();
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let words = ["policy", "load", "numa", "--pid", &pid, "--guard=60s", "-q"];
+        let mut guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        comes_to(&program, "tried", |all| all[0]["policy"] == "numa")?;
+        // SAFETY: no preconditions; our own child.
+        ensure!(unsafe { libc::kill(guard.id() as libc::pid_t, signal) } == 0);
+        let status = guard.wait()?;
+        let is_empty = |all: &Value| all.as_array().is_some_and(Vec::is_empty);
+        match signal {
+            libc::SIGTERM => {
+                ensure!(status.code() == Some(143), "{status}");
+                let text = ok(&program, &["stats", "--format=json"])?;
+                ensure!(is_empty(&serde_json::from_str::<Value>(&text)?["policies"]), "{text}");
+            }
+            _ => drop(comes_to(&program, "empty", is_empty)?),
+        }
+        program.comes_to_run("g_lock", "auto")?;
+    }
+    ok(&program, &["load", "numa"])?;
+    program.comes_to_run("g_lock", "programmed:slot=1")?;
+    program.end().map(drop)
 }
 
 #[test]

@@ -166,7 +166,7 @@ pub struct Control {
     pub own: AtomicU32,
     /// One of [`NONE`], [`BUSY`], [`OPEN`], [`FAILED`]: is there a segment?
     pub state: AtomicU32,
-    /// If FAILED, why there is no segment: the system's error number.
+    /// If FAILED, why there is no segment: the system's error number, [`LINK`] or [`FOREIGN`].
     pub error: AtomicU32,
     /// Where the segment is mapped.
     pub base: AtomicU64,
@@ -188,6 +188,11 @@ pub const BUSY: u32 = 1;
 pub const OPEN: u32 = 2;
 /// There can't be a segment.
 pub const FAILED: u32 = 3;
+
+/// In [`Control::error`]: the folder is a symbolic link.
+pub const LINK: u32 = 1 << 16;
+/// In [`Control::error`]: the folder is another user's.
+pub const FOREIGN: u32 = 2 << 16;
 
 impl Default for Control {
     fn default() -> Self {

@@ -22,7 +22,7 @@ use lockwright_platform::hooks::Hook;
 /// The symbol of a process's [`Programs`].
 pub const SYMBOL: &str = "lockwright_programs";
 /// How they begin. Changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockprg3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockprg4");
 /// Slots, of which the first is never used: a lock with slot 0 has no policy.
 pub const SLOTS: usize = 16;
 /// Bytes for requests.
@@ -64,8 +64,8 @@ pub struct Request {
     pub pieces_len: u32,
     /// [`LOAD`]: the longest time that a hook may take on average, ns.
     pub budget_ns: u32,
-    /// 0.
-    pub unused: u32,
+    /// [`LOAD`]: 1, the slot is on lease ([`crate::mailbox`]); 0, it is not.
+    pub leased: u32,
 }
 
 /// A request, its image, its pieces, and what is posted behind it.
@@ -85,7 +85,7 @@ impl Request {
             code_len: word(8),
             pieces_len: word(12),
             budget_ns: word(16),
-            unused: word(20),
+            leased: word(20),
         };
         let (code_len, pieces_len) = (request.code_len as usize, request.pieces_len as usize);
         let (code, rest) = rest.split_at_checked(code_len.next_multiple_of(8))?;
@@ -96,7 +96,7 @@ impl Request {
     /// Its bytes.
     pub fn bytes(&self) -> [u8; size_of::<Self>()] {
         let words =
-            [self.what, self.slot, self.code_len, self.pieces_len, self.budget_ns, self.unused];
+            [self.what, self.slot, self.code_len, self.pieces_len, self.budget_ns, self.leased];
         let mut bytes = [0; size_of::<Self>()];
         for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
@@ -127,6 +127,8 @@ pub struct SlotState {
     pub version: AtomicU32,
     /// The longest time that a hook may take on average, ns.
     pub budget_ns: AtomicU32,
+    /// Not 0: once the lease is over, the slot stays only if the table asks it ([`crate::mailbox`]).
+    pub leased: AtomicU32,
     /// [`TOO_SLOW`]: the [`Hook`] that took so long.
     pub slow_hook: AtomicU32,
     /// [`TOO_SLOW`]: how long it took on average, ns.
@@ -231,6 +233,7 @@ impl SlotState {
             hooks: AtomicU32::new(0),
             version: AtomicU32::new(0),
             budget_ns: AtomicU32::new(0),
+            leased: AtomicU32::new(0),
             slow_hook: AtomicU32::new(0),
             slow_ns: AtomicU64::new(0),
             since_ns: AtomicU64::new(0),

@@ -5,7 +5,7 @@ use super::snapshot::Snapshot;
 use crate::mailbox;
 use crate::process::Process;
 use lockwright_contract::counters::control::{
-    BUSY, Control, FAILED, LEASED, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
+    BUSY, Control, FAILED, FOREIGN, LEASED, LINK, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
 };
 use lockwright_contract::post::remote::Memory;
 use lockwright_files::{open_entry, open_entry_to_write};
@@ -45,8 +45,8 @@ pub enum State {
     None,
     /// It is there.
     Open,
-    /// It couldn't be created: the system's error number.
-    Failed(i32),
+    /// It couldn't be created: the system's error number, [`LINK`] or [`FOREIGN`].
+    Failed(u32),
 }
 
 impl Live {
@@ -109,15 +109,25 @@ impl Live {
     /// Sets the level that applies when no command requests a higher one.
     pub fn begin(&self, process: &Process, level: Level) -> Result<(), Failure> {
         self.check(process)?;
-        let number = level as u32;
-        process.write(self.at + offset_of!(Control, own) as u64, &number.to_le_bytes())?;
+        let own = || {
+            let at = self.at + offset_of!(Control, own) as u64;
+            process.write(at, &(level as u32).to_le_bytes())
+        };
+        // If this command ends in between, the level lies above the process's own, and sinks by itself.
+        if self.level(process)? < level {
+            self.set_level_to(process, level as u32, now_ns())?;
+        }
+        own()?;
         self.set_level(process, now_ns())
     }
 
     /// Sets the highest level that anyone requests. (Only one command at a time does this for a process.)
     fn set_level(&self, process: &Process, now_ns: u64) -> Result<(), Failure> {
         let own = self.word(process, offset_of!(Control, own))?;
-        let level = asked(own, self.until_ns(process)?, now_ns);
+        self.set_level_to(process, asked(own, self.until_ns(process)?, now_ns), now_ns)
+    }
+
+    fn set_level_to(&self, process: &Process, level: u32, now_ns: u64) -> Result<(), Failure> {
         if self.level(process)? == Level::Off && level != Level::Off as u32 {
             let at = self.at + offset_of!(Control, since_ns) as u64;
             process.write(at, &now_ns.to_le_bytes())?;
@@ -142,9 +152,36 @@ impl Live {
         Ok(match self.word(process, offset_of!(Control, state))? {
             NONE | BUSY => State::None,
             OPEN => State::Open,
-            FAILED => State::Failed(self.word(process, offset_of!(Control, error))? as i32),
+            FAILED => State::Failed(self.word(process, offset_of!(Control, error))?),
             _ => return Err(mailbox::other_version(process)),
         })
+    }
+
+    /// The error for a process that can't count.
+    fn without(&self, process: &Process, error: u32) -> Failure {
+        let user = fs::metadata(format!("/proc/{}", process.pid)).map_or(0, |about| about.uid());
+        let folder = format!("/dev/shm/lockwright-{user}");
+        let (why, look) = match error {
+            LINK => (format!("'{folder}' is a symbolic link"), "ls -ld"),
+            FOREIGN => (format!("'{folder}' is another user's"), "ls -ld"),
+            error => (cause(&io::Error::from_raw_os_error(error as i32)), "df"),
+        };
+        let pid = self.pid;
+        Failure::new(format!("process {pid} has no shared memory to count locks in: {why}")).hint(format!(
+            "{look} {folder}; it needs a restart, perhaps with LOCKWRIGHT_OBSERVE_DIR=DIR, a folder of its user's"
+        ))
+    }
+
+    /// Waits a while until it is known whether the process can count: its next thread that has to wait finds out. `false`: not known yet.
+    pub fn counts(&self, process: &Process) -> Result<bool, Failure> {
+        for _ in 0..200 {
+            match self.state(process)? {
+                State::Open => return Ok(true),
+                State::Failed(error) => return Err(self.without(process, error)),
+                State::None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        Ok(false)
     }
 
     /// The segment's file; `None`: no thread has had to wait yet.
@@ -152,15 +189,7 @@ impl Live {
         match self.state(process)? {
             State::None => return Ok(None),
             State::Open => {}
-            State::Failed(error) => {
-                let why = std::io::Error::from_raw_os_error(error);
-                return Err(Failure::new(format!(
-                    "process {} has no shared memory to count locks in: {}",
-                    self.pid,
-                    cause(&why)
-                ))
-                .hint("df /dev/shm; or set LOCKWRIGHT_OBSERVE_DIR before it starts"));
-            }
+            State::Failed(error) => return Err(self.without(process, error)),
         }
         let base = process.word64(self.at + offset_of!(Control, base) as u64)?;
         let maps = mappings(self.pid).map_err(|error| process.gone(&error))?;

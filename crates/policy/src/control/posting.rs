@@ -34,6 +34,8 @@ pub enum Pending {
         name: String,
         /// Its version in the store; 0: it has none.
         version: u32,
+        /// It is on lease ([`lockwright_contract::mailbox`]).
+        is_leased: bool,
     },
     /// This slot is to be emptied.
     Unload(u32),
@@ -78,6 +80,11 @@ impl Prepared {
         let request =
             Request { what: LOAD, slot: 0, code_len, pieces_len, budget_ns, ..Request::default() };
         Ok(Self { request, image: all })
+    }
+
+    /// The same, whose slot is on lease ([`lockwright_contract::mailbox`]).
+    pub fn on_lease(&self) -> Self {
+        Self { request: Request { leased: 1, ..self.request }, ..self.clone() }
     }
 }
 
@@ -207,6 +214,7 @@ impl<M: Memory> Control<'_, M> {
                     slot,
                     name: text(&header[offset_of!(ImageHeader, name)..][..NAME]),
                     version: u32::from_ne_bytes(part(header, offset_of!(ImageHeader, version))),
+                    is_leased: request.leased != 0,
                 }),
                 _ => None,
             }

@@ -44,7 +44,7 @@ fn policy(name: &str, code: usize) -> Prepared {
 }
 
 fn of(slot: u32, name: &str) -> Pending {
-    Pending::Load { slot, name: name.to_owned(), version: 7 }
+    Pending::Load { slot, name: name.to_owned(), version: 7, is_leased: false }
 }
 
 /// As the process reads them: what, and for which slot.

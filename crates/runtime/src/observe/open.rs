@@ -12,7 +12,9 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_contract::Refused;
 use lockwright_contract::counters::Segment;
-use lockwright_contract::counters::control::{BUSY, Control, FAILED, Level, NONE, OPEN};
+use lockwright_contract::counters::control::{
+    BUSY, Control, FAILED, FOREIGN, LINK, Level, NONE, OPEN,
+};
 use lockwright_contract::counters::layout::FOLDERS;
 use lockwright_contract::file::decimal;
 use lockwright_native::system_call;
@@ -123,8 +125,13 @@ pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     // SAFETY: BUSY: no other thread comes here.
     unsafe { STACK.run(|| made = thread::leaving_errno(|| access::asking(make))) };
     maps::begin();
-    if let Err(Refused::System(error)) = made {
-        control.error.store(error as u32, Relaxed); // published below
+    if let Err(refused) = made {
+        let why = match refused {
+            Refused::System(error) => error as u32,
+            Refused::Link => LINK,
+            Refused::Foreign => FOREIGN,
+        };
+        control.error.store(why, Relaxed); // published below
     }
     // SAFETY: BUSY: nobody else reads or writes it.
     unsafe { *SEGMENT.0.get() = made.ok() };
@@ -154,7 +161,7 @@ fn make(access: Access) -> Result<Segment, Refused> {
             made => return made,
         }
     }
-    let mut why = Refused::System(libc::ENOENT);
+    let mut why = None;
     for (before, after) in FOLDERS {
         let mut path = [0_u8; 64];
         let len = folder(before.as_bytes(), after.as_bytes(), &mut path);
@@ -173,10 +180,10 @@ fn make(access: Access) -> Result<Segment, Refused> {
                 file[len + 1..len + 1 + name.len() - 1].copy_from_slice(&name[..name.len() - 1]);
                 return Ok(segment);
             }
-            Err(refused) => why = refused,
+            Err(refused) => why = why.or(Some(refused)), // of the first folder, which all systems have
         }
     }
-    Err(why)
+    Err(why.unwrap_or(Refused::System(libc::ENOENT)))
 }
 
 /// Writes the name of this user's folder; returns its length.

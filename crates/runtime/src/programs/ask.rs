@@ -4,7 +4,7 @@ use super::cells::{self, ASKING, ThreadCell};
 use super::entries::{self, Mapped};
 use super::grace;
 use super::mailbox::{CHANGES, hooks_word, lockwright_programs};
-use super::readers::choose_for_readers;
+use super::readers::{before, choose_for_readers};
 use crate::env::say;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
@@ -23,8 +23,24 @@ const JUDGED: u64 = 32;
 /// A question counts as this many budgets at most: a thread that loses its CPU in a hook isn't the policy's fault.
 const AT_MOST: u64 = 8;
 
-/// Asks the policy in this slot.
+/// Asks the policy in this slot. If it says that it isn't for this readers-writer lock, asks those that were loaded before it.
 pub(super) fn ask(slot: u32, hook: Hook, context: &Context) -> u64 {
+    let answer = ask_one(slot, hook, context);
+    if answer == Hook::NOT_FOR_IT && hook == Hook::RwBias {
+        return ask_before(slot, context);
+    }
+    answer
+}
+
+#[cold]
+#[inline(never)]
+fn ask_before(slot: u32, context: &Context) -> u64 {
+    let mut answers = before(slot).map(|slot| ask_one(slot, Hook::RwBias, context));
+    answers.find(|answer| *answer != Hook::NOT_FOR_IT).unwrap_or(0)
+}
+
+#[inline(always)]
+fn ask_one(slot: u32, hook: Hook, context: &Context) -> u64 {
     // Cold calls are at ends, so that no register is saved for them.
     let Some(cell) = cells::known() else { return ask_first(slot, hook, context) };
     // A hook under a hook: a signal handler that locks.

@@ -83,7 +83,7 @@ fn image(hooks: &[(Hook, Vec<u8>)], data_len: usize, maps: u32) -> Vec<u8> {
 fn request(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Vec<u8> {
     let (code_len, pieces_len) = (code.len() as u32, pieces.len() as u32);
     let budget_ns = lockwright_programs.slots[0].budget_ns.load(Relaxed);
-    let request = Request { what, slot, code_len, pieces_len, budget_ns, unused: 0 };
+    let request = Request { what, slot, code_len, pieces_len, budget_ns, leased: 0 };
     let mut bytes = [&request.bytes()[..], code].concat();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes.extend(pieces);
@@ -224,6 +224,57 @@ fn the_last_policy_that_decides_about_readers_does() {
     unload_it(2);
     [3, 4].into_iter().for_each(unload_it);
     assert_eq!(for_readers(), 0);
+}
+
+#[test]
+fn a_policy_that_is_not_for_a_lock_leaves_it_to_the_one_before() {
+    let _alone = alone();
+    let ask = || ask_it(for_readers(), Hook::RwBias);
+    let load = |slot, answer| load_it(slot, &[(Hook::RwBias, says(answer))]).unwrap();
+    load(7, 1);
+    load(3, 2);
+    assert_eq!((for_readers(), ask()), (3, 2));
+    let elsewhere = Hook::NOT_FOR_IT as u8;
+    load(5, elsewhere);
+    assert_eq!((for_readers(), ask()), (5, 2));
+    load(3, elsewhere);
+    assert_eq!((for_readers(), ask()), (3, 1), "3 and 5 are for other locks");
+    unload_it(7);
+    assert_eq!(ask(), 0, "nobody is for it");
+    load(7, 1);
+    assert_eq!((for_readers(), ask()), (7, 1));
+    [3, 5, 7].into_iter().for_each(unload_it);
+    assert_eq!((for_readers(), mappings()), (0, 0));
+}
+
+#[test]
+fn what_is_on_lease_goes_when_nobody_renews_it() {
+    let _alone = alone();
+    budget(1_000_000_000);
+    let state = |slot: usize| lockwright_programs.slots[slot].state.load(Relaxed) % TURN;
+    let load = || {
+        let mut bytes = request(LOAD, 4, &image(&[(Hook::CmpNode, says(1))], 0, 0), &[]);
+        bytes[offset_of!(Request, leased)] = 1;
+        post_all(&bytes)
+    };
+    let until = |ns: u64| lockwright_mailbox.lease_ns.store(ns, Relaxed);
+    until(u64::MAX);
+    load().unwrap();
+    take();
+    assert_eq!((state(4), ask_it(4, Hook::CmpNode)), (LOADED, 1));
+    // Another one stays.
+    load_it(2, &[(Hook::CmpNode, says(2))]).unwrap();
+    crate::policy::publish(crate::switch::tests::table(b"auto\n"));
+    until(1);
+    take();
+    assert_eq!((state(4), ask_it(4, Hook::CmpNode)), (FREE, 0));
+    assert_eq!((state(2), lockwright_mailbox.leased.load(Relaxed)), (LOADED, 0));
+    assert_eq!(load().unwrap_err().as_bytes(), LATE);
+    // As a table that doesn't ask it does.
+    lease(1 << 2);
+    take();
+    assert_eq!((state(2), mappings()), (FREE, 0));
+    crate::policy::forget();
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Adversary {
         let largest = hook.largest().min(most);
         if hook == Hook::RwBias {
             // Only 1 changes anything: readers use the table.
-            return [1, 1, 1, self.rng.u64(0..=largest)][self.rng.usize(0..4)];
+            return [1, 1, 1, self.rng.u64(0..Hook::NOT_FOR_IT)][self.rng.usize(0..4)];
         }
         match self.way {
             Way::Least => 0,

@@ -1,7 +1,7 @@
 //! `lockwright policy list`.
 
 use crate::format::FormatFlags;
-use crate::hints::Failure;
+use crate::hints::{Failure, warn};
 use crate::output;
 use crate::policy::stats::Stats;
 use crate::policy::store;
@@ -32,7 +32,11 @@ pub(super) fn main(args: &Args) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let stored = store::all()?;
+    // Who may not read the store sees those that are shipped.
+    let stored = store::all().unwrap_or_else(|failure| {
+        warn(failure.message(), failure.hint_or("lockwright policy list --help"));
+        Vec::new()
+    });
     if args.format.is_json() {
         let ours = shipped().iter().map(|one| json!({ "name": one.name, "idea": one.idea }));
         let stored = stored.iter().map(|one| json!({ "name": one.name, "versions": one.versions }));

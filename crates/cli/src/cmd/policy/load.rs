@@ -4,7 +4,7 @@ use crate::ctl::guard::{End, Guarded};
 use crate::ctl::judge::Terms;
 use crate::format::Format;
 use crate::hints::Failure;
-use crate::interrupt::INTERRUPTED;
+use crate::interrupt::ended_by;
 use crate::output;
 use crate::policy::chosen::Chosen;
 use crate::policy::loading::{LATER, Loaded, PolicyLoad, Whose};
@@ -122,7 +122,7 @@ pub(super) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(match guarded.end {
         End::Kept => ExitCode::SUCCESS,
         End::RolledBack | End::TakenOff => ExitCode::FAILURE,
-        End::Interrupted => INTERRUPTED.into(),
+        End::Interrupted => ended_by(),
     })
 }
 

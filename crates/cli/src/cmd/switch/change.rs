@@ -6,9 +6,11 @@ use crate::ctl::judge::Terms;
 use crate::ctl::target::{self, For, Target, contended};
 use crate::format::Format;
 use crate::hints::Failure;
-use crate::interrupt::INTERRUPTED;
+use crate::interrupt::ended_by;
 use crate::{catalog, output};
+use lockwright_bench::catch_ends;
 use lockwright_numbers::units;
+use lockwright_observer::lease::Lease;
 use lockwright_observer::mailbox::{self, Remote};
 use lockwright_observer::process::Process;
 use lockwright_observer::table::Table;
@@ -52,11 +54,14 @@ pub(super) fn change(
     catalog::warn_of_textbook(new.locks(), &instead);
     if let Some(time) = guard.filter(|_| new.words() != old.words()) {
         let epochs = epochs::Remote::find(&process)?;
+        catch_ends();
+        let lease = Lease::begin(&process, mailbox.place())?;
         process.unlock();
         let guard = Guard {
             pid: process.pid,
             mailbox: mailbox.place(),
             epochs,
+            lease,
             old: &old,
             new: &new,
             target: &target,
@@ -65,6 +70,8 @@ pub(super) fn change(
             terms: Terms::default(),
             called: None,
             quiet: args.quiet,
+            may_stay: &|_| Ok(true),
+            drops: 0,
         };
         let guarded = guard.run()?;
         output::print(&match args.format {
@@ -74,7 +81,7 @@ pub(super) fn change(
         return Ok(match guarded.end {
             End::Kept => ExitCode::SUCCESS,
             End::RolledBack | End::TakenOff => ExitCode::FAILURE,
-            End::Interrupted => INTERRUPTED.into(),
+            End::Interrupted => ended_by(),
         });
     }
     let is_in_force = mailbox::post(&process, &mailbox, &new)?;

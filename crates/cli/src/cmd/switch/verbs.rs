@@ -224,7 +224,16 @@ fn level(pid: libc::pid_t, args: &LevelArgs) -> Result<ExitCode, Failure> {
         None => live.begin(&process, asked)?,
     }
     let now = live.level(&process)?;
-    let why = if now == asked { "" } else { ", because another command asks for it" };
+    // A process that can't count says so when a thread has to wait for the first time.
+    let is_sure = now == Level::Off
+        || live.counts(&process).inspect_err(|_| {
+            let _ = live.begin(&process, Level::Off); // nothing is counted all the same
+        })?;
+    let why = match (now == asked, is_sure) {
+        (false, _) => ", because another command asks for it",
+        (true, false) => ", as soon as a thread has to wait for a lock",
+        (true, true) => "",
+    };
     output::print(&format!("{pid} ({}) counts: {}{why}\n", process.name(), now.name()))?;
     Ok(ExitCode::SUCCESS)
 }
