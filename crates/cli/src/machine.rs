@@ -211,6 +211,15 @@ mod tests {
     use lockwright_sim::profile::{self, Profile};
 
     #[test]
+    fn what_another_user_owns_is_not_to_be_removed() {
+        let path = Path::new("/root/.config/lockwright/machine.toml");
+        let hint = |kind: ErrorKind| unreadable(path, &kind.into());
+        assert!(hint(ErrorKind::PermissionDenied).starts_with("XDG_CONFIG_HOME=DIR lockwright"));
+        assert!(hint(ErrorKind::IsADirectory).starts_with("ls -ld '/root/"));
+        assert!(hint(ErrorKind::InvalidData).starts_with("rm '/root/"));
+    }
+
+    #[test]
     fn what_was_measured_is_stored_and_read_back() {
         let delegation =
             Delegation { threads: 8, lines: 1, up_to: 0.9, over_glibc: Some(0.25), over_all: None };

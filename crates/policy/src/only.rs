@@ -68,7 +68,7 @@ mod tests {
     use lockwright_platform::hooks::Policy;
 
     #[test]
-    fn other_locks_get_no_answer() {
+    fn other_locks_are_for_another_policy() {
         let mut object = object(Hook::RwBias, &[mov(0, 1), Op::Exit], &[]);
         object.hooks[0].lines = vec![SourceLine { number: 7, ..SourceLine::default() }];
         let high = 0x7fff_8000_0000;
@@ -86,10 +86,11 @@ mod tests {
                 loaded.ask(Hook::RwBias, &context, &Counting::default()).value
             };
             let ids = [0, 0xff, 0x100, 0x137, 0x138, high - 1, high, high + 0x37, high + 0x38];
-            assert_eq!(ids.map(answer), [0, 0, 1, 1, 0, 0, 1, 1, 0]);
-            assert_eq!(answer(u64::MAX), 0);
+            assert_eq!(ids.map(answer), [3, 3, 1, 1, 3, 3, 1, 1, 3]);
+            assert_eq!(answer(u64::MAX), Hook::NOT_FOR_IT);
         }
         assert!(only_for(&object, &[]).hooks.is_empty());
-        assert_eq!(only_for(&object, Hook::CmpNode, &ranges), object);
+        let other = crate::testing::object(Hook::CmpNode, &[mov(0, 1), Op::Exit], &[]);
+        assert_eq!(only_for(&other, &ranges), other);
     }
 }

@@ -52,7 +52,7 @@ fn layouts_and_numbers_are_those_of_the_crates() {
         ("LW_GROUP", Hook::CmpNode.largest()),
         ("LW_BOOST", Hook::ScheduleWaiter.largest()),
         ("LW_LONGEST_NS", Hook::LockContended.largest()),
-        ("LW_NEUTRAL", Hook::RwBias.largest()),
+        ("LW_NOT_FOR_IT", Hook::RwBias.largest()),
         ("LW_HASH", MapKind::Hash as u64),
         ("LW_ARRAY", MapKind::Array as u64),
         ("LW_PERCPU_ARRAY", MapKind::PerCpuArray as u64),

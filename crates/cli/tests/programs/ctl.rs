@@ -371,6 +371,29 @@ fn what_is_worse_is_rolled_back() -> Result<()> {
     program.end().map(drop)
 }
 
+#[test]
+fn a_process_that_can_not_count_says_why() -> Result<()> {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec env LD_PRELOAD=\"$1\" \"$0\""]);
+    let program = Program::spawn(command.arg(&*PROGRAM).arg(&*LIBRARY))?;
+    let begun = Instant::now();
+    loop {
+        let outcome = program.switch(&["level", "full"])?;
+        if outcome.end == End::Code(2) {
+            let why = "has no shared memory to count locks in: file too large";
+            ensure!(outcome.errors().contains(why), "{}", outcome.describe());
+            return program.end().map(drop);
+        }
+        // No thread has had to wait so far.
+        let said = outcome.text();
+        ensure!(
+            said.ends_with("counts: full, as soon as a thread has to wait for a lock\n"),
+            "{said}"
+        );
+        ensure!(begun.elapsed() < PATIENCE, "no thread ever waits");
+    }
+}
+
 /// A guard that measures for a minute, and is at the new lock.
 fn guarded(program: &Program) -> Result<Child> {
     let guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))

@@ -259,7 +259,7 @@ fn be_silent() {
 }
 
 fn post_a_table() {
-    let mailbox = &switch::lockwright_mailbox;
+    let mailbox = &posts::lockwright_mailbox;
     let text = b"auto\nkind:recursive=fifo";
     policies::posted(&mailbox.posts, || {
         // SAFETY: the child's own memory; its other thread comes later.

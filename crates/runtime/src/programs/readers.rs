@@ -56,10 +56,9 @@ pub(crate) fn choose_for_readers() {
 
 fn choose() -> u64 {
     let (mut slots, mut after) = (0, u64::MAX);
-    let mut room = 0..u64::BITS / SLOT;
     // The last one first, by when they were loaded; of two at the same moment, the one in the higher slot.
     let mut last_slot = SLOTS;
-    while let Some(place) = room.next() {
+    for place in 0..u64::BITS / SLOT {
         let all = lockwright_programs.slots.iter().enumerate().skip(1);
         let decide = all.filter(|(slot, info)| {
             info.state.load(Relaxed) % TURN == LOADED // see the exchange, here and below
