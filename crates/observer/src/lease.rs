@@ -18,11 +18,11 @@ const EACH: Duration = Duration::from_millis(500);
 
 /// A lease. While it exists, a table may be tried; when it is dropped, the process goes back.
 pub struct Lease {
-    held: Arc<Held>,
+    held: Arc<LeaseHeld>,
     renewer: Option<JoinHandle<()>>,
 }
 
-struct Held {
+struct LeaseHeld {
     /// The process, not locked: the lease is one word.
     process: Process,
     place: MailboxPlace,
@@ -57,7 +57,7 @@ impl Lease {
             return Err(nobody_waits(pid));
         }
         mailbox.renew_lease()?;
-        let held = Arc::new(Held {
+        let held = Arc::new(LeaseHeld {
             process: Process::open_unlocked(pid)?,
             place,
             post: AtomicU32::new(mailbox.seen()?.word()),
@@ -128,7 +128,7 @@ impl Drop for Lease {
     }
 }
 
-impl Held {
+impl LeaseHeld {
     fn mailbox(&self) -> Remote<'_> {
         self.place.of(&self.process)
     }

@@ -74,3 +74,30 @@ fn choose() -> u64 {
     }
     slots
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::programs::tests::{alone, ask_it, load_it, mappings, says, unload_it};
+
+    #[test]
+    fn a_policy_that_is_not_for_a_lock_leaves_it_to_the_one_before() {
+        let _alone = alone();
+        let ask = || ask_it(for_readers(), Hook::RwBias);
+        let load = |slot, answer| load_it(slot, &[(Hook::RwBias, says(answer))]).unwrap();
+        load(7, 1);
+        load(3, 2);
+        assert_eq!((for_readers(), ask()), (3, 2));
+        let elsewhere = Hook::NOT_FOR_IT as u8;
+        load(5, elsewhere);
+        assert_eq!((for_readers(), ask()), (5, 2));
+        load(3, elsewhere);
+        assert_eq!((for_readers(), ask()), (3, 1), "3 and 5 are for other locks");
+        unload_it(7);
+        assert_eq!(ask(), 0, "nobody is for it");
+        load(7, 1);
+        assert_eq!((for_readers(), ask()), (7, 1));
+        [3, 5, 7].into_iter().for_each(unload_it);
+        assert_eq!((for_readers(), mappings()), (0, 0));
+    }
+}

@@ -51,7 +51,7 @@ fn reads(offset: u32) -> Vec<u8> {
     code
 }
 
-fn image(hooks: &[(Hook, Vec<u8>)], data_len: usize, maps: u32) -> Vec<u8> {
+pub(crate) fn image(hooks: &[(Hook, Vec<u8>)], data_len: usize, maps: u32) -> Vec<u8> {
     let mut header = ImageHeader {
         magic: MAGIC,
         machine: machine() as u32,
@@ -80,7 +80,7 @@ fn image(hooks: &[(Hook, Vec<u8>)], data_len: usize, maps: u32) -> Vec<u8> {
 }
 
 /// A request's bytes.
-fn request(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Vec<u8> {
+pub(crate) fn request(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Vec<u8> {
     let (code_len, pieces_len) = (code.len() as u32, pieces.len() as u32);
     let budget_ns = lockwright_programs.slots[0].budget_ns.load(Relaxed);
     let request = Request { what, slot, code_len, pieces_len, budget_ns, leased: 0 };
@@ -136,7 +136,7 @@ pub(crate) fn asks_about_scheduling() {
 }
 
 /// Posts as the command does, until it is taken up. `Err`: why the last request was refused.
-fn post_all(requests: &[u8]) -> Result<(), String> {
+pub(crate) fn post_all(requests: &[u8]) -> Result<(), String> {
     let mailbox = &lockwright_programs;
     let mut said = posted_all(requests);
     // This thread takes it up; or a thread of another test that waits for a mutex has begun to.
@@ -158,7 +158,7 @@ fn post(what: u32, slot: u32, code: &[u8], pieces: &[u8]) -> Result<(), String> 
 }
 
 /// Policies that these tests load may take so long.
-fn budget(ns: u32) {
+pub(crate) fn budget(ns: u32) {
     lockwright_programs.slots[0].budget_ns.store(ns, Relaxed); // that slot is never used
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn unload_it(slot: u32) {
     post(UNLOAD, slot, &[], &[]).unwrap();
 }
 
-fn ask_it(slot: u32, hook: Hook) -> u64 {
+pub(crate) fn ask_it(slot: u32, hook: Hook) -> u64 {
     Native::ask(slot, hook, &Context::default())
 }
 
@@ -224,57 +224,6 @@ fn the_last_policy_that_decides_about_readers_does() {
     unload_it(2);
     [3, 4].into_iter().for_each(unload_it);
     assert_eq!(for_readers(), 0);
-}
-
-#[test]
-fn a_policy_that_is_not_for_a_lock_leaves_it_to_the_one_before() {
-    let _alone = alone();
-    let ask = || ask_it(for_readers(), Hook::RwBias);
-    let load = |slot, answer| load_it(slot, &[(Hook::RwBias, says(answer))]).unwrap();
-    load(7, 1);
-    load(3, 2);
-    assert_eq!((for_readers(), ask()), (3, 2));
-    let elsewhere = Hook::NOT_FOR_IT as u8;
-    load(5, elsewhere);
-    assert_eq!((for_readers(), ask()), (5, 2));
-    load(3, elsewhere);
-    assert_eq!((for_readers(), ask()), (3, 1), "3 and 5 are for other locks");
-    unload_it(7);
-    assert_eq!(ask(), 0, "nobody is for it");
-    load(7, 1);
-    assert_eq!((for_readers(), ask()), (7, 1));
-    [3, 5, 7].into_iter().for_each(unload_it);
-    assert_eq!((for_readers(), mappings()), (0, 0));
-}
-
-#[test]
-fn what_is_on_lease_goes_when_nobody_renews_it() {
-    let _alone = alone();
-    budget(1_000_000_000);
-    let state = |slot: usize| lockwright_programs.slots[slot].state.load(Relaxed) % TURN;
-    let load = || {
-        let mut bytes = request(LOAD, 4, &image(&[(Hook::CmpNode, says(1))], 0, 0), &[]);
-        bytes[offset_of!(Request, leased)] = 1;
-        post_all(&bytes)
-    };
-    let until = |ns: u64| lockwright_mailbox.lease_ns.store(ns, Relaxed);
-    until(u64::MAX);
-    load().unwrap();
-    take();
-    assert_eq!((state(4), ask_it(4, Hook::CmpNode)), (LOADED, 1));
-    // Another one stays.
-    load_it(2, &[(Hook::CmpNode, says(2))]).unwrap();
-    crate::policy::publish(crate::switch::tests::table(b"auto\n"));
-    until(1);
-    take();
-    assert_eq!((state(4), ask_it(4, Hook::CmpNode)), (FREE, 0));
-    assert_eq!((state(2), lockwright_mailbox.leased.load(Relaxed)), (LOADED, 0));
-    assert_eq!(load().unwrap_err().as_bytes(), LATE);
-    // As a table that doesn't ask it does.
-    lease(1 << 2);
-    take();
-    assert_eq!((state(2), mappings()), (FREE, 0));
-    crate::policy::forget();
 }
 
 #[test]
@@ -358,7 +307,7 @@ fn what_is_not_a_policy_is_refused_and_leaves_nothing() {
 }
 
 /// How many pieces of memory without a file are executable.
-fn mappings() -> usize {
+pub(crate) fn mappings() -> usize {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines()
         .filter(|line| line.contains(" r-xp 00000000 00:00 0") && !line.contains("["))
