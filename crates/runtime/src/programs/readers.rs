@@ -75,7 +75,8 @@ fn choose() -> u64 {
     slots
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::programs::tests::{alone, ask_it, load_it, mappings, says, unload_it};
