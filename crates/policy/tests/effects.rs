@@ -285,7 +285,8 @@ fn slo_order() {
 #[test]
 fn cal() {
     let load = workload::find("cal").unwrap();
-    let scene = Scene { machine: "m1", load, params: &[], threads: 8, us: 4_000 };
+    // It takes some milliseconds until the policy knows how long sections are.
+    let scene = Scene { machine: "m1", load, params: &[], threads: 8, us: 16_000 };
     let [fifo, lock, ours] = [plain("fifo"), plain("cal"), with("cal")].map(|lock| scene.run(lock));
     // A little core's sections take longer, so equal slowdown is a longer latency there.
     let ratio = |o: &Outcome| o.classes[1].latency.mean_ns / o.classes[0].latency.mean_ns;
