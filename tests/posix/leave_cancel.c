@@ -1,6 +1,6 @@
-// Threads are cancelled asynchronously while they wait for a mutex. They may end at once, as with glibc, or only when the
-// mutex is released and they have left its queue; either way the mutex is free afterwards.
+// Threads are cancelled asynchronously while they wait for a mutex. They end at once, as with glibc, and the mutex is free afterwards.
 // whole: yes
+// whole says: has left a textbook lock's queue
 // limit: 300
 #include "check.h"
 
