@@ -212,11 +212,11 @@ mod tests {
 
     #[test]
     fn what_another_user_owns_is_not_to_be_removed() {
-        let path = Path::new("/root/.config/lockwright/machine.toml");
+        let path = Path::new("/home/eve/.config/lockwright/machine.toml");
         let hint = |kind: ErrorKind| unreadable(path, &kind.into());
         assert!(hint(ErrorKind::PermissionDenied).starts_with("XDG_CONFIG_HOME=DIR lockwright"));
-        assert!(hint(ErrorKind::IsADirectory).starts_with("ls -ld '/root/"));
-        assert!(hint(ErrorKind::InvalidData).starts_with("rm '/root/"));
+        assert!(hint(ErrorKind::IsADirectory).starts_with("ls -ld '/home/eve/"));
+        assert!(hint(ErrorKind::InvalidData).starts_with("rm '/home/eve/"));
     }
 
     #[test]

@@ -120,7 +120,8 @@ fn escapable<W: FnOnce()>(wait: W) {
     unsafe { enter((&raw mut wait).cast(), run::<W>, queue().as_ptr()) };
 }
 
-/// Writes where [`escape`] goes on, and calls `run` with `argument`. Returns after `run`, or after `escape`.
+/// Writes where [`escape`] goes on, and calls `run` with `argument`. Returns after `run`, or after `escape`. Unwinders know its frame: a
+/// cancelled thread's own frames lie behind it, with what they have to clean up.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn enter(
@@ -129,23 +130,51 @@ unsafe extern "C" fn enter(
     place: *mut *mut c_void,
 ) {
     naked_asm!(
+        ".cfi_startproc",
         "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
         "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
         "push r12",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r12, 0",
         "push r13",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r13, 0",
         "push r14",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r14, 0",
         "push r15",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r15, 0",
         "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
         "mov qword ptr [rdx], rsp",
         "call rsi",
         "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
         "pop r15",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r15",
         "pop r14",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r14",
         "pop r13",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r13",
         "pop r12",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore r12",
         "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
         "pop rbp",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbp",
         "ret",
+        ".cfi_endproc",
     )
 }
 
@@ -174,12 +203,26 @@ unsafe extern "C" fn enter(
     place: *mut *mut c_void,
 ) {
     naked_asm!(
+        ".cfi_startproc",
         "stp x29, x30, [sp, #-160]!",
+        ".cfi_def_cfa_offset 160",
+        ".cfi_offset x29, -160",
+        ".cfi_offset x30, -152",
         "stp x19, x20, [sp, #16]",
+        ".cfi_offset x19, -144",
+        ".cfi_offset x20, -136",
         "stp x21, x22, [sp, #32]",
+        ".cfi_offset x21, -128",
+        ".cfi_offset x22, -120",
         "stp x23, x24, [sp, #48]",
+        ".cfi_offset x23, -112",
+        ".cfi_offset x24, -104",
         "stp x25, x26, [sp, #64]",
+        ".cfi_offset x25, -96",
+        ".cfi_offset x26, -88",
         "stp x27, x28, [sp, #80]",
+        ".cfi_offset x27, -80",
+        ".cfi_offset x28, -72",
         "stp d8, d9, [sp, #96]",
         "stp d10, d11, [sp, #112]",
         "stp d12, d13, [sp, #128]",
@@ -198,6 +241,7 @@ unsafe extern "C" fn enter(
         "ldp d14, d15, [sp, #144]",
         "ldp x29, x30, [sp], #160",
         "ret",
+        ".cfi_endproc",
     )
 }
 
