@@ -1,5 +1,6 @@
 // A library opened with RTLD_DEEPBIND shares a mutex and a condvar with the program: each side waits for the other.
 // beside: lib_deep
+// whole: yes
 // flag: -rdynamic
 #include "check.h"
 
