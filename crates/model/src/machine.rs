@@ -26,7 +26,7 @@ mod cell;
 mod world;
 
 pub use cell::{Cell, Into64, ModelPtr, ModelWord};
-pub use world::{begin, end, join, lay_table, number, print_log, spawn, tick};
+pub use world::{begin, end, join, lay_table, may_lose_lines, number, print_log, spawn, tick, torn};
 
 use crate::checker::Checker;
 use cell::from_address;

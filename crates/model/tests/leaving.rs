@@ -3,19 +3,23 @@
 use lockwright_locks::catalog::{FrontVisitor, visit_front};
 use lockwright_locks::entry::Entry;
 use lockwright_locks::front::{
-    Alone, By, Choose, Note, Observe, Rule, Taken, Tuning, View, Waiters,
+    Alone, By, Choose, Note, Observe, Rule, Seat, Taken, Tuning, View, Waiters,
 };
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
-use lockwright_model::machine::Machine;
-use lockwright_model::scenario::{Section, Way, exclusion, lock, only_known_models_are_asked_for};
+use lockwright_model::machine::{Machine, may_lose_lines, torn};
+use lockwright_model::scenario::{
+    Section, Way, exclusion, lock, lock_until, only_known_models_are_asked_for,
+};
+use lockwright_platform::RawLock;
+use shuttle::rand::Rng;
 use std::time::Duration;
 
 type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
 type Own<C, const SPINS: usize, R> = Way<Lock<C, SPINS, R>, By<Machine<C, SPINS>>>;
 
 /// Joins the line and is torn out of it; if it is to fall asleep, once it has made sure that somebody would wake it.
-unsafe fn torn<C, const SPINS: usize, R, const ASLEEP: bool>(
+unsafe fn torn_in_line<C, const SPINS: usize, R, const ASLEEP: bool>(
     lock: &Lock<C, SPINS, R>,
     _: *mut By<Machine<C, SPINS>>,
     _: Section<'_>,
@@ -28,10 +32,49 @@ where
     false
 }
 
+/// The most steps that a thread may take before it is torn out of its wait. A wait has fewer, as a rule.
+const STEPS: u32 = 48;
+
+/// Acquires, and is torn away before any of its steps. By its notes it leaves; if it has the lock, it has its section run first.
+unsafe fn torn_anywhere<const SPINS: usize, R>(
+    lock: &Lock<Shuttle, SPINS, R>,
+    by: *mut By<Machine<Shuttle, SPINS>>,
+    section: Section<'_>,
+) -> bool
+where
+    R: Rule<Machine<Shuttle, SPINS>>,
+{
+    let seat = Seat::default();
+    let (mut holds, mut had_node) = (false, false);
+    let line = View::new(lock.parts(), lock.tuning());
+    let leave = || {
+        had_node = seat.has_node();
+        // SAFETY: the seat is this thread's, of its wait for this lock.
+        holds = unsafe { seat.leave(&line) };
+    };
+    let at = shuttle::rand::thread_rng().gen_range(1..=STEPS);
+    // SAFETY: our own node; if we are torn away, we leave.
+    if !torn::<Shuttle>(at, leave, || unsafe { lock.lock_seated(by, &seat) }) {
+        section();
+        // SAFETY: acquired just now with this node.
+        unsafe { lock.unlock(by) };
+        return true;
+    }
+    if !had_node {
+        // Torn away between taking its node and noting it; or while it gave back nodes, which no line had any more.
+        may_lose_lines(4); // each thread's
+    }
+    if holds {
+        section();
+        line.release();
+    }
+    holds
+}
+
 fn model<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>>(id: &str, budget: Budget) {
     let own: Own<C, SPINS, R> = lock::<C, SPINS, Lock<C, SPINS, R>>;
-    let awake: Own<C, SPINS, R> = torn::<C, SPINS, R, false>;
-    let asleep: Own<C, SPINS, R> = torn::<C, SPINS, R, true>;
+    let awake: Own<C, SPINS, R> = torn_in_line::<C, SPINS, R, false>;
+    let asleep: Own<C, SPINS, R> = torn_in_line::<C, SPINS, R, true>;
     for (name, ways) in [
         ("lock, lock, torn awake", vec![own, own, awake]),
         ("lock, lock, torn asleep", vec![own, own, asleep]),
@@ -78,6 +121,35 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
         if entry.preset_of.is_none() {
             model::<C, SPINS, R>(entry.id, self.0);
         }
+    }
+}
+
+/// The catalogue's rules that are not presets, and threads that are torn out of their waits before any step.
+struct Anywhere(Budget);
+
+impl<const SPINS: usize> FrontVisitor<Machine<Shuttle, SPINS>> for Anywhere {
+    fn visit<R: Rule<Machine<Shuttle, SPINS>>>(
+        &mut self,
+        entry: &'static Entry,
+        _: fn(Tuning) -> Tuning,
+    ) {
+        if entry.preset_of.is_none() {
+            anywhere::<SPINS, R>(entry.id, self.0);
+        }
+    }
+}
+
+fn anywhere<const SPINS: usize, R: Rule<Machine<Shuttle, SPINS>>>(id: &str, budget: Budget) {
+    let own: Own<Shuttle, SPINS, R> = lock::<Shuttle, SPINS, Lock<Shuttle, SPINS, R>>;
+    let until: Own<Shuttle, SPINS, R> = lock_until::<Shuttle, SPINS, Lock<Shuttle, SPINS, R>>;
+    let torn: Own<Shuttle, SPINS, R> = torn_anywhere::<SPINS, R>;
+    for (name, ways, time_passes) in [
+        ("lock, lock, torn anywhere", vec![own, own, torn], false),
+        ("lock, 3 torn anywhere", vec![own, torn, torn, torn], false),
+        ("lock, until, until, 2 torn anywhere", vec![own, until, until, torn, torn], true),
+    ] {
+        let name = format!("{id}, {name}, spins {SPINS}");
+        exclusion::<Shuttle, SPINS, Lock<Shuttle, SPINS, R>>(&name, budget, ways, time_passes);
     }
 }
 
@@ -142,4 +214,13 @@ fn shuttle_threads_that_spin_once() {
 fn shuttle_6_threads_have_a_choice() {
     visit_front::<Machine<Shuttle, 0>>(&mut Choosers);
     visit_front::<Machine<Shuttle, 1>>(&mut Choosers);
+}
+
+#[test]
+fn shuttle_threads_are_torn_away_anywhere() {
+    let budget = Budget { preemptions: 0, time: Duration::ZERO, draws: 60 };
+    visit_front::<Machine<Shuttle, 0>>(&mut Anywhere(budget));
+    visit_front::<Machine<Shuttle, 1>>(&mut Anywhere(budget));
+    anywhere::<0, Backwards>("backwards", budget);
+    anywhere::<1, Backwards>("backwards", budget);
 }

@@ -200,7 +200,7 @@ fn script_without_an_interpreter_is_an_error_that_names_both() -> Result<()> {
     Ok(())
 }
 
-/// To list a program's libraries is to run the dynamic linker that its file names.
+/// A program's libraries are listed without the dynamic linker that its file names.
 #[test]
 fn looking_at_a_program_runs_nothing_of_its_own() -> Result<()> {
     let linker = script("ld-linux-own.so", "#!/bin/sh\necho ran >\"$0.ran\"\n");
@@ -209,7 +209,9 @@ fn looking_at_a_program_runs_nothing_of_its_own() -> Result<()> {
     let program = compiled("own-linker", "join.c", &[&flag]);
     let outcome = doctor(&[program.to_str().context("a path in UTF-8")?])?;
     assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());
-    assert!(outcome.errors().contains("without running it: its dynamic linker"));
+    // Another glibc's linker looks into folders of its own.
+    let error = outcome.errors();
+    assert!(error.starts_with("error: cannot find 'libc.so.6', which '"), "{error}");
     assert!(!Path::new(&format!("{linker}.ran")).exists());
     Ok(())
 }

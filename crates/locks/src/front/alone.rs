@@ -2,6 +2,7 @@
 
 use super::line::Parts;
 use super::rule::{Rule, View, acquire};
+use super::seat::Seat;
 use super::tuning::Tuning;
 use super::waiter::Waiter;
 use super::word::{FREE, Word0};
@@ -73,6 +74,16 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
         };
         // SAFETY: the caller's node, which is ours alone until `unlock`.
         unsafe { (*by).0 = node };
+    }
+
+    /// Acquires as a thread that may be torn out of its wait: it keeps notes in `seat`, for [`Seat::leave`].
+    ///
+    /// # Safety
+    /// As [`RawLock::lock`]. If the caller doesn't return from here, it must leave.
+    pub unsafe fn lock_seated(&self, by: *mut By<P>, seat: &Seat<P>) {
+        let parts = Parts { by: by.cast(), seat: Some(seat), ..self.parts() };
+        // SAFETY: the caller's node, which is ours alone until `unlock`.
+        unsafe { (*by).0 = acquire::<P, R>(parts, &self.tuning) };
     }
 
     /// Its tuning.

@@ -5,7 +5,9 @@ use super::grant::{self, WAKES, pass_the_dead};
 use super::line::View;
 use super::near;
 use super::seat::{Seat, Stage};
-use super::waiter::{CHOOSING, GRANTED, OPEN, Pace, WAITING, Waiter, give_back, state};
+use super::waiter::{
+    CHOOSING, ENDED, GRANTED, LEFT, OPEN, Pace, WAITING, Waiter, give_back, state,
+};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Machine, Word};
@@ -96,17 +98,42 @@ fn joined<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> bool {
 /// The calling thread has the lock, as head with this node: leaves the line, or has done so (`is_leaving`: maybe).
 fn retires<P: Machine>(line: &View<'_, P>, node: &Waiter<P>, is_leaving: bool) -> bool {
     pass_the_dead(line, node);
-    // ORDERING: Acquire, pairs with [link].
-    let is_last = node.next(Acquire).is_null();
-    if is_leaving && is_last && !line.ends_with(node) && line.behind(node).is_none() {
-        return true; // it has left an empty line
+    let me = from_ref(node).cast_mut();
+    if is_leaving && let Some(until) = has_left(line, node) {
+        // SAFETY: they are in no line any more, and nobody but us, who passed them, gives them back.
+        unsafe { give_back(me, until) };
+        return true;
     }
     line.note_length(node, 1);
     // Maybe it is open already, and asleep at its gate.
-    if let Some((head, _)) = line.open_behind(from_ref(node).cast_mut(), node, Pace::default()) {
+    if let Some((head, _)) = line.open_behind(me, node, Pace::default()) {
         P::unpark(&raw const head.gate, 1);
     }
     true
+}
+
+/// Has the calling thread, which has the lock and began to leave the line with this node, left an empty line, or one whose next head is
+/// gone, too? Then the waiter up to which the nodes are the caller's; null: all.
+fn has_left<P: Machine>(line: &View<'_, P>, node: &Waiter<P>) -> Option<*mut Waiter<P>> {
+    let mut last = node;
+    loop {
+        // ORDERING: Acquire, pairs with [link].
+        // SAFETY: linked once, and still readable.
+        let Some(next) = (unsafe { last.next(Acquire).as_ref() }) else {
+            let is_empty = !line.ends_with(last) && line.behind(last).is_none();
+            return is_empty.then_some(null_mut());
+        };
+        let found = Some(from_ref(next).cast_mut());
+        // ORDERING: Acquire, pairs with [predecessor].
+        if !core::ptr::eq(next.before(Acquire), last) {
+            return found; // opened by us, it has left since, and is in another line
+        }
+        match state(next.gate.load(Relaxed)) {
+            LEFT => last = next,
+            ENDED => return found,
+            _ => return None,
+        }
+    }
 }
 
 /// Wakes this waiter, and some behind it, whether they sleep or not.

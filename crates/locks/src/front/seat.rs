@@ -140,4 +140,9 @@ impl<P: Machine> Seat<P> {
     pub fn has_it(&self) -> bool {
         self.stage.get() == Stage::Holds
     }
+
+    /// Has it noted a node?
+    pub fn has_node(&self) -> bool {
+        !self.node.get().is_null()
+    }
 }

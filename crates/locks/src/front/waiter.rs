@@ -58,7 +58,7 @@ pub(super) const LEFT: u32 = 5;
 pub(super) const CHOOSING: u32 = 7;
 
 /// It has left the line, and the node has no owner.
-const ENDED: u32 = 6;
+pub(super) const ENDED: u32 = 6;
 
 /// In a gate that isn't GRANTED: the line's length does not contain this waiter. Such a waiter is never granted the lock, so the bit can
 /// be [`SLICED`]'s.

@@ -1,6 +1,6 @@
 //! The machine's words and pointers: a checker's atomics, plus what waiting needs to know.
 
-use super::world::{Reason, log, wait, world};
+use super::world::{Reason, log, step, wait, world};
 use crate::checker::{Atomic, Checker};
 use lockwright_platform::{Ordering, Ptr, Word};
 use std::marker::PhantomData;
@@ -46,8 +46,9 @@ impl<C: Checker, V: Into64, A: Atomic<V>> Cell<C, V, A> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// The atomic, if its memory still exists.
+    /// The atomic, for a step, if its memory still exists.
     fn live(&self) -> &A {
+        step::<C>();
         assert!(self.alive.load(Relaxed), "touched a word whose memory was given up");
         &self.atomic
     }

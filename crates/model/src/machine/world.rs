@@ -6,6 +6,7 @@ use lockwright_platform::{Ordering, Ptr, Woken, Word};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -46,6 +47,15 @@ struct TracedOperation {
     value: u64,
 }
 
+/// A thread that does something, and doesn't go on with it after so many steps.
+struct Torn {
+    left: u32,
+    leave: *mut dyn FnMut(),
+}
+
+/// The payload with which a torn operation unwinds.
+struct Unwinds;
+
 /// What one execution knows beside the checker.
 #[derive(Default)]
 pub(super) struct World {
@@ -68,12 +78,15 @@ pub(super) struct World {
     /// Each thread's number, in order of creation, and how often it has asked where it runs.
     pub(super) places: HashMap<u64, (u32, u32)>,
     pub(super) pausing: HashMap<u64, Pausing>,
-    pub(super) lines_out: isize,
+    pub(super) lines_out: usize,
+    may_be_lost: usize,
     /// The table of [`ReaderTable::shown`], made by [`lay_table`].
     pub(super) table: Option<usize>,
     /// The word of [`ReaderTable::departures`], likewise.
     pub(super) departures: Option<usize>,
     pub(super) running: bool,
+    /// The threads that are torn out of what they do.
+    torn: HashMap<u64, Torn>,
     /// What happened, for the report of a failure.
     log: Vec<TracedOperation>,
     /// An atomic that all calls of the kernel touch, so that the checker tries their orders.
@@ -177,13 +190,56 @@ pub fn lay_table<C: Checker>() {
 pub fn end() {
     world(|w| {
         assert_eq!(w.alive, 1, "all threads have ended");
-        assert_eq!(w.lines_out, 0, "lines that were taken and not given back");
+        let (out, may) = (w.lines_out, w.may_be_lost);
+        assert!(out <= may, "{out} lines were taken and not given back, at most {may} may be");
         w.running = false;
     });
 }
 
+/// Runs `operation` until right before its `at`-th step, as if a signal handler interrupted it there and never returned: the handler
+/// calls `leave`. `false`: it had fewer steps.
+pub fn torn<C: Checker>(at: u32, mut leave: impl FnMut(), operation: impl FnOnce()) -> bool {
+    let leave: *mut (dyn FnMut() + '_) = &raw mut leave;
+    // SAFETY: only the lifetime changes; it is removed below, before `leave` ends.
+    let leave = unsafe { std::mem::transmute::<*mut (dyn FnMut() + '_), *mut dyn FnMut()>(leave) };
+    let me = C::thread();
+    world(|w| w.torn.insert(me, Torn { left: at, leave }));
+    let result = catch_unwind(AssertUnwindSafe(operation));
+    world(|w| w.torn.remove(&me));
+    let Err(payload) = result else { return false };
+    if !payload.is::<Unwinds>() {
+        resume_unwind(payload);
+    }
+    true
+}
+
+/// The calling thread is about to take a step.
+pub(super) fn step<C: Checker>() {
+    if world(|w| w.torn.is_empty()) {
+        return;
+    }
+    let me = C::thread();
+    let due = world(|w| {
+        let torn = w.torn.get_mut(&me)?;
+        torn.left = torn.left.checked_sub(1)?;
+        (torn.left == 0).then_some(torn.leave)
+    });
+    if let Some(leave) = due {
+        // SAFETY: `torn` set it, and has not returned; nothing else calls it, since `left` is 0 only once.
+        unsafe { (*leave)() };
+        resume_unwind(Box::new(Unwinds));
+    }
+}
+
+/// The calling thread was torn away where nobody could find the lines of memory that it took, or gave back. This execution may end
+/// with so many of them missing.
+pub fn may_lose_lines(lines: usize) {
+    world(|w| w.may_be_lost += lines);
+}
+
 /// Enters the kernel: a step that the checker may order before or after any other such step, without a happens-before.
 pub(super) fn enter_kernel<C: Checker>() {
+    step::<C>();
     let kernel = world(|w| w.kernel.clone()).expect("an execution goes on");
     let kernel = kernel.downcast_ref::<C::Word>().expect("of this checker");
     kernel.fetch_or(0, Ordering::Relaxed);
