@@ -108,14 +108,14 @@ fn near_waiters_lose_no_section() {
 fn hints_that_glibcs_code_has_spoilt_heal() {
     let hints = hints::NAPPING | hints::LENGTH;
     let memory = Memory::new(FREE, hints | hints::STEPS);
-    acquire::<Threads, Joins>(memory.parts(), &tuning::<Joins>());
+    acquire::<Threads, Joins>(&memory.parts(), &tuning::<Joins>());
     assert_eq!(memory.word.now(), HELD);
     assert_eq!(memory.hints.load(Relaxed) & hints, 0);
 }
 
 /// Is the lock free, and in nobody's way?
 fn is_whole(memory: &Memory, tuning: &Tuning) -> bool {
-    memory.word.is_free() && View::<Threads>::new(memory.parts(), tuning).is_line_empty()
+    memory.word.is_free() && View::<Threads>::new(&memory.parts(), tuning).is_line_empty()
 }
 
 /// A wait for a free lock, torn before each access to an atomic, one after the other: nobody has the lock then, and nobody is in line.
@@ -126,12 +126,13 @@ fn torn_everywhere<R: Rule<Threads>>() {
         let memory = Memory::new(FREE, 0);
         let (seat, by) = (Seat::default(), 0);
         let parts = || Parts { by: (&raw const by).cast(), seat: Some(&seat), ..memory.parts() };
-        if torn(at, || acquire::<Threads, R>(parts(), &tuning)).is_some() {
+        if torn(at, || acquire::<Threads, R>(&parts(), &tuning)).is_some() {
             assert!(at > 5, "{at} steps: it did nothing");
             assert!(lost <= 1, "at {lost} steps it had the lock and did not know");
             return;
         }
-        let line = View::new(memory.parts(), &tuning);
+        let parts = memory.parts();
+        let line = View::new(&parts, &tuning);
         // SAFETY: its wait doesn't go on.
         if unsafe { seat.leave(&line) } {
             line.release();
@@ -161,13 +162,14 @@ fn who_is_torn_behind_others_is_in_nobodys_way() {
             let parts = || Parts { seat: Some(&seat), ..memory.parts() };
             let joins = || {
                 seat.joins(node);
-                View::new(parts(), tuning).join(node);
+                View::new(&parts(), tuning).join(node);
                 seat.waits();
             };
             let is_done = torn(at, joins).is_some();
             // Somebody joins behind a thread that has joined, and has linked nothing yet.
             let last = behind.then(|| join_line(&memory.parts(), tuning));
-            let line = View::new(memory.parts(), tuning);
+            let parts = memory.parts();
+            let line = View::new(&parts, tuning);
             // SAFETY: its wait doesn't go on.
             assert!(!unsafe { seat.leave(&line) });
             // The head leaves to the next one in line, if there is any.
@@ -194,9 +196,10 @@ fn who_is_torn_beside_the_line_is_counted_out() {
         let memory = Memory::new(HELD, 0);
         let (seat, tuning) = (Seat::default(), tuning::<malthusian::Lock>());
         let parts = || Parts { seat: Some(&seat), ..memory.parts() };
-        let waits = || acquire::<Threads, malthusian::Lock>(parts(), &tuning);
+        let waits = || acquire::<Threads, malthusian::Lock>(&parts(), &tuning);
         assert!(torn(at, waits).is_none(), "the lock was held");
-        let view = View::new(memory.parts(), &tuning);
+        let parts = memory.parts();
+        let view = View::new(&parts, &tuning);
         beside += view.contenders();
         // SAFETY: its wait doesn't go on.
         assert!(!unsafe { seat.leave(&view) });
@@ -212,9 +215,11 @@ fn those_beside_the_line_stay_behind_at_a_fork() {
     let memory = Memory::new(HELD, 0);
     let era = |era| Tuning { era, ..tuning::<malthusian::Lock>() };
     let (parents, childs) = (era(0), era(1));
-    let parent = View::<Threads>::new(memory.parts(), &parents);
+    let parts = memory.parts();
+    let parent = View::<Threads>::new(&parts, &parents);
     assert!(parent.count_in(2) && parent.count_in(2) && !parent.count_in(2));
-    let child = View::<Threads>::new(memory.parts(), &childs);
+    let parts = memory.parts();
+    let child = View::<Threads>::new(&parts, &childs);
     assert_eq!((parent.contenders(), child.contenders()), (2, 0));
     assert!(child.count_in(2) && child.count_in(2) && !child.count_in(2));
     parent.count_out(); // a thread that forked in a signal handler while it waited
@@ -229,7 +234,7 @@ const LENGTHS: [u32; 13] = [1, 2, 3, 495, 496, 510, 511, 512, 513, 520, 1024, 65
 
 fn join_line(parts: &Parts<'_, Threads>, tuning: &Tuning) -> &'static Waiter<Threads> {
     let node = node_of(parts);
-    View::new(*parts, tuning).join(node);
+    View::new(parts, tuning).join(node);
     node
 }
 
@@ -245,7 +250,7 @@ fn a_line_of_any_length_is_counted_as_far_as_the_field_goes() {
             assert_eq!(counted(), length.min(most), "{length}");
             for (left, node) in (0..length).rev().zip(nodes) {
                 // SAFETY: the node is this thread's, and does not wait.
-                unsafe { leave_line(&View::new(memory.parts(), &tuning), node) };
+                unsafe { leave_line(&View::new(&memory.parts(), &tuning), node) };
                 // The counted waiters were the first.
                 assert_eq!(counted(), (left + most.min(length)).saturating_sub(length), "{length}");
             }
@@ -264,7 +269,7 @@ fn those_that_join_while_a_line_empties_stay_counted() {
             std::boxed::Box::leak(std::boxed::Box::new(Memory::new(HELD, 0)));
         let node = join_line(&memory.parts(), tuning);
         let joins = || (0..3).for_each(|_| _ = join_line(&memory.parts(), tuning));
-        let leaves = || View::new(memory.parts(), tuning).leave_empty(node);
+        let leaves = || View::new(&memory.parts(), tuning).leave_empty(node);
         let Some(is_empty) = interrupted(at, joins, leaves) else {
             assert!(at > 3, "the exchange, and an access before and after it");
             return;
@@ -293,7 +298,7 @@ impl<P: Machine> Choose<P> for Leads {}
 impl<P: Machine> Observe<P> for Leads {
     fn begins_to_wait(lock: &View<'_, P>, _: &Waiter<P>) {
         for _ in 0..BEHIND.take() {
-            let Parts { word, by, thread, .. } = lock.parts;
+            let &Parts { word, by, thread, .. } = lock.parts;
             lock.join(Waiter::take(word, by, thread, Note::default(), None, None));
         }
     }
@@ -308,7 +313,7 @@ fn a_line_that_is_longer_than_the_count_is_crowded() {
                 let memory = Memory::new(FREE, 0);
                 let tuning = Tuning { most_counted, cpus, ..tuning::<Joins>() };
                 BEHIND.set(behind);
-                acquire::<Threads, Leads>(memory.parts(), &tuning);
+                acquire::<Threads, Leads>(&memory.parts(), &tuning);
                 let is_crowded = memory.counts.load(Relaxed) & counts::CROWDED != 0;
                 let expected = match most_counted {
                     0 => behind > 0,
@@ -332,7 +337,7 @@ fn no_era_takes_a_line_from_before_a_fork_for_its_own() {
         let child = tuning(parent + forks);
         let node = node_of(&memory.parts());
         assert!(
-            !View::new(memory.parts(), &child).join(node),
+            !View::new(&memory.parts(), &child).join(node),
             "behind nobody, after {forks} forks"
         );
         assert_eq!(hints::waiters(memory.hints.load(Relaxed)), 1);
@@ -341,10 +346,10 @@ fn no_era_takes_a_line_from_before_a_fork_for_its_own() {
         let old = join_line(&memory.parts(), &child);
         old.gate.store(GRANTED, Relaxed);
         crate::testing::fork();
-        View::new(memory.parts(), &tuning(child.era + 1)).clear_left_behind();
-        View::new(memory.parts(), &tuning(child.era + 64)).clear_left_behind();
+        View::new(&memory.parts(), &tuning(child.era + 1)).clear_left_behind();
+        View::new(&memory.parts(), &tuning(child.era + 64)).clear_left_behind();
         assert!(!memory.tail.load(Relaxed).is_null(), "not ours to give back");
-        acquire::<Threads, Joins>(memory.parts(), &tuning(child.era + 1));
+        acquire::<Threads, Joins>(&memory.parts(), &tuning(child.era + 1));
         assert!(memory.tail.load(Relaxed).is_null());
     }
 }
@@ -354,10 +359,11 @@ fn a_count_of_contenders_from_four_forks_ago_heals() {
     let memory = Memory::new(FREE, 0);
     let era = |era| Tuning { era, ..tuning::<Joins>() };
     let (parents, childs) = (era(0), era(4));
-    assert!(View::<Threads>::new(memory.parts(), &parents).count_in(7));
-    let child = View::<Threads>::new(memory.parts(), &childs);
+    assert!(View::<Threads>::new(&memory.parts(), &parents).count_in(7));
+    let parts = memory.parts();
+    let child = View::<Threads>::new(&parts, &childs);
     assert_eq!(child.contenders(), 1, "the field has two bits");
-    acquire::<Threads, Joins>(memory.parts(), &childs);
+    acquire::<Threads, Joins>(&memory.parts(), &childs);
     assert_eq!(child.contenders(), 0);
     child.count_out(); // of one that was forgotten
     assert_eq!(memory.counts.load(Relaxed) & (counts::SPINNERS | counts::BYPASSES), 0);
@@ -371,7 +377,7 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
     let node = node_of(&parts());
     node.gate.store(GRANTED, Relaxed);
     // SAFETY: it says that it holds the lock, and is nobody else's.
-    unsafe { release(&View::new(parts(), &tuning::<fifo::Lock>()), node) };
+    unsafe { release(&View::new(&parts(), &tuning::<fifo::Lock>()), node) };
     assert_eq!((memory.word.now(), owner.load(Relaxed)), (FREE, 0));
 }
 
@@ -379,7 +385,8 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
 fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
     let memory = Memory::new(HELD, 0);
     let tuning = Tuning { bypass: 2, ..tuning::<barging::Lock>() };
-    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let parts = memory.parts();
+    let view = View::<Threads>::new(&parts, &tuning);
     let dozes = || {
         memory.word.take_alone();
         assert!(barging::doze(&view, 2, 1_000).is_none(), "held");
@@ -387,7 +394,7 @@ fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
     };
     memory.counts.store(counts::CROWDED, Relaxed);
     assert!(!dozes(), "nobody is in line");
-    assert!(!View::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
+    assert!(!View::new(&memory.parts(), &tuning).join(node_of(&memory.parts())));
     assert!(dozes());
     memory.counts.store(counts::CROWDED | counts::BYPASS, Relaxed);
     assert!(dozes());
@@ -404,8 +411,9 @@ fn words_of_one_that_waits_awake(counts: u32) -> (Vec<u32>, u32) {
         let memory = Memory::new(WAITED, 0);
         memory.counts.store(counts, Relaxed);
         let tuning = Tuning { bypass: 2, ..tuning::<mutexee::Lock>() };
-        assert!(!View::new(memory.parts(), &tuning).join(node_of(&memory.parts())));
-        let view = View::<Threads>::new(memory.parts(), &tuning);
+        assert!(!View::new(&memory.parts(), &tuning).join(node_of(&memory.parts())));
+        let parts = memory.parts();
+        let view = View::<Threads>::new(&parts, &tuning);
         let taken = torn(at, || view.spin_and_promise(1_000));
         words.push(memory.word.now());
         if let Some(taken) = taken {
@@ -436,7 +444,8 @@ fn a_head_that_has_timed_out_has_its_turn() {
     let memory = Memory::new(HELD, 0);
     let left = |tuning: &Tuning, now: u64| {
         Threads::pause((now - Threads::now()) as u32);
-        let view = View::<Threads>::new(memory.parts(), tuning);
+        let parts = memory.parts();
+        let view = View::<Threads>::new(&parts, tuning);
         view.left_ns(&Note { asked_ns: 1, ..Note::default() })
     };
     let tuning = Tuning { timeout_ns: 1_000, ..tuning::<mutexee::Lock>() };
@@ -453,7 +462,8 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
     fn hardly_awake(percent: u32, of_7: u32) -> usize {
         let memory = Memory::new(HELD, 0);
         let tuning = Tuning { asleep: percent, ..tuning::<mutexee::Lock>() };
-        let view = View::<Threads>::new(memory.parts(), &tuning);
+        let parts = memory.parts();
+        let view = View::<Threads>::new(&parts, &tuning);
         let mut dice = 1_u32;
         let mut hand_over = || {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

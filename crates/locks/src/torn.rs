@@ -8,7 +8,7 @@ use lockwright_platform::Machine;
 /// Joins the line, is torn out of its wait, and leaves. `asleep`: it first makes sure that somebody would wake it, and sleeps
 /// until the deadline if it has one.
 pub fn torn_wait<P: Machine>(
-    parts: Parts<'_, P>,
+    parts: &Parts<'_, P>,
     tuning: &Tuning,
     asleep: bool,
     deadline: Option<P::Deadline>,

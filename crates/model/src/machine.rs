@@ -26,7 +26,9 @@ mod cell;
 mod world;
 
 pub use cell::{Cell, Into64, ModelPtr, ModelWord};
-pub use world::{begin, end, join, lay_table, may_lose_lines, number, print_log, spawn, tick, torn};
+pub use world::{
+    begin, end, join, lay_table, may_lose_lines, number, print_log, spawn, tick, torn,
+};
 
 use crate::checker::Checker;
 use cell::from_address;

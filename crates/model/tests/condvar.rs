@@ -121,7 +121,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
             self.release();
             match self.cond().sleep(node, SPINS as u32, deadline) {
                 Outcome::Moved => {
-                    front::lock_moved(self.mutex.parts(), self.mutex.tuning());
+                    front::lock_moved(&self.mutex.parts(), self.mutex.tuning());
                     self.data.bump();
                 }
                 Outcome::Signalled => self.acquire(),
@@ -158,7 +158,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
     fn sleep_and_lock(&self, node: &Node<C, SPINS>, deadline: Option<Deadline>) -> Outcome {
         let outcome = self.cond().sleep(node, SPINS as u32, deadline);
         if outcome == Outcome::Moved {
-            front::lock_moved(self.mutex.parts(), self.mutex.tuning());
+            front::lock_moved(&self.mutex.parts(), self.mutex.tuning());
             self.data.bump();
         } else {
             self.acquire();
@@ -308,7 +308,7 @@ fn left<C: Checker, const SPINS: usize>(holding: bool, about_to_sleep: bool) {
                 }
                 match leaver.cond_as(2).leave(first, || None) {
                     Outcome::Moved => {
-                        front::lock_moved(leaver.mutex.parts(), leaver.mutex.tuning());
+                        front::lock_moved(&leaver.mutex.parts(), leaver.mutex.tuning());
                         leaver.data.bump();
                     }
                     _ => leaver.acquire(),

@@ -28,7 +28,7 @@ where
     C: Checker,
     R: Rule<Machine<C, SPINS>>,
 {
-    torn_wait(lock.parts(), lock.tuning(), ASLEEP, None);
+    torn_wait(&lock.parts(), lock.tuning(), ASLEEP, None);
     false
 }
 
@@ -46,7 +46,8 @@ where
 {
     let seat = Seat::default();
     let (mut holds, mut had_node) = (false, false);
-    let line = View::new(lock.parts(), lock.tuning());
+    let parts = lock.parts();
+    let line = View::new(&parts, lock.tuning());
     let leave = || {
         had_node = seat.has_node();
         // SAFETY: the seat is this thread's, of its wait for this lock.

@@ -136,7 +136,7 @@ unsafe fn beside<C: Checker, const SPINS: usize>(
     node: *mut By<Machine<C, SPINS>>,
     section: Section<'_>,
 ) -> bool {
-    let view = View::new(lock.parts(), lock.tuning());
+    let view = View::new(&parts, lock.tuning());
     view.count_in(u32::MAX);
     // SAFETY: the caller's promise.
     unsafe { as_glibc(lock, node, section) };
@@ -160,7 +160,7 @@ unsafe fn dozes<C: Checker, const SPINS: usize>(
 ) -> bool {
     let parts = lock.parts();
     parts.counts.fetch_or(counts::CROWDED, Relaxed); // a hint: threads outnumber the CPUs
-    if barging::doze(&View::new(parts, lock.tuning()), 2, 1_000).is_none() {
+    if barging::doze(&View::new(&parts, lock.tuning()), 2, 1_000).is_none() {
         // SAFETY: the caller's promise.
         return unsafe { scenario::lock::<C, SPINS, _>(lock, node, section) };
     }

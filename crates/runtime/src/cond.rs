@@ -296,6 +296,24 @@ unsafe fn wait_guarded(
     waiting: &Waiting<'_>,
     deadline: Option<Deadline>,
 ) -> Result<(c_int, Outcome), c_int> {
+    // SAFETY: the caller's promise.
+    let outcome = unsafe { wait_in_list(waiting, deadline) }?;
+    // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex as one of ours.
+    let lock = || unsafe { mutex::lock_again(waiting.mutex, outcome == Outcome::Moved) };
+    let error = observe::within(waiting.call, lock);
+    if error == 0 {
+        waiting.has_ended(outcome);
+    }
+    waiting.uncount();
+    Ok((error, outcome))
+}
+
+/// How the wait ended; or the result of releasing the mutex.
+#[inline(never)] // so a thread that then waits for the mutex doesn't keep what this needs on its stack
+unsafe fn wait_in_list(
+    waiting: &Waiting<'_>,
+    deadline: Option<Deadline>,
+) -> Result<Outcome, c_int> {
     let (c, mutex) = (waiting.cond, waiting.mutex);
     waiting.begins();
     waiting.count();
@@ -310,15 +328,7 @@ unsafe fn wait_guarded(
         waiting.uncount();
         return Err(error); // we don't hold the mutex: EPERM, as unlock said
     }
-    let outcome = waiting.sleep(deadline);
-    // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex as one of ours.
-    let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved) };
-    let error = observe::within(waiting.call, lock);
-    if error == 0 {
-        waiting.has_ended(outcome);
-    }
-    waiting.uncount();
-    Ok((error, outcome))
+    Ok(waiting.sleep(deadline))
 }
 
 with_frame! {

@@ -49,8 +49,9 @@ impl Environment for Here {
         // SAFETY: as above, always of this type.
         let by = unsafe { this.held.account::<Held<Native>>() }.by();
         let (id, window_ns, era) = (thread::id(), this.window_ns(), fork::era());
-        let (me, &Policy { how, tuning }) = (Me { id, by, tells }, policy::at(place));
-        (me, Policy { how, tuning: tuning.seen(era, machine::cpus(), window_ns) })
+        let mut policy = *policy::at(place);
+        policy.tuning.adapt_to(era, machine::cpus(), window_ns);
+        (Me { id, by, tells }, policy)
     }
 
     fn generation() -> u32 {
@@ -102,7 +103,7 @@ impl Environment for Here {
         mutex: &Mutex,
         parts: Parts<'_, Native>,
         tuning: &Tuning,
-        wait: impl FnOnce(Parts<'_, Native>) -> R,
+        wait: impl FnOnce(&Parts<'_, Native>) -> R,
     ) -> R {
         let is_in_hook = programs::is_inside();
         let undo = || programs::has_left(is_in_hook);

@@ -225,7 +225,7 @@ impl<T: Fn()> Wait for Waits<'_, T> {
     fn leave(&self) {
         (self.undo)();
         // SAFETY: this wait's own seat, and the wait doesn't go on.
-        if unsafe { self.seat.leave(&View::new(self.mutex.parts(), self.tuning)) } {
+        if unsafe { self.seat.leave(&View::new(&self.mutex.parts(), self.tuning)) } {
             release(self.mutex);
         }
     }
@@ -244,10 +244,11 @@ pub(crate) fn in_line<R>(
     parts: Parts<'_, Native>,
     tuning: &Tuning,
     undo: impl Fn(),
-    wait: impl FnOnce(Parts<'_, Native>) -> R,
+    wait: impl FnOnce(&Parts<'_, Native>) -> R,
 ) -> R {
     let waits = Waits { mutex, tuning, seat: Seat::default(), undo };
-    guarded(&waits, || wait(parts.seated(&waits.seat)))
+    let parts = Parts { seat: Some(&waits.seat), ..parts };
+    guarded(&waits, || wait(&parts))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Wait for Queued<'_> {
         queue().store(self.before, Relaxed); // own thread only
         give_up();
         // SAFETY: this wait's own seat, and the wait doesn't go on.
-        if unsafe { self.seat.leave(&View::new(self.mutex.parts(), self.tuning)) } {
+        if unsafe { self.seat.leave(&View::new(&self.mutex.parts(), self.tuning)) } {
             leave::release(self.mutex);
         }
     }

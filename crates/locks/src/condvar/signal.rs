@@ -134,7 +134,7 @@ fn claim<P: Machine>(waiter: &Sleeper<P>, held: Option<Parts<'_, P>>, among: u32
     }
     // From here on the gate is WAIT, or cancelled: AWAKE never comes back.
     match held {
-        Some(parts) if front::adopt(parts, || give(WAIT, MOVED | among)) => {
+        Some(parts) if front::adopt(&parts, || give(WAIT, MOVED | among)) => {
             Claim::Moved(parts.word.address(), MOVED | among)
         }
         None if give(WAIT, SIGNALLED | among) => Claim::Asleep,

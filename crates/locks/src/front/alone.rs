@@ -58,11 +58,6 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
         Parts { word, counts, hints, by, thread: 0, kind: 0, site, tail, owner: None, seat: None }
     }
 
-    /// The lock, for such a caller.
-    fn view(&self) -> View<'_, P> {
-        View::new(self.parts(), &self.tuning)
-    }
-
     /// Acquires, and notes in the caller's node how to unlock.
     #[inline]
     unsafe fn acquire(&self, by: *mut By<P>, tuning: &Tuning) {
@@ -70,7 +65,7 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
         let node = if self.tail.load(Relaxed).is_null() && self.word.take(false) {
             core::ptr::null()
         } else {
-            acquire::<P, R>(Parts { by: by.cast(), ..self.parts() }, tuning)
+            acquire::<P, R>(&Parts { by: by.cast(), ..self.parts() }, tuning)
         };
         // SAFETY: the caller's node, which is ours alone until `unlock`.
         unsafe { (*by).0 = node };
@@ -83,7 +78,7 @@ impl<P: Machine, R: Rule<P>, T: Tune> Alone<P, R, T> {
     pub unsafe fn lock_seated(&self, by: *mut By<P>, seat: &Seat<P>) {
         let parts = Parts { by: by.cast(), seat: Some(seat), ..self.parts() };
         // SAFETY: the caller's node, which is ours alone until `unlock`.
-        unsafe { (*by).0 = acquire::<P, R>(parts, &self.tuning) };
+        unsafe { (*by).0 = acquire::<P, R>(&parts, &self.tuning) };
     }
 
     /// Its tuning.
@@ -133,7 +128,8 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
             if unsafe { hand_on(node) } {
                 return;
             }
-            let view = self.view();
+            let parts = self.parts();
+            let view = View::new(&parts, &self.tuning);
             // SAFETY: the caller still holds the lock by this node.
             let left = unsafe { leave_or_hand_on(&view, node) };
             if left != Left::Passed {
@@ -147,8 +143,10 @@ impl<P: Machine, R: Rule<P>, T: Tune> RawLock<P> for Alone<P, R, T> {
                 Left::Not => unsafe { release(&view, node) },
             }
         } else if !self.word.give() {
-            R::release(&self.view());
-            self.view().release();
+            let parts = self.parts();
+            let view = View::new(&parts, &self.tuning);
+            R::release(&view);
+            view.release();
         }
     }
 }
@@ -165,6 +163,6 @@ impl<P: Machine, R: Rule<P>, T: Tune> TimedLock<P> for Alone<P, R, T> {
     unsafe fn lock_until(&self, by: *mut By<P>, deadline: P::Deadline) -> bool {
         // SAFETY: the caller's node.
         unsafe { (*by).0 = core::ptr::null() };
-        lock_until(self.parts(), &self.tuning, deadline)
+        lock_until(&self.parts(), &self.tuning, deadline)
     }
 }

@@ -158,11 +158,6 @@ pub struct Parts<'a, P: Machine> {
 }
 
 impl<P: Machine> Parts<'_, P> {
-    /// The same, for a thread that notes in this seat how far it has come.
-    pub fn seated<'b>(&'b self, seat: &'b Seat<P>) -> Parts<'b, P> {
-        Parts { seat: Some(seat), ..*self }
-    }
-
     /// The holder's id, a hint; 0: nobody, or not known.
     pub(super) fn holder(&self) -> u32 {
         self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
@@ -178,7 +173,7 @@ impl<P: Machine> Copy for Parts<'_, P> {}
 
 /// A lock and its line, as the calling thread sees them.
 pub struct View<'a, P: Machine> {
-    pub(crate) parts: Parts<'a, P>,
+    pub(crate) parts: &'a Parts<'a, P>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
     /// How long recent grants took. None: the lock isn't granted to anybody.
@@ -229,7 +224,7 @@ pub(crate) fn has_passed<P: Machine>(hints: &P::Word, counts: &P::Word) -> bool 
 /// Who stands in the line.
 impl<'a, P: Machine> View<'a, P> {
     /// The lock with this memory.
-    pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
+    pub fn new(parts: &'a Parts<'a, P>, tuning: &'a Tuning) -> Self {
         Self { parts, tuning, pace: None, hooks: 0, own: None }
     }
 

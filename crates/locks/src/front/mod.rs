@@ -110,7 +110,7 @@ use lockwright_platform::{Machine, Word};
 
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
 /// it can get the lock. That thread must go on with [`lock_moved`]. `false`: the claim failed.
-pub fn adopt<P: Machine>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
+pub fn adopt<P: Machine>(parts: &Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
     View::new(parts, &Tuning::for_any()).adopt(claim)
 }
 

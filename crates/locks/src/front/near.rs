@@ -452,7 +452,8 @@ mod tests {
     #[test]
     fn followers_come_behind_their_leader_in_order_and_the_last_leads_on() {
         let (memory, tuning) = (Memory::new(CHAINED, 0), Tuning::for_cpus(8));
-        let line = View::new(memory.parts(), &tuning);
+        let parts = memory.parts();
+        let line = View::new(&parts, &tuning);
         let [head, leader, far] = [Some(0), Some(1), Some(0)].map(|cluster| joins(&line, cluster));
         let [first, second] = [Some(1), Some(1)].map(|cluster| joins(&line, cluster));
         assert!(leader.leads() && !first.leads());
@@ -469,7 +470,8 @@ mod tests {
     #[test]
     fn a_choice_ends_before_a_waiter_that_may_lead() {
         let (memory, tuning) = (Memory::new(CHAINED, 0), Tuning::for_cpus(8));
-        let line = View::new(memory.parts(), &tuning);
+        let parts = memory.parts();
+        let line = View::new(&parts, &tuning);
         let clusters = [None, None, None, Some(1), None, None, None];
         let nodes = clusters.map(|cluster| joins(&line, cluster));
         let (chooser, leader) = (nodes[1], nodes[3]);
@@ -488,7 +490,8 @@ mod tests {
     fn a_door_that_changes_is_nobody_elses_even_after_a_fork() {
         let memory = Memory::new(CHAINED, 0);
         let tuning = Tuning { era: 1, ..Tuning::for_cpus(8) };
-        let line = View::new(memory.parts(), &tuning);
+        let parts = memory.parts();
+        let line = View::new(&parts, &tuning);
         at_door(&line, 1, |door| {
             door.era.store(0, Relaxed);
             door.word.store(next_generation(0) | CHANGING, Relaxed); // another thread is about to open it

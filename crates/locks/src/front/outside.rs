@@ -19,7 +19,11 @@ const GIVES_WAY: u32 = 4;
 /// is the head's turn, a timed locker gives way, so that the head gets a CPU: until its deadline, but only for a fraction of a millisecond.
 /// (A head that hasn't come by then waits for another program, and a deadline is a promise, too.)
 #[cold]
-pub fn lock_until<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning, deadline: P::Deadline) -> bool {
+pub fn lock_until<P: Machine>(
+    parts: &Parts<'_, P>,
+    tuning: &Tuning,
+    deadline: P::Deadline,
+) -> bool {
     let (line, word) = (View::new(parts, tuning), parts.word);
     let (mut slept, mut ways) = (false, 0);
     loop {
@@ -78,7 +82,7 @@ fn sleep_urgently<P: Machine>(line: &View<'_, P>, deadline: Option<P::Deadline>)
 
 /// Acquires by glibc's own algorithm: spin for `spin_ns` (0 unless the mutex is adaptive), make the word 2, sleep on it.
 #[cold]
-pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>, spin_ns: u32) {
+pub fn lock_as_glibc<P: Machine>(parts: &Parts<'_, P>, spin_ns: u32) {
     let tuning = Tuning { spin_ns: 0, ..Tuning::for_any() };
     let line = View::new(parts, &tuning);
     let (word, mut got) = (parts.word, false);
@@ -96,7 +100,7 @@ pub fn lock_as_glibc<P: Machine>(parts: Parts<'_, P>, spin_ns: u32) {
 
 /// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`](super::adopt)) and that is awake now.
 #[cold]
-pub fn lock_moved<P: Machine>(parts: Parts<'_, P>, tuning: &Tuning) {
+pub fn lock_moved<P: Machine>(parts: &Parts<'_, P>, tuning: &Tuning) {
     wait_on_word(&View::new(parts, tuning), true, |line| sleep(line, None));
 }
 

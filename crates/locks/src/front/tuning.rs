@@ -110,21 +110,23 @@ impl Tuning {
 
     /// The same tuning on `cpus` CPUs: with one CPU, nobody stays awake.
     #[must_use]
-    pub fn on(self, cpus: u32) -> Self {
-        let awake = |value| if cpus <= 1 { 0 } else { value };
-        Self {
-            spin_ns: awake(self.spin_ns),
-            spinners: awake(match self.spinners {
-                // Few CPUs can't have too many spinners, so we need not count them.
-                SUITED if cpus <= 4 => ANY,
-                SUITED => 4,
-                chosen => chosen,
-            }),
-            budget_ns: awake(self.budget_ns),
-            cpus,
-            herd: cpus * 4,
-            ..self
+    pub fn on(mut self, cpus: u32) -> Self {
+        self.adapt(cpus);
+        self
+    }
+
+    fn adapt(&mut self, cpus: u32) {
+        self.spinners = match self.spinners {
+            _ if cpus <= 1 => 0,
+            // Few CPUs can't have too many spinners, so we need not count them.
+            SUITED if cpus <= 4 => ANY,
+            SUITED => 4,
+            chosen => chosen,
+        };
+        if cpus <= 1 {
+            (self.spin_ns, self.budget_ns) = (0, 0);
         }
+        (self.cpus, self.herd) = (cpus, cpus * 4);
     }
 
     /// May unlock grant the lock to the next in line, so that nobody else can take a free word (grant.rs)?
@@ -132,10 +134,14 @@ impl Tuning {
         self.cpus > self.grants_above
     }
 
-    /// The same tuning in a process of this era, on `cpus` CPUs, and in an epoch whose window is `window_ns`.
-    #[must_use]
-    pub fn seen(self, era: usize, cpus: u32, window_ns: u32) -> Self {
-        Self { era, ..self.within(window_ns).on(cpus) }
+    /// From now on this is the tuning in a process of this era, on `cpus` CPUs, and in an epoch whose window is `window_ns`. (It changes
+    /// in place: copies would lie on the stack of a thread that waits.)
+    pub fn adapt_to(&mut self, era: usize, cpus: u32, window_ns: u32) {
+        self.adapt(cpus);
+        self.era = era;
+        if self.window == Window::Epoch {
+            self.window_ns = window_ns;
+        }
     }
 
     /// The same tuning in an epoch whose window is `window_ns`, if windows come from epochs.

@@ -12,7 +12,8 @@ fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
     run_on(0);
     let memory = Memory::new(HELD, 0);
     let tuning = tuning::<fifo::Lock>();
-    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let parts = memory.parts();
+    let view = View::<Threads>::new(&parts, &tuning);
     let unknown = memos::usual_hold_ns(&view, Class(0));
     assert_eq!(unknown, 1_000, "a guess");
     let hold = |class, ns| {
@@ -43,7 +44,8 @@ fn sections_of_one_lock_are_told_apart_by_where_they_begin() {
     let memory = Memory::new(HELD, 0);
     let tuning = tuning::<cal::Lock>();
     Threads::pause(1); // 0 means that nothing is measured
-    let at = |site| View::<Threads>::new(Parts { site, ..memory.parts() }, &tuning);
+    let parts = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|site| Parts { site, ..memory.parts() });
+    let at = |site: usize| View::<Threads>::new(&parts[site], &tuning);
     let hold = |site, ns| {
         memos::may_measure_hold(&at(site), Threads::now(), true);
         memory.word.set(HELD);
@@ -63,7 +65,8 @@ fn a_lock_rests_from_choices_in_vain_for_a_bounded_time() {
     run_on(0);
     let memory = Memory::new(HELD, 0);
     let tuning = tuning::<programmed::Lock>();
-    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let parts = memory.parts();
+    let view = View::<Threads>::new(&parts, &tuning);
     let usual = hooks::Node { numa: 1, ..hooks::Node::default() };
     let choose = |times: u32, ns| {
         for _ in 0..times {
@@ -121,7 +124,8 @@ fn among_short_sections_hardly_anybody_chooses() {
     run_on(0);
     let memory = Memory::new(HELD, 0);
     let tuning = tuning::<cal::Lock>();
-    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let parts = memory.parts();
+    let view = View::<Threads>::new(&parts, &tuning);
     let note = |asked: u64| Note { asked_ns: 64 * asked, ..Note::default() };
     let node =
         |asked| Waiter::take(memory.parts().word, core::ptr::null(), 0, note(asked), None, None);
@@ -162,12 +166,12 @@ fn a_lock_for_which_hardly_anybody_waits_learns_its_length() {
     let memory = Memory::new(FREE, 0);
     let tuning = Tuning { grants_above: 0, budget_ns: 0, ..tuning::<Measures>() };
     let thread = 0_u8;
-    let parts = || Parts { by: (&raw const thread).cast(), ..memory.parts() };
-    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let parts = Parts { by: (&raw const thread).cast(), ..memory.parts() };
+    let view = View::<Threads>::new(&parts, &tuning);
     let (mut stayed, mut learnt) = (0, 0);
     for _ in 0..200 {
         Threads::pause(64);
-        let node = acquire::<Threads, Measures>(parts(), &tuning);
+        let node = acquire::<Threads, Measures>(&parts, &tuning);
         if memory.word.now() == PROMISED {
             learnt += 1;
             assert!(node.is_null(), "its unlock would not end what it measures");
@@ -188,7 +192,8 @@ fn a_lock_for_which_hardly_anybody_waits_learns_its_length() {
 fn a_late_head_may_be_passed_until_it_is_awake_and_for_a_while_so_may_the_next_ones() {
     let memory = Memory::new(HELD, 0);
     let tuning = Tuning::for_cpus(2);
-    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let parts = memory.parts();
+    let view = View::<Threads>::new(&parts, &tuning);
     let wait_ms = |ms: u32| Threads::pause(ms * 1_000_000);
     wait_ms(1);
     let comes_after = |us: u32, slept| {

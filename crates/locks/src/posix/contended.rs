@@ -111,7 +111,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
     let (me, Policy { how, tuning }) = E::policy(decide(mutex, caller));
     let tells = me.tells && E::waits(mutex, caller);
     // The place where a section begins identifies it.
-    let parts = Parts { site: caller as u32, ..mutex.parts_of(kind, me) };
+    let site = caller as u32;
     let has_it = |node: *const Waiter<E::Platform>| {
         acquired(mutex, kind, me, node, tuning.era);
         if tells {
@@ -126,12 +126,13 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
             if tuning.policy != 0 {
                 hooks::mark(mutex, kind, &tuning);
             }
+            let parts = Parts { site, ..mutex.parts_of(kind, me) };
             E::guarded(mutex, parts, &tuning, |parts| has_it((front.acquire)(parts, &tuning)));
         }
         // A textbook lock's queue does not survive a fork. After one, its mutexes use glibc's algorithm.
         How::Whole(acquire)
             if tuning.era == 0 && acquire_whole(mutex, kind, &tuning, acquire, has_it) => {}
-        How::Whole(_) | How::Glibc => acquire_as_glibc(mutex, kind, parts, &tuning, has_it),
+        How::Whole(_) | How::Glibc => acquire_as_glibc(mutex, kind, me, &tuning, has_it),
     }
 }
 
@@ -159,7 +160,7 @@ fn acquired<E: Environment>(
 fn pass<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     let tuning = Tuning { era: E::era(), ..Tuning::for_any() };
     let me = Me::of::<E>();
-    View::new(mutex.parts_of(kind, me), &tuning).clear_left_behind();
+    View::new(&mutex.parts_of(kind, me), &tuning).clear_left_behind();
     if kind & MARKED != 0 {
         hooks::slot(mutex).acquired(mutex, kind);
     }
@@ -171,12 +172,12 @@ fn pass<E: Environment>(mutex: &Mutex<E>, kind: u32) {
 fn acquire_as_glibc<E: Environment>(
     mutex: &Mutex<E>,
     kind: u32,
-    parts: Parts<'_, E::Platform>,
+    me: Me,
     tuning: &Tuning,
     has_it: impl Fn(*const Waiter<E::Platform>),
 ) {
     let spin_ns = if kind & TYPE == ADAPTIVE { ADAPTIVE_NS } else { 0 };
-    E::guarded(mutex, parts, tuning, |parts| {
+    E::guarded(mutex, mutex.parts_of(kind, me), tuning, |parts| {
         front::lock_as_glibc(parts, spin_ns);
         has_it(null());
     });
@@ -237,7 +238,8 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 unsafe fn leave<E: Environment>(mutex: &Mutex<E>, node: &Waiter<E::Platform>) {
     E::Platform::load_to_write(&mutex.counts); // whatever comes next, it writes to this line
     let (me, Policy { tuning, .. }) = mutex.policy();
-    let view = View::new(mutex.parts_of(0, me), &tuning);
+    let parts = mutex.parts_of(0, me);
+    let view = View::new(&parts, &tuning);
     // SAFETY: the caller's promise.
     match unsafe { front::leave_or_hand_on(&view, node) } {
         Left::Passed => E::released(core::ptr::from_ref(mutex).addr(), Releasing::default()),
@@ -266,7 +268,8 @@ fn by_word<E: Environment>(
     let address = core::ptr::from_ref(mutex).addr();
     let (me, Policy { how, tuning }) = mutex.policy();
     let release = if me.tells { E::releases(mutex) } else { Releasing::default() };
-    let view = View::new(mutex.parts_of(kind, me), &tuning);
+    let parts = mutex.parts_of(kind, me);
+    let view = View::new(&parts, &tuning);
     if let How::Front(front) = how {
         (front.release)(&view);
     }
@@ -305,8 +308,8 @@ pub unsafe fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
         let is_free = || mutex.word.is_free();
         lock.lock_in_front(node, tuning.window_ns, is_free);
     }
-    let parts = mutex.parts();
-    let line = View::new(parts.seated(seat), tuning);
+    let parts = Parts { seat: Some(seat), ..mutex.parts() };
+    let line = View::new(&parts, tuning);
     mutex.word.spin_until(|value| value == FREE && line.take_word(false));
     line.clear_left_behind();
     // SAFETY: held since above, with this node.

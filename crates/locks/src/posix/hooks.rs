@@ -116,7 +116,7 @@ impl Slot {
             return false;
         }
         let (me, Policy { tuning, .. }) = mutex.policy();
-        View::new(mutex.parts_of(kind, me), &tuning).take().is_some() // within `bypass`
+        View::new(&mutex.parts_of(kind, me), &tuning).take().is_some() // within `bypass`
     }
 
     /// The calling thread has the mutex.

@@ -101,10 +101,10 @@ pub trait Environment: Sized + 'static {
         mutex: &Mutex<Self>,
         parts: Parts<'_, Self::Platform>,
         tuning: &Tuning,
-        wait: impl FnOnce(Parts<'_, Self::Platform>) -> R,
+        wait: impl FnOnce(&Parts<'_, Self::Platform>) -> R,
     ) -> R {
         let _ = (mutex, tuning);
-        wait(parts)
+        wait(&parts)
     }
 
     /// Runs a wait in a textbook lock's queue, and then `has_it`. `false`: there are no such queues any more, because a thread was torn
@@ -289,7 +289,7 @@ pub const PLACE_MAX: u32 = counts::LOCK;
 pub const GENERATIONS: u32 = counts::GENERATIONS / counts::GENERATION + 1;
 
 /// [`front::acquire`] of a rule.
-pub type AcquireBy<P> = fn(Parts<'_, P>, &Tuning) -> *const Waiter<P>;
+pub type AcquireBy<P> = fn(&Parts<'_, P>, &Tuning) -> *const Waiter<P>;
 
 /// A front lock's rule, with its type erased.
 pub struct Front<P: Machine> {

@@ -119,7 +119,7 @@ pub fn lock_until<E: Environment>(
         return if E::try_take(m) { got(m, kind) } else { Err(Refused::Invalid) };
     };
     let (me, Policy { tuning, .. }) = m.policy();
-    if View::new(m.parts_of(kind, me), &tuning).take().is_some() {
+    if View::new(&m.parts_of(kind, me), &tuning).take().is_some() {
         return got(m, kind);
     }
     let tells = me.tells && E::waits(m, 0);

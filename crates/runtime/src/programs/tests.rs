@@ -795,7 +795,7 @@ fn a_thread_that_leaves_a_wait_leaves_the_hook() {
         }
         leave::guarded(&outside, || {
             let was_inside = is_inside();
-            let wait = |_: Parts<'_, Native>| {
+            let wait = |_: &Parts<'_, Native>| {
                 enter();
                 exit();
             };

@@ -209,7 +209,7 @@ pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
             // SAFETY: the node is this acquisition's own.
             Some(end) => unsafe { lock.lock_until(node, end) },
             None => {
-                lock_as_glibc(lock.parts(), 0);
+                lock_as_glibc(&lock.parts(), 0);
                 true
             }
         },
@@ -220,7 +220,7 @@ pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
             }
         },
         torn_wait: |lock, asleep, deadline| {
-            torn_wait(lock.parts(), lock.tuning(), asleep, deadline);
+            torn_wait(&lock.parts(), lock.tuning(), asleep, deadline);
         },
     };
     Typed::boxed(lock, Some(on_word), threads)
@@ -258,14 +258,14 @@ impl<P: Machine> RawLock<P> for Glibc<P> {
     unsafe fn lock(&self, _: *mut ()) {
         let parts = self.0.parts();
         if !parts.word.try_take() {
-            lock_as_glibc(parts, 0);
+            lock_as_glibc(&parts, 0);
         }
     }
 
     unsafe fn unlock(&self, _: *mut ()) {
         let (parts, tuning) = (self.0.parts(), self.0.tuning());
         if !parts.word.give() {
-            View::new(parts, tuning).release();
+            View::new(&parts, tuning).release();
         }
     }
 }

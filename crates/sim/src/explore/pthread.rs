@@ -159,7 +159,7 @@ impl World {
             }
             Way::Torn { asleep, ns } => {
                 let (_, Policy { tuning, .. }) = Process::policy(caller as u32);
-                torn_wait(m.parts(), &tuning, asleep, ns.map(Explored::after));
+                torn_wait(&m.parts(), &tuning, asleep, ns.map(Explored::after));
                 return false;
             }
         }

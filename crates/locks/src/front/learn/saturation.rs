@@ -291,40 +291,49 @@ pub(crate) fn spin<P: Machine>(
             steps if steps < hints::IDLE_AT => start / 64 % 8 == 0,
             _ => start / 64 % 2 == 0,
         };
-    let mut got = false;
-    let mut look = || {
-        let (mut holder, mut since) = (parts.holder(), start);
-        let mut held = few(line) && line.is_crowded() && head == Some(true);
-        watch(line, spin_ns, |value| {
-            if value == FREE {
-                held = false;
-                let late = if head.is_some() { HEADSHIP_NS } else { 0 };
-                let guess = (!overtaken).then(|| P::now().saturating_sub(since) + late);
-                got = !is_back(line, holder, guess) && take();
-            } else if parts.holder() != holder {
-                (holder, since) = (parts.holder(), P::now());
-            }
-            value == FREE
-        });
-        if held && parts.holder() == holder {
-            learnt(parts).note(1); // it looked at a random moment, perhaps on the runner's CPU, and the lock was held
-        }
-    };
-    // (Called in one place, so that it has no frame of its own.)
-    if watches {
-        if head.is_some() {
-            leaves(line);
-        }
-        look();
-        if head.is_some() {
-            is_back_at_it(line);
-        }
+    if watches && spin_and_watch(line, spin_ns, head, start, overtaken, &mut take) {
+        return true;
     }
-    if !got {
-        watch(line, spin_ns, |value| {
-            got = value == FREE && take();
-            got
-        });
+    let mut got = false;
+    watch(line, spin_ns, |value| {
+        got = value == FREE && take();
+        got
+    });
+    got
+}
+
+/// As [`spin`], and sees what the last holder does meanwhile. Who calls stays out of its way, if it is the head.
+#[inline(never)] // see `acquire`
+fn spin_and_watch<P: Machine>(
+    line: &View<'_, P>,
+    spin_ns: u32,
+    head: Option<bool>,
+    start: u64,
+    overtaken: bool,
+    take: &mut dyn FnMut() -> bool,
+) -> bool {
+    let parts = line.parts;
+    if head.is_some() {
+        leaves(line);
+    }
+    let (mut got, mut holder, mut since) = (false, parts.holder(), start);
+    let mut held = few(line) && line.is_crowded() && head == Some(true);
+    watch(line, spin_ns, |value| {
+        if value == FREE {
+            held = false;
+            let late = if head.is_some() { HEADSHIP_NS } else { 0 };
+            let guess = (!overtaken).then(|| P::now().saturating_sub(since) + late);
+            got = !is_back(line, holder, guess) && take();
+        } else if parts.holder() != holder {
+            (holder, since) = (parts.holder(), P::now());
+        }
+        value == FREE
+    });
+    if held && parts.holder() == holder {
+        learnt(parts).note(1); // it looked at a random moment, perhaps on the runner's CPU, and the lock was held
+    }
+    if head.is_some() {
+        is_back_at_it(line);
     }
     got
 }

@@ -55,26 +55,31 @@ impl<P: Machine> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>, note: &mut Note) -> Option<Taken> {
-        if let Some(taken) = stand_by(lock) {
-            return Some(taken);
-        }
-        if lock.is_crowded() {
-            barging::Lock::arrive(lock, note)
-        } else {
-            fifo::Lock::arrive(lock, note)
-        }
+        arrive(lock, lock.tuning.window_ns, note)
     }
 }
 
 impl<P: Machine> Choose<P> for Lock {}
 impl<P: Machine> Observe<P> for Lock {}
 
-/// Lets others go first, on a core that is not of the fastest class, for the window.
-pub(super) fn stand_by<P: Machine>(lock: &View<'_, P>) -> Option<Taken> {
-    if lock.tuning.window_ns == 0 || P::place().class.is_big() {
-        return None;
+/// On a core that is not of the fastest class, lets others go first for `window_ns`; then arrives as at a lock without windows.
+#[inline(always)] // each frame lies on the stack of a thread that waits
+pub(super) fn arrive<P: Machine>(
+    lock: &View<'_, P>,
+    window_ns: u32,
+    note: &mut Note,
+) -> Option<Taken> {
+    if window_ns != 0
+        && !P::place().class.is_big()
+        && let Some(taken) = stand_by_for(lock, window_ns, confirmed)
+    {
+        return Some(taken);
     }
-    stand_by_for(lock, lock.tuning.window_ns, confirmed)
+    if lock.is_crowded() {
+        barging::Lock::arrive(lock, note)
+    } else {
+        fifo::Lock::arrive(lock, note)
+    }
 }
 
 /// Lets others go first for `window_ns`. `looks_for`: see [`standby::stand_by`].
@@ -130,7 +135,7 @@ mod tests {
         let tuning = <Lock as Rule<Threads>>::defaults(Tuning::for_cpus(2));
         run_on(1);
         let start = Threads::now();
-        acquire::<Threads, Lock>(memory.parts(), &Tuning { era: 1, ..tuning });
+        acquire::<Threads, Lock>(&memory.parts(), &Tuning { era: 1, ..tuning });
         assert_eq!(memory.word.now(), HELD);
         assert_eq!(Threads::now(), start);
     }

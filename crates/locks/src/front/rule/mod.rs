@@ -187,7 +187,7 @@ pub trait Observe<P: Machine> {
 /// What a thread does on its way to sleep lies in functions of their own (`inline(never)`), here and in learn/: a thread that waits may have
 /// a small stack, and should not keep all of their frames at once.
 #[cold]
-pub fn acquire<P: Machine, R: Rule<P>>(parts: Parts<'_, P>, tuning: &Tuning) -> *const Waiter<P> {
+pub fn acquire<P: Machine, R: Rule<P>>(parts: &Parts<'_, P>, tuning: &Tuning) -> *const Waiter<P> {
     let mut lock = View { hooks: R::hooks(tuning), ..View::new(parts, tuning) };
     // Where no pace is asked for, each look at the mutex that comes before the join only lets others in between.
     let asks = || tuning.budget_ns == 0 || !lock.is_crowded();

@@ -167,7 +167,7 @@ mod tests {
     /// Does something with a lock that gives little cores one turn for each `big` of big cores.
     fn with(big: u32, then: impl FnOnce(&View<'_, Threads>)) {
         let memory = Memory::new(FREE, 0);
-        then(&View::new(memory.parts(), &Tuning { big, ..Tuning::for_cpus(2) }));
+        then(&View::new(&memory.parts(), &Tuning { big, ..Tuning::for_cpus(2) }));
     }
 
     /// Threads on big cores ask, each 64 ns after the last, until `times` are counted.

@@ -78,7 +78,7 @@ impl<P: Machine> Rule<P> for Lock {
             return None; // it waits on the word anyway, on any core
         }
         let window_ns = lock.tuning.window_ns.min(lock.tuning.budget_ns / STANDBY_SHARE);
-        let taken = asl::Lock::arrive(&lock.with(&Tuning { window_ns, ..*lock.tuning }), note);
+        let taken = asl::arrive(lock, window_ns, note);
         note.asked_ns = asked_ns;
         taken
     }
