@@ -3,11 +3,12 @@
 use crate::spec::{Answer, Spec};
 use crate::subject::Subject;
 use anyhow::{Context, Result};
+use lockwright_numbers::patience::{Patience, Up};
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Variables about the machine. They affect the locks, so workers inherit them.
 pub(crate) const OF_MACHINE: [&str; 2] = ["LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_PAUSE"];
@@ -17,13 +18,13 @@ pub(crate) const OF_MACHINE: [&str; 2] = ["LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_PAU
 pub(crate) enum Outcome {
     /// With an answer, and with its output on standard error.
     Answered(Box<Answer>, String),
-    /// It exceeded its time limit and was killed. The text describes the states of its threads.
-    Hung(String),
+    /// It exceeded its time limit, and was killed after so many seconds. The text describes the states of its threads.
+    Hung(f64, String),
     /// It failed for this reason.
     Failed(String),
 }
 
-/// Measures `spec` with `subject`; kills the worker after `limit`.
+/// Measures `spec` with `subject`; kills the worker after `limit`, or later on a machine that leaves it too little of the CPUs.
 pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Outcome> {
     let program = std::env::current_exe().context("cannot find our own program file")?;
     let mut command = Command::new(program);
@@ -54,26 +55,40 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
     let mut child = command.spawn().context("cannot start a worker")?;
     let group = child.id() as i32;
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let deadline = Instant::now() + limit;
+    let mut patience = Patience::new(limit);
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-    let hung = loop {
-        // Blocked in poll, this process leaves the CPUs to the worker.
-        if !drain(&mut stdout, &mut out, deadline)? {
-            break true;
-        }
-        if stdout.is_none() {
-            break !drain_all(&mut stderr, &mut err, deadline)?;
+    let up = loop {
+        // Blocked in poll, this process leaves the CPUs to the worker. It looks at the worker only when that is late.
+        let pause = limit.checked_sub(patience.passed()).unwrap_or(patience.pause());
+        let arrived = if stdout.is_some() {
+            drain(&mut stdout, &mut out, pause)?
+        } else if stderr.is_some() {
+            drain(&mut stderr, &mut err, pause)?
+        } else {
+            break None;
+        };
+        let is_late = !arrived && patience.passed() >= limit;
+        if let Some(up) = is_late.then(|| patience.look(&[child.id()])).flatten() {
+            break Some(up);
         }
     };
     let mut state = String::new();
-    if hung {
+    if up.is_some() {
         state = threads_of(child.id());
         // SAFETY: a signal to our own process group, whose leader has not been reaped.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
     let status = child.wait().context("cannot wait for a worker")?;
-    if hung {
-        return Ok(Outcome::Hung(state));
+    let after = patience.passed().as_secs_f64();
+    match up {
+        Some(Up::Starved) => {
+            let had = patience.had().as_secs_f64();
+            return Ok(Outcome::Failed(format!(
+                "in {after:.0} s it had the CPUs that it wants for {had:.1} s; then it was killed"
+            )));
+        }
+        Some(_) => return Ok(Outcome::Hung(after, state)),
+        None => {}
     }
     let said = String::from_utf8_lossy(&err);
     match serde_json::from_slice::<Answer>(&out) {
@@ -87,38 +102,24 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
     }
 }
 
-/// Reads what has arrived, waiting until `deadline` at most; `false` if nothing arrived. Closes the pipe at its end.
+/// Reads what arrives within this time; `false` if nothing does. Closes the pipe at its end.
 fn drain<R: Read + AsRawFd>(
     from: &mut Option<R>,
     into: &mut Vec<u8>,
-    deadline: Instant,
+    within: Duration,
 ) -> Result<bool> {
     let Some(reader) = from else { return Ok(true) };
-    let left = deadline.saturating_duration_since(Instant::now());
     let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // Rounded up: else it would look in vain just before the time is up.
+    let ms = (within.as_millis() + 1).min(i32::MAX as u128) as i32;
     // SAFETY: one valid entry.
-    let ready = unsafe { libc::poll(&mut poll, 1, left.as_millis().min(i32::MAX as u128) as i32) };
-    if ready <= 0 {
-        // A signal interrupted poll: try again, unless time is up.
-        return Ok(!left.is_zero() && ready < 0);
+    if unsafe { libc::poll(&mut poll, 1, ms) } <= 0 {
+        return Ok(false); // or a signal came: the caller tries again
     }
     let mut buffer = [0; 4096];
     match reader.read(&mut buffer).context("cannot read a worker's answer")? {
         0 => *from = None,
         n => into.extend_from_slice(&buffer[..n]),
-    }
-    Ok(true)
-}
-
-fn drain_all<R: Read + AsRawFd>(
-    from: &mut Option<R>,
-    into: &mut Vec<u8>,
-    deadline: Instant,
-) -> Result<bool> {
-    while from.is_some() {
-        if !drain(from, into, deadline)? {
-            return Ok(false);
-        }
     }
     Ok(true)
 }

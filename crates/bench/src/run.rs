@@ -278,9 +278,9 @@ fn one(
             }
             (if answer.unsupported { Status::Unsupported } else { Status::Ok }, Some(*answer))
         }
-        Outcome::Hung(threads) => {
+        Outcome::Hung(after, threads) => {
             measured.notes.push(format!(
-                "{place} hung: killed after {limit:.0} s (its threads, state and CPU time: {threads})"
+                "{place} hung: killed after {after:.0} s (its threads, state and CPU time: {threads})"
             ));
             (Status::Hung, None)
         }

@@ -52,6 +52,19 @@ impl JitMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_list_is_read(text in "([0-9a-fx]{0,17} [0-9a-fx]{0,17} [a-z\u{1b}é ]{0,4}\n|.{0,9}){0,20}", near in any::<u8>()) {
+            let map = JitMap::parse(&text);
+            for (start, end, name) in &map.functions {
+                let found = map.find(start.saturating_add(u64::from(near)));
+                prop_assert!(found.is_none_or(|(_, from)| from >= *start));
+                prop_assert!(start == end || map.find(*start) == Some((name, *start)));
+            }
+        }
+    }
 
     #[test]
     fn the_later_line_is_right() {
