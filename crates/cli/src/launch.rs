@@ -24,17 +24,17 @@ pub(crate) struct Launched {
 
 /// Runs the program to its end, and passes signals on to it.
 pub(crate) fn to_end(command: &mut Command, path: &Path) -> Result<ExitStatus, Failure> {
-    to_end_and(command, path, None, || ())
+    to_end_and(&signals::Watch::for_program(), command, path, None, || ())
 }
 
 /// Runs the program to its end, and calls `each` after every `tick`.
 pub(crate) fn to_end_and(
+    watch: &signals::Watch,
     command: &mut Command,
     path: &Path,
     tick: Option<Duration>,
     each: impl FnMut(),
 ) -> Result<ExitStatus, Failure> {
-    let watch = signals::Watch::for_program();
     let mut child = watch.spawn(command).map_err(|error| unstartable(path, &error))?;
     watch.wait_and(&mut child, tick, each).map_err(|error| lost(path, &error))
 }

@@ -110,6 +110,11 @@ pub(crate) enum Event {
     Nothing,
 }
 
+/// Has this process one thread?
+fn is_alone() -> bool {
+    std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
+}
+
 /// While this exists, signals neither end nor interrupt this process: they wait until [`next`](Self::next) fetches
 /// them.
 pub(crate) struct Watch {
@@ -133,7 +138,10 @@ impl Watch {
             }
             let set = set.assume_init();
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, before.as_mut_ptr());
+            let was_blocked = libc::sigismember(before.as_ptr(), libc::SIGINT) == 1; // by another watch
+            debug_assert!(cfg!(test) || was_blocked || is_alone(), "another thread has them open");
             set
         };
         Watch { inherited, set }

@@ -32,7 +32,7 @@ where
     C: Checker,
     R: Tune,
 {
-    torn_wait(lock.parts(), lock.tuning(), true, None);
+    torn_wait(&lock.parts(), lock.tuning(), true, None);
     false
 }
 

@@ -49,7 +49,7 @@ where
     C: Checker,
     A: Rule<Machine<C, SPINS>>,
 {
-    front::lock_as_glibc(lock.parts(), 0);
+    front::lock_as_glibc(&lock.parts(), 0);
     section();
     // SAFETY: held, by the word, as a fresh node says.
     unsafe { lock.unlock(node) };
@@ -136,6 +136,7 @@ unsafe fn beside<C: Checker, const SPINS: usize>(
     node: *mut By<Machine<C, SPINS>>,
     section: Section<'_>,
 ) -> bool {
+    let parts = lock.parts();
     let view = View::new(&parts, lock.tuning());
     view.count_in(u32::MAX);
     // SAFETY: the caller's promise.

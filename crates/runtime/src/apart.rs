@@ -2,11 +2,12 @@
 //! the table of counts. That takes several kilobytes, and the thread that has to do it waits for a lock, perhaps on a small stack: an alternate
 //! signal stack, a coroutine's, or one of PTHREAD_STACK_MIN bytes.
 //!
-//! Meanwhile the thread takes no signals: a handler would run on our stack, and might not return. It is a matter of microseconds.
+//! Meanwhile the thread takes no signals: a handler would run on our stack, and might not return. It is a matter of microseconds. Signals that an
+//! instruction of the thread's own causes can't wait: the kernel would kill the program, be it a debugger of itself.
 
 use crate::access::{self, Access};
 use core::cell::UnsafeCell;
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use lockwright_native::system_call;
 
@@ -40,7 +41,10 @@ impl SpareStack {
                 return run(); // tests end their threads there
             }
             const SET: usize = size_of::<u64>(); // the kernel's signal set
-            let (all, mut before) = (u64::MAX, 0_u64);
+            const AT_ONCE: [c_int; 6] =
+                [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
+            let at_once = AT_ONCE.iter().fold(0, |set, signal| set | 1 << (signal - 1));
+            let (all, mut before) = (!at_once, 0_u64);
             let mut run = MaybeUninit::new(run);
             let top = self.0.get().cast::<u8>();
             // SAFETY: the thread's own mask, and sets of that size. The stack is ours by the caller's promise, and `body` gets what it

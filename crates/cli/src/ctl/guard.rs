@@ -169,12 +169,14 @@ impl Guard<'_> {
                         return Err(nobody_waits(self.pid));
                     }
                 }
-                pair[which] = self.slice(&mut watched, slice)?;
+                let measured = self.slice(&mut watched, slice);
                 bar.inc(1);
+                // The same Ctrl-C may have ended the user's --counter.
                 if interrupted() {
                     bar.finish_and_clear();
                     return Ok((rounds, true));
                 }
+                pair[which] = measured?;
             }
             rounds.push(pair);
             if self.judged(&rounds).is_disaster {

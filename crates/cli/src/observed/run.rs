@@ -8,6 +8,7 @@ use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::Failure;
 use crate::machine::MachineFile;
 use crate::output::say;
+use crate::signals::Watch;
 use crate::{launch, leftovers, library, machine};
 use indicatif::ProgressBar;
 use lockwright_bench::{children_time, interrupted};
@@ -106,6 +107,8 @@ pub(crate) fn program(
     let mut events = counts.event.map(Events::begin);
     let mut misses =
         counts.sections.then(|| Misses::begin(counts.event.unwrap_or(Event::CacheMisses)));
+    // Before there is another thread, which a signal could end, and this command with it.
+    let watch = Watch::for_program();
     let family = Family::start(None);
     let mut waited = Waited::default();
     let look = || {
@@ -120,7 +123,7 @@ pub(crate) fn program(
             events.look(course.processes());
         }
     };
-    let status = launch::to_end_and(&mut command, &path, Some(LOOK), look)?;
+    let status = launch::to_end_and(&watch, &mut command, &path, Some(LOOK), look)?;
     lifetimes.end();
     let cpu_ns = children_time().saturating_sub(before).as_nanos() as u64;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;

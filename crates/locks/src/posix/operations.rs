@@ -59,8 +59,11 @@ pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
     if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
     }
-    let has_it = if kind & MARKED == 0 { E::take(m) } else { take_marked(m, kind) };
-    if has_it {
+    if kind & MARKED != 0 {
+        if !take_marked(m, kind) {
+            acquire(m, kind, caller);
+        }
+    } else if E::take(m) {
         own(m, kind, E::thread());
     } else {
         acquire(m, kind, caller);
@@ -75,19 +78,21 @@ fn take_marked<E: Environment>(m: &Mutex<E>, kind: u32) -> bool {
     let Some(slot) = hooks::meaning(m) else { return false };
     let has_it = slot.takes_past(m, kind) || E::take(m);
     if has_it {
+        own(m, kind, E::thread()); // at once: see `got`
         slot.acquired(m, kind);
         hooks::unmark(m, slot);
     }
     has_it
 }
 
-/// The calling thread has the mutex, without having waited in line.
+/// The calling thread has the mutex, without having waited in line. It says so at once: if a signal handler doesn't return here, a
+/// program whose mutexes know their holders can unlock the mutex, and nobody else could.
 #[inline(always)]
 fn got<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
+    own(m, kind, E::thread());
     if kind & MARKED != 0 {
         hooks::has_acquired(m, kind);
     }
-    own(m, kind, E::thread());
     Ok(())
 }
 
@@ -119,11 +124,11 @@ pub fn lock_until<E: Environment>(
         return if E::try_take(m) { got(m, kind) } else { Err(Refused::Invalid) };
     };
     let (me, Policy { tuning, .. }) = m.policy();
-    if View::new(&m.parts_of(kind, me), &tuning).take().is_some() {
-        return got(m, kind);
-    }
-    let tells = me.tells && E::waits(m, 0);
     E::guarded(m, m.parts_of(kind, me), &tuning, |parts| {
+        if View::new(parts, &tuning).take().is_some() {
+            return got(m, kind);
+        }
+        let tells = me.tells && E::waits(m, 0);
         let acquired = front::lock_until(parts, &tuning, deadline);
         if tells {
             E::has_waited(m, acquired);
