@@ -41,8 +41,14 @@ impl SpareStack {
                 return run(); // tests end their threads there
             }
             const SET: usize = size_of::<u64>(); // the kernel's signal set
-            const AT_ONCE: [c_int; 6] =
-                [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
+            const AT_ONCE: [c_int; 6] = [
+                libc::SIGILL,
+                libc::SIGTRAP,
+                libc::SIGBUS,
+                libc::SIGFPE,
+                libc::SIGSEGV,
+                libc::SIGSYS,
+            ];
             let at_once = AT_ONCE.iter().fold(0, |set, signal| set | 1 << (signal - 1));
             let (all, mut before) = (!at_once, 0_u64);
             let mut run = MaybeUninit::new(run);

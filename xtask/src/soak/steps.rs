@@ -116,7 +116,7 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
     steps.push(test(
         "killed",
         "a thousand commands that are killed while they change a running program",
-        "-p lockwright-cli --test programs killed",
+        "-p lockwright-cli --test programs killed -- --show-output",
     ));
     let mut compiled = test(
         "compiled-aarch64",

@@ -378,8 +378,8 @@ pub(crate) fn unload(
     let terms = bits(slots.iter().copied()) << DROPS;
     // A command that tries a policy on lease notices by the post that its policy is gone.
     let is_tried = mailbox.leased()? != 0;
-    let is_at_work = lifted == 0 && !is_tried
-        || mailbox::post_for(process, &mailbox, &table, terms, PATIENCE)?;
+    let is_at_work =
+        lifted == 0 && !is_tried || mailbox::post_for(process, &mailbox, &table, terms, PATIENCE)?;
     let is_in_force = unload_all(&programs, slots.iter().copied(), is_at_work)?;
     let title = |slot: &u32| {
         known(*slot).map_or_else(|| format!("slot {slot}"), |known| known.title.clone())

@@ -15,6 +15,7 @@
 //! condition variable. It must not be in a signal handler, which may have interrupted `malloc` or the dynamic linker.
 //! The other threads keep running. If one of them holds a lock of `malloc` or the linker, it releases it soon.
 
+use super::refuse;
 use super::stop::{Registers, Stop, StoppedThread, has_signal, was_cut_short};
 use crate::hints::Failure;
 use lockwright_observer::process::{Mapping, Process, mappings};
@@ -96,6 +97,7 @@ pub(super) fn load(process: &Process, places: &Places, library: &Path) -> Result
         waiting.sort_unstable();
         for (_, id) in waiting {
             let Some(thread) = StoppedThread::stop(process, id)? else { continue };
+            refuse::check_filters(process)?;
             if let Some(registers) = thread.registers()
                 && let Some(back) = begun_anew(process, &thread, &registers)
                 && let Some(frame) = frame(process, places, &maps, &thread, &back, library)?

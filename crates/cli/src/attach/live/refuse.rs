@@ -37,22 +37,27 @@ pub(super) fn check(process: &Process) -> Result<(), Failure> {
         }
         Some(other) => return Err(refuse(other.reason())),
     }
-    if process
-        .threads()
-        .iter()
-        .any(|&thread| !matches!(process.status(thread, "Seccomp").as_str(), "0" | ""))
-    {
-        return Err(refuse(
-            "a seccomp filter confines it, which may kill it for loading a library".to_owned(),
-        )
-        .hint("start it with `lockwright run -- PROGRAM`"));
-    }
+    check_filters(process)?;
     if says("x86_Thread_features").contains("shstk") {
         return Err(refuse("its threads have shadow stacks".to_owned()).hint(
             "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with `lockwright run`",
         ));
     }
     Ok(())
+}
+
+/// May its threads make any system call? It may confine itself at any moment: ask while the thread that is to make them is stopped.
+pub(super) fn check_filters(process: &Process) -> Result<(), Failure> {
+    let is_open =
+        |thread: &libc::pid_t| matches!(process.status(*thread, "Seccomp").as_str(), "0" | "");
+    if process.threads().iter().all(is_open) {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "cannot attach to process {}: a seccomp filter confines it, which may kill it for loading a library",
+        process.pid
+    ))
+    .hint("start it with `lockwright run -- PROGRAM`"))
 }
 
 /// The library is later found in the process by its name.
