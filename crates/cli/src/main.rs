@@ -67,7 +67,8 @@ const EXAMPLES: &str = "Examples:
 
 lockwright COMMAND --help says more of each.
 Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or an error of ours,
-125/126/127 the program could not be started; else the program's own.";
+125/126/127 the program could not be started, 129/130/143 a signal ended it;
+else the program's own.";
 
 /// A command whose name has `--` is an option of another one; spelling.rs has the names.
 #[derive(Subcommand)]

@@ -23,8 +23,9 @@ use verbs::Verb;
 ///
 /// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes up a new lock the next time one of its
 /// threads has to wait for a lock; until then, locks make no difference. The command waits up to two seconds for that. Threads that already
-/// wait keep their old lock. There is no choice for condition variables. If this command is killed, the process keeps the locks it has at
-/// that moment (with --guard: goes back to its old ones), and what it was told of FUNCTION's wrappers. Nothing else is left behind.
+/// wait keep their old lock. There is no choice for condition variables. If this command is killed, the process keeps its locks, or takes
+/// up those that were posted already (with --guard: goes back to its old ones), and keeps what it was told of FUNCTION's wrappers. Nothing else is
+/// left behind.
 ///
 /// TARGET is `all`, `default` (mutexes that no rule names), a lock as the list names it (`g_lock`, `pool+0x28`, `0x55d0c4a012a0`), a
 /// function (the locks for which it has waited or made others wait, also by way of wrappers such as `my_mutex_lock`), a library, or all of a
