@@ -218,7 +218,7 @@ fn learnt<'a, P: Machine>(parts: &Parts<'a, P>) -> Learnt<'a, P> {
 
 /// Does the holder seem to have lost its CPU?
 pub(crate) fn is_stalled<P: Machine>(line: &View<'_, P>) -> bool {
-    learnt(&line.parts).is_stalled()
+    learnt(line.parts).is_stalled()
 }
 
 /// Do most hand-overs go to waiters that have slept, as noted?
@@ -228,7 +228,7 @@ pub(crate) fn is_asleep<P: Machine>(line: &View<'_, P>) -> bool {
 
 /// Notes a hand-over of a lock that doesn't ask whether it is saturated: 1 for a waiter that has slept, -1 for one that was awake.
 pub(crate) fn note_asleep<P: Machine>(line: &View<'_, P>, by: i32) {
-    learnt(&line.parts).note(by);
+    learnt(line.parts).note(by);
 }
 
 /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that doesn't release at once has probably lost
@@ -248,7 +248,7 @@ pub(crate) fn watch<P: Machine>(
     spin_ns: u32,
     mut done: impl FnMut(u32) -> bool,
 ) {
-    let (parts, ns) = (&line.parts, awake_ns(line, spin_ns));
+    let (parts, ns) = (line.parts, awake_ns(line, spin_ns));
     let (holder, mut over, mut free) = (parts.holder(), false, false);
     parts.word.spin_for(ns, |value| {
         free |= value == FREE;
@@ -353,14 +353,14 @@ pub(crate) fn contend<P: Machine>(line: &View<'_, P>) -> Option<Taken> {
 #[inline(never)] // see `acquire`
 fn is_back<P: Machine>(line: &View<'_, P>, last: u32, guess: Option<u64>) -> bool {
     if few(line) {
-        let busy = is_busy(&line.parts, BUSY);
+        let busy = is_busy(line.parts, BUSY);
         if let Some(busy) = busy {
-            learnt(&line.parts).note(if busy { 1 } else { -1 });
+            learnt(line.parts).note(if busy { 1 } else { -1 });
         }
         return busy.is_some();
     }
     let seen = rounds(line, last, guess);
-    learnt(&line.parts).note(seen.votes);
+    learnt(line.parts).note(seen.votes);
     seen.came
 }
 
@@ -372,7 +372,7 @@ pub(crate) fn nap<P: Machine>(
     asked_ns: u64,
     take: impl FnOnce() -> bool,
 ) -> bool {
-    let (parts, budget) = (&line.parts, u64::from(line.tuning.budget_ns));
+    let (parts, budget) = (line.parts, u64::from(line.tuning.budget_ns));
     let start = P::now();
     let waiters = parts.hints.load(Relaxed) / hints::WAITER; // a hint, like all of these
     let mut turn = budget / 4 * 3 / u64::from(waiters.max(1));
@@ -419,7 +419,7 @@ pub(crate) fn nap<P: Machine>(
 /// The caller has the lock, and leaves the line. If the lock is saturated, this begins its turn.
 pub(crate) fn runs<P: Machine>(line: &View<'_, P>) {
     line.end_turn();
-    learnt(&line.parts).begin_turn(|| !P::place().class.is_big());
+    learnt(line.parts).begin_turn(|| !P::place().class.is_big());
 }
 
 /// The line's head leaves the lock to others while `looks` runs.
@@ -443,7 +443,7 @@ fn is_back_at_it<P: Machine>(line: &View<'_, P>) {
 /// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
 #[inline(never)] // see `acquire`
 fn is_gone<P: Machine>(line: &View<'_, P>, first: bool) -> bool {
-    let (parts, grants) = (&line.parts, line.pace.is_some());
+    let (parts, grants) = (line.parts, line.pace.is_some());
     if few(line) {
         // The next thread that takes the lock clears this: a hint.
         let used = parts.counts.fetch_or(counts::TURN, Relaxed) & counts::TURN == 0;
@@ -479,7 +479,7 @@ struct Seen {
 /// a core that has just got the data, including the move, ns; used where no pace is known.
 #[inline(never)] // see `acquire`
 fn rounds<P: Machine>(line: &View<'_, P>, mut last: u32, guess: Option<u64>) -> Seen {
-    let (parts, grants) = (&line.parts, line.pace.is_some());
+    let (parts, grants) = (line.parts, line.pace.is_some());
     let pace = line.pace.filter(Pace::is_known);
     let moved = pace.map_or(guess.unwrap_or(0), |pace| pace.ns.into()).min(GRACE_MAX_NS);
     let (least, others, enough) = match pace {
