@@ -214,13 +214,15 @@ fn an_idle_program_gets_its_policies_when_it_is_at_work() -> Result<()> {
 fn a_policy_whose_guard_is_killed_goes_and_one_that_is_asked_to_end_frees_its_slot() -> Result<()> {
     let program = Program::start()?;
     let pid = program.pid.to_string();
-    for signal in [libc::SIGTERM, libc::SIGKILL] {
-        let words = ["policy", "load", "numa", "--pid", &pid, "--guard=60s", "-q"];
-        let mut guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))
-            .args(words)
+    let guarded = |time| {
+        Command::new(env!("CARGO_BIN_EXE_lockwright"))
+            .args(["policy", "load", "numa", "--pid", &pid, time, "-q"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()?;
+            .spawn()
+    };
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let mut guard = guarded("--guard=60s")?;
         comes_to(&program, "tried", |all| all[0]["policy"] == "numa")?;
         // SAFETY: no preconditions; our own child.
         ensure!(unsafe { libc::kill(guard.id() as libc::pid_t, signal) } == 0);
@@ -236,6 +238,12 @@ fn a_policy_whose_guard_is_killed_goes_and_one_that_is_asked_to_end_frees_its_sl
         }
         program.comes_to_run("g_lock", "auto")?;
     }
+    // Another command unloads it: the guard says nothing of what is no longer there.
+    let mut guard = guarded("--guard=2s")?;
+    comes_to(&program, "tried", |all| all[0]["policy"] == "numa")?;
+    ok(&program, &["unload", "numa"])?;
+    ensure!(guard.wait()?.code() == Some(2));
+    program.comes_to_run("g_lock", "auto")?;
     ok(&program, &["load", "numa"])?;
     program.comes_to_run("g_lock", "programmed:slot=1")?;
     program.end().map(drop)
