@@ -32,11 +32,12 @@ static void *waits(void *data)
     return data;
 }
 
-enum { ROUNDS = 20 };
+/* A thread that is cancelled before it waits need not clean up (compilers expect that of calls alone): such rounds don't count. */
+enum { ROUNDS = 20, MOST = 10 * ROUNDS };
 
 int main(void)
 {
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < MOST && (by_frame < ROUNDS || by_handler < ROUNDS); i++) {
         OK(pthread_mutex_lock(&mutex));
         about_to = 0;
         pthread_t thread = start(waits, NULL);
@@ -46,6 +47,6 @@ int main(void)
         CHECK(join(thread) == PTHREAD_CANCELED);
         OK(pthread_mutex_unlock(&mutex));
     }
-    CHECK(by_frame == ROUNDS && by_handler == ROUNDS);
+    CHECK(by_frame >= ROUNDS && by_handler >= ROUNDS);
     return finish();
 }

@@ -12,7 +12,7 @@
 enum {
     UNTOUCHED = 0xa5,
     /* Bytes of stack that a process's first wait may take. What is seldom done has a stack of the library's own. */
-    MOST_FIRST = 1408,
+    MOST_FIRST = 1792,
     /* The same for any other operation. (docs/limits.md says less: the library that users get is optimised further.) */
     MOST_LATER = 2048,
     /* The same where a lock chooses who is next (cal, programmed). */
