@@ -419,7 +419,8 @@ impl Models {
             let path = self.tests.get(*test).with_context(|| format!("no test '{test}'"))?;
             let mut said = tempfile::tempfile()?;
             let mut child = Command::new(path)
-                .args(["loom", "--test-threads=1", "--nocapture"])
+                // Threads that are torn away at a drawn step are shuttle's.
+                .args(["loom", "torn_away", "--test-threads=1", "--nocapture"])
                 .env("LOCKWRIGHT_SITE", mutant.map_or(usize::MAX, |one| one.number).to_string())
                 .env("LOCKWRIGHT_MUTATION", mutant.map_or(0, |one| one.which).to_string())
                 .env("LOCKWRIGHT_MODEL", words)
@@ -433,7 +434,8 @@ impl Models {
             let mut text = String::new();
             said.rewind()?;
             said.read_to_string(&mut text)?;
-            let last = text.lines().rev().find_map(|line| line.split_once("loom: "));
+            let of = |line| str::split_once(line, "loom: ").or(str::split_once(line, "shuttle: "));
+            let last = text.lines().rev().find_map(of);
             if last.is_none() && start.elapsed() > self.limit {
                 break; // time was up before it began
             }
