@@ -383,7 +383,10 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
             let words = if named.is_empty() { rules().take(2).collect() } else { named };
             (
                 words.join(",") + ",condvar,backwards,patient,posix",
-                &["locks", "timed", "leaving", "condvar", "posix"],
+                match lock {
+                    "leaving.rs" => &["leaving", "locks", "timed", "condvar", "posix"],
+                    _ => &["locks", "timed", "leaving", "condvar", "posix"],
+                },
             )
         }
         Some(("posix", _)) => ("posix".into(), &["posix"]),
