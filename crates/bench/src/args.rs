@@ -180,7 +180,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     pub(crate) time: Option<f64>,
 
-    /// Kill a measurement that has had the CPUs that it wants for longer, and report it as hung [default: 20s or more, by length and threads]
+    /// Kill a measurement that takes longer, and report it as hung; time for which it waits for a CPU doesn't count [default: 20s or more,
+    /// by length and threads]
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     pub(crate) limit: Option<f64>,
 

@@ -18,13 +18,13 @@ pub(crate) const OF_MACHINE: [&str; 2] = ["LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_PAU
 pub(crate) enum Outcome {
     /// With an answer, and with its output on standard error.
     Answered(Box<Answer>, String),
-    /// It exceeded its time limit, and was killed after so many seconds. The text describes the states of its threads.
+    /// It exceeded its time limit, and was killed: after this time, s. The text describes the states of its threads.
     Hung(f64, String),
     /// It failed for this reason.
     Failed(String),
 }
 
-/// Measures `spec` with `subject`; kills the worker after `limit`, or later on a machine that leaves it too little of the CPUs.
+/// Measures `spec` with `subject`. Kills the worker after `limit`, or later on a loaded machine ([`Patience`]).
 pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Outcome> {
     let program = std::env::current_exe().context("cannot find our own program file")?;
     let mut command = Command::new(program);
@@ -84,7 +84,7 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
         Some(Up::Starved) => {
             let had = patience.had().as_secs_f64();
             return Ok(Outcome::Failed(format!(
-                "in {after:.0} s it had the CPUs that it wants for {had:.1} s; then it was killed"
+                "killed after {after:.0} s, of which it had enough CPU time for {had:.1} s only"
             )));
         }
         Some(_) => return Ok(Outcome::Hung(after, state)),

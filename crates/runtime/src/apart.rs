@@ -2,8 +2,8 @@
 //! the table of counts. That takes several kilobytes, and the thread that has to do it waits for a lock, perhaps on a small stack: an alternate
 //! signal stack, a coroutine's, or one of PTHREAD_STACK_MIN bytes.
 //!
-//! Meanwhile the thread takes no signals: a handler would run on our stack, and might not return. It is a matter of microseconds. Signals that an
-//! instruction of the thread's own causes can't wait: the kernel would kill the program, be it a debugger of itself.
+//! Meanwhile the thread takes no signals: a handler would run on our stack, and might not return. It is a matter of microseconds. Signals that the
+//! thread's own instructions cause can't wait: the kernel would kill the program, even one that handles them.
 
 use crate::access::{self, Access};
 use core::cell::UnsafeCell;

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
@@ -459,6 +460,31 @@ fn a_guard_that_is_asked_to_end_goes_back_at_once() -> Result<()> {
         ensure!(code == Some(128 + signal), "{signal}: {code:?}: {errors}");
         ensure!(is_back(&program.list()?), "{signal}");
     }
+    program.end().map(drop)
+}
+
+/// Ctrl-C reaches the counter's command, too.
+#[test]
+fn a_counter_that_ctrl_c_ends_has_not_failed() -> Result<()> {
+    let (program, folder) = (Program::start()?, tempfile::tempdir()?);
+    let counts = folder.path().join("counts");
+    let counter = format!("echo > '{}'; sleep 100; echo 1", counts.display());
+    let mut guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))
+        .args(["switch", &program.child.id().to_string(), "all", "fifo", "--guard=600ms", "-q"])
+        .args(["--counter", &counter])
+        .process_group(0)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    while !counts.exists() {
+        ensure!(guard.try_wait()?.is_none(), "it ended before it counted");
+        sleep(Duration::from_millis(10));
+    }
+    // SAFETY: no preconditions; our own children.
+    ensure!(unsafe { libc::kill(-(guard.id() as libc::pid_t), libc::SIGINT) } == 0);
+    let (errors, code) = said(guard)?;
+    ensure!(code == Some(130), "{code:?}: {errors}");
+    ensure!(is_back(&program.list()?));
     program.end().map(drop)
 }
 

@@ -228,11 +228,6 @@ impl<'a, P: Machine> View<'a, P> {
         Self { parts, tuning, pace: None, hooks: 0, own: None }
     }
 
-    /// The same lock with another tuning.
-    pub fn with<'b>(&'b self, tuning: &'b Tuning) -> View<'b, P> {
-        View { tuning, ..*self }
-    }
-
     /// The node behind the tail, which the caller has read with Acquire; null: nobody of this process is in line.
     fn last(&self, tail: *mut Waiter<P>) -> *mut Waiter<P> {
         let (node, era) = (untag(tail, self.tuning.era), self.tuning.era);

@@ -322,7 +322,7 @@ pub unsafe fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
 mod tests {
     extern crate std;
 
-    use super::super::{Held, Mutex};
+    use super::super::{Held, Mutex, operations};
     use super::*;
     use crate::testing::{Threads, torn};
     use core::cell::Cell;
@@ -363,21 +363,27 @@ mod tests {
         (1..).find(new).expect("in the end")
     }
 
-    /// Torn away before each step, one after the other, a thread that takes a mutex past a head that naps is noted as its holder.
-    #[test]
-    fn who_passes_a_head_is_the_holder_at_once() {
+    /// A thread that takes a free mutex is noted as its holder, even if it is torn away: before each step, one after the other.
+    fn is_holder_at_once(kind: u32, hints: u32, take: fn(&Mutex<Switching>)) {
         let mut lost = 0;
         for at in 1.. {
-            let mutex = Mutex::<Switching>::of_kind(0, 0);
-            mutex.users.store(front::hints::NAPPING, Relaxed);
-            let is_done = torn(at, || acquire(&mutex, 0, 0)).is_some();
+            let mutex = Mutex::<Switching>::of_kind(kind, 0);
+            mutex.users.store(hints, Relaxed);
+            let is_done = torn(at, || take(&mutex)).is_some();
             lost += u32::from(!mutex.word.is_free() && mutex.owner.load(Relaxed) != 1);
             if is_done {
-                assert!(at > 5 && !mutex.word.is_free(), "{at} steps: it did not take the mutex");
+                assert!(at > 3 && !mutex.word.is_free(), "{at} steps: it did not take the mutex");
                 break;
             }
         }
         assert!(lost <= 1, "{lost} steps between taking it and saying so");
+    }
+
+    #[test]
+    fn who_takes_a_mutex_past_its_lock_is_the_holder_at_once() {
+        is_holder_at_once(0, front::hints::NAPPING, |mutex| acquire(mutex, 0, 0));
+        is_holder_at_once(MARKED, 0, |mutex| assert!(operations::lock(mutex, 0).is_ok()));
+        is_holder_at_once(MARKED, 0, |mutex| assert!(operations::try_lock(mutex).is_ok()));
     }
 
     #[test]

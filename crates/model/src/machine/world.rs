@@ -47,8 +47,9 @@ struct TracedOperation {
     value: u64,
 }
 
-/// A thread that does something, and doesn't go on with it after so many steps.
+/// A thread that is to be torn out of an operation.
 struct Torn {
+    /// How many steps it still takes.
     left: u32,
     leave: *mut dyn FnMut(),
 }
@@ -231,8 +232,8 @@ pub(super) fn step<C: Checker>() {
     }
 }
 
-/// The calling thread was torn away where nobody could find the lines of memory that it took, or gave back. This execution may end
-/// with so many of them missing.
+/// The calling thread was torn away where nobody could find the lines of memory that it took, or gave back. At the end of this
+/// execution this many lines may be missing.
 pub fn may_lose_lines(lines: usize) {
     world(|w| w.may_be_lost += lines);
 }

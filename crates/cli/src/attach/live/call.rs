@@ -97,7 +97,9 @@ pub(super) fn load(process: &Process, places: &Places, library: &Path) -> Result
         waiting.sort_unstable();
         for (_, id) in waiting {
             let Some(thread) = StoppedThread::stop(process, id)? else { continue };
-            refuse::check_filters(process)?;
+            if refuse::is_confined(process, id) {
+                return Err(refuse::confined(process));
+            }
             if let Some(registers) = thread.registers()
                 && let Some(back) = begun_anew(process, &thread, &registers)
                 && let Some(frame) = frame(process, places, &maps, &thread, &back, library)?

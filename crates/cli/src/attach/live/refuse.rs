@@ -37,7 +37,9 @@ pub(super) fn check(process: &Process) -> Result<(), Failure> {
         }
         Some(other) => return Err(refuse(other.reason())),
     }
-    check_filters(process)?;
+    if process.threads().iter().any(|&thread| is_confined(process, thread)) {
+        return Err(confined(process));
+    }
     if says("x86_Thread_features").contains("shstk") {
         return Err(refuse("its threads have shadow stacks".to_owned()).hint(
             "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with `lockwright run`",
@@ -46,18 +48,18 @@ pub(super) fn check(process: &Process) -> Result<(), Failure> {
     Ok(())
 }
 
-/// May its threads make any system call? It may confine itself at any moment: ask while the thread that is to make them is stopped.
-pub(super) fn check_filters(process: &Process) -> Result<(), Failure> {
-    let is_open =
-        |thread: &libc::pid_t| matches!(process.status(*thread, "Seccomp").as_str(), "0" | "");
-    if process.threads().iter().all(is_open) {
-        return Ok(());
-    }
-    Err(Failure::new(format!(
+/// May a filter forbid this thread to load a library? The thread may confine itself at any moment, unless it is stopped.
+pub(super) fn is_confined(process: &Process, thread: libc::pid_t) -> bool {
+    !matches!(process.status(thread, "Seccomp").as_str(), "0" | "")
+}
+
+/// The error for a process with such a thread.
+pub(super) fn confined(process: &Process) -> Failure {
+    Failure::new(format!(
         "cannot attach to process {}: a seccomp filter confines it, which may kill it for loading a library",
         process.pid
     ))
-    .hint("start it with `lockwright run -- PROGRAM`"))
+    .hint("start it with `lockwright run -- PROGRAM`")
 }
 
 /// The library is later found in the process by its name.
