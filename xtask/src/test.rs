@@ -397,14 +397,18 @@ impl Step<'_> {
     }
 }
 
-/// The part of a failed step's output that says why: what each failed test printed, or the last lines if no test
-/// harness names one. Harnesses that run after the failed one print pages of their own, so the end alone may hide it.
+/// The part of a failed step's output that says why: what each failed test printed, how each harness ended that ended
+/// without such a word (a signal, a limit), or the last lines if nothing tells. Harnesses that run after the failed one
+/// print pages of their own, so the end alone may hide it.
 fn why(text: &str) -> String {
     const LINES: usize = 150;
     let list =
         Regex::new(r"(?ms)^failures:\n(\n----.*?)^failures:\n.*?^test result: FAILED[^\n]*$")
             .expect("a pattern");
-    let said: Vec<_> = list.find_iter(text).flat_map(|found| found.as_str().lines()).collect();
+    let mut said: Vec<_> = list.find_iter(text).flat_map(|found| found.as_str().lines()).collect();
+    if said.is_empty() {
+        said = ends(text);
+    }
     if said.is_empty() {
         let lines: Vec<_> = text.lines().collect();
         return lines[lines.len().saturating_sub(LINES)..].join("\n");
@@ -415,6 +419,19 @@ fn why(text: &str) -> String {
     }
     let (first, last) = (&said[..LINES], &said[said.len() - LINES..]);
     format!("{}\n[{} lines]\n{}", first.join("\n"), said.len() - 2 * LINES, last.join("\n"))
+}
+
+/// How each harness ended that cargo calls failed, with the last lines that it printed.
+fn ends(text: &str) -> Vec<&str> {
+    const BEFORE: usize = 15;
+    const AFTER: usize = 3;
+    let lines: Vec<_> = text.lines().collect();
+    let failed =
+        lines.iter().enumerate().filter(|(_, line)| line.starts_with("error: test failed"));
+    failed
+        .flat_map(|(at, _)| &lines[at.saturating_sub(BEFORE)..(at + 1 + AFTER).min(lines.len())])
+        .copied()
+        .collect()
 }
 
 /// Adds up the results of a step's test harnesses. A step without such output counts as one test. A step that fails
@@ -502,6 +519,14 @@ mod tests {
         assert!(told.contains("x.rs:1:2:\nno") && told.ends_with("0 ignored"), "{told}");
         assert!(!told.contains("Doc-tests"), "{told}");
         assert_eq!(why("x\ny\n"), "x\ny");
+    }
+
+    #[test]
+    fn a_harness_that_a_signal_ended_is_told() {
+        let killed = "test a ... ok\nerror: test failed, to rerun pass `-p x --test y`\n\nCaused by:\n  \
+                      process didn't exit successfully: `y` (signal: 9, SIGKILL: kill)\n";
+        let text = format!("{killed}{}", "Doc-tests of a crate\n".repeat(400));
+        assert_eq!(why(&text), killed.trim_end());
     }
 
     #[test]

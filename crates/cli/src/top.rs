@@ -35,9 +35,9 @@ pub(crate) fn run(pid: Option<libc::pid_t>, interval: Duration) -> Result<ExitCo
         return Err(Failure::new("top needs a terminal to draw on")
             .hint(format!("lines of JSON: lockwright top {pid}--batch")));
     }
+    let signals = Watch::new(); // first: the view has threads
     // A process that can't be observed causes an error before the terminal changes.
     let mut view = View::open(pid, interval)?;
-    let signals = Watch::new();
     // On a panic, the terminal is restored before the message appears.
     let mut terminal = ratatui::try_init().map_err(|error| {
         Failure::new(format!("cannot draw on this terminal: {}", cause(&error)))

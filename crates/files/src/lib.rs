@@ -6,7 +6,7 @@
 use memmap2::Mmap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -97,16 +97,30 @@ pub fn map(file: &File) -> io::Result<Mmap> {
 }
 
 /// Creates or empties a file for results. A link is followed only in a folder that no other user can change: elsewhere it may
-/// lead to any file of ours. Nor is a pipe opened there, or a file that another user has made.
+/// lead to any file of ours. Nor is a pipe opened there, or a file that another user has made. The file that our own standard
+/// output or error goes to (`/dev/stderr`, or by its name) keeps what it has: results follow that.
 ///
 /// # Errors
 ///
 /// It can't be written; or such a thing lies there.
 pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
     let file = open_to_write(path)?;
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
+    empty(file, [io::stdout().as_fd(), io::stderr().as_fd()])
+}
+
+/// Empties it if it is a regular file and none of these streams goes there; else that stream.
+fn empty<const STREAMS: usize>(file: File, streams: [BorrowedFd<'_>; STREAMS]) -> io::Result<File> {
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Ok(file);
     }
+    for stream in streams {
+        let stream = File::from(stream.try_clone_to_owned()?);
+        if stream.metadata().is_ok_and(|its| (its.dev(), its.ino()) == (about.dev(), about.ino())) {
+            return Ok(stream);
+        }
+    }
+    file.set_len(0)?;
     Ok(file)
 }
 
@@ -216,5 +230,19 @@ mod tests {
         write(&file, "new").unwrap();
         assert_eq!(text(), "new");
         assert!(write("/dev/null", "x").is_ok() && write("/dev/stderr", "").is_ok());
+    }
+
+    #[test]
+    fn results_follow_what_a_stream_has_written_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
+        let mut stream = File::create(&file).unwrap();
+        stream.write_all(b"said, ").unwrap();
+        let other = tempfile::tempfile().unwrap();
+        let streams = [other.as_fd(), stream.as_fd()];
+        empty(open_to_write(&file).unwrap(), streams).unwrap().write_all(b"result").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "said, result");
+        empty(open_to_write(&file).unwrap(), [other.as_fd()]).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "");
     }
 }

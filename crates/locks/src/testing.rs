@@ -12,7 +12,8 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{
     Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock, Woken, Word,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock, Undisturbed,
+    Woken, Word,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -302,6 +303,15 @@ impl Publishing for Threads {}
 impl Priorities for Threads {}
 
 impl Stages for Threads {}
+
+impl Undisturbed for Threads {
+    fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {
+        let left = STEPS.replace(0);
+        let result = run();
+        STEPS.set(left);
+        Some(result)
+    }
+}
 
 std::thread_local! {
     static MEMO: std::vec::Vec<Memo<Threads>> =

@@ -35,7 +35,7 @@ use cell::from_address;
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
     Class, Doors, Learning, Ordering, Place, Platform, Priorities, Programmable, Publishing,
-    ReaderTable, Requeue, Stages, Woken,
+    ReaderTable, Requeue, Stages, Undisturbed, Woken,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -265,3 +265,9 @@ impl<C: Checker, const SPINS: usize> Publishing for Machine<C, SPINS> {
 impl<C: Checker, const SPINS: usize> Priorities for Machine<C, SPINS> {}
 
 impl<C: Checker, const SPINS: usize> Stages for Machine<C, SPINS> {}
+
+impl<C: Checker, const SPINS: usize> Undisturbed for Machine<C, SPINS> {
+    fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {
+        Some(world::untorn::<C, R>(run))
+    }
+}

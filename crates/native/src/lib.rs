@@ -17,6 +17,7 @@ pub mod pause;
 pub mod place;
 pub mod policies;
 pub mod relax;
+mod signals;
 pub mod symbol;
 pub mod topology;
 pub mod urgency;
@@ -28,7 +29,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
     Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stages, Woken, Word,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stages, Undisturbed, Woken, Word,
 };
 
 /// The machine itself.
@@ -338,6 +339,12 @@ impl Priorities for Native {
 }
 
 impl Stages for Native {}
+
+impl Undisturbed for Native {
+    fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {
+        signals::blocked(run)
+    }
+}
 
 /// Core's 32-bit atomic; it can lie over a word of a `pthread_mutex_t`.
 #[derive(Debug, Default)]

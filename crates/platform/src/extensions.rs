@@ -244,16 +244,35 @@ pub trait Stages: Platform {
     }
 }
 
+/// Keeps a thread from being torn away: by a signal handler that doesn't return, or a cancellation.
+///
+/// For front locks, whose waiters can be taken out of the line wherever they were torn away. The result of an exchange would be lost
+/// with the thread that was told.
+pub trait Undisturbed: Platform {
+    /// Runs `run`, out of which nothing tears the calling thread; `None`: the machine can't promise that, and hasn't run it. It may cost
+    /// system calls.
+    fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {
+        Some(run())
+    }
+}
+
 /// A whole machine: one on which every lock of the catalogue runs.
 ///
 /// For front locks and what stands on them, and for code that is generic over the catalogue. Whoever implements the traits above
 /// has it; nobody implements it by hand.
 pub trait Machine:
-    Requeue + ReaderTable + Doors + Programmable + Publishing + Priorities + Stages
+    Requeue + ReaderTable + Doors + Programmable + Publishing + Priorities + Stages + Undisturbed
 {
 }
 
-impl<P: Requeue + ReaderTable + Doors + Programmable + Publishing + Priorities + Stages> Machine
-    for P
+impl<P> Machine for P where
+    P: Requeue
+        + ReaderTable
+        + Doors
+        + Programmable
+        + Publishing
+        + Priorities
+        + Stages
+        + Undisturbed
 {
 }

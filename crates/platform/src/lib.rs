@@ -25,7 +25,7 @@ mod place;
 pub use core::sync::atomic::Ordering;
 pub use extensions::{
     Door, Doors, FOLLOWERS, FULL_SPEED, Learning, MEMOS, Machine, Memo, Priorities, Programmable,
-    Publishing, ReaderTable, Requeue, Stage, Stages,
+    Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed,
 };
 pub use lock::{Delegated, Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
 pub use place::{Class, Place};

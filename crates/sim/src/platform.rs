@@ -14,7 +14,7 @@ use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Woken, Word,
 };
 use std::cell::Cell;
 
@@ -438,6 +438,16 @@ impl Programmable for Sim {
 impl Publishing for Sim {}
 
 impl Priorities for Sim {}
+
+impl Undisturbed for Sim {
+    fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {
+        let call = ps(engine().profile.kernel.bucket_ns); // the cost of a short system call
+        advance(2 * call, Activity::Kernel); // may it? and: no signals
+        let result = run();
+        advance(call, Activity::Kernel);
+        Some(result)
+    }
+}
 
 impl Stages for Sim {
     fn reached(stage: Stage) {

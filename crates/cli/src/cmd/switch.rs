@@ -66,10 +66,10 @@ pub(crate) struct Args {
     second: Option<String>,
     /// Replace the current rules with this file's: locks by library, mutex, caller or kind. An empty file drops all rules. A
     /// file without `default` keeps the default lock
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["second", "guard"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["second", "guard", "format"])]
     config: Option<PathBuf>,
     /// Who goes first at readers-writer locks that no rule names: own (as the program asks), readers, writers, strict or patient
-    #[arg(long, value_name = "WHO", conflicts_with_all = ["second", "guard"])]
+    #[arg(long, value_name = "WHO", conflicts_with_all = ["second", "guard", "format"])]
     rwlock: Option<String>,
     #[command(flatten)]
     guard: GuardArgs,
@@ -110,7 +110,8 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let of_table = args.config.is_some() || args.rwlock.is_some();
     if let Some(verb) = args.verb {
-        return match args.first.is_none() && !of_table && args.guard.guard.is_none() {
+        let is_bare = args.guard.guard.is_none() && args.guard.format.is_none();
+        return match args.first.is_none() && !of_table && is_bare {
             true => verbs::main(pid, verb),
             false => Err(Failure::new("a command such as `list` stands right behind PID").hint(
                 format!("lockwright switch {pid} --help; a lock called list: lockwright switch {pid} -- list fifo"),
@@ -127,7 +128,9 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
             Err(Failure::new("--guard compares nothing without a lock")
                 .hint(format!("lockwright switch {pid} fifo --guard 5s")))
         }
-        (None, _) if !of_table => verbs::main(pid, Verb::default(args.guard.quiet)),
+        (None, _) if !of_table => {
+            verbs::main(pid, Verb::default(args.guard.format, args.guard.quiet))
+        }
         _ => table(args),
     }
 }

@@ -181,6 +181,9 @@ fn each_lock_gets_the_rule_that_it_is_given() -> Result<()> {
     ensure!(said.ends_with("(ctl): mutexee\n"), "{said}");
     program.comes_to_run("g_lock", "mutexee")?;
     program.comes_to_run(&heap, "mutexee")?;
+    // The list is what the command shows without another word.
+    let list: Value = serde_json::from_str(&program.ok(&["--format=json"])?)?;
+    ensure!(list["locks"].is_array(), "{list:#}");
     program.end().map(drop)
 }
 

@@ -301,21 +301,8 @@ impl<'a, P: Machine> View<'a, P> {
         if !is_counted {
             node.is_beyond_count();
         }
-        // Ours, before we read it: a swap would not fail, but would tell our predecessor to nobody but us (seat.rs).
-        self.parts.word.now_to_write();
-        // ORDERING: Acquire, pairs with [join], here and below: our predecessor's node is fully made before we write its `next`.
-        let mut tail = self.parts.tail.load(Acquire);
-        let last = loop {
-            let last = self.last(tail);
-            node.set_predecessor(last);
-            // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire as above.
-            match self.parts.tail.compare_exchange(tail, tag(me, self.tuning.era), AcqRel, Acquire)
-            {
-                Ok(_) => break last,
-                Err(seen) => tail = seen,
-            }
-        };
-        P::reached(Stage::Joined);
+        let tail = self.append(node);
+        let last = self.last(tail);
         if last.is_null() && !tail.is_null() {
             self.forget();
         }
@@ -333,6 +320,35 @@ impl<'a, P: Machine> View<'a, P> {
         !last.is_null()
     }
 
+    /// Makes the caller's node the line's last, and names its predecessor, so that it can be found wherever the caller is torn away
+    /// (seat.rs). Returns the tail before.
+    fn append(&self, node: &Waiter<P>) -> *mut Waiter<P> {
+        let mine = tag(from_ref(node).cast_mut(), self.tuning.era);
+        loop {
+            self.parts.word.now_to_write(); // ours, before we read it
+            // ORDERING: Acquire, pairs with [join], here and below: our predecessor's node is fully made before we write its `next`.
+            let tail = self.parts.tail.load(Acquire);
+            node.set_predecessor(self.last(tail));
+            // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire as above.
+            if self.parts.tail.compare_exchange(tail, mine, AcqRel, Relaxed).is_ok() {
+                P::reached(Stage::Joined);
+                return tail;
+            }
+            // Others came at the same time. Of a crowd, all but one would fail at each move of the cache line.
+            let swap = || {
+                node.has_no_known_predecessor();
+                // ORDERING: AcqRel, as [join]
+                let tail = self.parts.tail.swap(mine, AcqRel);
+                P::reached(Stage::Joined);
+                node.set_predecessor(self.last(tail));
+                tail
+            };
+            if let Some(tail) = P::undisturbed(swap) {
+                return tail;
+            }
+        }
+    }
+
     /// Walks from the line's end towards its head, until `is` says yes of a node and the one before it. Beyond a head, or a node that had
     /// the lock, nobody is in line.
     fn find(
@@ -344,8 +360,7 @@ impl<'a, P: Machine> View<'a, P> {
         for _ in 0..FARTHEST {
             // SAFETY: a node of the line, or memory that was one and stays readable.
             let waiter = unsafe { at.as_ref() }?;
-            // ORDERING: Acquire, pairs with [predecessor].
-            let before = waiter.before(Acquire);
+            let before = waiter.known_predecessor();
             if is(at, before) {
                 return Some(at);
             }

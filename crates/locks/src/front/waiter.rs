@@ -434,6 +434,17 @@ impl<P: Machine> Waiter<P> {
         self.predecessor.store(before.cast_mut(), Release);
     }
 
+    /// Its thread is about to exchange the line's end for this node, and learns from that which node is before it.
+    pub(super) fn has_no_known_predecessor(&self) {
+        self.predecessor.store(from_ref(self).cast_mut(), Relaxed); // published by [join]
+    }
+
+    /// As [`before`](Self::before), of a node that may just have joined: waits until its thread, which nothing can tear away there, knows.
+    pub(super) fn known_predecessor(&self) -> *mut Self {
+        // ORDERING: Acquire, pairs with [predecessor].
+        P::spin_until_ptr(&self.predecessor, Acquire, |before| !core::ptr::eq(before, self))
+    }
+
     /// The node before it, or, of a head, one that was; null: none.
     pub(super) fn before(&self, order: Ordering) -> *mut Self {
         self.predecessor.load(order)

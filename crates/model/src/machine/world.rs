@@ -214,6 +214,17 @@ pub fn torn<C: Checker>(at: u32, mut leave: impl FnMut(), operation: impl FnOnce
     true
 }
 
+/// Runs `run`, whose steps don't count: the calling thread isn't torn there.
+pub(super) fn untorn<C: Checker, R>(run: impl FnOnce() -> R) -> R {
+    let me = C::thread();
+    let torn = world(|w| w.torn.remove(&me));
+    let result = run();
+    if let Some(torn) = torn {
+        world(|w| w.torn.insert(me, torn));
+    }
+    result
+}
+
 /// The calling thread is about to take a step.
 pub(super) fn step<C: Checker>() {
     if world(|w| w.torn.is_empty()) {

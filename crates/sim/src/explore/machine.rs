@@ -18,7 +18,7 @@ use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Woken, Word,
+    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Woken, Word,
 };
 use std::panic::Location;
 
@@ -247,6 +247,8 @@ impl Publishing for Explored {
         }
     }
 }
+
+impl Undisturbed for Explored {}
 
 impl Stages for Explored {
     fn reached(stage: Stage) {

@@ -27,9 +27,9 @@ pub(super) struct GuardArgs {
     /// A command that prints how much work the program has done so far; --guard takes throughput from it
     #[arg(long, value_name = "COMMAND", requires = "guard")]
     counter: Option<String>,
-    /// The comparison's format
-    #[arg(long, value_enum, default_value_t = Format::Text, requires = "guard")]
-    format: Format,
+    /// The comparison's format, or the list's [default: text]
+    #[arg(long, value_enum, hide_default_value = true)]
+    pub(super) format: Option<Format>,
     /// No progress bar
     #[arg(long, short)]
     pub(super) quiet: bool,
@@ -43,6 +43,12 @@ pub(super) fn change(
     change: impl FnOnce(&Target, &mut Table) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
     let guard = args.guard.map(guard_time).transpose()?;
+    if args.format.is_some() && guard.is_none() {
+        return Err(Failure::new(
+            "--format is for a comparison or the list, not for a plain change",
+        )
+        .hint(format!("lockwright switch {pid} {target} auto --guard 5s --format json")));
+    }
     let process = Process::open(pid)?;
     let mailbox = Remote::find(&process)?;
     mailbox::refuse_detached(&process, &mailbox)?;
@@ -74,7 +80,7 @@ pub(super) fn change(
             drops: 0,
         };
         let guarded = guard.run()?;
-        output::print(&match args.format {
+        output::print(&match args.format.unwrap_or(Format::Text) {
             Format::Text => guarded.text(),
             Format::Json => output::json(&serde_json::to_value(&guarded).map_err(Failure::new)?),
         })?;

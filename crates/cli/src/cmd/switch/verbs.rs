@@ -135,9 +135,9 @@ pub(super) fn names() -> Vec<String> {
 
 impl Verb {
     /// What `switch PID` does.
-    pub(super) fn default(quiet: bool) -> Self {
+    pub(super) fn default(format: Option<Format>, quiet: bool) -> Self {
         let time = Duration::from_secs(1);
-        Self::List(ListArgs { time, top: 20, format: Format::Text, quiet })
+        Self::List(ListArgs { time, top: 20, format: format.unwrap_or(Format::Text), quiet })
     }
 }
 
