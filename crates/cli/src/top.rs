@@ -35,7 +35,7 @@ pub(crate) fn run(pid: Option<libc::pid_t>, interval: Duration) -> Result<ExitCo
         return Err(Failure::new("top needs a terminal to draw on")
             .hint(format!("lines of JSON: lockwright top {pid}--batch")));
     }
-    let signals = Watch::new(); // first: the view has threads
+    let signals = Watch::new(); // before the view starts threads, which inherit the mask
     // A process that can't be observed causes an error before the terminal changes.
     let mut view = View::open(pid, interval)?;
     // On a panic, the terminal is restored before the message appears.

@@ -108,20 +108,29 @@ pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
     empty(file, [io::stdout().as_fd(), io::stderr().as_fd()])
 }
 
-/// Empties it if it is a regular file and none of these streams goes there; else that stream.
+/// The file, emptied; or the one of these streams that goes there. (Two streams that were opened apart go on at places of their own.) What isn't a
+/// regular file stays.
 fn empty<const STREAMS: usize>(file: File, streams: [BorrowedFd<'_>; STREAMS]) -> io::Result<File> {
     let about = file.metadata()?;
     if !about.is_file() {
         return Ok(file);
     }
     for stream in streams {
-        let stream = File::from(stream.try_clone_to_owned()?);
-        if stream.metadata().is_ok_and(|its| (its.dev(), its.ino()) == (about.dev(), about.ino())) {
+        let Ok(stream) = stream.try_clone_to_owned().map(File::from) else { continue };
+        let is_there =
+            stream.metadata().is_ok_and(|its| (its.dev(), its.ino()) == (about.dev(), about.ino()));
+        if is_there && is_writable(&stream) {
             return Ok(stream);
         }
     }
     file.set_len(0)?;
     Ok(file)
+}
+
+fn is_writable(file: &File) -> bool {
+    // SAFETY: its descriptor is open.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 /// As [`create`], but what is in the file stays.
@@ -242,7 +251,12 @@ mod tests {
         let streams = [other.as_fd(), stream.as_fd()];
         empty(open_to_write(&file).unwrap(), streams).unwrap().write_all(b"result").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "said, result");
-        empty(open_to_write(&file).unwrap(), [other.as_fd()]).unwrap();
+        // Streams that can't be written, or go elsewhere.
+        let [read, place] = [File::open(&file).unwrap(), {
+            File::options().read(true).custom_flags(libc::O_PATH).open(&file).unwrap()
+        }];
+        let streams = [other.as_fd(), read.as_fd(), place.as_fd()];
+        empty(open_to_write(&file).unwrap(), streams).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "");
     }
 }

@@ -17,7 +17,7 @@ pub mod pause;
 pub mod place;
 pub mod policies;
 pub mod relax;
-mod signals;
+pub mod signals;
 pub mod symbol;
 pub mod topology;
 pub mod urgency;

@@ -251,9 +251,7 @@ pub trait Stages: Platform {
 pub trait Undisturbed: Platform {
     /// Runs `run`, out of which nothing tears the calling thread; `None`: the machine can't promise that, and hasn't run it. It may cost
     /// system calls.
-    fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {
-        Some(run())
-    }
+    fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R>;
 }
 
 /// A whole machine: one on which every lock of the catalogue runs.

@@ -7,9 +7,9 @@
 
 use crate::access::{self, Access};
 use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use lockwright_native::system_call;
+use lockwright_native::{signals, system_call};
 
 /// Bytes of such a stack. Pages that are never touched take no memory.
 const SIZE: usize = 64 * 1024;
@@ -40,17 +40,8 @@ impl SpareStack {
             if cfg!(test) || access == Access::None {
                 return run(); // tests end their threads there
             }
-            const SET: usize = size_of::<u64>(); // the kernel's signal set
-            const AT_ONCE: [c_int; 6] = [
-                libc::SIGILL,
-                libc::SIGTRAP,
-                libc::SIGBUS,
-                libc::SIGFPE,
-                libc::SIGSEGV,
-                libc::SIGSYS,
-            ];
-            let at_once = AT_ONCE.iter().fold(0, |set, signal| set | 1 << (signal - 1));
-            let (all, mut before) = (!at_once, 0_u64);
+            const SET: usize = size_of::<signals::Set>();
+            let (all, mut before): (signals::Set, signals::Set) = (!signals::AT_ONCE, 0);
             let mut run = MaybeUninit::new(run);
             let top = self.0.get().cast::<u8>();
             // SAFETY: the thread's own mask, and sets of that size. The stack is ours by the caller's promise, and `body` gets what it

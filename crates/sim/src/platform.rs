@@ -442,7 +442,7 @@ impl Priorities for Sim {}
 impl Undisturbed for Sim {
     fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {
         let call = ps(engine().profile.kernel.bucket_ns); // the cost of a short system call
-        advance(2 * call, Activity::Kernel); // may it? and: no signals
+        advance(2 * call, Activity::Kernel); // two calls: may it ask, and block
         let result = run();
         advance(call, Activity::Kernel);
         Some(result)

@@ -26,7 +26,9 @@ fn open(process: &Process) -> Result<(File, PathBuf), Failure> {
 /// Copies the process's counts to a file that `profile --read` reads.
 pub(crate) fn dump(process: &Process, to: &Path) -> Result<(), Failure> {
     let (from, path) = open(process)?;
-    let target = launch::create(to)?;
+    // Not our own output, should that go there: a segment has places.
+    let target = lockwright_files::open_to_write(to);
+    let target = target.map_err(|error| launch::unwritable(to, &error))?;
     let fail = |error: io::Error| {
         Failure::new(format!(
             "cannot copy '{}' to '{}': {}",
@@ -41,6 +43,7 @@ pub(crate) fn dump(process: &Process, to: &Path) -> Result<(), Failure> {
 /// Copies only the data: most of a segment consists of holes, and the copy keeps them.
 fn copy(from: &File, to: &File) -> io::Result<()> {
     let length = from.metadata()?.len();
+    to.set_len(0)?; // its holes are empty
     to.set_len(length)?;
     let mut bytes = [0; 4096];
     let mut at = 0;

@@ -27,7 +27,7 @@ fn start(path: &Path, cause: &str, is_ours: bool) -> Result<Program> {
     Ok(program)
 }
 
-/// Watches the process, again and again, until that was seen of it.
+/// Watches the process, longer and longer, until that was seen of it: on a slow machine a look takes longer, so fewer fit into a time.
 pub(super) fn until(
     program: &Program,
     options: &[&str],
@@ -35,8 +35,11 @@ pub(super) fn until(
 ) -> Result<()> {
     let (pid, begun) = (program.pid.to_string(), Instant::now());
     let is_sampled = options.contains(&"--sample");
+    let mut ms = 0;
     loop {
-        let words = ["profile", "-q", "-p", &pid, "--time=300ms", "--format=json"];
+        ms = 6000.min(ms + 300);
+        let time = format!("--time={ms}ms");
+        let words = ["profile", "-q", "-p", &pid, &time, "--format=json"];
         let outcome = lockwright().args(words).args(options).run()?;
         ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
         let mut report: Value = serde_json::from_str(&outcome.text())?;

@@ -334,10 +334,10 @@ impl<'a, P: Machine> View<'a, P> {
                 P::reached(Stage::Joined);
                 return tail;
             }
-            // Others came at the same time. Of a crowd, all but one would fail at each move of the cache line.
+            // Others come at the same time. Of a crowd, all but one would fail at each move of the cache line.
             let swap = || {
                 node.has_no_known_predecessor();
-                // ORDERING: AcqRel, as [join]
+                // ORDERING: AcqRel, as [join], and for the same reasons.
                 let tail = self.parts.tail.swap(mine, AcqRel);
                 P::reached(Stage::Joined);
                 node.set_predecessor(self.last(tail));
@@ -360,7 +360,7 @@ impl<'a, P: Machine> View<'a, P> {
         for _ in 0..FARTHEST {
             // SAFETY: a node of the line, or memory that was one and stays readable.
             let waiter = unsafe { at.as_ref() }?;
-            let before = waiter.known_predecessor();
+            let before = waiter.known_predecessor()?;
             if is(at, before) {
                 return Some(at);
             }

@@ -390,7 +390,7 @@ unsafe fn move_into_line<P: Machine>(
     // ORDERING: Acquire, pairs with [link]. EXPLORED: as above, no doors.
     let mut behind = me.next(Acquire);
     // (Torn away, it may have extended the line already.)
-    let extends = |me| line.behind(me) == Some(first) || line.extend(me, last);
+    let extends = |me| line.extend(me, last) || line.behind(me) == Some(first);
     if behind.is_null() && !extends(me) {
         // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
         // EXPLORED: as above, no doors.

@@ -10,8 +10,10 @@
 //!
 //! - *Did it join?* A node names its predecessor before the exchange that makes it the last in line. So a walk from the line's
 //!   end, from node to predecessor, comes to it, or it isn't in the line. (While it is, nobody behind it can leave the line.)
-//!   Where the exchange fails, because others come at the same time, the thread learns its predecessor from a swap, and nothing
-//!   tears it away between the two (`Undisturbed`): swaps don't fail, so nobody waits for others to join.
+//!   Where the exchange fails, because others come at the same time, the thread learns its predecessor from a swap, which can't
+//!   fail. Nothing tears the thread away until it has named that node (`Undisturbed`). Until then its node names itself, and whoever
+//!   walks the line waits. (What a thread causes itself isn't kept away: a handler of a fault or single step, which must not jump
+//!   from there.)
 //! - *Has it left?* The same walk comes to the one behind it, or there is none.
 //! - *A choice, followers that move* (choice.rs, near.rs): what is to be done is noted, and doing it twice is as good as once.
 //!

@@ -213,7 +213,7 @@ pub struct Waiter<P: Machine> {
     pace: P::Word,
     /// The next waiter; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
-    /// The waiter's predecessor. Written by its own thread before it is linked, and by threads that choose a successor, or lead.
+    /// The waiter's predecessor; itself: not known yet. Written by its own thread before it is linked, and by threads that choose a successor, or lead.
     pub(super) predecessor: P::Ptr<Waiter<P>>,
     /// The lock that it waits for: the address of its word.
     pub(super) of: P::Ptr<P::Word>,
@@ -439,10 +439,15 @@ impl<P: Machine> Waiter<P> {
         self.predecessor.store(from_ref(self).cast_mut(), Relaxed); // published by [join]
     }
 
-    /// As [`before`](Self::before), of a node that may just have joined: waits until its thread, which nothing can tear away there, knows.
-    pub(super) fn known_predecessor(&self) -> *mut Self {
+    /// As [`before`](Self::before), of a node that may just have joined: waits until its own thread knows, which nothing tears away
+    /// meanwhile. `None`: a fork has left that thread behind.
+    pub(super) fn known_predecessor(&self) -> Option<*mut Self> {
+        let is_known = |before: *mut Self| !core::ptr::eq(before, self);
+        if !is_known(self.predecessor.load(Relaxed)) && !P::is_line_ours(from_ref(self).cast()) {
+            return None;
+        }
         // ORDERING: Acquire, pairs with [predecessor].
-        P::spin_until_ptr(&self.predecessor, Acquire, |before| !core::ptr::eq(before, self))
+        Some(P::spin_until_ptr(&self.predecessor, Acquire, is_known))
     }
 
     /// The node before it, or, of a head, one that was; null: none.
@@ -526,7 +531,7 @@ impl<P: Machine> Waiter<P> {
         }
     }
 
-    /// The id of the thread that holds the lock with this word by a node before this one; 0: none, or too far away. A hint: lines move on,
+    /// The id of the thread that holds the lock with this word by a node before this one; 0: none, too far away, or not known yet. A hint: lines move on,
     /// and nodes are used again.
     pub(super) fn holder_among_predecessors(&self, word: &Word0<P>) -> u32 {
         let mut at = self;
@@ -538,6 +543,10 @@ impl<P: Machine> Waiter<P> {
             let Some(before) = (unsafe { before.as_ref() }) else { return 0 };
             if !core::ptr::eq(before.of.load(Relaxed), word.address()) {
                 return 0;
+            }
+            if core::ptr::eq(before, at) {
+                P::pause(FIRST_LINK_NS); // its thread learns in a moment whom it follows
+                continue;
             }
             // Relaxed: as above.
             if state(before.gate.load(Relaxed)) == GRANTED {

@@ -86,6 +86,8 @@ pub(super) struct World {
     /// The word of [`ReaderTable::departures`], likewise.
     pub(super) departures: Option<usize>,
     pub(super) running: bool,
+    /// Was the last thread that asked to be left undisturbed promised that?
+    pub(super) promises: bool,
     /// The threads that are torn out of what they do.
     torn: HashMap<u64, Torn>,
     /// What happened, for the report of a failure.
