@@ -397,8 +397,8 @@ impl Step<'_> {
     }
 }
 
-/// The part of a failed step's output that says why: what each failed test printed, how each harness ended that ended
-/// without such a word (a signal, a limit), or the last lines if nothing tells. Harnesses that run after the failed one
+/// The part of a failed step's output that says why: what each failed test printed; if no harness names one, how
+/// each failed harness ended (a signal, a limit); or else the last lines. Harnesses that run after the failed one
 /// print pages of their own, so the end alone may hide it.
 fn why(text: &str) -> String {
     const LINES: usize = 150;

@@ -26,7 +26,7 @@ fn open(process: &Process) -> Result<(File, PathBuf), Failure> {
 /// Copies the process's counts to a file that `profile --read` reads.
 pub(crate) fn dump(process: &Process, to: &Path) -> Result<(), Failure> {
     let (from, path) = open(process)?;
-    // Not our own output, should that go there: a segment has places.
+    // Opened anew, even if our own output goes there: a segment is written at its own places.
     let target = lockwright_files::open_to_write(to);
     let target = target.map_err(|error| launch::unwritable(to, &error))?;
     let fail = |error: io::Error| {
