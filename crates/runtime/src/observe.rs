@@ -37,7 +37,7 @@ use crate::layout::Mutex;
 use crate::thread::{self, Room};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use lockwright_contract::counters::control::{Level, NONE, OPEN, Sampling, Settled};
+use lockwright_contract::counters::control::{BUSY, Level, NONE, OPEN, Sampling, Settled};
 use lockwright_contract::counters::layout::LockKind;
 use lockwright_contract::counters::{Blame, Segment, Wait};
 use lockwright_locks::front::counts;
@@ -114,7 +114,8 @@ fn segment() -> Option<Segment> {
     // ORDERING: Acquire, pairs with the Release in `open`.
     match lockwright_observe.state.load(Acquire) {
         OPEN => opened(),
-        NONE => open::open(in_child, before_sleep),
+        NONE => open::open(in_child, before_sleep).or_else(open::opening),
+        BUSY => open::opening(),
         _ => None,
     }
 }

@@ -323,6 +323,24 @@ static void acquisitions(void) {
     lets_one_wait();
 }
 
+// A thread waits for a mutex, and so makes the memory for the counts. Meanwhile the holder begins to wait for a condition variable.
+static void *waits_first(void *unused) {
+    pthread_mutex_lock(&guard);
+    pthread_mutex_unlock(&guard);
+    return unused;
+}
+
+static void at_once(void) {
+    pthread_t one;
+    pthread_mutex_lock(&guard);
+    pthread_create(&one, NULL, waits_first, NULL);
+    // If the thread hasn't come that far by then, the test finds nothing, and passes.
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    printf("%s\n", strerror(gives_up_waiting()));
+    pthread_mutex_unlock(&guard);
+    pthread_join(one, NULL);
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "rwlocks")) rwlocks(0);
@@ -332,6 +350,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "glibcs")) glibcs();
     if (!strcmp(what, "conditions")) conditions();
     if (!strcmp(what, "alone")) gives_up_alone();
+    if (!strcmp(what, "at-once")) at_once();
     if (!strcmp(what, "taken")) acquisitions();
     puts("done");
     return 0;

@@ -198,6 +198,28 @@ fn wake_ups_that_were_of_no_use_are_counted_and_who_wakes_is_named() -> Result<(
     Ok(())
 }
 
+/// `strace` stops the thread that makes the memory for a tenth of a second.
+#[test]
+fn a_wait_that_begins_while_the_memory_for_the_counts_is_made_is_counted() -> Result<()> {
+    let file = FOLDER.path().join("waits-at-once.json");
+    let outcome = lockwright()
+        .args(["profile", "--format", "json", "--output"])
+        .args([&file])
+        .args(["--", "strace", "-f", "-o", "/dev/null", "-e", "trace=ftruncate"])
+        .args(["-e", "inject=ftruncate:delay_enter=100000"])
+        .args([&*WAITS])
+        .args(["at-once"])
+        .run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    ensure!(outcome.text() == "Connection timed out\ndone\n", "{}", outcome.describe());
+    let report: Value = serde_json::from_slice(&fs::read(file)?)?;
+    let processes = report["processes"].as_array().context("processes")?;
+    let waits = processes.iter().find(|process| process["conditions"].is_array());
+    let turn = named(waits.with_context(|| format!("{report:#}"))?, "conditions", "turn")?;
+    assert_eq!(numbers(turn, ["contended", "gave_up"]), [1, 1], "{turn:#}");
+    Ok(())
+}
+
 #[test]
 fn a_process_that_waits_for_a_condition_alone_is_reported() -> Result<()> {
     let report = profile("alone", "counters", "Connection timed out\ndone\n")?;

@@ -17,8 +17,9 @@ use lockwright_contract::counters::control::{
 };
 use lockwright_contract::counters::layout::FOLDERS;
 use lockwright_contract::file::decimal;
+use lockwright_native::futex::{self, Deadline, Sleeper};
+use lockwright_native::kernel;
 use lockwright_native::system_call;
-use lockwright_native::{futex, kernel};
 
 /// What the environment said at the start: the program may have changed it by the time that the segment is made.
 struct Said {
@@ -143,6 +144,24 @@ pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     // ORDERING: Release, pairs with the Acquire in `segment`: the segment is complete.
     control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
     made.ok()
+}
+
+/// The segment, once the thread that is making it has done so. That thread takes no locks and no signals, so it doesn't wait for this one: a
+/// wait that begins meanwhile counts like those before and after it.
+#[cold]
+pub(super) fn opening() -> Option<Segment> {
+    const SLICE_NS: u64 = 100_000;
+    const SLICES: u32 = 10_000; // a second: then this wait isn't counted
+    let state = &lockwright_observe.state;
+    for _ in 0..SLICES {
+        // Relaxed: `opened` pairs with who made it.
+        if state.load(Relaxed) != BUSY {
+            break;
+        }
+        // Nobody wakes us: so the thread that makes it needs no system call for the many processes in which nobody waits for it.
+        futex::wait(state.as_ptr(), BUSY, Some(Deadline::after(SLICE_NS)), Sleeper::Own);
+    }
+    opened()
 }
 
 fn make(access: Access) -> Result<Segment, Refused> {
