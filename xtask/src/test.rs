@@ -397,18 +397,16 @@ impl Step<'_> {
     }
 }
 
-/// The part of a failed step's output that says why: what each failed test printed; if no harness names one, how
-/// each failed harness ended (a signal, a limit); or else the last lines. Harnesses that run after the failed one
-/// print pages of their own, so the end alone may hide it.
+/// The part of a failed step's output that says why: what each failed test printed, and how each harness ended that
+/// names none (a signal, a limit); or else the last lines. Harnesses that run after the failed one print pages of
+/// their own, so the end alone may hide it.
 fn why(text: &str) -> String {
     const LINES: usize = 150;
     let list =
         Regex::new(r"(?ms)^failures:\n(\n----.*?)^failures:\n.*?^test result: FAILED[^\n]*$")
             .expect("a pattern");
     let mut said: Vec<_> = list.find_iter(text).flat_map(|found| found.as_str().lines()).collect();
-    if said.is_empty() {
-        said = ends(text);
-    }
+    said.extend(ends(text));
     if said.is_empty() {
         let lines: Vec<_> = text.lines().collect();
         return lines[lines.len().saturating_sub(LINES)..].join("\n");
@@ -421,17 +419,21 @@ fn why(text: &str) -> String {
     format!("{}\n[{} lines]\n{}", first.join("\n"), said.len() - 2 * LINES, last.join("\n"))
 }
 
-/// How each harness ended that cargo calls failed, with the last lines that it printed.
+/// How each harness ended that cargo calls failed but that names no failed test, with the last lines that it printed.
 fn ends(text: &str) -> Vec<&str> {
     const BEFORE: usize = 15;
     const AFTER: usize = 3;
     let lines: Vec<_> = text.lines().collect();
-    let failed =
-        lines.iter().enumerate().filter(|(_, line)| line.starts_with("error: test failed"));
-    failed
-        .flat_map(|(at, _)| &lines[at.saturating_sub(BEFORE)..(at + 1 + AFTER).min(lines.len())])
-        .copied()
-        .collect()
+    let (mut told, mut from) = (Vec::new(), 0);
+    for at in (0..lines.len()).filter(|&at| lines[at].starts_with("error: test failed")) {
+        let before = &lines[at.saturating_sub(BEFORE).max(from)..at];
+        if !before.iter().any(|line| line.starts_with("test result: FAILED")) {
+            told.extend_from_slice(before);
+            told.extend_from_slice(&lines[at..(at + 1 + AFTER).min(lines.len())]);
+        }
+        from = at + 1;
+    }
+    told
 }
 
 /// Adds up the results of a step's test harnesses. A step without such output counts as one test. A step that fails
@@ -527,6 +529,13 @@ mod tests {
                       process didn't exit successfully: `y` (signal: 9, SIGKILL: kill)\n";
         let text = format!("{killed}{}", "Doc-tests of a crate\n".repeat(400));
         assert_eq!(why(&text), killed.trim_end());
+        // Beside a harness that names a test, and ended by itself.
+        let named = "failures:\n\n---- b stdout ----\nno\n\nfailures:\n    b\n\n\
+                     test result: FAILED. 1 passed; 1 failed; 0 ignored\n\n\
+                     error: test failed, to rerun pass `-p x --test z`\n";
+        let told = why(&format!("{named}{text}"));
+        assert!(told.contains("b stdout") && told.ends_with(killed.trim_end()), "{told}");
+        assert!(!told.contains("--test z"), "{told}");
     }
 
     #[test]
