@@ -118,9 +118,9 @@ pub(super) fn opened() -> Option<Segment> {
 #[cold]
 pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     let control = &lockwright_observe;
+    fork::tell_child(When::Unseen, in_child); // before BUSY: a child that is forked meanwhile has nobody who makes it
     // ORDERING: Acquire, pairs with the Release below.
     control.state.compare_exchange(NONE, BUSY, Acquire, Relaxed).ok()?;
-    fork::tell_child(When::Unseen, in_child);
     futex::before_sleep(before_sleep);
     let mut made = Err(Refused::System(libc::EPERM));
     // SAFETY: BUSY: no other thread comes here.
@@ -146,22 +146,26 @@ pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     made.ok()
 }
 
-/// The segment, once the thread that is making it has done so. That thread takes no locks and no signals, so it doesn't wait for this one: a
-/// wait that begins meanwhile counts like those before and after it.
+/// The segment, once the thread that is making it has done so: a wait that begins meanwhile counts like those before and after it. That thread
+/// takes no locks and no signals, so it doesn't wait for this one. If it needs more than a second, it may be gone (a filter may kill threads),
+/// and nobody waits for it again.
 #[cold]
 pub(super) fn opening() -> Option<Segment> {
     const SLICE_NS: u64 = 100_000;
-    const SLICES: u32 = 10_000; // a second: then this wait isn't counted
+    const SLICES: u32 = 10_000;
     let state = &lockwright_observe.state;
     for _ in 0..SLICES {
         // Relaxed: `opened` pairs with who made it.
         if state.load(Relaxed) != BUSY {
-            break;
+            return opened();
         }
         // Nobody wakes us: so the thread that makes it needs no system call for the many processes in which nobody waits for it.
         futex::wait(state.as_ptr(), BUSY, Some(Deadline::after(SLICE_NS)), Sleeper::Own);
     }
-    opened()
+    lockwright_observe.error.store(libc::ETIMEDOUT as u32, Relaxed); // only shown to users
+    // Relaxed: if the segment is there after all, who made it says so.
+    let _ = state.compare_exchange(BUSY, FAILED, Relaxed, Relaxed);
+    None
 }
 
 fn make(access: Access) -> Result<Segment, Refused> {
