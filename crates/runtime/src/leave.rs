@@ -185,12 +185,13 @@ impl Turn {
         self.0.store(0, Release);
     }
 
-    /// Is it somebody's turn? For a forked child, which has one thread.
+    /// Is it somebody's turn? For a forked child, which has one thread; for others, a hint.
     pub(crate) fn is_taken(&self) -> bool {
-        self.0.load(Relaxed) != 0 // one thread
+        self.0.load(Relaxed) != 0 // as the description says
     }
 
-    fn is_own(&self) -> bool {
+    /// Is it the calling thread's? If so, this is a signal handler.
+    pub(crate) fn is_own(&self) -> bool {
         self.0.load(Relaxed) == thread::id() // no other thread writes our id
     }
 }

@@ -37,7 +37,7 @@ use crate::layout::Mutex;
 use crate::thread::{self, Room};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use lockwright_contract::counters::control::{BUSY, Level, NONE, OPEN, Sampling, Settled};
+use lockwright_contract::counters::control::{Level, NONE, OPEN, Sampling, Settled};
 use lockwright_contract::counters::layout::LockKind;
 use lockwright_contract::counters::{Blame, Segment, Wait};
 use lockwright_locks::front::counts;
@@ -114,8 +114,7 @@ fn segment() -> Option<Segment> {
     // ORDERING: Acquire, pairs with the Release in `open`.
     match lockwright_observe.state.load(Acquire) {
         OPEN => opened(),
-        NONE => open::open(in_child, before_sleep).or_else(open::opening),
-        BUSY => open::opening(),
+        NONE => open::open(in_child, before_sleep),
         _ => None,
     }
 }
@@ -128,7 +127,7 @@ fn begun() -> u64 {
 /// The calling thread has to wait; `caller` is the address of its call, or 0. `false`: the wait isn't counted.
 #[cold]
 pub(crate) fn waits(mutex: &Mutex, caller: usize) -> bool {
-    let Some(segment) = seen_fork() else { return false };
+    let Some(segment) = awaited() else { return false };
     let (lock, call) = (core::ptr::from_ref(mutex).addr() as u64, account().call.take());
     let call = if caller == 0 { call } else { Call { from: caller, ..call } };
     let place = || mutex.counts.load(Relaxed) & counts::LOCK;
@@ -143,6 +142,11 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> bool {
 fn seen_fork() -> Option<Segment> {
     fork::era(); // so that a child notices the fork even if no fork handler ran
     segment()
+}
+
+/// As [`seen_fork`], for a thread that has to wait in any case: if another thread is making the segment, waits for that.
+fn awaited() -> Option<Segment> {
+    seen_fork().or_else(open::opening)
 }
 
 /// The calling thread has to wait for a lock, by this call; `place` says where the lock is in the table. Returns how many waits this one

@@ -3,9 +3,7 @@
 //! A thread that was woken holds the mutex again, and so asks itself to release it by the slow path. If that release comes first, the
 //! thread has got on. If it waits for the same condition variable first, the wake-up was wasted.
 
-use super::{
-    Account, account, alone, is_full, looks, opened, place_of, seen_fork, stack, wrappers,
-};
+use super::{Account, account, alone, awaited, is_full, looks, opened, place_of, stack, wrappers};
 use crate::caller::Call;
 use crate::layout::Mutex;
 use crate::thread;
@@ -18,7 +16,7 @@ use lockwright_native::place;
 /// The calling thread, which holds the mutex, is about to wait. Returns since when, ns; 0: the wait isn't counted.
 #[cold]
 pub(crate) fn waits(condition: usize, mutex: usize) -> u64 {
-    let Some(segment) = seen_fork() else { return 0 };
+    let Some(segment) = awaited() else { return 0 };
     let (account, now) = (account(), futex::now(Clock::Monotonic));
     looks(&segment, now);
     segment.condition_waits(condition as u64, mutex as u64, now);

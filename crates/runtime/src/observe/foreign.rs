@@ -5,7 +5,7 @@
 //! shared mutex, nothing is seen.
 
 use super::{account, before_sleep, begins, begun, count, ends, is_full, opened, place_of};
-use super::{seen_fork, stack, wrappers};
+use super::{awaited, stack, wrappers};
 use crate::caller::Call;
 use crate::thread;
 use core::ffi::c_int;
@@ -19,7 +19,7 @@ pub(crate) fn lock(lock: usize, call: Call, busy: bool, locks: impl FnOnce() -> 
     if !busy {
         return locks();
     }
-    let Some(segment) = seen_fork() else { return locks() };
+    let Some(segment) = awaited() else { return locks() };
     begins(&segment, (lock as u64, LockKind::Mutex), || 0, place_of(call));
     before_sleep(); // glibc doesn't spin, or not for long
     let answer = locks();

@@ -3,10 +3,10 @@
 
 use super::maps;
 use crate::access::{self, Access};
-use crate::apart::SpareStack;
 use crate::env::{say, variable};
+use crate::files;
 use crate::fork::{self, When};
-use crate::{files, thread};
+use crate::leave::Turn;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -50,8 +50,10 @@ struct File(UnsafeCell<[u8; 128]>);
 unsafe impl Sync for File {}
 static FILE: File = File(UnsafeCell::new([0; 128]));
 
-/// For the thread that has made the state BUSY.
-static STACK: SpareStack = SpareStack::new();
+/// Who makes the segment.
+static MAKER: Turn = Turn::new();
+/// It has not done so for long: nobody waits for it any more.
+static GAVE_UP: AtomicBool = AtomicBool::new(false);
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
@@ -114,17 +116,30 @@ pub(super) fn opened() -> Option<Segment> {
     (lockwright_observe.state.load(Acquire) == OPEN).then(|| unsafe { *SEGMENT.0.get() })?
 }
 
-/// Makes the segment. `in_child` is called in a forked child, and `before_sleep` before any sleep.
+/// Makes the segment, unless another thread does. `in_child` is called in a forked child, and `before_sleep` before any sleep.
 #[cold]
 pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
-    let control = &lockwright_observe;
-    fork::tell_child(When::Unseen, in_child); // before BUSY: a child that is forked meanwhile has nobody who makes it
-    // ORDERING: Acquire, pairs with the Release below.
-    control.state.compare_exchange(NONE, BUSY, Acquire, Relaxed).ok()?;
+    fork::tell_child(When::Unseen, in_child); // first: a child that is forked meanwhile has nobody who makes it
     futex::before_sleep(before_sleep);
-    let mut made = Err(Refused::System(libc::EPERM));
-    // SAFETY: BUSY: no other thread comes here.
-    unsafe { STACK.run(|| made = thread::leaving_errno(|| access::asking(make))) };
+    // Whoever sees BUSY sees a thread that takes no signals. So no handler runs, or leaves, until the segment is there.
+    let undo = || {
+        // Relaxed: nothing is published.
+        let _ = lockwright_observe.state.compare_exchange(BUSY, NONE, Relaxed, Relaxed);
+    };
+    MAKER.take(undo, || {
+        let state = &lockwright_observe.state;
+        // Relaxed: the turn's Acquire pairs with the end of the last one.
+        if state.load(Relaxed) == NONE {
+            state.store(BUSY, Relaxed); // for commands that ask
+            publish(access::asking(make));
+        }
+    });
+    opened()
+}
+
+/// Whoever sees OPEN sees the segment.
+fn publish(made: Result<Segment, Refused>) {
+    let control = &lockwright_observe;
     maps::begin();
     if let Err(refused) = made {
         let why = match refused {
@@ -143,29 +158,30 @@ pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     }
     // ORDERING: Release, pairs with the Acquire in `segment`: the segment is complete.
     control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
-    made.ok()
 }
 
-/// The segment, once the thread that is making it has done so: a wait that begins meanwhile counts like those before and after it. That thread
-/// takes no locks and no signals, so it doesn't wait for this one. If it needs more than a second, it may be gone (a filter may kill threads),
-/// and nobody waits for it again.
+/// The segment, once the thread that makes it has done so, for a thread that has to wait in any case: its wait counts like those before and after
+/// it. The maker takes no locks, and no signals once it is BUSY, so it doesn't wait for this thread. But it may be gone (a filter may kill threads):
+/// after 0.2 s nobody waits for it any more.
 #[cold]
 pub(super) fn opening() -> Option<Segment> {
-    const SLICE_NS: u64 = 100_000;
-    const SLICES: u32 = 10_000;
+    const NAPS: u32 = 64;
+    const LONGEST_NS: u64 = 3_200_000; // so that many waiters leave the maker its core
     let state = &lockwright_observe.state;
-    for _ in 0..SLICES {
-        // Relaxed: `opened` pairs with who made it.
-        if state.load(Relaxed) != BUSY {
+    let mut nap_ns = 100_000;
+    // Naps are counted, not the time: a machine may be suspended, a process stopped.
+    for _ in 0..NAPS {
+        let seen = state.load(Relaxed); // `opened` pairs with who made it
+        let is_made = !matches!(seen, NONE | BUSY) || !MAKER.is_taken();
+        if is_made || MAKER.is_own() || GAVE_UP.load(Relaxed) {
             return opened();
         }
-        // Nobody wakes us: so the thread that makes it needs no system call for the many processes in which nobody waits for it.
-        futex::wait(state.as_ptr(), BUSY, Some(Deadline::after(SLICE_NS)), Sleeper::Own);
+        // Nobody wakes us: so the maker needs no system call for the many processes in which nobody waits for it.
+        futex::wait(state.as_ptr(), seen, Some(Deadline::after(nap_ns)), Sleeper::Own);
+        nap_ns = LONGEST_NS.min(2 * nap_ns);
     }
-    lockwright_observe.error.store(libc::ETIMEDOUT as u32, Relaxed); // only shown to users
-    // Relaxed: if the segment is there after all, who made it says so.
-    let _ = state.compare_exchange(BUSY, FAILED, Relaxed, Relaxed);
-    None
+    GAVE_UP.store(true, Relaxed); // a hint
+    opened()
 }
 
 fn make(access: Access) -> Result<Segment, Refused> {
@@ -241,4 +257,6 @@ pub(super) fn forget() {
     // Relaxed: there is one thread.
     lockwright_observe.base.store(0, Relaxed);
     lockwright_observe.state.store(NONE, Relaxed);
+    GAVE_UP.store(false, Relaxed);
+    MAKER.end(); // perhaps a thread that only the parent has
 }

@@ -3,7 +3,7 @@
 //! A release that finds nobody waiting isn't seen. Of readers that hold a lock together, the last one to leave is to blame. If a
 //! policy has sent readers to the table, their releases are not seen either.
 
-use super::{account, begins, begun, ends, is_full, opened, place_of, seen_fork, stack, wrappers};
+use super::{account, awaited, begins, begun, ends, is_full, opened, place_of, stack, wrappers};
 use crate::caller::Call;
 use crate::thread;
 use lockwright_contract::counters::layout::LockKind;
@@ -22,7 +22,7 @@ pub(crate) struct Release {
 /// The calling thread has to wait for the lock at this address. `false`: the wait isn't counted.
 #[cold]
 pub(crate) fn waits(lock: usize, call: Call) -> bool {
-    let Some(segment) = seen_fork() else { return false };
+    let Some(segment) = awaited() else { return false };
     begins(&segment, (lock as u64, LockKind::ReadWrite), || 0, place_of(call));
     true
 }

@@ -6,7 +6,7 @@
 //!
 //! `sem_post` may be called in signal handlers, so it uses only atomics, and the thread's id.
 
-use super::{alone, begun, is_full, looks, opened, seen_fork, segment, stack, wrappers};
+use super::{alone, begun, is_full, looks, open, opened, seen_fork, stack, wrappers};
 use crate::caller::Call;
 use crate::layout::Semaphore;
 use crate::thread;
@@ -43,15 +43,16 @@ pub(crate) struct Post {
 
 /// A semaphore is about to be used: the segment should know who takes it before anybody waits for it.
 pub(crate) fn begins() {
-    let _ = segment();
+    let _ = seen_fork();
 }
 
 /// The calling thread asks for it. Returns since when it has to wait, ns; 0: it is free, or the wait isn't counted.
 pub(crate) fn waits(s: &Semaphore) -> u64 {
-    let Some(segment) = seen_fork() else { return 0 };
+    let segment = seen_fork();
     if s.value() != 0 {
         return 0;
     }
+    let Some(segment) = segment.or_else(open::opening) else { return 0 };
     let (lock, now) = (address(s), futex::now(Clock::Monotonic));
     looks(&segment, now);
     let tid = thread::id();
