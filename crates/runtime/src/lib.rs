@@ -11,7 +11,7 @@
 //!                       │            │        └─► whole                  a textbook lock
 //!                       └─► programs ┴─► posts          policies in eBPF;  what commands post
 //!                  machine                                 how many CPUs, of which classes?
-//!                  leave  guard                            waits left abnormally;  other people's tools
+//!                  guard                                   other people's tools
 //!        │
 //!   watchers       emulate  trace  recording  order        emulate little cores;  record operations, epochs, orders
 //!        │             └─ their functions ─► watch
@@ -19,6 +19,7 @@
 //!                  fork  access                            children, and handlers for them;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
 //!                  attached  apart  urgency                loaded into a running program?  a stack of our own;  who is real-time?
+//!                  leave ─► apart                          waits left abnormally;  what one thread at a time does
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
 //!                  probes  caller                          glibc's static probes;  where the program called us
 //! ```

@@ -64,7 +64,6 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "machine",
                 "queued",
                 "whole",
-                "leave",
                 "guard",
             ],
             // Watchers. `watch` calls them without naming them.
@@ -72,7 +71,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             // The bottom layer.
             &[
                 "watch", "fast", "listed", "shared", "thread", "fork", "clock", "access", "env",
-                "apart", "attached", "urgency", "caller", "files",
+                "apart", "attached", "urgency", "caller", "files", "leave",
             ],
             &["layout", "real", "object", "probes"],
         ],
