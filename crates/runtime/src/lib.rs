@@ -15,6 +15,7 @@
 //!        │
 //!   watchers       emulate  trace  recording  order        emulate little cores;  record operations, epochs, orders
 //!        │             └─ their functions ─► watch
+//!        │         observe                                 counts waits; upper floors call it by name
 //!   ground         watch  fast                             is this process watched?  watchers register here;  the fast paths
 //!                  fork  access                            children, and handlers for them;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*

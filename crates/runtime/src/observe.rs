@@ -111,7 +111,7 @@ pub(crate) fn is_on() -> bool {
 /// The segment; makes it if the process has none yet.
 #[inline]
 fn segment() -> Option<Segment> {
-    // ORDERING: Acquire, pairs with the Release in `open`.
+    // ORDERING: Acquire, pairs with the Release in `publish`.
     match lockwright_observe.state.load(Acquire) {
         OPEN => opened(),
         NONE => open::open(in_child, before_sleep),
@@ -144,7 +144,7 @@ fn seen_fork() -> Option<Segment> {
     segment()
 }
 
-/// As [`seen_fork`], for a thread that has to wait in any case: if another thread is making the segment, waits for that.
+/// As [`seen_fork`], for a thread that has to wait for a lock in any case. If another thread is making the segment, waits for it.
 fn awaited() -> Option<Segment> {
     seen_fork().or_else(open::opening)
 }

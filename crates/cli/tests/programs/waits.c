@@ -2,6 +2,7 @@
 // threads look at the locks' own words to see that another one waits.
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <threads.h>
@@ -302,16 +303,16 @@ static void conditions(void) {
 // A mutex that is taken a thousand times between two waits. 2 in its word says that a thread sleeps.
 static pthread_mutex_t busy_twice = PTHREAD_MUTEX_INITIALIZER;
 
-static void *takes_it(void *unused) {
-    pthread_mutex_lock(&busy_twice);
-    pthread_mutex_unlock(&busy_twice);
-    return unused;
+static void *takes_it(void *mutex) {
+    pthread_mutex_lock(mutex);
+    pthread_mutex_unlock(mutex);
+    return mutex;
 }
 
 static void lets_one_wait(void) {
     pthread_t one;
     pthread_mutex_lock(&busy_twice);
-    pthread_create(&one, NULL, takes_it, NULL);
+    pthread_create(&one, NULL, takes_it, &busy_twice);
     until(&busy_twice, 2);
     pthread_mutex_unlock(&busy_twice);
     pthread_join(one, NULL);
@@ -319,24 +320,29 @@ static void lets_one_wait(void) {
 
 static void acquisitions(void) {
     lets_one_wait();
-    for (int i = 0; i < 1000; i++) takes_it(NULL);
+    for (int i = 0; i < 1000; i++) takes_it(&busy_twice);
     lets_one_wait();
 }
 
-// A thread waits for a mutex, and so makes the memory for the counts. Meanwhile the holder begins to wait for a condition variable.
-static void *waits_first(void *unused) {
-    pthread_mutex_lock(&guard);
-    pthread_mutex_unlock(&guard);
-    return unused;
+// A thread waits for a mutex, and so makes the memory for the counts. Meanwhile it gets a signal, whose handler stays, as a collector's does that
+// stops the world; and the holder begins to wait for a condition variable.
+static int may_go_on;
+
+static void stays(int unused) {
+    (void)unused;
+    until(&may_go_on, 1);
 }
 
 static void at_once(void) {
     pthread_t one;
+    signal(SIGUSR1, stays);
     pthread_mutex_lock(&guard);
-    pthread_create(&one, NULL, waits_first, NULL);
+    pthread_create(&one, NULL, takes_it, &guard);
     // If the thread hasn't come that far by then, the test finds nothing, and passes.
     nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    pthread_kill(one, SIGUSR1);
     printf("%s\n", strerror(gives_up_waiting()));
+    set(&may_go_on);
     pthread_mutex_unlock(&guard);
     pthread_join(one, NULL);
 }

@@ -198,7 +198,7 @@ fn wake_ups_that_were_of_no_use_are_counted_and_who_wakes_is_named() -> Result<(
     Ok(())
 }
 
-/// `strace` stops the thread that makes the memory for a tenth of a second.
+/// `strace` holds up the thread that makes the memory, for a tenth of a second. No signal reaches that thread before the memory is there.
 #[test]
 fn a_wait_that_begins_while_the_memory_for_the_counts_is_made_is_counted() -> Result<()> {
     let file = FOLDER.path().join("waits-at-once.json");

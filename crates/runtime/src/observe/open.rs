@@ -52,7 +52,7 @@ static FILE: File = File(UnsafeCell::new([0; 128]));
 
 /// Who makes the segment.
 static MAKER: Turn = Turn::new();
-/// It has not done so for long: nobody waits for it any more.
+/// The maker has taken too long: nobody waits for it any more.
 static GAVE_UP: AtomicBool = AtomicBool::new(false);
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
@@ -111,7 +111,7 @@ pub(super) static SEGMENT: Shared = Shared(UnsafeCell::new(None));
 /// The segment, if the process has one. For callers that hold a lock, and should not make it now.
 #[inline]
 pub(super) fn opened() -> Option<Segment> {
-    // ORDERING: Acquire, pairs with the Release in `open`.
+    // ORDERING: Acquire, pairs with the Release in `publish`.
     // SAFETY: OPEN: nobody writes any more.
     (lockwright_observe.state.load(Acquire) == OPEN).then(|| unsafe { *SEGMENT.0.get() })?
 }
@@ -121,7 +121,8 @@ pub(super) fn opened() -> Option<Segment> {
 pub(super) fn open(in_child: fn(), before_sleep: fn()) -> Option<Segment> {
     fork::tell_child(When::Unseen, in_child); // first: a child that is forked meanwhile has nobody who makes it
     futex::before_sleep(before_sleep);
-    // Whoever sees BUSY sees a thread that takes no signals. So no handler runs, or leaves, until the segment is there.
+    // In its turn the maker takes no signals: so no handler runs on that thread, or leaves from there, while the state is BUSY. (In a process that
+    // has confined itself the maker does take them, but makes nothing.)
     let undo = || {
         // Relaxed: nothing is published.
         let _ = lockwright_observe.state.compare_exchange(BUSY, NONE, Relaxed, Relaxed);
@@ -156,13 +157,13 @@ fn publish(made: Result<Segment, Refused>) {
     } else if !HAS_SAID.swap(true, Relaxed) {
         say(&[b"no shared memory to count locks in: nothing is counted\n"]);
     }
-    // ORDERING: Release, pairs with the Acquire in `segment`: the segment is complete.
+    // ORDERING: Release, pairs with the Acquire in `segment` and in `opened`: the segment is complete.
     control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
 }
 
-/// The segment, once the thread that makes it has done so, for a thread that has to wait in any case: its wait counts like those before and after
-/// it. The maker takes no locks, and no signals once it is BUSY, so it doesn't wait for this thread. But it may be gone (a filter may kill threads):
-/// after 0.2 s nobody waits for it any more.
+/// The segment, once another thread has made it. For a thread that has to wait for a lock in any case, so that its wait counts. The maker takes no
+/// locks, and no signals while it is BUSY, so it never waits for this thread. But the maker may be gone (a filter may kill threads): after 0.2 s
+/// nobody waits for it any more.
 #[cold]
 pub(super) fn opening() -> Option<Segment> {
     const NAPS: u32 = 64;
