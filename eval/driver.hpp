@@ -29,7 +29,7 @@ enum { OPERATION = 1 };  // the one epoch: all operations share it
 struct Options {
   double seconds = 1.0, warmup = 0.0;
   uint64_t threads = 2, seed = 1, size = 100000, slo_ns = 0, slots = 1;
-  bool pin = false, annotated = false;
+  bool pin = false, annotated = false, marks = false;
 };
 
 [[noreturn]] inline void wrong(const std::string &what) {
@@ -159,6 +159,9 @@ class Database {
   virtual std::string verify(const std::vector<std::unique_ptr<Session>> &sessions) = 0;
 };
 
+// Taken before each operation under `--marks`, so that a trace of locks shows where operations begin.
+inline pthread_mutex_t operation_begins = PTHREAD_MUTEX_INITIALIZER;
+
 struct Worker {
   const Options *options;
   pthread_barrier_t *start;
@@ -183,6 +186,10 @@ inline void *work(void *data) {
   uint64_t from = now() + (uint64_t)(options.warmup * 1e9);
   uint64_t end = from + (uint64_t)(options.seconds * 1e9);
   for (uint64_t began = now(), ended; began < end; began = ended) {
+    if (options.marks) {
+      pthread_mutex_lock(&operation_begins);
+      pthread_mutex_unlock(&operation_begins);
+    }
     if (epochs) lw_epoch_start(OPERATION);
     self->session->operation(random);
     if (epochs) lw_epoch_end(OPERATION, options.slo_ns);
@@ -287,11 +294,16 @@ inline Options parse(int argc, char **argv, const char *extra) {
     std::string flag = argv[i];
     if (flag == "--help" || flag == "-h") {
       std::printf("usage: %s [--seconds S] [--warmup S] [--threads N] [--seed N] [--size KEYS]\n"
-                  "       [--slo NS] [--pin]%s\n\n"
+                  "       [--slo NS] [--pin] [--marks]%s\n\n"
                   "  --slo NS  each operation is an epoch with this latency objective, if the process has epochs\n"
+                  "  --marks   a mutex is taken before each operation, so that traces show where they begin\n"
                   "  --pin     thread i stays on the i-th usable CPU, round and round; figures a CPU\n",
                   argv[0], extra);
       std::exit(0);
+    }
+    if (flag == "--marks") {
+      options.marks = true;
+      continue;
     }
     if (flag == "--pin") {
       options.pin = true;

@@ -6,6 +6,7 @@ mod bench2;
 mod bench3;
 mod cal;
 mod cycles;
+mod databases;
 mod epochs;
 mod rcl;
 mod readers;
@@ -27,6 +28,10 @@ pub static WORKLOADS: &[&Workload] = &[
     &rcl::ENTRY,
     &readers::ENTRY,
     &tries::ENTRY,
+    &databases::KYOTO,
+    &databases::LMDB,
+    &databases::LEVELDB,
+    &databases::SQLITE,
 ];
 
 /// The workload called `id`.
