@@ -79,6 +79,8 @@ fn cells(row: &ReportRow) -> [String; 7] {
 fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Number => "num",
+        Kind::Sign => "sign",
+        Kind::Same => "same",
         Kind::Direction => "dir",
         Kind::Identity => "id",
     }
@@ -155,6 +157,18 @@ pub(crate) fn text(done: &Done) -> String {
     text + &output::wrapped(&notes) + "\n\n"
 }
 
+/// The text for one figure whose rows were measured on wrong models.
+pub(crate) fn planted_text(figure: &Figure, rows: &[ReportRow]) -> String {
+    let header = ["target", "wrong model", "result", "accepted", "noticed"];
+    let mut table = output::table(&header).least(&["accepted"]).all_by("--quick");
+    for row in rows {
+        let [name, _, _, result, _, accepted, _] = cells(row);
+        let noticed = if row.is_noticed() { "yes" } else { "NO" };
+        table.add_row([name, row.wrong.clone(), result, accepted, noticed.to_owned()]);
+    }
+    format!("{}: {}\n\n{}\n", figure.figure, figure.title, output::plain(&table))
+}
+
 /// Why a row proves less than it seems to.
 fn marks(row: &ReportRow) -> impl Iterator<Item = String> {
     let given = row.given.as_ref().map(|why| format!("given: {}: {why}", row.name));
@@ -166,6 +180,8 @@ fn marks(row: &ReportRow) -> impl Iterator<Item = String> {
 fn kinds(counts: &Tally) -> String {
     let all = [
         (counts.numbers, "number"),
+        (counts.signs, "sign"),
+        (counts.same, "likeness"),
         (counts.directions, "direction"),
         (counts.identities, "identity"),
     ];
@@ -180,6 +196,7 @@ fn kinds(counts: &Tally) -> String {
 fn plural(number: usize, what: &str) -> String {
     match what.strip_suffix('y') {
         Some(stem) if number != 1 => format!("{number} {stem}ies"),
+        None if number != 1 && what.ends_with('s') => format!("{number} {what}es"),
         _ => count(number, what),
     }
 }

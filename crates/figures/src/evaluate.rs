@@ -1,7 +1,7 @@
 //! Results compared with targets.
 
 use crate::Measured;
-use lockwright_numbers::Spread;
+use lockwright_numbers::{Spread, median_interval};
 use lockwright_sim::profile::{Profile, builtin};
 use lockwright_sim::targets::{Figure, Kind, Row};
 use serde::Serialize;
@@ -52,6 +52,11 @@ pub struct ReportRow {
     pub high: Option<f64>,
     /// Is the result accepted? Never without one.
     pub ok: bool,
+    /// For a sign: does all of [`interval`](Self::interval) lie on the paper's side of 1?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_sign_right: bool,
+    /// The wrong model that the row must notice.
+    pub wrong: String,
     /// Locks that don't exist yet, so that there is no result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
@@ -74,6 +79,9 @@ pub struct ReportRow {
     /// Why the machine can't have a result: it lacks what the row is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<&'static str>,
+    /// For a sign: the interval of the median, all of which must lie on the paper's side of 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
     /// The smallest and the largest result of a seed.
     #[serde(skip)]
     pub spread: Option<(f64, f64)>,
@@ -83,6 +91,11 @@ impl ReportRow {
     /// Does it count against us: measured or measurable, but not accepted?
     pub fn is_missed(&self) -> bool {
         !self.ok && self.missing.is_empty() && self.impossible.is_none()
+    }
+
+    /// Was a result rejected, as that of a wrong model must be? Not without a result, and not for want of seeds.
+    pub fn is_noticed(&self) -> bool {
+        self.result.is_some() && !self.ok && (self.kind != Kind::Sign || self.interval.is_some())
     }
 
     /// Does it have a verdict: accepted or not?
@@ -100,8 +113,14 @@ impl ReportRow {
 /// How many comparisons are accepted, separately for each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// The paper has a number.
+    /// The paper has a number that is far from "no effect".
     pub numbers: Count,
+    /// Small effects.
+    pub signs: Count,
+    /// Those whose sign is right, whatever their size.
+    pub right_signs: Count,
+    /// Two things that are alike.
+    pub same: Count,
     /// The paper only says which is larger, or names a bound.
     pub directions: Count,
     /// True by construction.
@@ -140,10 +159,15 @@ impl Tally {
         for row in rows.filter(|row| row.is_judged()) {
             let kind = match row.kind {
                 Kind::Number => &mut tally.numbers,
+                Kind::Sign => &mut tally.signs,
+                Kind::Same => &mut tally.same,
                 Kind::Direction => &mut tally.directions,
                 Kind::Identity => &mut tally.identities,
             };
             kind.add(row.ok);
+            if row.kind == Kind::Sign {
+                tally.right_signs.add(row.is_sign_right);
+            }
             if row.is_free_number() {
                 tally.free_numbers.add(row.near == Some(true));
             }
@@ -203,6 +227,8 @@ fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
     let values = values.filter(|_| missing.is_empty()).map_or(&[][..], Vec::as_slice);
     let result = median(values);
     let (low, high) = row.accepted();
+    let interval = median_interval(values).filter(|_| row.kind == Kind::Sign);
+    let is_sign_right = interval.is_some_and(|interval| row.is_same_sign(interval));
     // A row that names a machine stays there.
     let moved = here.elsewhere && row.machine.is_none();
     let lacks = moved && here.no_little_cores && result.is_none() && !values.is_empty();
@@ -216,7 +242,10 @@ fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
         result,
         low,
         high,
-        ok: result.is_some_and(|result| row.accepts(result)),
+        ok: result.is_some_and(|result| row.accepts(result))
+            && (row.kind != Kind::Sign || is_sign_right),
+        is_sign_right,
+        wrong: row.wrong.clone(),
         missing,
         held_out: row.held_out,
         fit: row.fit && !moved,
@@ -224,6 +253,7 @@ fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
         repeats: row.repeats.clone(),
         near: result.and_then(|result| row.is_near(result)),
         impossible: lacks.then_some("no little cores"),
+        interval,
         spread: spread(values),
     }
 }

@@ -18,10 +18,12 @@ mod plan;
 pub mod plot;
 pub mod policies;
 pub mod rcl;
+mod wrong;
 
 pub use evaluate::{Count, FigureReport, ReportRow, Tally, evaluate, median};
 pub use measured::{Measured, ratio};
 pub use plan::{Here, Key, Load, Memo, Plan, Results, Runs};
+pub use wrong::{Wrong, models, planted};
 
 use lockwright_sim::profile::Profile;
 use lockwright_sim::{Violation, targets};
@@ -81,6 +83,10 @@ pub struct Context<'a> {
     pub profile: Arc<Profile>,
     /// Each point is run with the seeds 1 to `seeds`.
     pub seeds: u32,
+    /// The same for points on which the sign of an effect depends: at least [`targets::SIGN_SEEDS`] for a verdict.
+    pub often: u32,
+    /// A planted wrong model.
+    pub wrong: Option<&'a Wrong>,
     /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less for quick runs.
     pub length: f64,
     /// Is told how many runs are planned, and when each is done.
@@ -97,7 +103,9 @@ impl Context<'_> {
     /// With the given number of seeds, in full length, without progress reports.
     pub fn new(profile: Arc<Profile>, seeds: u32) -> Self {
         let memo = Memo::default();
-        Self { profile, seeds, length: 1.0, progress: &|_| (), memo, runs: &Here, only_plan: false }
+        let (progress, runs) = (&|_| (), &Here);
+        let (often, wrong, length, only_plan) = (seeds, None, 1.0, false);
+        Self { profile, seeds, often, wrong, length, progress, memo, runs, only_plan }
     }
 }
 

@@ -24,6 +24,7 @@ pub struct Load {
     warmup_ms: f64,
     duration_ms: f64,
     samples: bool,
+    often: bool,
 }
 
 impl Load {
@@ -40,6 +41,7 @@ impl Load {
             warmup_ms: WARMUP_MS,
             duration_ms: DURATION_MS,
             samples: false,
+            often: false,
         }
     }
 
@@ -56,6 +58,7 @@ impl Load {
             warmup_ms: run.warmup_ns as f64 / 1e6,
             duration_ms: run.duration_ns as f64 / 1e6,
             samples: false,
+            often: false,
         }
     }
 
@@ -123,19 +126,27 @@ impl Load {
         self
     }
 
+    /// The same with as many seeds as a row that is judged by its sign needs.
+    #[must_use]
+    pub fn often(mut self) -> Self {
+        self.often = true;
+        self
+    }
+
     /// A run for each seed; none if the lock doesn't exist.
     fn runs(&self, context: &Context<'_>) -> Vec<Run> {
         let plain = || LockSpec::parse(&self.lock).ok();
         let Some(lock) = self.programmed.clone().or_else(plain) else {
             return Vec::new();
         };
+        let lock = context.wrong.map_or(lock.clone(), |wrong| wrong.lock(lock));
         let workload =
             workload::find(self.workload).expect("a figure names a workload that there is");
         let run = Run {
             profile: self.profile(context),
             lock,
             workload,
-            params: self.params.clone(),
+            params: context.wrong.map_or(self.params.clone(), |wrong| wrong.options(&self.params)),
             threads: self.threads,
             placement: self.placement.clone(),
             seed: 0,
@@ -145,7 +156,7 @@ impl Load {
             timeline: None,
             transfers: false,
         };
-        let seeds = 1..=u64::from(context.seeds);
+        let seeds = 1..=u64::from(if self.often { context.often } else { context.seeds });
         seeds.map(|seed| Run { seed, ..run.clone() }).collect()
     }
 
@@ -162,7 +173,8 @@ impl Load {
         let other = |name: &String| {
             profile::builtin(name).map(Arc::new).expect("a figure names a profile that there is")
         };
-        self.machine.as_ref().map_or_else(|| context.profile.clone(), other)
+        let profile = self.machine.as_ref().map_or_else(|| context.profile.clone(), other);
+        context.wrong.map_or(profile.clone(), |wrong| wrong.machine(profile))
     }
 }
 

@@ -7,5 +7,5 @@ mod spread;
 mod times;
 pub mod units;
 
-pub use spread::{Spread, median, quantile};
+pub use spread::{Spread, median, median_interval, quantile};
 pub use times::{Times, recorder};

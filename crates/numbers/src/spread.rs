@@ -45,6 +45,24 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(&sorted(values)?, 0.5)
 }
 
+/// An interval that contains the median of what the values were drawn from, with a confidence of 95 % or more, whatever
+/// its distribution: the k-th smallest and the k-th largest value, where k is the largest that keeps the confidence
+/// (2 of 11 values: 98.8 %). `None` with fewer than 6 values, or if one isn't a number.
+pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let sorted = sorted(values)?;
+    let count = sorted.len() as i32;
+    // The chance that fewer than k of them lie below the median, and the same above.
+    let (mut outside, mut chance) = (0.0, 0.5_f64.powi(count));
+    let mut k = 0;
+    while k < count && 2.0 * (outside + chance) <= 0.05 {
+        outside += chance;
+        k += 1;
+        chance *= f64::from(count - k + 1) / f64::from(k);
+    }
+    let first = usize::try_from(k.checked_sub(1)?).ok()?;
+    Some((sorted[first], sorted[sorted.len() - 1 - first]))
+}
+
 /// The value below which this share (0 to 1) of the ascending values lies, interpolated linearly between its two
 /// nearest neighbours; `None` if there are no values.
 pub fn quantile(ascending: &[f64], share: f64) -> Option<f64> {
@@ -66,6 +84,20 @@ fn sorted(values: &[f64]) -> Option<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_around_the_median_leaves_out_what_chance_allows() {
+        let values = |count: u32| (1..=count).rev().map(f64::from).collect::<Vec<_>>();
+        assert_eq!(median_interval(&values(5)), None, "94 % at most");
+        assert_eq!(median_interval(&values(6)), Some((1.0, 6.0)), "97 %");
+        assert_eq!(
+            median_interval(&values(11)),
+            Some((2.0, 10.0)),
+            "98.8 %; the third would be 93 %"
+        );
+        assert_eq!(median_interval(&values(20)), Some((6.0, 15.0)), "as in tables");
+        assert_eq!(median_interval(&[1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0, 1.0]), None);
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -153,6 +153,15 @@ impl Me {
         let asked = engine().now;
         watched.lock(self.window.get());
         self.waited_since(asked, None);
+        self.stays_longer();
+    }
+
+    /// The lock's planted fault, if it has one.
+    fn stays_longer(&self) {
+        let ns = self.world.slower_ns.get();
+        if ns > 0.0 {
+            self.compute(ns);
+        }
     }
 
     /// This thread now has the lock that it asked for, maybe on another thread, which runs its section: `elsewhere` is the class of
@@ -190,6 +199,7 @@ impl Me {
         let (asked, me, class) = (e.now, e.me(), e.cpus[e.my_cpu() as usize].class);
         watched.with(self.window.get(), || {
             self.waited_since(asked, (engine().me() != me).then_some(class));
+            self.stays_longer();
             section();
         });
     }
@@ -197,7 +207,10 @@ impl Me {
     /// A section under `lock` that only reads: together with other readers, if it is a readers-writer lock.
     pub fn reading(&self, lock: LockId, section: impl FnOnce()) {
         let watched = self.watched(lock);
-        watched.reading(self.window.get(), section);
+        watched.reading(self.window.get(), || {
+            self.stays_longer();
+            section();
+        });
     }
 
     fn watched(&self, lock: LockId) -> Rc<Watched> {

@@ -21,6 +21,8 @@ pub struct LockSpec {
     programs: BTreeMap<u32, SlotPolicy>,
     /// How many waiters a front lock's line counts.
     most_counted: u32,
+    /// How much longer each section takes than the lock makes it, ns on the fastest class: a planted fault.
+    slower_ns: f64,
 }
 
 /// Why a text names no lock.
@@ -36,6 +38,7 @@ impl From<Spec<'_>> for LockSpec {
             options: spec.options().collect(),
             programs: BTreeMap::new(),
             most_counted: MOST_COUNTED,
+            slower_ns: 0.0,
         }
     }
 }
@@ -56,6 +59,7 @@ impl LockSpec {
             options: Vec::new(),
             programs: BTreeMap::new(),
             most_counted: MOST_COUNTED,
+            slower_ns: 0.0,
         }
     }
 
@@ -73,6 +77,18 @@ impl LockSpec {
     /// Does a front lock's line count this many waiters?
     pub(crate) fn counts(&self, threads: usize) -> bool {
         threads <= self.most_counted as usize
+    }
+
+    /// The same lock with a planted fault: each section takes `ns` longer on the fastest class of cores.
+    #[must_use]
+    pub fn slower(mut self, ns: f64) -> Self {
+        self.slower_ns = ns;
+        self
+    }
+
+    /// See [`slower`](Self::slower).
+    pub(crate) fn slower_ns(&self) -> f64 {
+        self.slower_ns
     }
 
     /// The policies of its machine, by slot.

@@ -130,6 +130,7 @@ impl Run {
         let classes = self.profile.class.iter().map(|class| class.name.clone());
         let collect = Collect::new(classes, self.threads, self.samples);
         let world = RunWorld::new(self.threads, self.seed, from, end, collect);
+        world.slower_ns.set(self.lock.slower_ns());
         with_engine(&mut engine, |engine| {
             let mut setup = Setup {
                 engine,

@@ -21,7 +21,7 @@
 //! name = "mcs-8/mcs-4"
 //! what = "..."
 //! unit = "ratio"
-//! kind = "number"                 # or direction, identity: see Kind
+//! kind = "number"                 # or sign, same, direction, identity: see Kind
 //! paper = 0.5                     # or bounds: paper_low, paper_high
 //! high = 0.55                     # a bar of our own; without one, see Row::accepted
 //! because = "..."                 # why a number's bar is wider than a quarter
@@ -30,6 +30,7 @@
 //! fit = true                      # the machine's fitted figures were fitted to it; without this it is a prediction
 //! given = "..."                   # why it was met beforehand: the same run as a fitted row, a workload chosen to meet it
 //! repeats = "libasl-4: mcs-8/mcs-4"   # says nothing beyond that row
+//! wrong = "mcs is tas"            # a wrong model that the row must notice: `lockwright reproduce --planted`
 //!
 //! [[not_reproduced]]
 //! part = "..."
@@ -97,6 +98,10 @@ pub struct Chosen {
     pub what: String,
     /// Why this value.
     pub why: String,
+    /// The rows that another value would have changed, if a look at results helped to choose: they count as
+    /// fitted.
+    #[serde(default)]
+    pub serves: Vec<String>,
 }
 
 /// One comparison.
@@ -141,6 +146,9 @@ pub struct Row {
     pub given: Option<String>,
     /// The row that says the same, as `FIGURE: ROW`: it is counted there.
     pub repeats: Option<String>,
+    /// A wrong model that the row must notice: which lock is another one, what is slower, whether cores are equal.
+    /// `lockwright reproduce --planted` runs it.
+    pub wrong: String,
     /// Its weight in the fit, relative to other rows.
     #[serde(default = "one")]
     pub weight: f64,
@@ -169,8 +177,13 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The paper has a number: the result may be too small, or too large.
+    /// The paper has a number from which "no effect" is far: the result may be too small, or too large.
     Number,
+    /// The paper has a ratio so near to 1 that 1 itself would be within a quarter. So the result must lie on the same
+    /// side of 1, with all of [`lockwright_numbers::median_interval`], and be of the same order of size.
+    Sign,
+    /// The paper finds that two things are alike: 1, give or take [`ALIKE`].
+    Same,
     /// The paper only says which of two is larger, or names a bound.
     Direction,
     /// True by construction if the lock works at all: two names for the same thing (an SLO of 0 and MCS), or the set point of a
@@ -180,6 +193,15 @@ pub enum Kind {
 
 /// How far a result may be off, as a share of the paper's number.
 const TOLERANCE: f64 = 0.25;
+
+/// How far two things that the paper finds alike may be apart.
+const ALIKE: f64 = 0.1;
+
+/// An effect is of the same order of size if it is at most this many times as large, or as small.
+const ORDER: f64 = 3.0;
+
+/// A row that is judged by its sign needs this many runs.
+pub const SIGN_SEEDS: u32 = 11;
 
 fn one() -> f64 {
     1.0
@@ -248,7 +270,14 @@ impl Row {
         if self.held_out {
             return (None, None);
         }
-        let (low, high) = self.near();
+        let (low, high) = match (self.kind, self.paper) {
+            (Kind::Sign, Some(paper)) => {
+                let (small, large) = (paper.powf(ORDER.recip()), paper.powf(ORDER));
+                (Some(small.min(large)), Some(small.max(large)))
+            }
+            (Kind::Same, _) => (Some(1.0 - ALIKE), Some(1.0 + ALIKE)),
+            _ => self.near(),
+        };
         if self.kind == Kind::Number {
             return (self.low.or(low), self.high.or(high));
         }
@@ -272,6 +301,11 @@ impl Row {
         let (low, high) = self.near();
         let (low, high) = low.zip(high).filter(|_| self.kind == Kind::Number)?;
         Some((low..=high).contains(&result))
+    }
+
+    /// Does all of an interval lie on the paper's side of 1?
+    pub fn is_same_sign(&self, (low, high): (f64, f64)) -> bool {
+        self.paper.is_some_and(|paper| if paper > 1.0 { low > 1.0 } else { high < 1.0 })
     }
 
     /// Is its result independent: neither a repetition, nor from a machine that was fitted or chosen for it?
@@ -313,6 +347,13 @@ impl Row {
         below || above
     }
 
+    /// Would no effect at all, a ratio of 1, be within a quarter of the paper's number?
+    fn is_vague(&self) -> bool {
+        let (low, high) = self.near();
+        self.unit == Unit::Ratio
+            && low.zip(high).is_some_and(|(low, high)| low <= 1.0 && 1.0 <= high)
+    }
+
     fn fault(&self) -> Option<&'static str> {
         let bound = self.paper_low.is_some() || self.paper_high.is_some();
         let bar = self.low.is_some() || self.high.is_some();
@@ -321,6 +362,8 @@ impl Row {
             |low: Option<f64>, high: Option<f64>| low.zip(high).is_some_and(|(l, h)| l > h);
         if self.locks.is_empty() {
             Some("it takes no lock")
+        } else if self.wrong.is_empty() {
+            Some("it names no wrong model that it would notice")
         } else if self.paper.is_some() && bound {
             Some("the paper's number and its bound exclude each other")
         } else if self.paper.is_none() && !bound && !bar {
@@ -331,6 +374,18 @@ impl Row {
             Some("the lower bound is above the upper one")
         } else if self.kind == Kind::Number && (near.0.is_none() || near.1.is_none()) {
             Some("a number is the paper's: one, or a range")
+        } else if self.kind == Kind::Number && self.is_vague() {
+            Some(
+                "no effect at all would be near the number: it is a sign, or says that two are alike",
+            )
+        } else if self.kind == Kind::Sign
+            && (self.paper.is_none_or(|p| p == 1.0) || !self.is_vague())
+        {
+            Some("a sign is a number from which 1 is at most a quarter away, but not 1")
+        } else if self.kind == Kind::Same && self.paper != Some(1.0) {
+            Some("things that are alike have the ratio 1")
+        } else if matches!(self.kind, Kind::Sign | Kind::Same) && bar {
+            Some("a sign, and likeness, have no bars of our own")
         } else if self.kind == Kind::Direction && self.paper.is_some() {
             Some("a direction has bounds, and no number")
         } else if self.kind == Kind::Number && self.because.is_some() != self.is_wide() {
@@ -425,6 +480,15 @@ pub fn figure(id: &str) -> Option<Figure> {
     let mut figure = alone(id)?;
     if let Some(other) = figure.chosen_as.as_deref() {
         figure.chosen = alone(other).expect("tested").chosen;
+    }
+    let served = figure.chosen.iter().flat_map(|(name, chosen)| {
+        chosen.serves.iter().map(move |row| (row, format!("{name} was chosen so: {}", chosen.why)))
+    });
+    let served: Vec<(String, String)> = served.map(|(row, why)| (row.clone(), why)).collect();
+    for (name, why) in served {
+        // With another figure's chosen numbers, its rows don't concern this one.
+        let row = figure.row.iter_mut().find(|row| row.name == name);
+        row.into_iter().for_each(|row| row.given = Some(why.clone()));
     }
     Some(figure)
 }

@@ -3,12 +3,13 @@
 use crate::format::FormatFlags;
 use crate::hints::{Failure, cause, nearest};
 use crate::reproduce::runs::SessionRuns;
-use crate::reproduce::{Done, count, folder, json, list, text};
+use crate::reproduce::{Done, count, folder, json, list, planted_text, text};
 use crate::sim::words::machine;
 use crate::{interrupt, launch, output, shards};
 use indicatif::ProgressBar;
 use lockwright_figures::{
     Context, Error, Experiment, FigureReport, Measured, Progress, evaluate, experiments, find,
+    models, planted,
 };
 use lockwright_shards::{Flags, Job, Merge, Session};
 use lockwright_sim::profile::{Profile, builtin};
@@ -28,12 +29,14 @@ use std::{fs, io};
   lockwright reproduce all --format json > figures.json
   lockwright reproduce libasl-1 libasl-4 --seeds 9 --output figures
   lockwright reproduce libasl-8g --machine here.toml
+  lockwright reproduce all --planted --seeds 1
   lockwright reproduce all --shard 1/8 --output shards
   lockwright reproduce --list
 
 DIR gets report.html, figures.json and the plots (SVG). A result is the median
 over the seeds. Figures are simulated. Exit codes: 0 every result is accepted, 1
-a result is not accepted, or a check such as mutual exclusion failed.")]
+a result is not accepted, a check such as mutual exclusion failed, or a row did
+not notice its wrong model (--planted).")]
 pub(crate) struct Args {
     /// Figures, or all
     #[arg(value_name = "FIGURE", required_unless_present = "list")]
@@ -54,6 +57,9 @@ pub(crate) struct Args {
     /// Write report, plots and data there
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Measure each row on its planted wrong model, and see whether the row notices
+    #[arg(long, conflicts_with_all = ["machine", "list", "output", "format"])]
+    planted: bool,
     /// List the figures
     #[arg(long)]
     list: bool,
@@ -77,6 +83,9 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = choose(&args.figures)?;
+    if args.planted {
+        return plant(&chosen, &args);
+    }
     let other = args.machine.as_deref().map(machine).transpose()?.map(Arc::new);
     if let Some(other) = &other {
         check(&chosen, other)?;
@@ -111,7 +120,8 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         let place = known.unwrap_or_else(|| {
             let (progress, runs) = (&progress, &runs);
             let new = Context::new(profile, args.seeds);
-            contexts.push(Context { length, progress, runs, ..new });
+            let often = args.seeds.max(targets::SIGN_SEEDS);
+            contexts.push(Context { length, progress, runs, often, ..new });
             contexts.len() - 1
         });
         bar.set_message(figure.figure.clone());
@@ -162,6 +172,41 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
     Ok(if missed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
+/// Measures each row on its wrong model. Exit code 1: a row accepts it.
+fn plant(chosen: &[(Figure, &'static Experiment)], args: &Args) -> Result<ExitCode, Failure> {
+    let bar = lockwright_bench::progress(0, "runs", args.quiet);
+    let progress = |step| match step {
+        Progress::Planned(runs) => bar.inc_length(runs as u64),
+        Progress::Done => bar.inc(1),
+    };
+    let _interrupts = interrupt::Watch::new(&bar, |_| String::new(), None);
+    let length = if args.quick { QUICK } else { 1.0 };
+    let (mut all, mut noticed) = (0, 0);
+    for (figure, experiment) in chosen {
+        bar.set_message(figure.figure.clone());
+        let models = models(figure);
+        let often = args.seeds.max(targets::SIGN_SEEDS);
+        let context = |wrong| {
+            let wrong = Some(wrong);
+            Context {
+                wrong,
+                often,
+                length,
+                progress: &progress,
+                ..Context::new(of(figure), args.seeds)
+            }
+        };
+        let rows = planted(figure, experiment, context, &models)
+            .map_err(|error| failure(&figure.figure, error))?;
+        all += rows.len();
+        noticed += rows.iter().filter(|row| row.is_noticed()).count();
+        bar.suspend(|| output::print(&planted_text(figure, &rows)))?;
+    }
+    bar.finish_and_clear();
+    output::print(&format!("{noticed} of {all} rows notice their planted wrong model\n"))?;
+    Ok(ExitCode::from(u8::from(noticed < all)))
+}
+
 /// Everything that determines the results.
 fn inputs(
     chosen: &[(Figure, &'static Experiment)],
@@ -184,7 +229,8 @@ fn planned(
     let length = if args.quick { QUICK } else { 1.0 };
     for (figure, experiment) in chosen {
         let profile = other.cloned().unwrap_or_else(|| of(figure));
-        let context = Context { length, runs: &runs, ..Context::new(profile, args.seeds) };
+        let often = args.seeds.max(targets::SIGN_SEEDS);
+        let context = Context { length, often, runs: &runs, ..Context::new(profile, args.seeds) };
         match (experiment.measure)(&context) {
             Ok(_) | Err(Error::Elsewhere | Error::Violation { .. }) => {}
             Err(error) => return Err(failure(&figure.figure, error)),

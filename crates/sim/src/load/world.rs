@@ -35,14 +35,16 @@ pub(crate) struct RunWorld {
     /// Threads that ask for locks, and how many of them have ended.
     pub(crate) clients: Cell<u32>,
     pub(super) ended: Cell<u32>,
+    /// How much longer each section takes, ns: a planted fault of the lock.
+    pub(crate) slower_ns: Cell<f64>,
 }
 
 impl RunWorld {
     pub(crate) fn new(threads: u32, seed: u64, from: Ps, end: Ps, collect: Collect) -> Rc<Self> {
         let (locks, data) = (RefCell::default(), RefCell::default());
-        let (clients, ended) = (Cell::default(), Cell::default());
+        let (clients, ended, slower_ns) = (Cell::default(), Cell::default(), Cell::default());
         let collect = RefCell::new(collect);
-        Rc::new(Self { locks, data, collect, from, end, seed, threads, clients, ended })
+        Rc::new(Self { locks, data, collect, from, end, seed, threads, clients, ended, slower_ns })
     }
 
     /// A cycle of threads, each waiting for a lock that the next one holds: what each waits for. `None` if there is

@@ -159,7 +159,11 @@ fn the_bars_are_as_agreed() {
         assert!(same(l, low) && same(h, high), "{}: {l:?} to {h:?}", row.name);
     };
     near(&row("libasl-1", "mcs-8/mcs-4"), Some(0.375), Some(0.55));
-    near(&row("libasl-4", "tas-8/mcs-8"), Some(1.122), Some(1.518));
+    let order = |paper: f64| (Some(paper.cbrt()), Some(paper.powi(3)));
+    let (low, high) = order(1.32);
+    near(&row("libasl-4", "tas-8/mcs-8"), low, high);
+    let (low, high) = order(0.94);
+    near(&row("libasl-8a", "asl-50/asl-opt"), high, low);
     near(&row("libasl-1", "tas-8/mcs-8"), Some(0.5525), Some(0.7475));
     near(&row("libasl-1", "p99 tas-8/mcs-8"), Some(4.65), Some(7.75));
     near(&row("libasl-8a", "asl-max/mcs"), Some(1.275), Some(2.125));
@@ -167,7 +171,7 @@ fn the_bars_are_as_agreed() {
     near(&row("libasl-8g", "transition asl/mcs-4"), Some(0.84), None);
     near(&row("cal-7", "fairness ticket"), Some(0.477), Some(0.583));
     near(&row("libasl-8h", "asl-pthread/glibc"), Some(1.35), Some(2.25));
-    near(&row("libasl-8a", "asl-25/tas"), Some(0.75), Some(1.25));
+    near(&row("libasl-8a", "asl-25/tas"), Some(0.9), Some(1.1));
 }
 
 #[test]
@@ -186,7 +190,7 @@ fn rows_that_say_nothing_are_refused() {
         format!(
             "figure = 'x'\ntitle = 'x'\npaper = 'x'\nsection = 'x'\nmachine = 'm1'\nshows = 'x'\n\
              [setup]\nthreads = 'x'\ncritical_section = 'x'\ngap = 'x'\nlocks = 'x'\nmetric = 'x'\n\
-             [[row]]\nname = 'r'\nwhat = 'x'\nunit = 'ratio'\nkind = 'number'\n{row}"
+             [[row]]\nname = 'r'\nwhat = 'x'\nunit = 'ratio'\nwrong = 'mcs is tas'\nkind = 'number'\n{row}"
         )
     };
     let good = "locks = ['mcs']\npaper = 2.0\nquote = 'x'\n";
@@ -194,6 +198,8 @@ fn rows_that_say_nothing_are_refused() {
     let both =
         format!("chosen_as = 'y'\n{}[chosen.a]\nvalue = 1\nwhat = 'x'\nwhy = 'x'", text(good));
     assert!(Figure::parse(&both).unwrap_err().to_string().contains("exclude"));
+    let nothing = text(good).replace("mcs is tas", "");
+    assert!(Figure::parse(&nothing).unwrap_err().to_string().contains("no wrong model"));
     for (bad, says) in [
         ("locks = []\npaper = 2.0\nquote = 'x'\n", "no lock"),
         ("locks = ['mcs']\n", "expect anything"),
@@ -220,7 +226,7 @@ fn a_kind_is_stated_and_fits_what_the_paper_says() {
         format!(
             "figure = 'x'\ntitle = 'x'\npaper = 'x'\nsection = 'x'\nmachine = 'm1'\nshows = 'x'\n\
              [setup]\nthreads = 'x'\ncritical_section = 'x'\ngap = 'x'\nlocks = 'x'\nmetric = 'x'\n\
-             [[row]]\nname = 'r'\nwhat = 'x'\nunit = 'ratio'\nlocks = ['mcs']\n{row}"
+             [[row]]\nname = 'r'\nwhat = 'x'\nunit = 'ratio'\nwrong = 'mcs is tas'\nlocks = ['mcs']\n{row}"
         )
     };
     let why = |row: &str| Figure::parse(&text(row)).unwrap_err().to_string();
@@ -229,6 +235,17 @@ fn a_kind_is_stated_and_fits_what_the_paper_says() {
     assert!(why(&format!("{direction}paper = 2.0\n")).contains("no number"));
     assert!(Figure::parse(&text(&format!("{direction}paper_low = 2.0\n"))).is_ok());
     assert!(why("kind = 'direction'\nlow = 2.0\nfit = true\n").contains("paper says"));
+    assert!(why("kind = 'number'\npaper = 1.2\nquote = 'x'\n").contains("a sign"));
+    for bad in ["paper = 2.0", "paper = 1.0", "paper = 1.2\nlow = 1.1"] {
+        assert!(why(&format!("kind = 'sign'\nquote = 'x'\n{bad}\n")).contains("sign"), "{bad}");
+    }
+    assert!(why("kind = 'same'\npaper = 1.2\nquote = 'x'\n").contains("ratio 1"));
+    let sign = "kind = 'sign'\npaper = 0.8\nquote = 'x'\n";
+    let row = Figure::parse(&text(sign)).unwrap().row.remove(0);
+    let sides = [(0.7, 0.99), (0.9, 1.01), (1.1, 1.2)].map(|interval| row.is_same_sign(interval));
+    assert_eq!(sides, [true, false, false]);
+    assert!([0.55, 0.8, 0.92].iter().all(|near| row.accepts(*near)));
+    assert!([0.5, 0.99, 1.2].iter().all(|far| !row.accepts(*far)));
     let wide = "kind = 'number'\npaper = 2.0\nhigh = 3.0\nquote = 'x'\nbecause = 'x'\n";
     let row = Figure::parse(&text(wide)).unwrap().row.remove(0);
     assert_eq!((row.accepted(), row.is_near(2.8)), ((Some(1.5), Some(3.0)), Some(false)));

@@ -1,0 +1,200 @@
+//! Planted wrong models: each row of a figure names one that it must notice.
+//!
+//! A row that accepts every result says nothing. So each row names a model of which we know that it is wrong, and that the row
+//! should reject: a lock that is another lock, or slower than it is; a machine whose cores are equal; an option that is
+//! ignored. `lockwright reproduce --planted` measures the rows on these models.
+
+use crate::{Context, Error, Experiment, ReportRow, evaluate};
+use lockwright_sim::LockSpec;
+use lockwright_sim::profile::{ClassProfile, Profile};
+use lockwright_sim::targets::{Figure, Row};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A wrong model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wrong {
+    /// `every lock is mcs`: no two locks differ.
+    EachLock(String),
+    /// `asl-mcs is mcs`: one lock is another one, whatever its options.
+    Lock {
+        /// Which.
+        lock: String,
+        /// What it is.
+        is: String,
+    },
+    /// `cal is 500 ns slower`: each section under the lock takes longer.
+    Slower {
+        /// Which lock.
+        lock: String,
+        /// By how much, ns.
+        ns: f64,
+    },
+    /// `cores are equal`: those of all classes are like the fastest.
+    EqualCores,
+    /// `option slo_us is 100000`: wherever the workload is given this option, it has another value.
+    Option {
+        /// Which.
+        key: String,
+        /// Its value.
+        value: f64,
+    },
+}
+
+/// A text that is no wrong model.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "'{0}' is no wrong model: LOCK is LOCK, every lock is LOCK, LOCK is N ns slower, option KEY is VALUE, cores are equal"
+)]
+pub struct NoModel(String);
+
+impl Wrong {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// The text is none, or names a lock that doesn't exist.
+    pub fn parse(text: &str) -> Result<Self, NoModel> {
+        let none = || NoModel(text.to_owned());
+        let number = |word: &str| word.parse().map_err(|_| none());
+        let lock = |word: &str| match LockSpec::parse(word) {
+            Ok(_) => Ok(word.to_owned()),
+            Err(_) => Err(none()),
+        };
+        match text.split(' ').collect::<Vec<_>>()[..] {
+            ["cores", "are", "equal"] => Ok(Self::EqualCores),
+            ["every", "lock", "is", is] => Ok(Self::EachLock(lock(is)?)),
+            ["option", key, "is", value] => {
+                Ok(Self::Option { key: key.to_owned(), value: number(value)? })
+            }
+            [slow, "is", ns, "ns", "slower"] => {
+                Ok(Self::Slower { lock: lock(slow)?, ns: number(ns)? })
+            }
+            [one, "is", is] => Ok(Self::Lock { lock: lock(one)?, is: lock(is)? }),
+            _ => Err(none()),
+        }
+    }
+
+    /// What a load's lock is in this model.
+    pub(crate) fn lock(&self, lock: LockSpec) -> LockSpec {
+        let is = |name: &str| LockSpec::parse(name).expect("parsed");
+        match self {
+            Self::EachLock(other) => is(other),
+            Self::Lock { lock: name, is: other } if is_called(&lock, name) => is(other),
+            Self::Slower { lock: name, ns } if is_called(&lock, name) => lock.slower(*ns),
+            _ => lock,
+        }
+    }
+
+    /// What a machine is.
+    pub(crate) fn machine(&self, profile: Arc<Profile>) -> Arc<Profile> {
+        if *self != Self::EqualCores {
+            return profile;
+        }
+        let mut equal = (*profile).clone();
+        let fastest = equal.class[0].clone();
+        for class in &mut equal.class {
+            *class = ClassProfile { name: class.name.clone(), ..fastest.clone() };
+        }
+        Arc::new(equal)
+    }
+
+    /// What a workload's options are.
+    pub(crate) fn options(&self, given: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+        let mut options = given.clone();
+        if let Self::Option { key, value } = self {
+            options.entry(key.clone()).and_modify(|option| *option = *value);
+        }
+        options
+    }
+}
+
+/// The figure's rows, each as its own wrong model has it, in their order. `of` makes a context for a model.
+///
+/// # Errors
+/// A figure can't be measured on a wrong model.
+pub fn planted<'a>(
+    figure: &Figure,
+    experiment: &Experiment,
+    of: impl Fn(&'a Wrong) -> Context<'a>,
+    models: &'a [Wrong],
+) -> Result<Vec<ReportRow>, Error> {
+    let mut rows = vec![None; figure.row.len()];
+    for model in models {
+        let its = |row: &Row| Wrong::parse(&row.wrong).as_ref() == Ok(model);
+        if !figure.row.iter().any(its) {
+            continue;
+        }
+        let context = of(model);
+        let measured = (experiment.measure)(&context)?;
+        let report = evaluate(figure, &context.profile, context.seeds, &measured);
+        for ((place, row), judged) in rows.iter_mut().zip(&figure.row).zip(report.rows) {
+            if its(row) {
+                *place = Some(judged);
+            }
+        }
+    }
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// The wrong models of the figure's rows, each once.
+pub fn models(figure: &Figure) -> Vec<Wrong> {
+    let mut models = Vec::new();
+    for row in &figure.row {
+        let model = Wrong::parse(&row.wrong).expect("tested");
+        if !models.contains(&model) {
+            models.push(model);
+        }
+    }
+    models
+}
+
+/// Is it that lock, with whatever options?
+fn is_called(lock: &LockSpec, name: &str) -> bool {
+    lock.entry().map_or("glibc", |entry| entry.id) == name || lock.name() == name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Load, Plan};
+    use lockwright_sim::{profile, targets};
+
+    #[test]
+    fn each_row_names_a_wrong_model() {
+        for (id, _) in targets::FIGURES {
+            for row in targets::figure(id).unwrap().row {
+                assert!(Wrong::parse(&row.wrong).is_ok(), "{id}: {}: {}", row.name, row.wrong);
+            }
+        }
+        for none in ["", "mcs", "mcs is none", "every lock is none", "mcs is x ns slower"] {
+            assert_eq!(Wrong::parse(none), Err(NoModel(none.to_owned())));
+        }
+    }
+
+    /// Sections of 500 ns under one lock, 8 threads: millions a second.
+    fn throughput(lock: &str, wrong: &str) -> f64 {
+        let wrong = Wrong::parse(wrong).unwrap();
+        let profile = Arc::new(profile::builtin("m1").unwrap());
+        let context = Context { wrong: Some(&wrong), ..Context::new(profile, 1) };
+        let mut plan = Plan::new();
+        let load = Load::new("bench", lock).with("cs", 500.0).with("gap", 0.0);
+        let key = plan.add(load.lasting(0.1, 2.0));
+        plan.run(&context).unwrap().throughput(key)[0] / 1e6
+    }
+
+    #[test]
+    fn a_model_changes_what_it_says_and_nothing_else() {
+        let of = throughput;
+        let close = |a: f64, b: f64| (a / b - 1.0).abs() < 0.01;
+        let right = of("mcs", "tas is ticket");
+        assert!(close(of("mcs", "mcs is ticket"), of("ticket", "tas is mcs")));
+        assert!(close(of("fifo:spin=1000", "every lock is mcs"), right));
+        // 1 us more on big cores, and more on little ones.
+        let slower = of("mcs", "mcs is 1000 ns slower");
+        assert!((0.2..0.6).contains(&(slower / right)), "{slower} {right}");
+        assert!(close(of("mcs", "tas is 1000 ns slower"), right));
+        assert!(of("mcs", "cores are equal") > 1.2 * right);
+        assert!(of("mcs", "option cs is 1000") < 0.7 * right);
+        assert!(close(of("mcs", "option slo_us is 7"), right), "an option that isn't given");
+    }
+}
