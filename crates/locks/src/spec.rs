@@ -34,7 +34,8 @@ impl<'a> Spec<'a> {
         Self::parse_by(text, find_any)
     }
 
-    fn parse_by(
+    /// The same, for locks that `find` knows.
+    pub fn parse_by(
         text: &'a str,
         find: impl FnOnce(&str) -> Option<&'static Entry>,
     ) -> Result<Self, Bad<'a>> {

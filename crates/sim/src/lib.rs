@@ -53,6 +53,7 @@ mod power;
 mod product;
 pub mod profile;
 mod programs;
+mod published;
 mod readers;
 mod run;
 mod sleepers;

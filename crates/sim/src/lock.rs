@@ -1,8 +1,9 @@
 //! Locks of the catalogue by name, with their options.
 
 use crate::policies::{Policies, SLOTS, SlotPolicy};
+use crate::published;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
-use lockwright_locks::catalog::{FrontVisitor, visit_front};
+use lockwright_locks::catalog::{FrontVisitor, find_any, visit_front};
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_locks::front::tuning::{MOST_COUNTED, SLOT};
 use lockwright_locks::front::{Rule, Tuning};
@@ -44,9 +45,21 @@ impl From<Spec<'_>> for LockSpec {
 }
 
 impl LockSpec {
-    /// Reads `NAME[:key=value,...]`: a mutex's lock or a readers-writer lock.
+    /// Reads `NAME[:key=value,...]`: a mutex's lock, a readers-writer lock, or one that only simulated machines have.
     pub fn parse(text: &str) -> Result<Self, LockError> {
-        Spec::parse_any(text).map(Self::from).map_err(|bad| LockError(bad.to_string()))
+        let find = |id: &str| published::find(id).or_else(|| find_any(id));
+        Spec::parse_by(text, find).map(Self::from).map_err(|bad| LockError(bad.to_string()))
+    }
+
+    /// Those that only simulated machines have.
+    pub fn published() -> impl Iterator<Item = &'static Entry> {
+        std::iter::once(&published::MUTEXEE)
+    }
+
+    /// Reads one of [`published`](Self::published); `None`: the text names none.
+    pub fn parse_published(text: &str) -> Option<Result<Self, LockError>> {
+        let name = text.split(':').next().unwrap_or(text);
+        published::find(name).map(|_| Self::parse(text))
     }
 
     /// A lock from outside the catalogue, with its options' defaults.

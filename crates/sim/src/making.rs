@@ -4,8 +4,8 @@ use crate::any_lock::{AnyLock, Apart, Carried, Nodes, Sent};
 use crate::engine::Tid;
 use crate::lock::LockSpec;
 use crate::memory::Sim;
-use crate::product;
 use crate::readers::{self, SharedSections};
+use crate::{product, published};
 use lockwright_locks::catalog::{
     DelegatedVisitor, FrontVisitor, Visitor, visit_all, visit_delegated, visit_front,
 };
@@ -19,6 +19,9 @@ pub(crate) fn make(spec: &LockSpec, threads: usize) -> Box<dyn AnyLock> {
     let Some(entry) = spec.entry() else {
         return product::glibc();
     };
+    if published::is_published(entry) {
+        return Typed::boxed(published::mutexee::<Sim>(spec), threads);
+    }
     let mut making = Making { spec, entry, threads, made: None };
     match entry.kind {
         Kind::Front => visit_front::<Sim>(&mut making),

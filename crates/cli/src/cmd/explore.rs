@@ -260,7 +260,10 @@ fn subject(text: &str) -> Result<Subject, Failure> {
     if text == RUNTIME {
         return Ok(Subject::runtime());
     }
-    catalog::check_any(text).map(|spec| LockSpec::from(spec).into())
+    match LockSpec::parse_published(text) {
+        Some(published) => published.map(Subject::from).map_err(Failure::new),
+        None => catalog::check_any(text).map(|spec| LockSpec::from(spec).into()),
+    }
 }
 
 fn mutant(lock: &Subject, text: &str) -> Result<Mutant, Failure> {

@@ -13,8 +13,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The only slot of a simulated machine that has a policy.
 const SLOT: u32 = 1;
 
-/// The lock that asks this policy; `None`: the word names another lock.
+/// A lock that only simulated machines have, or one that asks this policy; `None`: the word names another lock.
 pub(crate) fn lock(word: &str) -> Result<Option<LockSpec>, Failure> {
+    if let Some(published) = LockSpec::parse_published(word) {
+        return published.map(Some).map_err(Failure::new);
+    }
     let Some((policy, options)) = slots::split(word)? else { return Ok(None) };
     let (chosen, options) = (policy.chosen()?, options.as_deref());
     let verified = chosen.verified()?;

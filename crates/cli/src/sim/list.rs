@@ -5,6 +5,7 @@ use super::words::{machines, workload_named};
 use crate::catalog;
 use crate::hints::Failure;
 use crate::output;
+use lockwright_sim::LockSpec;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{BUILTIN, Cluster, Origin, Profile, builtin};
 use lockwright_sim::workload::WORKLOADS;
@@ -77,7 +78,8 @@ const EXAMPLE: &str = "mcs,asl";
 /// The names of all machines and locks, and an example.
 fn choice() -> String {
     let machines: Vec<_> = BUILTIN.iter().map(|(name, _)| *name).collect();
-    let locks: Vec<_> = catalog::ANY.0().into_iter().collect();
+    let published = LockSpec::published().map(|entry| entry.id.to_owned());
+    let locks: Vec<_> = catalog::ANY.0().into_iter().chain(published).collect();
     format!(
         "{}{}{}\n",
         output::beside("machines: ", &machines.join(", ")),

@@ -12,4 +12,5 @@ pub static EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "cal-3", measure: scaling::figure_3 },
     Experiment { id: "cal-7", measure: scaling::figure_7 },
     Experiment { id: "cal-8", measure: scaling::figure_8 },
+    Experiment { id: "cal-9", measure: scaling::figure_9 },
 ];

@@ -10,6 +10,11 @@ const LOCKS: [&str; 7] = ["cal", "ticket", "cptltkt", "ttas", "tas", "glibc", PU
 /// CAL as published; `cal` is our rule of that idea.
 const PUBLISHED: &str = "cal-textbook";
 const THREADS: [u32; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+/// The figure of LevelDB.
+const DATABASE: &str = "cal-9";
+/// The figures in which a row is judged by its sign, and the locks of that row.
+const SIGNS: [&str; 2] = ["cal-7", DATABASE];
+const SIGN_OF: [&str; 2] = ["cal", "ticket"];
 /// Big cores of the machine, which are filled first.
 const BIG: u32 = 6;
 
@@ -30,11 +35,17 @@ impl Scaling {
         locks: &'static [&'static str],
         threads: &'static [u32],
     ) -> Result<Self, Error> {
-        let (rows, gap) = (chosen(figure, "rows")?, chosen(figure, "gap")?);
+        let points = match figure {
+            DATABASE => Load::new("leveldb", "ticket").with("scale", chosen(figure, "scale")?),
+            _ => {
+                let load = Load::new("cal", "ticket").with("rows", chosen(figure, "rows")?);
+                load.with("gap", chosen(figure, "gap")?)
+            }
+        };
         let mut plan = Plan::new();
         let load = |lock: &str, threads| {
-            let load = Load::new("cal", lock).with("rows", rows).with("gap", gap);
-            load.threads(threads).lasting(1.0, 10.0)
+            let load = points.clone().lock(lock).threads(threads).lasting(1.0, 10.0);
+            if SIGNS.contains(&figure) && SIGN_OF.contains(&lock) { load.often() } else { load }
         };
         let mut keys = Vec::new();
         let mut alone = Vec::new();
@@ -204,6 +215,29 @@ pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
     measured.also(format!("fairness {PUBLISHED}-10"), fairness(PUBLISHED, 10));
     measured.also(format!("{PUBLISHED}-10/ticket-10"), to_ticket(PUBLISHED, 10));
     measured.plots = scaling.plots("cal-8");
+    Ok(measured)
+}
+
+/// LevelDB's gets.
+pub(super) fn figure_9(context: &Context<'_>) -> Result<Measured, Error> {
+    let scaling = Scaling::run(context, DATABASE, &LOCKS, &[10])?;
+    let throughput = |lock| scaling.throughput(lock, 10);
+    let p99 = |lock| scaling.p99(lock, 10);
+    let mut measured = Measured::new();
+    measured.row("fairness ttas", scaling.fairness("ttas", 10));
+    measured.row("fairness cal", scaling.fairness("cal", 10));
+    for lock in ["ticket", "cptltkt", "glibc", "ttas"] {
+        measured.row(format!("cal/{lock}"), ratio(&throughput("cal"), &throughput(lock)));
+    }
+    measured.row("spinlock/cal", ratio(&throughput("tas"), &throughput("cal")));
+    measured.row("p99 cal/glibc", ratio(&p99("cal"), &p99("glibc")));
+    for (name, lock) in [("ticket", "ticket"), ("spinlock", "tas"), ("ttas", "ttas")] {
+        measured.row(format!("p99 {name}/cal"), ratio(&p99(lock), &p99("cal")));
+    }
+    measured.also(format!("fairness {PUBLISHED}"), scaling.fairness(PUBLISHED, 10));
+    let published = ratio(&throughput(PUBLISHED), &throughput("ticket"));
+    measured.also(format!("{PUBLISHED}/ticket"), published);
+    measured.plots = scaling.plots(DATABASE);
     Ok(measured)
 }
 

@@ -58,18 +58,18 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
     };
     let mut locks = Vec::new();
     for lock in EXISTING {
-        locks.push(add(&mut plan, lock.to_owned(), existing(lock)?));
+        locks.push(add(&mut plan, lock.to_owned(), existing(lock)?.often()));
     }
     let mut slos = Vec::new();
     for slo in SLOS_8A {
-        slos.push(add(&mut plan, format!("asl-{slo}"), with_slo(ASL, slo)?));
+        slos.push(add(&mut plan, format!("asl-{slo}"), with_slo(ASL, slo)?.often()));
     }
-    let max = add(&mut plan, "asl-max".to_owned(), bench1(ASL)?);
+    let max = add(&mut plan, "asl-max".to_owned(), bench1(ASL)?.often());
     let ours = add(&mut plan, "our asl-50".to_owned(), with_slo(OURS, 50)?);
     let ours_max = add(&mut plan, "our asl-max".to_owned(), bench1(OURS)?);
     let mut opt = Vec::new();
     for window in WINDOWS {
-        opt.push(plan.add(bench1(ASL)?.with("window_us", f64::from(window))));
+        opt.push(plan.add(bench1(ASL)?.with("window_us", f64::from(window)).often()));
     }
     let results = plan.run(context)?;
     let [glibc, tas, ticket, mcs, pb10] = locks[..] else { unreachable!("five locks") };

@@ -24,9 +24,9 @@ pub(super) fn figure_8c(context: &Context<'_>) -> Result<Measured, Error> {
             Load::new("bench3", lock).with("lines", lines).with("nops", nops).with("gap", gap);
         // If all epochs are short, there are many of them.
         let duration = if share == 0 { 20.0 } else { 100.0 };
-        load.with("long", f64::from(share) / 100.0)
-            .with("slo_us", slo_us)
-            .lasting(duration, duration)
+        let load = load.with("long", f64::from(share) / 100.0).with("slo_us", slo_us);
+        let load = load.lasting(duration, duration);
+        if share == COMPARED { load.often() } else { load }
     };
     let mut plan = Plan::new();
     let asl = SHARES.map(|share| plan.add(load(ASL, share)));

@@ -6,6 +6,7 @@ mod bench3;
 mod bench4;
 mod bench5;
 mod bench6;
+mod databases;
 mod motivation;
 mod platforms;
 mod proportion;
@@ -27,6 +28,8 @@ pub static EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "libasl-8g", measure: bench5::figure_8g },
     Experiment { id: "libasl-8h", measure: bench6::figure_8h },
     Experiment { id: "libasl-8i", measure: bench6::figure_8i },
+    Experiment { id: "libasl-9", measure: databases::figure_9 },
+    Experiment { id: "libasl-10", measure: databases::figure_10 },
     Experiment { id: "libasl-platforms", measure: platforms::platforms },
 ];
 

@@ -1,6 +1,6 @@
 //! Table 2: one thread, critical sections of 100 cycles.
 
-use super::{BASELINES, LOCKS, load, rank_correlation, smallest};
+use super::{BASELINES, LOCKS, MUTEXEE, load, rank_correlation, smallest};
 use crate::{Context, Error, Measured, Plan, ratio};
 
 /// Throughput and TPP without contention.
@@ -17,7 +17,7 @@ pub(super) fn table_2(context: &Context<'_>) -> Result<Measured, Error> {
     }
     let simple = smallest(&["tas", "ttas", "ticket"].map(throughput));
     measured.row("mcs/worst simple", ratio(&throughput("mcs"), &simple));
-    measured.row("mutexee/worst simple", ratio(&throughput("mutexee"), &simple));
+    measured.row("mutexee/worst simple", ratio(&throughput(MUTEXEE), &simple));
     let correlation = |seed: usize| {
         let of = |values: [Vec<f64>; 5]| values.map(|values| values[seed]);
         rank_correlation(&of(BASELINES.map(throughput)), &of(BASELINES.map(tpp)))

@@ -27,7 +27,11 @@ pub static FITTED: &[Experiment] = &[Experiment { id: "mutexee-11", measure: sin
 
 /// The paper's locks, by our names: without its own, and with it.
 const BASELINES: [&str; 5] = ["glibc", "tas", "ttas", "ticket", "mcs"];
-const LOCKS: [&str; 6] = ["glibc", "tas", "ttas", "ticket", "mcs", "mutexee"];
+const LOCKS: [&str; 6] = ["glibc", "tas", "ttas", "ticket", "mcs", MUTEXEE];
+/// MUTEXEE as published, with its constants in cycles.
+const MUTEXEE: &str = "mutexee-textbook";
+/// Our rule of that idea, shown beside it.
+const OURS: &str = "mutexee";
 /// Hardware threads of the paper's machine.
 const CPUS: u32 = 40;
 

@@ -1,6 +1,6 @@
 //! Figures 8 to 11: one lock that everybody wants.
 
-use super::{BASELINES, LOCKS, largest, load, rank_correlation, smallest};
+use super::{BASELINES, LOCKS, MUTEXEE, OURS, largest, load, rank_correlation, smallest};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results, median, ratio};
 use lockwright_sim::{Outcome, Quantiles};
@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 /// Lengths of critical sections, cycles; the paper's are 0 to 16 000 in steps of 500.
 const CYCLES: [f64; 7] = [0.0, 1000.0, 2000.0, 4000.0, 8000.0, 12_000.0, 16_000.0];
+/// Threads of Figure 11's row that is judged by its sign, and that row's locks.
+const SIGN: u32 = 40;
+const SIGN_OF: [&str; 2] = ["glibc", "ticket"];
 /// Threads of Figures 8 and 9.
 const CROWD: u32 = 20;
 
@@ -15,10 +18,11 @@ fn tpp(results: &Results, key: Key) -> Vec<f64> {
     results.of(key, |outcome| outcome.tpp)
 }
 
-/// Two locks over the length of the critical section.
+/// Three locks over the length of the critical section.
 struct Pair {
     results: Results,
     mutexee: Vec<Key>,
+    ours: Vec<Key>,
     glibc: Vec<Key>,
 }
 
@@ -31,20 +35,22 @@ impl Pair {
             let load = |cs| load(lock, CROWD, cs, 1.0).lasting(2.0, ms(cs));
             CYCLES.map(|cs| plan.add(load(cs))).to_vec()
         };
-        let (mutexee, glibc) = (keys("mutexee"), keys("glibc"));
-        Ok(Self { results: plan.run(context)?, mutexee, glibc })
+        let (mutexee, ours, glibc) = (keys(MUTEXEE), keys(OURS), keys("glibc"));
+        Ok(Self { results: plan.run(context)?, mutexee, ours, glibc })
     }
 
-    /// A figure of MUTEXEE divided by that of MUTEX.
-    fn ratio(&self, cs: f64, what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+    /// A figure of MUTEXEE divided by that of MUTEX, as a row of this name; and ours beside it.
+    fn row(&self, name: &str, cs: f64, what: impl Fn(&Outcome) -> f64, into: &mut Measured) {
         let at = CYCLES.iter().position(|one| one.total_cmp(&cs).is_eq());
         let at = at.expect("a row asks for a length that was run");
         let of = |keys: &[Key]| self.results.of(keys[at], &what);
-        ratio(&of(&self.mutexee), &of(&self.glibc))
+        into.row(format!("{name} cs={cs}"), ratio(&of(&self.mutexee), &of(&self.glibc)));
+        into.also(format!("our {name} cs={cs}"), ratio(&of(&self.ours), &of(&self.glibc)));
     }
 
     fn plot(&self, name: &str, label: &str, what: impl Fn(&Outcome) -> f64) -> Plot {
-        let series = [("mutexee", &self.mutexee), ("glibc", &self.glibc)].map(|(lock, keys)| {
+        let all = [(MUTEXEE, &self.mutexee), (OURS, &self.ours), ("glibc", &self.glibc)];
+        let series = all.map(|(lock, keys)| {
             let point =
                 |(&cs, &key): (&f64, &Key)| Some((cs, median(&self.results.of(key, &what))?));
             Series::new(lock, Kind::Line, CYCLES.iter().zip(keys).filter_map(point).collect())
@@ -65,9 +71,8 @@ pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
     let pair = Pair::run(context)?;
     let mut measured = Measured::new();
     for cs in [1000.0, 2000.0, 4000.0, 16_000.0] {
-        let throughput = pair.ratio(cs, |outcome| outcome.throughput);
-        measured.row(format!("mutexee/glibc cs={cs}"), throughput);
-        measured.row(format!("tpp mutexee/glibc cs={cs}"), pair.ratio(cs, |outcome| outcome.tpp));
+        pair.row("mutexee/glibc", cs, |outcome| outcome.throughput, &mut measured);
+        pair.row("tpp mutexee/glibc", cs, |outcome| outcome.tpp, &mut measured);
     }
     measured.plots = vec![
         pair.plot("mutexee-8-throughput", "acquisitions a microsecond", |o| o.throughput / 1e6),
@@ -93,10 +98,10 @@ pub(super) fn figure_9(context: &Context<'_>) -> Result<Measured, Error> {
     let p9999 = |outcome: &Outcome| us(wait(outcome).p9999_ns);
     let mut measured = Measured::new();
     for cs in [1000.0, 4000.0] {
-        measured.row(format!("p95 mutexee/glibc cs={cs}"), pair.ratio(cs, p95));
+        pair.row("p95 mutexee/glibc", cs, p95, &mut measured);
     }
     for cs in [1000.0, 4000.0, 16_000.0] {
-        measured.row(format!("p99.99 mutexee/glibc cs={cs}"), pair.ratio(cs, p9999));
+        pair.row("p99.99 mutexee/glibc", cs, p9999, &mut measured);
     }
     measured.plots = vec![
         pair.plot("mutexee-9-p95", "P95 of waiting, µs", p95),
@@ -109,26 +114,39 @@ pub(super) fn figure_9(context: &Context<'_>) -> Result<Measured, Error> {
 pub(super) fn figure_10(context: &Context<'_>) -> Result<Measured, Error> {
     const THREADS: [u32; 6] = [10, 20, 30, 40, 50, 60];
     let mut plan = Plan::new();
-    let mut keys = |lock: &str, ms| {
-        let load = |threads| load(lock, threads, 2000.0, 1.0).lasting(2.0, ms);
+    let mut keys = |lock: &str, timeout: u32, ms| {
+        let lock = format!("{lock}:timeout={timeout}");
+        let load = |threads| load(&lock, threads, 2000.0, 1.0).lasting(2.0, ms);
         THREADS.map(|threads| plan.add(load(threads)))
     };
-    let unbounded = keys("mutexee:timeout=0", 20.0);
-    let us8 = keys("mutexee:timeout=8192", 20.0);
-    // The run spans several timeouts.
-    let ms4 = keys("mutexee:timeout=4ms", 100.0);
-    let ms32 = keys("mutexee:timeout=32ms", 200.0);
+    // A run spans several timeouts.
+    let mut bounds = |lock| {
+        let bounded = [(8192, 20.0), (4_000_000, 100.0), (32_000_000, 200.0)];
+        (keys(lock, 0, 20.0), bounded.map(|(timeout, ms)| keys(lock, timeout, ms)))
+    };
+    let (published, ours) = (bounds(MUTEXEE), bounds(OURS));
     let results = plan.run(context)?;
     let throughput = |key| results.throughput(key);
     let energy = |key| tpp(&results, key);
-    let costs = |bounded: [Key; 6], of: &dyn Fn(Key) -> Vec<f64>| -> Vec<Vec<f64>> {
-        unbounded.iter().zip(bounded).map(|(&free, bound)| ratio(&of(free), &of(bound))).collect()
+    let costs = |unbounded: [Key; 6], bounded: [Key; 6], of: &dyn Fn(Key) -> Vec<f64>| {
+        let pairs = unbounded.iter().zip(bounded);
+        pairs.map(|(&free, bound)| ratio(&of(free), &of(bound))).collect::<Vec<_>>()
+    };
+    let rows = |(free, [us8, ms4, ms32]): ([Key; 6], [[Key; 6]; 3])| {
+        [
+            ("mutexee/mutexee:8us", largest(&costs(free, us8, &throughput))),
+            ("tpp mutexee/mutexee:8us", largest(&costs(free, us8, &energy))),
+            ("mutexee/mutexee:4ms", costs(free, ms4, &throughput).swap_remove(1)),
+            ("mutexee/mutexee:32ms", costs(free, ms32, &throughput).swap_remove(1)),
+        ]
     };
     let mut measured = Measured::new();
-    measured.row("mutexee/mutexee:8us", largest(&costs(us8, &throughput)));
-    measured.row("tpp mutexee/mutexee:8us", largest(&costs(us8, &energy)));
-    measured.row("mutexee/mutexee:4ms", costs(ms4, &throughput).swap_remove(1));
-    measured.row("mutexee/mutexee:32ms", costs(ms32, &throughput).swap_remove(1));
+    for (name, values) in rows(published) {
+        measured.row(name, values);
+    }
+    for (name, values) in rows(ours) {
+        measured.also(format!("our {name}"), values);
+    }
     Ok(measured)
 }
 
@@ -152,6 +170,8 @@ impl Crowds {
                 // With more threads than CPUs, the run must span several time slices.
                 let ms = if threads > super::CPUS { 12.0 } else { 5.0 };
                 let load = load(lock, threads, 1000.0, 1.0).lasting(1.0, ms);
+                let is_sign = threads == SIGN && SIGN_OF.contains(&lock);
+                let load = if is_sign { load.often() } else { load };
                 keys.insert((lock, threads), plan.add(load));
             }
         }
@@ -171,7 +191,7 @@ impl Crowds {
     }
 
     fn plot(&self, part: &str, label: &str, of: &dyn Fn(&str, u32) -> Vec<f64>) -> Plot {
-        let series = LOCKS.iter().map(|lock| {
+        let series = LOCKS.iter().chain([&OURS]).map(|lock| {
             let point = |&threads: &u32| Some((f64::from(threads), median(&of(lock, threads))?));
             Series::new(*lock, Kind::Line, self.threads.iter().filter_map(point).collect())
         });
@@ -201,7 +221,8 @@ pub(super) fn rows_of_11(context: &Context<'_>) -> Result<Measured, Error> {
 
 /// From one thread to more than the machine has hardware threads.
 pub(super) fn figure_11(context: &Context<'_>) -> Result<Measured, Error> {
-    let crowds = Crowds::run(context, &LOCKS, &[1, 5, 10, 20, 30, 40, 60])?;
+    const ALL: [&str; 7] = ["glibc", "tas", "ttas", "ticket", "mcs", MUTEXEE, OURS];
+    let crowds = Crowds::run(context, &ALL, &[1, 5, 10, 20, 30, 40, 60])?;
     let throughput = |lock: &str, threads| crowds.throughput(lock, threads);
     let tpp = |lock: &str, threads| crowds.tpp(lock, threads);
     let watts =
@@ -221,9 +242,12 @@ pub(super) fn figure_11(context: &Context<'_>) -> Result<Measured, Error> {
         measured.row(format!("{lock} 60/40"), crowded);
     }
     measured.row("ticket/tas 60", ratio(&throughput("ticket", 60), &throughput("tas", 60)));
-    measured.row("mutexee 60/20", ratio(&throughput("mutexee", 60), &throughput("mutexee", 20)));
     let best = largest(&BASELINES.map(|lock| tpp(lock, 60)));
-    measured.row("tpp mutexee/best other 60", ratio(&tpp("mutexee", 60), &best));
+    let crowded = |lock| ratio(&throughput(lock, 60), &throughput(lock, 20));
+    measured.row("mutexee 60/20", crowded(MUTEXEE));
+    measured.row("tpp mutexee/best other 60", ratio(&tpp(MUTEXEE, 60), &best));
+    measured.also("our mutexee 60/20", crowded(OURS));
+    measured.also("our tpp mutexee/best other 60", ratio(&tpp(OURS, 60), &best));
     let points = |of: &dyn Fn(&str, u32) -> Vec<f64>, seed: usize| -> Vec<f64> {
         let crowd = |threads| BASELINES.map(|lock| of(lock, threads)[seed]);
         [10, 20, 40, 60].into_iter().flat_map(crowd).collect()

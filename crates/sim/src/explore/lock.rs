@@ -3,6 +3,7 @@
 use super::memory::Explored;
 use crate::any_lock::{AnyLock, Carried, Nodes, Sent};
 use crate::lock::LockSpec;
+use crate::published;
 use crate::units::Tid;
 use lockwright_locks::catalog::{
     DelegatedVisitor, FrontVisitor, Visitor, visit_all, visit_delegated, visit_front,
@@ -231,6 +232,9 @@ pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
     let Some(entry) = spec.entry() else {
         return Typed::boxed(Glibc::<Explored>::new(), None, threads);
     };
+    if published::is_published(entry) {
+        return Typed::boxed(published::mutexee::<Explored>(spec), None, threads);
+    }
     let mut making = Making { spec, entry, threads, made: None };
     match entry.kind {
         Kind::Front => visit_front::<Explored>(&mut making),
