@@ -4,6 +4,7 @@
 
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
+use crate::amp::reorderable_try::{self, Tries};
 use crate::amp::standby::WINDOW_MAX_NS;
 use crate::delegation::{self, cc_synch, combiner, combiner_numa, dsm_synch, dynamic, ffwd};
 use crate::delegation::{flat_combining, rcl};
@@ -150,6 +151,7 @@ catalog! {
         CNA: numa::cna::Lock<P> = numa::cna::ENTRY;
         MCS_STP: block::mcs_stp::Lock<P> = block::mcs_stp::ENTRY;
         ASL_MCS: Reorderable<queue::mcs::Lock<P>> = reorderable::over(queue::mcs::ENTRY, "asl-mcs");
+        ASL_MCS_TRY: Reorderable<queue::mcs::Lock<P>, Tries> = reorderable_try::ENTRY;
         ASL_TICKET: Reorderable<spin::ticket::Lock<P>> = reorderable::over(spin::ticket::ENTRY, "asl-ticket");
     }
     wide {
