@@ -153,6 +153,7 @@ catalog! {
         ASL_MCS: Reorderable<queue::mcs::Lock<P>> = reorderable::over(queue::mcs::ENTRY, "asl-mcs");
         ASL_MCS_TRY: Reorderable<queue::mcs::Lock<P>, Tries> = reorderable_try::ENTRY;
         ASL_TICKET: Reorderable<spin::ticket::Lock<P>> = reorderable::over(spin::ticket::ENTRY, "asl-ticket");
+        ASL_CNA: Reorderable<numa::cna::Lock<P>> = reorderable::over_near(numa::cna::ENTRY, "asl-cna", "as cna in line; little cores join the line after their window");
     }
     wide {
         MCS_TP: queue::mcs_tp::Lock<P> = queue::mcs_tp::ENTRY;
@@ -161,8 +162,9 @@ catalog! {
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
         SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::proportional("shfllock-pb10");
-        C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a global ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
+        C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = C_TKT_TKT_ENTRY;
         CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a global partitioned ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
+        ASL_C_TKT_TKT: Reorderable<Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>>> = reorderable::over_near(C_TKT_TKT_ENTRY, "asl-c-tkt-tkt", "as c-tkt-tkt in line; little cores join the line after their window");
     }
     delegated {
         DYNAMIC: dynamic::Lock<P> = dynamic::ENTRY;
@@ -188,6 +190,12 @@ catalog! {
         PER_CPU: rw::per_cpu::Lock<P> = rw::per_cpu::ENTRY;
     }
 }
+
+const C_TKT_TKT_ENTRY: Entry = cohort::over(
+    spin::ticket::ENTRY,
+    "c-tkt-tkt",
+    "a global ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while",
+);
 
 const BRAVO_PHASE_FAIR_ENTRY: Entry = Entry {
     id: "bravo-phase-fair",

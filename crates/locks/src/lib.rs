@@ -14,7 +14,8 @@
 //!                      asl: fifo, but little cores stand by first (asl-max, asl-opt: fixed windows) ── slo: and turns ── pb10: 1 in 10 ── cal
 //!                      malthusian: few circulate ── mutexee: wake nobody while somebody is awake ── programmed: a policy decides
 //!   amp/     for unequal cores: feedback (from latency to window), standby (wait without queueing),
-//!              reorderable (any FIFO lock, with a second way to acquire it): asl-mcs, asl-ticket, asl-mcs-try
+//!              reorderable (any lock with a line, with a second way to acquire it): asl-mcs, asl-ticket, asl-mcs-try,
+//!              asl-cna, asl-c-tkt-tkt
 //!   delegation/  the section goes to the data: rcl, ffwd (servers) ── flat-combining, dsm-synch, cc-synch, combiner, combiner-numa (a waiter)
 //!   rw/      readers and writers, in phases        condvar   a list; a signal belongs to one waiter
 //!   posix/   what a pthread_mutex_t means on top of them: kinds, owners, which lock

@@ -1,4 +1,4 @@
-//! Reorderable: any first-come-first-served lock, with a second way to acquire it.
+//! Reorderable: any lock with a line of waiters, with a second way to acquire it.
 //!
 //! LibASL: Nian Liu et al., *Asymmetry-aware Scalable Locking*, PPoPP 2022, section 3.2, algorithm 1. `lock_immediately` joins the
 //! base lock's queue. `lock_reorder(window)` first looks whether the lock is free, and joins the queue if it is. If it isn't, it
@@ -20,6 +20,9 @@
 //!
 //! Our deviations: the paper counts the turns of a loop that reads the clock, 45 cycles each, and looks after numbers of turns that double.
 //! We pause for as long as these turns take. And in front of another word (under the preload), "free" means that both are free.
+//!
+//! Over a NUMA-aware lock (section 3.4: `asl-cna`, `asl-c-tkt-tkt`), the upper lock prefers big cores, and its base prefers near
+//! waiters. Then the order in line is the base lock's.
 //!
 //! Invariants:
 //! 1. The base lock alone decides who holds the lock; a thread that stands by as published only looks.
@@ -49,6 +52,16 @@ pub(crate) const fn over(base: Entry, id: &'static str) -> Entry {
         delay: "a thread on a little core, by its window (the epoch's; 100 ms outside epochs); then as its base lock",
         advice: "to compare with the paper; in programs, use asl",
         ..base
+    }
+}
+
+/// As [`over`], for a base lock that prefers near waiters: `order` is the base lock's name, and how long its waiters may be overtaken.
+pub(crate) const fn over_near(base: Entry, id: &'static str, order: &'static str) -> Entry {
+    Entry {
+        source: "LibASL: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, algorithms 1 and 3; section 3.4: over a NUMA-aware lock",
+        order,
+        advice: "machines with several sockets and unequal cores, to compare with the paper; in programs, use asl",
+        ..over(base, id)
     }
 }
 
