@@ -20,20 +20,9 @@
 //! Invariants: those of amp/reorderable.rs, and
 //! 1. An attempt that fails leaves no trace: the node is free, and nobody waits for the thread.
 
-use super::reorderable::{Standby, over};
+use super::reorderable::Standby;
 use super::standby::{Waiting, at_once, stand_by};
-use crate::entry::Entry;
-use crate::queue::mcs;
 use lockwright_platform::{Platform, Probe, TryLock};
-
-/// What the catalogue says.
-pub const ENTRY: Entry = Entry {
-    preset_of: Some("asl-mcs"),
-    idea: "asl-mcs, whose little cores try to take the lock while they stand by, and stay out of the line if somebody was faster",
-    source: "our own, on LibASL's algorithm 1: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022",
-    advice: "to compare with asl-mcs: never slower than mcs, simulated on an M1 (asl-mcs: 0.98 of it at low contention); in programs, use asl",
-    ..over(mcs::ENTRY, "asl-mcs-try")
-};
 
 /// A standby that tries.
 #[derive(Debug)]
