@@ -158,6 +158,7 @@ catalog! {
     wide {
         MCS_TP: queue::mcs_tp::Lock<P> = queue::mcs_tp::ENTRY;
         MCS_TP_YIELD: queue::mcs_tp::Yielding<P> = delegation::yielding(queue::mcs_tp::ENTRY, "mcs-tp-yield", "mcs-tp, whose waiters yield their CPU every microsecond");
+        HAPAX: queue::hapax::Lock<P> = queue::hapax::ENTRY;
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;

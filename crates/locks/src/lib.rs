@@ -3,7 +3,7 @@
 //! ```text
 //!   spin/    tas ── ttas (look first, back off) ── ticket (in order) ── ptkt (each waiter watches a word of its own)
 //!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's) ── reciprocating (stacks)
-//!            mcs-tp (passes over preempted waiters)
+//!            mcs-tp (passes over preempted waiters) ── hapax (wait until your predecessor's number has left)
 //!   numa/    cohort: a lock of locks, one for each cluster: c-tkt-tkt, cptltkt ── cna (mcs that prefers its own cluster)
 //!   block/   mcs-stp: mcs, and sleep after a while
 //!   front/   on word 0 of a pthread_mutex_t, in glibc's own protocol (0, 1, 2; 3 and 4 are "more than 1" to glibc). Four floors:
