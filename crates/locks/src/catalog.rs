@@ -4,6 +4,7 @@
 
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
+use crate::amp::reorderable_try::Tries;
 use crate::amp::standby::WINDOW_MAX_NS;
 use crate::delegation::{self, cc_synch, combiner, combiner_numa, dsm_synch, dynamic, ffwd};
 use crate::delegation::{flat_combining, rcl};
@@ -150,17 +151,21 @@ catalog! {
         CNA: numa::cna::Lock<P> = numa::cna::ENTRY;
         MCS_STP: block::mcs_stp::Lock<P> = block::mcs_stp::ENTRY;
         ASL_MCS: Reorderable<queue::mcs::Lock<P>> = reorderable::over(queue::mcs::ENTRY, "asl-mcs");
+        ASL_MCS_TRY: Reorderable<queue::mcs::Lock<P>, Tries> = ASL_MCS_TRY_ENTRY;
         ASL_TICKET: Reorderable<spin::ticket::Lock<P>> = reorderable::over(spin::ticket::ENTRY, "asl-ticket");
+        ASL_CNA: Reorderable<numa::cna::Lock<P>> = reorderable::over_near(numa::cna::ENTRY, "asl-cna", "as cna in line; little cores join the line after their window");
     }
     wide {
         MCS_TP: queue::mcs_tp::Lock<P> = queue::mcs_tp::ENTRY;
         MCS_TP_YIELD: queue::mcs_tp::Yielding<P> = delegation::yielding(queue::mcs_tp::ENTRY, "mcs-tp-yield", "mcs-tp, whose waiters yield their CPU every microsecond");
+        HAPAX: queue::hapax::Lock<P> = queue::hapax::ENTRY;
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
         SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::proportional("shfllock-pb10");
-        C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a global ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
+        C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = C_TKT_TKT_ENTRY;
         CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a global partitioned ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
+        ASL_C_TKT_TKT: Reorderable<Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>>> = reorderable::over_near(C_TKT_TKT_ENTRY, "asl-c-tkt-tkt", "as c-tkt-tkt in line; little cores join the line after their window");
     }
     delegated {
         DYNAMIC: dynamic::Lock<P> = dynamic::ENTRY;
@@ -186,6 +191,20 @@ catalog! {
         PER_CPU: rw::per_cpu::Lock<P> = rw::per_cpu::ENTRY;
     }
 }
+
+const ASL_MCS_TRY_ENTRY: Entry = Entry {
+    preset_of: Some("asl-mcs"),
+    idea: "asl-mcs, whose little cores try to take the lock while they stand by, and stay out of the line if somebody was faster",
+    source: "our own, on LibASL's algorithm 1: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022",
+    advice: "to compare with asl-mcs: never slower than mcs, simulated on an M1 (asl-mcs: 0.98 of it at low contention); in programs, use asl",
+    ..reorderable::over(queue::mcs::ENTRY, "asl-mcs-try")
+};
+
+const C_TKT_TKT_ENTRY: Entry = cohort::over(
+    spin::ticket::ENTRY,
+    "c-tkt-tkt",
+    "a global ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while",
+);
 
 const BRAVO_PHASE_FAIR_ENTRY: Entry = Entry {
     id: "bravo-phase-fair",

@@ -3,7 +3,7 @@
 //! ```text
 //!   spin/    tas ── ttas (look first, back off) ── ticket (in order) ── ptkt (each waiter watches a word of its own)
 //!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's) ── reciprocating (stacks)
-//!            mcs-tp (passes over preempted waiters)
+//!            mcs-tp (passes over preempted waiters) ── hapax (wait until your predecessor's number has left)
 //!   numa/    cohort: a lock of locks, one for each cluster: c-tkt-tkt, cptltkt ── cna (mcs that prefers its own cluster)
 //!   block/   mcs-stp: mcs, and sleep after a while
 //!   front/   on word 0 of a pthread_mutex_t, in glibc's own protocol (0, 1, 2; 3 and 4 are "more than 1" to glibc). Four floors:
@@ -14,7 +14,8 @@
 //!                      asl: fifo, but little cores stand by first (asl-max, asl-opt: fixed windows) ── slo: and turns ── pb10: 1 in 10 ── cal
 //!                      malthusian: few circulate ── mutexee: wake nobody while somebody is awake ── programmed: a policy decides
 //!   amp/     for unequal cores: feedback (from latency to window), standby (wait without queueing),
-//!              reorderable (any FIFO lock, with a second way to acquire it): asl-mcs, asl-ticket
+//!              reorderable (any lock with a line, with a second way to acquire it): asl-mcs, asl-ticket, asl-mcs-try,
+//!              asl-cna, asl-c-tkt-tkt
 //!   delegation/  the section goes to the data: rcl, ffwd (servers) ── flat-combining, dsm-synch, cc-synch, combiner, combiner-numa (a waiter)
 //!   rw/      readers and writers, in phases        condvar   a list; a signal belongs to one waiter
 //!   posix/   what a pthread_mutex_t means on top of them: kinds, owners, which lock

@@ -9,11 +9,11 @@
 extern crate std;
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use lockwright_platform::{
     Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
     Programmable, Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock, Undisturbed,
-    Woken, Word,
+    Unique, Woken, Word, numbered,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -303,6 +303,13 @@ impl Publishing for Threads {}
 impl Priorities for Threads {}
 
 impl Stages for Threads {}
+
+impl Unique for Threads {
+    fn unique() -> usize {
+        static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+        numbered(0, 1, NUMBERS.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 impl Undisturbed for Threads {
     fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {

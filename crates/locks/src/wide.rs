@@ -191,6 +191,20 @@ impl<P: Platform, L: TryLock<P>> RawLock<P> for Wide<P, L> {
         }
     }
 
+    unsafe fn lock_in_front(
+        &self,
+        node: *mut Node<P, L>,
+        window_ns: u32,
+        is_free: impl Fn() -> bool,
+    ) {
+        let home = self.enter();
+        // SAFETY: as in `lock`.
+        unsafe {
+            (*node).home = home;
+            (*home).lock_in_front(&raw mut (*node).inner, window_ns, is_free);
+        }
+    }
+
     unsafe fn unlock(&self, node: *mut Node<P, L>) {
         // SAFETY: the caller locked with this node. If it is alone, it has the lock to itself (invariant 2). Otherwise another
         // counted thread waits for our release, or comes after it.

@@ -35,7 +35,7 @@ use cell::from_address;
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
     Class, Doors, Learning, Ordering, Place, Platform, Priorities, Programmable, Publishing,
-    ReaderTable, Requeue, Stages, Undisturbed, Woken,
+    ReaderTable, Requeue, Stages, Undisturbed, Unique, Woken, numbered,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -265,6 +265,15 @@ impl<C: Checker, const SPINS: usize> Publishing for Machine<C, SPINS> {
 impl<C: Checker, const SPINS: usize> Priorities for Machine<C, SPINS> {}
 
 impl<C: Checker, const SPINS: usize> Stages for Machine<C, SPINS> {}
+
+impl<C: Checker, const SPINS: usize> Unique for Machine<C, SPINS> {
+    fn unique() -> usize {
+        world(|w| {
+            w.numbers += 1;
+            numbered(0, 1, w.numbers)
+        })
+    }
+}
 
 impl<C: Checker, const SPINS: usize> Undisturbed for Machine<C, SPINS> {
     fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {

@@ -173,6 +173,25 @@ pub fn exclusion<C, const SPINS: usize, L>(
     sections::<C, SPINS, L>(name, budget, ways, time_passes, try_lock::<C, SPINS, L>);
 }
 
+/// As [`exclusion`], for a lock whose waiters may show themselves in the machine's table; no thread's time passes.
+pub fn exclusion_by_table<C, const SPINS: usize, L>(
+    name: &str,
+    budget: Budget,
+    ways: Vec<Way<L, L::Node>>,
+) where
+    C: Checker,
+    L: TryLock<Machine<C, SPINS>> + 'static,
+{
+    let last = try_lock::<C, SPINS, L>;
+    sections_on::<C, SPINS, L>(with_table::<C>, name, budget, ways, false, last);
+}
+
+/// Begins an execution whose machine has its table.
+fn with_table<C: Checker>() {
+    machine::begin::<C>();
+    machine::lay_table::<C>();
+}
+
 /// Each thread has one section run, in its own way, which increments a counter. No increment is lost, none overlaps another, and
 /// in the end the lock is free for `last`.
 pub fn sections<C, const SPINS: usize, L>(
@@ -185,8 +204,22 @@ pub fn sections<C, const SPINS: usize, L>(
     C: Checker,
     L: Sections<Machine<C, SPINS>> + 'static,
 {
+    sections_on::<C, SPINS, L>(machine::begin::<C>, name, budget, ways, time_passes, last);
+}
+
+fn sections_on<C, const SPINS: usize, L>(
+    begin: fn(),
+    name: &str,
+    budget: Budget,
+    ways: Vec<Way<L, L::Node>>,
+    time_passes: bool,
+    last: Way<L, L::Node>,
+) where
+    C: Checker,
+    L: Sections<Machine<C, SPINS>> + 'static,
+{
     explore::<C>(name, budget, move || {
-        machine::begin::<C>();
+        begin();
         {
             let shared = Arc::new(LockedData::<C, L> {
                 lock: L::new(),
@@ -239,8 +272,25 @@ where
     C: Checker,
     L: Sections<Machine<C, SPINS>> + 'static,
 {
+    destruction_on::<C, SPINS, L>(machine::begin::<C>, name, budget, threads);
+}
+
+/// As [`destruction`], for a lock whose waiters may show themselves in the machine's table.
+pub fn destruction_by_table<C, const SPINS: usize, L>(name: &str, budget: Budget, threads: u32)
+where
+    C: Checker,
+    L: Sections<Machine<C, SPINS>> + 'static,
+{
+    destruction_on::<C, SPINS, L>(with_table::<C>, name, budget, threads);
+}
+
+fn destruction_on<C, const SPINS: usize, L>(begin: fn(), name: &str, budget: Budget, threads: u32)
+where
+    C: Checker,
+    L: Sections<Machine<C, SPINS>> + 'static,
+{
     explore::<C>(name, budget, move || {
-        machine::begin::<C>();
+        begin();
         {
             let lock = ManuallyDrop::new(L::new());
             let shared = Arc::new(Doomed { lock: UnsafeCell::new(lock) });

@@ -5,7 +5,8 @@ use lockwright_locks::entry::Entry;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{
-    Way, destruction, exclusion, lock, only_known_models_are_asked_for, try_lock,
+    Way, destruction, destruction_by_table, exclusion, exclusion_by_table, lock,
+    only_known_models_are_asked_for, try_lock,
 };
 use lockwright_platform::TryLock;
 use std::time::Duration;
@@ -22,6 +23,15 @@ impl<C: Checker, const SPINS: usize> Visitor<Machine<C, SPINS>> for All {
         let all: Vec<Way<L, L::Node>> = vec![lock::<C, SPINS, L>; threads];
         let mut one_tries = all.clone();
         one_tries[0] = try_lock::<C, SPINS, L>;
+        // Its waiters have places in the machine's table.
+        if entry.id == "hapax" {
+            exclusion_by_table::<C, SPINS, L>(&name("lock"), budget, all);
+            exclusion_by_table::<C, SPINS, L>(&name("lock, one tries"), budget, one_tries);
+            if threads == 2 {
+                destruction_by_table::<C, SPINS, L>(&name("lock, the last destroys"), budget, 2);
+            }
+            return;
+        }
         exclusion::<C, SPINS, L>(&name("lock"), budget, all, false);
         exclusion::<C, SPINS, L>(&name("lock, one tries"), budget, one_tries, false);
         if threads == 2 {

@@ -25,11 +25,12 @@ pub mod urgency;
 pub use futex::{Clock, Deadline};
 pub use relax::ask_now_and_then;
 
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
     Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stages, Undisturbed, Woken, Word,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stages, Undisturbed, Unique, Woken, Word,
+    numbered,
 };
 
 /// The machine itself.
@@ -339,6 +340,21 @@ impl Priorities for Native {
 }
 
 impl Stages for Native {}
+
+impl Unique for Native {
+    /// A source for each CPU, or for some: no thread-locals here.
+    #[inline]
+    fn unique() -> usize {
+        /// In a cache line of its own.
+        #[repr(align(128))]
+        struct Source(AtomicUsize);
+        const SOURCES: usize = 64;
+        static ALL: [Source; SOURCES] = [const { Source(AtomicUsize::new(0)) }; SOURCES];
+        let source = place::cpu() as usize % SOURCES;
+        // Relaxed: the number carries no message.
+        numbered(source, SOURCES, ALL[source].0.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 impl Undisturbed for Native {
     fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {

@@ -1,7 +1,8 @@
 //! What only some locks ask of a machine: one trait for each need.
 //!
 //! Where a lock can do without an answer, the default is "this machine doesn't know", so a bare machine writes
-//! `impl Learning for Bare {}`. Only [`Requeue`] has no defaults: its users would sleep forever.
+//! `impl Learning for Bare {}`. [`Requeue`] has no defaults: its users would sleep forever. Nor
+//! have [`Undisturbed`] and [`Unique`]: there is no answer that is always right.
 
 use crate::Ordering::Relaxed;
 use crate::hooks;
@@ -65,7 +66,8 @@ pub trait Learning: Platform {
 /// A table, one for all locks, in which readers show which lock they hold. So readers of one lock write to different cache
 /// lines, and a writer looks through the table.
 ///
-/// For biased readers-writer locks (BRAVO and its kin). On a machine without it readers count themselves in the lock.
+/// For biased readers-writer locks (BRAVO and its kin), and for locks whose waiters show odd numbers there (hapax). Who finds a slot
+/// taken does without. On a machine without it readers count themselves in the lock.
 pub trait ReaderTable: Platform {
     /// The number of rows of the table in which readers of any lock may show which lock they hold; 0: this machine has no
     /// such table.
@@ -254,12 +256,39 @@ pub trait Undisturbed: Platform {
     fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R>;
 }
 
+/// Numbers that nobody gets twice.
+///
+/// For locks that tell acquisitions apart by a number (hapax). Such a lock has no thread-local for a block of numbers, and none of its
+/// words could make numbers that differ from those of all other locks.
+pub trait Unique: Platform {
+    /// A number that no other call in this process returns; it fits into 63 bits. A thread's numbers are near each other, as a rule: in the
+    /// same block of [`BLOCK`].
+    fn unique() -> usize;
+}
+
+/// How many numbers a source of [`Unique`] numbers takes at a time.
+pub const BLOCK: usize = 1 << 16;
+
+/// The number that comes after `count` others from one source of numbers, of `sources`: each has each `sources`-th block.
+#[inline]
+pub const fn numbered(source: usize, sources: usize, count: usize) -> usize {
+    (count / BLOCK * sources + source) * BLOCK + count % BLOCK
+}
+
 /// A whole machine: one on which every lock of the catalogue runs.
 ///
 /// For front locks and what stands on them, and for code that is generic over the catalogue. Whoever implements the traits above
 /// has it; nobody implements it by hand.
 pub trait Machine:
-    Requeue + ReaderTable + Doors + Programmable + Publishing + Priorities + Stages + Undisturbed
+    Requeue
+    + ReaderTable
+    + Doors
+    + Programmable
+    + Publishing
+    + Priorities
+    + Stages
+    + Undisturbed
+    + Unique
 {
 }
 
@@ -272,5 +301,6 @@ impl<P> Machine for P where
         + Priorities
         + Stages
         + Undisturbed
+        + Unique
 {
 }

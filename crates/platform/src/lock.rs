@@ -212,7 +212,7 @@ pub trait RawLock<P: Platform>: Sections<P> {
     unsafe fn unlock(&self, node: *mut Self::Node);
 }
 
-/// A first-come-first-served lock that can say whether it is free: a base for the reorderable lock.
+/// A lock with a line of waiters that can say whether it is free: a base for the reorderable lock.
 pub trait Probe<P: Platform>: RawLock<P> {
     /// Is it free, with nobody in its queue? A hint, stale as soon as it is given; costs one load or two.
     fn is_free(&self) -> bool;

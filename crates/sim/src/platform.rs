@@ -14,7 +14,8 @@ use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Woken, Word,
+    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Unique, Woken,
+    Word, numbered,
 };
 use std::cell::Cell;
 
@@ -438,6 +439,18 @@ impl Programmable for Sim {
 impl Publishing for Sim {}
 
 impl Priorities for Sim {}
+
+impl Unique for Sim {
+    /// Made of the thread and the nanosecond, which is never the same: each call takes one, as the next number of a thread's own
+    /// block does. Each thread's numbers stay in one row of the table: it has a power of two.
+    fn unique() -> usize {
+        const THREADS: usize = 1 << 16;
+        const NANOSECOND: Ps = 1000;
+        advance(NANOSECOND, Activity::Work);
+        let e = engine();
+        numbered(e.me() as usize % THREADS, THREADS, (e.now / NANOSECOND) as usize)
+    }
+}
 
 impl Undisturbed for Sim {
     fn undisturbed<R>(run: impl FnOnce() -> R) -> Option<R> {

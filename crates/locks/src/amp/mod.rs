@@ -5,4 +5,5 @@ pub mod feedback;
 mod lengths;
 mod rearranger;
 pub mod reorderable;
+pub mod reorderable_try;
 pub mod standby;

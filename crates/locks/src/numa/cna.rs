@@ -34,7 +34,7 @@
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, Ptr, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -269,6 +269,13 @@ impl<P: Platform> TryLock<P> for Cna<P> {
         // STATE: (null, _, _) -> (me, _, _), else unchanged.
         // ORDERING: AcqRel, as [join]: Acquire pairs with [leave]. Relaxed on failure: nothing was gained.
         self.tail.compare_exchange(null_mut(), node, AcqRel, Relaxed).is_ok()
+    }
+}
+
+impl<P: Platform> Probe<P> for Cna<P> {
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.tail.load(Relaxed).is_null() // invariant 1; a hint
     }
 }
 

@@ -36,7 +36,7 @@ use crate::wide::Apart;
 use core::array;
 use core::cell::UnsafeCell;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{Platform, Probe, RawLock, Sections, TryLock, Word};
 
 /// The catalogue's entry for a cohort lock over `global`.
 pub(crate) const fn over(global: Entry, id: &'static str, idea: &'static str) -> Entry {
@@ -187,6 +187,18 @@ where
     }
 }
 
+impl<P: Platform, G, L> Probe<P> for Cohort<P, G, L>
+where
+    G: Probe<P> + TryLock<P, Node: Copy + Send>,
+    L: Local<P>,
+{
+    /// A thread that has a local lock is about to ask for the global one, or holds it (invariant 1): so that one tells.
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.global.is_free()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Cohort, Local, TURN};
@@ -247,10 +259,10 @@ mod tests {
                 // SAFETY: the node outlives its use; one thread.
                 unsafe {
                     lock.lock(&mut node);
-                    assert!(!lock.global.is_free());
+                    assert!(!lock.is_free());
                     lock.unlock(&mut node);
                 }
-                assert_eq!(lock.global.is_free(), hand_over == TURN);
+                assert_eq!(lock.is_free(), hand_over == TURN);
             }
         }
     }

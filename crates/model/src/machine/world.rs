@@ -81,6 +81,8 @@ pub(super) struct World {
     pub(super) pausing: HashMap<u64, Pausing>,
     pub(super) lines_out: usize,
     may_be_lost: usize,
+    /// How many unique numbers there were.
+    pub(super) numbers: usize,
     /// The table of [`ReaderTable::shown`], made by [`lay_table`].
     pub(super) table: Option<usize>,
     /// The word of [`ReaderTable::departures`], likewise.

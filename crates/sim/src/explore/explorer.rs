@@ -111,6 +111,8 @@ pub(crate) struct Explorer {
     memory: Vec<Box<MemoryLine>>,
     /// The table in which readers show what they hold.
     pub(crate) shown: Vec<ExploreCell<*mut u8>>,
+    /// How many unique numbers it has given.
+    pub(crate) numbers: usize,
     /// On which those sleep who wait for the table.
     pub(crate) departures: ExploreCell<u32>,
     /// What locks note about themselves. All share one: which one a lock has depends on its address, and that isn't the same in a replay.
@@ -182,6 +184,7 @@ impl Explorer {
             shown: (0..Explored::ROWS * Explored::ROW)
                 .map(|_| Ptr::new(std::ptr::null_mut()))
                 .collect(),
+            numbers: 0,
             departures: Word::new(0),
             memo: Memo(std::array::from_fn(|_| Word::new(0))),
             doors: std::array::from_fn(|_| Door::closed()),

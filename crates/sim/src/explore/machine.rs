@@ -14,11 +14,13 @@ mod cell;
 use super::explorer::{Ended, Wait, block, explorer, point};
 use super::memory::{ExploreCell, Explored, MemoryLine};
 use super::mutant::{At, Mutation, Op};
+use super::setting::THREADS;
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Woken, Word,
+    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Unique, Woken,
+    Word, numbered,
 };
 use std::panic::Location;
 
@@ -245,6 +247,15 @@ impl Publishing for Explored {
             // It loses its CPU for a time slice, and others may, too: now they seem to be preempted.
             e.now += SLICE;
         }
+    }
+}
+
+impl Unique for Explored {
+    fn unique() -> usize {
+        let e = engine();
+        let (me, numbers) = (e.me() as usize, &mut explorer(e).numbers);
+        *numbers += 1;
+        numbered(me, THREADS, *numbers)
     }
 }
 
