@@ -9,10 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The locks: by what name the figures run them, our rule, and the policy.
 const PAIRS: [(&str, &str, &str); 3] =
-    [("asl-mcs", "asl", "slo-order"), ("pb10", "pb10", "proportional"), ("cal", "cal", "cal")];
+    [("asl-mcs", "asl", "slo-order"), (SHFL_PB10, PB10, "proportional"), ("cal", "cal", "cal")];
+/// SHFL-PB10, whose waiters spin; so must ours.
+const SHFL_PB10: &str = "shfllock-pb10";
+const PB10: &str = "pb10";
+const SPIN: &str = "spin=10ms";
 
-/// SHFL-PB10's proportion, which the policy has, too.
-const BIG: u32 = 10;
+/// Figures of databases: their operations take locks as the benchmarks do.
+const DATABASES: [&str; 3] = ["libasl-9", "libasl-10", "cal-9"];
 
 /// One run in this many is made: the figures' curves are dense.
 const EACH: u32 = 3;
@@ -39,7 +43,7 @@ impl Runs for Noted {
 /// The runs that these figures need, as far as they don't depend on each other's outcomes.
 fn runs_of(figures: &[Experiment]) -> Result<Vec<(&'static str, Run)>, Error> {
     let mut all = Vec::new();
-    for figure in figures {
+    for figure in figures.iter().filter(|figure| !DATABASES.contains(&figure.id)) {
         let machine = targets::figure(figure.id).map(|target| target.machine);
         let Some(machine) = machine.and_then(|name| profile::builtin(&name)) else { continue };
         let noted = Noted::default();
@@ -70,19 +74,16 @@ fn plan_pair(
     let mut points = Vec::new();
     for (figure, run) in runs {
         let is_it = run.lock.entry().is_some_and(|entry| entry.id == run_as);
-        let big = run.lock.value("big").unwrap_or(BIG);
-        if !is_it || big != BIG || !seen.insert(run.identity()) {
+        if !is_it || !seen.insert(run.identity()) {
             continue;
         }
         count += 1;
         if count % EACH != 1 {
             continue;
         }
-        let options: Vec<String> =
-            run.lock.value("spin").map(|ns| format!("spin={ns}")).into_iter().collect();
-        let with = |name: &str| match &*options {
-            [] => name.to_owned(),
-            options => format!("{name}:{}", options.join(",")),
+        let with = |name: &str| match built_in {
+            PB10 => format!("{name}:{SPIN}"),
+            _ => name.to_owned(),
         };
         let load = Load::again(run).lasting_at_least(SHORTEST_MS);
         let params: Vec<String> =

@@ -95,8 +95,9 @@ fn figure_2(context: &Context<'_>) -> Result<Measured, Error> {
     let b = vec![
         ("stock", files.clone()),
         ("ShflLock", files.clone().lock("shfllock")),
-        ("Concord-ShflLock", files.clone().under(by_shipped("programmed", "numa"))),
-        ("NUMA turns", files.clone().under(by_shipped("programmed", "numa-turns"))),
+        ("Concord-ShflLock", files.clone().under(by_shipped("shfllock-hooked", "numa"))),
+        ("programmed, NUMA", files.clone().under(by_shipped("programmed", "numa"))),
+        ("programmed, NUMA turns", files.clone().under(by_shipped("programmed", "numa-turns"))),
     ];
     let b = Panel::plan(&mut plan, "b", "writers of a list", (5.0, b));
     let c = vec![
@@ -119,11 +120,13 @@ fn figure_2(context: &Context<'_>) -> Result<Measured, Error> {
             measured.also(format!("{built_in}, {threads} threads"), ratio);
         }
     }
-    let turns = b.ratios(&results, 3, 1);
-    measured.row("turns/shfllock-80", turns[last].clone());
-    measured.row("turns/shfllock worst", worst(&turns));
-    for (threads, ratio) in THREADS.iter().zip(turns) {
-        measured.also(format!("turns/shfllock, {threads} threads"), ratio);
+    for (lock, name) in [(3, "programmed"), (4, "turns")] {
+        let ratios = b.ratios(&results, lock, 1);
+        measured.row(format!("{name}/shfllock-80"), ratios[last].clone());
+        measured.row(format!("{name}/shfllock worst"), worst(&ratios));
+        for (threads, ratio) in THREADS.iter().zip(ratios) {
+            measured.also(format!("{name}/shfllock, {threads} threads"), ratio);
+        }
     }
     let empty = c.ratios(&results, 1, 0);
     measured.row("empty hooks/none worst", worst(&empty));

@@ -53,7 +53,7 @@ impl LockSpec {
 
     /// Those that only simulated machines have.
     pub fn published() -> impl Iterator<Item = &'static Entry> {
-        std::iter::once(&published::MUTEXEE)
+        published::ENTRIES.into_iter()
     }
 
     /// Reads one of [`published`](Self::published); `None`: the text names none.

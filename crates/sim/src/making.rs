@@ -19,8 +19,8 @@ pub(crate) fn make(spec: &LockSpec, threads: usize) -> Box<dyn AnyLock> {
     let Some(entry) = spec.entry() else {
         return product::glibc();
     };
-    if published::is_published(entry) {
-        return Typed::boxed(published::mutexee::<Sim>(spec), threads);
+    if let Some(made) = published::make(spec, Boxing(threads)) {
+        return made;
     }
     let mut making = Making { spec, entry, threads, made: None };
     match entry.kind {
@@ -63,6 +63,16 @@ impl DelegatedVisitor<Sim> for Making<'_> {
             let nodes = OneEach::of(self.threads);
             self.made = Some(Box::new(Sent::<Sim, L, _>::new(nodes)));
         }
+    }
+}
+
+/// Boxes a lock for this many threads.
+struct Boxing(usize);
+
+impl published::Visitor<Sim> for Boxing {
+    type Made = Box<dyn AnyLock>;
+    fn visit<L: TryLock<Sim> + 'static>(self, lock: L) -> Box<dyn AnyLock> {
+        Typed::boxed(lock, self.0)
     }
 }
 

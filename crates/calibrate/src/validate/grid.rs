@@ -1,23 +1,18 @@
 //! The locks and loads that are compared. `calibrate` measures none of them.
 
+use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::entry::{Entry, Kind};
 use std::collections::BTreeMap;
 
-/// Locks that behave the same on equal and on unequal cores, and two that reorder, which shouldn't matter on equal
-/// cores.
-pub(super) const LOCKS: [&str; 12] = [
-    "tas",
-    "ttas",
-    "ticket",
-    "mcs",
-    "clh",
-    "mcs-stp",
-    "fifo",
-    "barging",
-    "auto",
-    "asl",
-    "asl-mcs",
-    "asl-ticket",
-];
+/// Four that differ in how they hand over, for a quick look.
+pub(super) const SOME: [&str; 4] = ["tas", "ttas", "ticket", "mcs"];
+
+/// Every lock of mutexes, without front locks that are others with options. Those that reorder little cores' waiters have none to
+/// reorder on equal cores.
+pub(super) fn all() -> Vec<&'static str> {
+    let is_other = |entry: &&Entry| entry.kind == Kind::Front && entry.preset_of.is_some();
+    CATALOG.iter().filter(|entry| !is_other(entry)).map(|entry| entry.id).collect()
+}
 
 /// A critical section and a gap; the simulator's workload `bench`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -19,7 +19,7 @@ use crate::line::Pair;
 use crate::stats::Sample;
 use crate::together::on;
 use crate::{Error, alone};
-use grid::{LOADS, LOCKS, Load};
+use grid::{LOADS, Load};
 use lockwright_bench::{Machine, catch_interrupts, interrupted};
 use lockwright_native::place;
 use lockwright_numbers::quantile;
@@ -105,7 +105,7 @@ impl Validation {
 
 /// How much to measure.
 struct Effort {
-    locks: &'static [&'static str],
+    locks: Vec<&'static str>,
     loads: &'static [Load],
     /// How many passes should count.
     passes: usize,
@@ -141,17 +141,17 @@ pub fn validate(
     let seconds = Duration::from_secs;
     let effort = match quick {
         true => Effort {
-            locks: &LOCKS[..4],
+            locks: grid::SOME.to_vec(),
             loads: &LOADS[..3],
             passes: 3,
             time: [seconds(1), seconds(1)],
             seeds: 1,
         },
         false => Effort {
-            locks: &LOCKS,
+            locks: grid::all(),
             loads: &LOADS,
             passes: 15,
-            time: [seconds(40), seconds(90)],
+            time: [seconds(120), seconds(270)],
             seeds: 3,
         },
     };

@@ -46,8 +46,8 @@ pub static FITTED: &[Experiment] = &[
 const BIG: usize = 0;
 const LITTLE: usize = 1;
 
-/// SHFL-PB10 spins, so ours must not sleep within any wait here.
-const PB10: &str = "pb10:spin=10ms";
+/// SHFL-PB10 as the paper describes it: ShflLock with the proportion as its policy.
+const PB10: &str = "shfllock-pb10";
 
 /// The paper's locks, by our names; its pthread_mutex_lock is glibc's algorithm.
 const EXISTING: [&str; 5] = ["glibc", "tas", "ticket", "mcs", PB10];

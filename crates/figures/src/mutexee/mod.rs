@@ -8,17 +8,20 @@
 mod alone;
 mod grid;
 mod single;
+mod systems;
 
-use crate::{Experiment, Load};
+use crate::{Experiment, Key, Load, Results};
 use lockwright_sim::Placement;
 
 /// All of them.
 pub static EXPERIMENTS: &[Experiment] = &[
+    Experiment { id: "mutexee-1", measure: systems::figure_1 },
     Experiment { id: "mutexee-8", measure: single::figure_8 },
     Experiment { id: "mutexee-9", measure: single::figure_9 },
     Experiment { id: "mutexee-10", measure: single::figure_10 },
     Experiment { id: "mutexee-11", measure: single::figure_11 },
     Experiment { id: "mutexee-12", measure: grid::figure_12 },
+    Experiment { id: "mutexee-13", measure: systems::figure_13 },
     Experiment { id: "mutexee-t2", measure: alone::table_2 },
 ];
 
@@ -32,6 +35,8 @@ const LOCKS: [&str; 6] = ["glibc", "tas", "ttas", "ticket", "mcs", MUTEXEE];
 const MUTEXEE: &str = "mutexee-textbook";
 /// Our rule of that idea, shown beside it.
 const OURS: &str = "mutexee";
+/// Threads of figures with a thread on each core.
+const CROWD: u32 = 20;
 /// Hardware threads of the paper's machine.
 const CPUS: u32 = 40;
 
@@ -39,6 +44,10 @@ const CPUS: u32 = 40;
 fn load(lock: &str, threads: u32, cs: f64, locks: f64) -> Load {
     let load = Load::new("cycles", lock).threads(threads).with("cs", cs).with("locks", locks);
     if threads > CPUS { load.placement(Placement::Free) } else { load }
+}
+
+fn tpp(results: &Results, key: Key) -> Vec<f64> {
+    results.of(key, |outcome| outcome.tpp)
 }
 
 /// The largest value among several locks, seed by seed; empty if one of them is missing.

@@ -1,6 +1,8 @@
 //! Figures 8 to 11: one lock that everybody wants.
 
-use super::{BASELINES, LOCKS, MUTEXEE, OURS, largest, load, rank_correlation, smallest};
+use super::{
+    BASELINES, CROWD, LOCKS, MUTEXEE, OURS, largest, load, rank_correlation, smallest, tpp,
+};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results, median, ratio};
 use lockwright_sim::{Outcome, Quantiles};
@@ -11,12 +13,6 @@ const CYCLES: [f64; 7] = [0.0, 1000.0, 2000.0, 4000.0, 8000.0, 12_000.0, 16_000.
 /// Threads of Figure 11's row that is judged by its sign, and that row's locks.
 const SIGN: u32 = 40;
 const SIGN_OF: [&str; 2] = ["glibc", "ticket"];
-/// Threads of Figures 8 and 9.
-const CROWD: u32 = 20;
-
-fn tpp(results: &Results, key: Key) -> Vec<f64> {
-    results.of(key, |outcome| outcome.tpp)
-}
 
 /// Three locks over the length of the critical section.
 struct Pair {
@@ -31,7 +27,7 @@ impl Pair {
         let mut plan = Plan::new();
         let mut keys = |lock| {
             // With the longest sections, only an interrupt makes a runner lose a lock to a sleeper: once in tens of ms.
-            let ms = |cs| if cs < 16_000.0 { 20.0 } else { 500.0 };
+            let ms = |cs| if cs < 16_000.0 { 100.0 } else { 500.0 };
             let load = |cs| load(lock, CROWD, cs, 1.0).lasting(2.0, ms(cs));
             CYCLES.map(|cs| plan.add(load(cs))).to_vec()
         };
@@ -74,11 +70,27 @@ pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
         pair.row("mutexee/glibc", cs, |outcome| outcome.throughput, &mut measured);
         pair.row("tpp mutexee/glibc", cs, |outcome| outcome.tpp, &mut measured);
     }
+    let ([spin, glibc], watch) = ablated(context)?;
+    measured.row("mutexee:500 cycles/glibc", ratio(&spin[0], &glibc[0]));
+    measured.row("power mutexee:no watch/glibc", ratio(&watch[1], &glibc[1]));
     measured.plots = vec![
         pair.plot("mutexee-8-throughput", "acquisitions a microsecond", |o| o.throughput / 1e6),
         pair.plot("mutexee-8-tpp", "TPP, thousand acquisitions a joule", |o| o.tpp / 1e3),
     ];
     Ok(measured)
+}
+
+/// Throughput and power: of MUTEXEE that spins for 500 cycles, of MUTEX; and of MUTEXEE whose unlock doesn't wait in user space.
+#[allow(clippy::type_complexity, reason = "two values for each of three locks")]
+fn ablated(context: &Context<'_>) -> Result<([[Vec<f64>; 2]; 2], [Vec<f64>; 2]), Error> {
+    let mut plan = Plan::new();
+    let mut key = |lock: &str| plan.add(load(lock, CROWD, 2000.0, 1.0).lasting(2.0, 20.0));
+    let keys = [format!("{MUTEXEE}:spin=179"), "glibc".into(), format!("{MUTEXEE}:watch=0")];
+    let keys = keys.map(|lock| key(&lock));
+    let results = plan.run(context)?;
+    let of = |key| [results.throughput(key), results.of(key, |outcome| outcome.watts)];
+    let [spin, glibc, watch] = keys.map(of);
+    Ok(([spin, glibc], watch))
 }
 
 /// How long acquisitions take; the machine has one class of cores.

@@ -227,13 +227,23 @@ pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
     Typed::boxed(lock, Some(on_word), threads)
 }
 
+/// Boxes a lock for this many threads.
+struct Boxing(usize);
+
+impl published::Visitor<Explored> for Boxing {
+    type Made = Made;
+    fn visit<L: TryLock<Explored> + 'static>(self, lock: L) -> Made {
+        Typed::boxed(lock, None, self.0)
+    }
+}
+
 /// An unlocked lock for `threads` threads.
 pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
     let Some(entry) = spec.entry() else {
         return Typed::boxed(Glibc::<Explored>::new(), None, threads);
     };
-    if published::is_published(entry) {
-        return Typed::boxed(published::mutexee::<Explored>(spec), None, threads);
+    if let Some(made) = published::make(spec, Boxing(threads)) {
+        return made;
     }
     let mut making = Making { spec, entry, threads, made: None };
     match entry.kind {

@@ -33,6 +33,22 @@ use lockwright_locks::entry::{Entry, Kind, OptionSpec, Promise};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, Sections, TryLock, Woken, Word};
 
+const SPIN: OptionSpec = OptionSpec {
+    key: "spin",
+    meaning: "ns that a waiter spins in spin mode before it sleeps",
+    min: 0,
+    max: 10_000_000,
+    default: Some(SPIN_NS),
+};
+
+const WATCH: OptionSpec = OptionSpec {
+    key: "watch",
+    meaning: "ns for which unlock waits in user space, in spin mode, for somebody to take the lock (0: it wakes a sleeper at once)",
+    min: 0,
+    max: 1_000_000,
+    default: Some(WATCH_NS),
+};
+
 const TIMEOUT: OptionSpec = OptionSpec {
     key: "timeout",
     meaning: "ns after which a sleeper wakes, and spins until it has the lock (0: never)",
@@ -42,7 +58,7 @@ const TIMEOUT: OptionSpec = OptionSpec {
 };
 
 /// What the simulator's list says.
-pub(crate) static MUTEXEE: Entry = Entry {
+pub(super) static ENTRY: Entry = Entry {
     id: "mutexee-textbook",
     kind: Kind::Whole,
     preset_of: None,
@@ -55,16 +71,18 @@ pub(crate) static MUTEXEE: Entry = Entry {
     wakes: "a waiter sleeps after 2.9 µs (0.09 µs in mutex mode); unlock wakes one unless somebody takes the lock",
     delay: "a sleeper, without bound, or until its `timeout`",
     advice: "only simulated, to compare with the paper: it touches the mutex after it is free",
-    options: &[TIMEOUT],
+    options: &[SPIN, WATCH, TIMEOUT],
 };
 
 const HELD: u32 = 1;
 const SLEEPERS: u32 = 2;
 
-/// How long a waiter spins, ns: 8000 cycles in spin mode, 256 in mutex mode.
-const SPIN_NS: [u32; 2] = [2857, 91];
-/// How long unlock watches, ns: 384 and 128 cycles.
-const WATCH_NS: [u32; 2] = [137, 46];
+/// How long a waiter spins in spin mode, ns: 8000 cycles.
+const SPIN_NS: u32 = 2857;
+/// How long unlock watches in spin mode, ns: 384 cycles.
+const WATCH_NS: u32 = 137;
+/// The same in mutex mode: 256 cycles, and 128.
+const MUTEX_MODE_NS: [u32; 2] = [91, 46];
 /// Contended hand-overs in a period.
 const PERIOD: u32 = 256;
 /// Above this share of sleepers, per cent, the next period is in mutex mode.
@@ -94,34 +112,25 @@ impl Tally {
     }
 }
 
-/// The entry called `id`.
-pub(crate) fn find(id: &str) -> Option<&'static Entry> {
-    (id == MUTEXEE.id).then_some(&MUTEXEE)
-}
-
-/// Is it one of this file's?
-pub(crate) fn is_published(entry: &'static Entry) -> bool {
-    std::ptr::eq(entry, &raw const MUTEXEE)
-}
-
-/// An unlocked lock with these options.
-pub(crate) fn mutexee<P: Platform>(spec: &LockSpec) -> Mutexee<P> {
-    Mutexee::with_timeout(spec.value(TIMEOUT.key).unwrap_or(0))
-}
-
 /// MUTEXEE.
-pub(crate) struct Mutexee<P: Platform> {
+pub(super) struct Mutexee<P: Platform> {
     /// HELD and SLEEPERS. Written by threads that take the lock, by those that go to sleep, and by the holder.
     word: P::Word,
     /// Written by the holder.
     tally: P::Word,
-    /// ns; 0: a sleeper sleeps until it is woken.
+    /// In spin mode.
+    spin_ns: u32,
+    /// In spin mode.
+    watch_ns: u32,
+    /// 0: a sleeper sleeps until it is woken.
     timeout_ns: u32,
 }
 
 impl<P: Platform> Mutexee<P> {
-    pub(crate) fn with_timeout(timeout_ns: u32) -> Self {
-        Self { word: P::Word::new(0), tally: P::Word::new(0), timeout_ns }
+    /// An unlocked lock with these options.
+    pub(super) fn by(spec: &LockSpec) -> Self {
+        let of = |option: OptionSpec| spec.value(option.key).unwrap_or_default();
+        Self { spin_ns: of(SPIN), watch_ns: of(WATCH), timeout_ns: of(TIMEOUT), ..Self::new() }
     }
 
     fn tally(&self) -> Tally {
@@ -139,7 +148,8 @@ impl<P: Platform> Mutexee<P> {
     #[cold]
     fn lock_slow(&self) {
         let mut taken = false;
-        P::spin_for(&self.word, Relaxed, SPIN_NS[self.tally().mode()], |seen| {
+        let spin_ns = [self.spin_ns, MUTEX_MODE_NS[0]][self.tally().mode()];
+        P::spin_for(&self.word, Relaxed, spin_ns, |seen| {
             taken = self.takes(seen);
             taken
         });
@@ -167,7 +177,7 @@ impl<P: Platform> Mutexee<P> {
     /// There are, or were, sleepers.
     #[cold]
     fn unlock_slow(&self) {
-        let watch_ns = WATCH_NS[self.tally().mode()];
+        let watch_ns = [self.watch_ns, MUTEX_MODE_NS[1].min(self.watch_ns)][self.tally().mode()];
         // STATE: (HELD + SLEEPERS) -> (SLEEPERS).
         // ORDERING: Release [leave]: the critical section comes before whatever the next holder does.
         self.word.fetch_and(!HELD, Release);
@@ -184,7 +194,8 @@ impl<P: Platform> Sections<P> for Mutexee<P> {
     type Node = ();
 
     fn new() -> Self {
-        Self::with_timeout(0)
+        let [word, tally] = [(); 2].map(|()| P::Word::new(0));
+        Self { word, tally, spin_ns: SPIN_NS, watch_ns: WATCH_NS, timeout_ns: 0 }
     }
 
     lockwright_platform::held_sections!(P);
