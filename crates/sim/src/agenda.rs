@@ -43,11 +43,69 @@ pub(crate) enum What {
     Noise { cpu: u32 },
 }
 
+/// [`What`], as it is kept: two numbers that a call passes in registers. A processor that reads several fields at once soon after it has
+/// written them one by one has to wait.
+#[derive(Clone, Copy)]
+struct Packed {
+    kind: Kind,
+    /// Two fields of 32 bits.
+    fields: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Resume,
+    ArriveToRead,
+    ArriveToWrite,
+    Free,
+    Timer,
+    Ready,
+    Slice,
+    Yield,
+    Noise,
+}
+
+impl What {
+    #[inline]
+    fn pack(self) -> Packed {
+        let (kind, one, other) = match self {
+            Self::Resume { thread, turn } => (Kind::Resume, thread, turn),
+            Self::Arrive { thread, line, write: false } => (Kind::ArriveToRead, thread, line),
+            Self::Arrive { thread, line, write: true } => (Kind::ArriveToWrite, thread, line),
+            Self::Free { line } => (Kind::Free, line, 0),
+            Self::Timer { thread, turn } => (Kind::Timer, thread, turn),
+            Self::Ready { thread } => (Kind::Ready, thread, 0),
+            Self::Slice { cpu, turn } => (Kind::Slice, cpu, turn),
+            Self::Yield { thread, turn } => (Kind::Yield, thread, turn),
+            Self::Noise { cpu } => (Kind::Noise, cpu, 0),
+        };
+        Packed { kind, fields: u64::from(one) | u64::from(other) << 32 }
+    }
+}
+
+impl Packed {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+    fn unpack(self) -> What {
+        let (one, other) = (self.fields as u32, (self.fields >> 32) as u32);
+        match self.kind {
+            Kind::Resume => What::Resume { thread: one, turn: other },
+            Kind::ArriveToRead => What::Arrive { thread: one, line: other, write: false },
+            Kind::ArriveToWrite => What::Arrive { thread: one, line: other, write: true },
+            Kind::Free => What::Free { line: one },
+            Kind::Timer => What::Timer { thread: one, turn: other },
+            Kind::Ready => What::Ready { thread: one },
+            Kind::Slice => What::Slice { cpu: one, turn: other },
+            Kind::Yield => What::Yield { thread: one, turn: other },
+            Kind::Noise => What::Noise { cpu: one },
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Event {
     time: Ps,
-    number: u64,
-    what: What,
+    what: Packed,
     /// The next event of its bucket, or the next free place.
     next: u32,
 }
@@ -60,12 +118,12 @@ pub(crate) struct Agenda {
     full: [u64; WORDS],
     /// The bucket of the last event taken, on an endless row of buckets.
     bucket: u64,
-    /// Events beyond the buckets.
+    /// Events beyond the buckets, numbered in the order of their making.
     later: BinaryHeap<Reverse<(Ps, u64, u32)>>,
+    numbers: u64,
     /// All events, wherever they are, and the places of former ones.
     events: Vec<Event>,
     free: u32,
-    numbers: u64,
     /// The time of the first event; `Ps::MAX` if there is none.
     pub(crate) next: Ps,
     /// Its bucket; `FAR` if there is none, or a later one comes first.
@@ -81,9 +139,9 @@ impl Default for Agenda {
             full: [0; WORDS],
             bucket: 0,
             later: BinaryHeap::new(),
+            numbers: 0,
             events: Vec::new(),
             free: NOTHING,
-            numbers: 0,
             next: Ps::MAX,
             next_bucket: FAR,
             later_from: Ps::MAX,
@@ -102,56 +160,74 @@ fn place_of(bucket: u64) -> usize {
 
 impl Agenda {
     /// `what` happens at `time`.
+    #[inline]
     pub(crate) fn post(&mut self, time: Ps, what: What) {
-        self.numbers += 1;
-        let event = Event { time, number: self.numbers, what, next: NOTHING };
-        let id = if self.free == NOTHING {
-            self.events.push(event);
-            u32::try_from(self.events.len() - 1).expect("fewer than 4 G events")
-        } else {
-            let id = self.free;
-            self.free = self.events[id as usize].next;
-            self.events[id as usize] = event;
-            id
-        };
-        let bucket = bucket_of(time).max(self.bucket);
-        if time < self.next {
-            self.next = time;
-            self.next_bucket = FAR;
-        }
-        if bucket < self.bucket + BUCKETS as u64 {
-            if self.next == time {
-                self.next_bucket = bucket;
-            }
-            self.insert(id, bucket);
-        } else {
-            self.later_from = self.later_from.min(time);
-            self.later.push(Reverse((time, event.number, id)));
-        }
+        self.enter(time, what.pack());
     }
 
-    /// Puts an event, whose time is near, where it belongs.
+    #[inline(never)]
+    fn enter(&mut self, time: Ps, what: Packed) {
+        let id = self.keep(time, what);
+        let bucket = bucket_of(time).max(self.bucket);
+        if bucket >= self.bucket + BUCKETS as u64 {
+            return self.postpone(time, id);
+        }
+        if time < self.next {
+            (self.next, self.next_bucket) = (time, bucket);
+        }
+        self.insert(id, bucket);
+    }
+
+    /// A place for an event.
+    #[inline]
+    fn keep(&mut self, time: Ps, what: Packed) -> u32 {
+        let id = self.free;
+        let Some(place) = self.events.get_mut(id as usize) else {
+            return self.grow(time, what);
+        };
+        self.free = place.next;
+        // One by one: all at once would be a copy from the stack, which has to wait for the parts.
+        (place.time, place.what, place.next) = (time, what, NOTHING);
+        id
+    }
+
+    #[cold]
+    fn grow(&mut self, time: Ps, what: Packed) -> u32 {
+        self.events.push(Event { time, what, next: NOTHING });
+        u32::try_from(self.events.len() - 1).expect("fewer than 4 G events")
+    }
+
+    /// An event is beyond the buckets.
+    #[inline(never)]
+    fn postpone(&mut self, time: Ps, id: u32) {
+        if time < self.next {
+            (self.next, self.next_bucket) = (time, FAR);
+        }
+        self.later_from = self.later_from.min(time);
+        self.numbers += 1;
+        self.later.push(Reverse((time, self.numbers, id)));
+    }
+
+    /// Puts an event, whose time is near, where it belongs. Of the events with its time, it was made last: a later one
+    /// comes here as soon as its bucket is near, and so before any other that is posted to this bucket.
     #[inline]
     fn insert(&mut self, id: u32, bucket: u64) {
         let place = place_of(bucket);
         if self.first[place] == NOTHING {
             self.full[place / 64] |= 1 << (place % 64);
             self.first[place] = id;
-            self.events[id as usize].next = NOTHING;
         } else {
             self.sort_in(id, place);
         }
     }
 
     fn sort_in(&mut self, id: u32, place: usize) {
-        let Event { time, number, .. } = self.events[id as usize];
+        let time = self.events[id as usize].time;
         let mut before = NOTHING;
         let mut after = self.first[place];
-        while after != NOTHING {
-            let other = &self.events[after as usize];
-            if (time, number) < (other.time, other.number) {
-                break;
-            }
+        while let Some(other) = self.events.get(after as usize)
+            && other.time <= time
+        {
             before = after;
             after = other.next;
         }
@@ -212,10 +288,17 @@ impl Agenda {
         event.next = self.free;
         self.free = id;
         self.first[place] = next;
-        if next != NOTHING {
+        if next == NOTHING {
+            self.emptied(place);
+        } else {
             (self.next_bucket, self.next) = (self.bucket, self.events[next as usize].time);
-            return Some((time, what));
         }
+        Some((time, what.unpack()))
+    }
+
+    /// The bucket of the last event has no more events.
+    #[inline]
+    fn emptied(&mut self, place: usize) {
         self.full[place / 64] &= !(1 << (place % 64));
         self.next_bucket = self.near();
         self.next = if self.next_bucket == FAR {
@@ -223,7 +306,6 @@ impl Agenda {
         } else {
             self.events[self.first[place_of(self.next_bucket)] as usize].time
         };
-        Some((time, what))
     }
 }
 

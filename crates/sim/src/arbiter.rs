@@ -1,8 +1,8 @@
 //! Which request for a line is served next: a weighted draw.
 //!
-//! A core's weight depends on its class, and on whether it is in the line's own cluster. So a queue keeps a bit mask of
-//! its places for each class and each cluster. The sum of all weights then takes a few bit counts, and halving finds
-//! the place that a draw falls on: the cost doesn't grow with the queue.
+//! A core's weight depends on its class, and on whether it is in the line's own cluster. So a long queue keeps a bit mask
+//! of its places for each class and each cluster. The sum of all weights then takes a few bit counts, and halving finds
+//! the place that a draw falls on: the cost doesn't grow with the queue. A short queue is looked at one by one.
 
 use crate::units::Tid;
 
@@ -26,7 +26,7 @@ const FEW: usize = 12;
 #[derive(Default)]
 pub(crate) struct Queue {
     requests: Vec<Request>,
-    /// By class, then by cluster.
+    /// By class, then by cluster. Empty until a draw among more than [`FEW`] needs them, and when there are so few again.
     places: Vec<Places>,
 }
 
@@ -41,6 +41,8 @@ pub(crate) struct Draw {
 pub(crate) struct Weights<'a> {
     /// By class.
     pub(crate) by_class: &'a [f64],
+    /// How many clusters the machine has.
+    pub(crate) clusters: usize,
     /// The line's cluster.
     pub(crate) home: Option<usize>,
     /// The factor by which weights are multiplied there.
@@ -48,6 +50,7 @@ pub(crate) struct Weights<'a> {
 }
 
 impl Weights<'_> {
+    #[inline]
     fn of(&self, request: &Request) -> f64 {
         let local = if Some(usize::from(request.cluster)) == self.home { self.local } else { 1.0 };
         local * self.by_class[usize::from(request.class)]
@@ -63,25 +66,49 @@ impl Queue {
         self.requests.len()
     }
 
+    #[inline]
     fn kinds(request: Request, classes: usize) -> [usize; 2] {
         [usize::from(request.class), classes + usize::from(request.cluster)]
     }
 
-    /// A request arrives, on a machine with this many classes and clusters.
-    pub(crate) fn push(&mut self, request: Request, classes: usize, clusters: usize) {
-        if self.places.is_empty() {
-            self.places = vec![[0; 2]; classes + clusters];
-        }
-        let place = self.requests.len();
-        for kind in Self::kinds(request, classes) {
-            self.places[kind][place / 64] |= 1 << (place % 64);
+    /// A request arrives, on a machine with this many classes.
+    #[inline]
+    pub(crate) fn push(&mut self, request: Request, classes: usize) {
+        if !self.places.is_empty() {
+            self.mark(self.len(), request, classes);
         }
         self.requests.push(request);
     }
 
+    fn mark(&mut self, place: usize, request: Request, classes: usize) {
+        for kind in Self::kinds(request, classes) {
+            self.places[kind][place / 64] |= 1 << (place % 64);
+        }
+    }
+
+    /// Makes the masks.
+    #[cold]
+    fn mark_all(&mut self, classes: usize, clusters: usize) {
+        self.places.resize(classes + clusters, [0; 2]);
+        for place in 0..self.len() {
+            self.mark(place, self.requests[place], classes);
+        }
+    }
+
     /// The request at `place` leaves, and the last one takes its place.
+    #[inline]
     pub(crate) fn take(&mut self, place: usize, classes: usize) -> Request {
-        let last = self.requests.len() - 1;
+        if !self.places.is_empty() {
+            self.unmark(place, classes);
+        }
+        self.requests.swap_remove(place)
+    }
+
+    fn unmark(&mut self, place: usize, classes: usize) {
+        let last = self.len() - 1;
+        if last <= FEW {
+            return self.places.clear();
+        }
         let (leaves, moves) = (self.requests[place], self.requests[last]);
         for kind in Self::kinds(leaves, classes) {
             self.places[kind][place / 64] &= !(1 << (place % 64));
@@ -90,18 +117,36 @@ impl Queue {
             self.places[kind][last / 64] &= !(1 << (last % 64));
             self.places[kind][place / 64] |= u64::from(last != place) << (place % 64);
         }
-        self.requests.swap_remove(place)
     }
 
     /// The place at which the running total of the weights exceeds `share`, drawn evenly from 0 to 1, of all.
-    pub(crate) fn draw(&self, draw: &mut Draw, weights: Weights<'_>, share: f64) -> usize {
+    pub(crate) fn draw(&mut self, draw: &mut Draw, weights: Weights<'_>, share: f64) -> usize {
         if self.len() <= FEW {
-            let total: f64 = self.requests.iter().map(|request| weights.of(request)).sum();
-            return self.walk(0, share * total, weights);
+            return self.draw_of_few(weights, share);
+        }
+        if self.places.is_empty() {
+            self.mark_all(weights.by_class.len(), weights.clusters);
         }
         draw.split(&self.places, weights);
         let (start, left) = draw.halve(share, self.len());
         self.walk(start, left, weights)
+    }
+
+    /// The same for at most [`FEW`] requests.
+    fn draw_of_few(&self, weights: Weights<'_>, share: f64) -> usize {
+        let (mut all, mut total) = ([0.0; FEW], 0.0);
+        for (weight, request) in all.iter_mut().zip(&self.requests) {
+            *weight = weights.of(request);
+            total += *weight;
+        }
+        // No further weight can bring a sum below 0 back above it: so the place is the number of sums that are not below 0.
+        let mut left = share * total;
+        let above = |&&weight: &&f64| {
+            left -= weight;
+            left >= 0.0
+        };
+        let place = all[..self.len()].iter().filter(above).count();
+        place.min(self.len() - 1) // rounding
     }
 
     /// From `place` on, one by one.
@@ -187,7 +232,7 @@ mod tests {
                     {
                         let cluster = rng.u16(0..5);
                         let class = class_of[usize::from(cluster)];
-                        queue.push(Request { thread, write: false, class, cluster }, 2, 5);
+                        queue.push(Request { thread, write: false, class, cluster }, 2);
                         expected.push(cluster);
                         continue;
                     }
@@ -197,7 +242,7 @@ mod tests {
                     };
                     let weights: Vec<f64> = expected.iter().map(weight).collect();
                     let share = rng.f64();
-                    let of = Weights { by_class: &by_class, home, local };
+                    let of = Weights { by_class: &by_class, clusters: 5, home, local };
                     let place = queue.draw(&mut draw, of, share);
                     assert_eq!(place, by_definition(&weights, share));
                     assert_eq!(queue.take(place, 2).cluster, expected.swap_remove(place));

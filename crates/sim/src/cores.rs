@@ -28,6 +28,7 @@ impl Engine {
     }
 
     /// Finds a CPU for a runnable thread.
+    #[inline(never)]
     pub(crate) fn place_thread(&mut self, id: Tid) {
         let thread = &mut self.threads[id as usize];
         if !matches!(thread.state, State::Woken | State::Sleeping(_)) {
@@ -92,7 +93,7 @@ impl Engine {
             one.slice_armed = true;
             let (at, turn) = (one.since.max(self.now) + slice, one.turn);
             // As long as a thread waits for a CPU, this event counts as one that lets it go on: see `any_ready`.
-            self.post(at, What::Slice { cpu, turn });
+            self.post_idle(at, What::Slice { cpu, turn });
             if let Some(runs) = self.cpus[cpu as usize].running {
                 self.yields_later(runs);
             }
@@ -162,6 +163,7 @@ impl Engine {
         self.cpus[longest].queue.remove(at)
     }
 
+    #[inline(never)]
     pub(crate) fn slice_ends(&mut self, cpu: u32, turn: u32) {
         let one = &mut self.cpus[cpu as usize];
         if one.turn == turn && one.slice_armed {
@@ -217,6 +219,7 @@ impl Engine {
         self.threads[me].evict |= waited_for;
     }
 
+    #[inline(never)]
     pub(crate) fn yields(&mut self, id: Tid, turn: u32) {
         let thread = &self.threads[id as usize];
         let spins = matches!(thread.state, State::Spinning(_)) && thread.turn == turn;
@@ -232,16 +235,17 @@ impl Engine {
             for cpu in 0..self.cpus.len() {
                 let cpu = u32::try_from(cpu).expect("few");
                 let at = self.now + self.rng.u64(0..every);
-                self.post(at, What::Noise { cpu });
+                self.post_idle(at, What::Noise { cpu });
             }
         }
     }
 
     /// An interrupt: the thread that runs there continues later.
+    #[inline(never)]
     pub(crate) fn noise(&mut self, cpu: u32) {
         let every = ps(self.profile.kernel.noise_every_ns);
         let at = self.now + self.about(every);
-        self.post(at, What::Noise { cpu });
+        self.post_idle(at, What::Noise { cpu });
         if let Some(id) = self.cpus[cpu as usize].running {
             let takes = ps(self.profile.kernel.noise_ns);
             let takes = self.about(takes);

@@ -1,6 +1,6 @@
 //! A hardware thread: what its operations cost, what it draws, and what it does now.
 
-use crate::profile::{Power, Profile};
+use crate::profile::{ClassProfile, Power, Profile};
 use crate::timeline::Activity;
 use crate::units::{Ps, Tid, ps};
 use std::collections::VecDeque;
@@ -12,8 +12,9 @@ pub(crate) struct Cpu {
     pub(crate) domain: u16,
     /// Its physical core.
     pub(crate) core: u32,
-    /// Which of the core's hardware threads it is.
+    /// Which of the core's hardware threads it is, and how many there are.
     pub(crate) sibling: u32,
+    pub(crate) smt: u32,
     pub(crate) load: Ps,
     pub(crate) atomic: Ps,
     pub(crate) drain: Ps,
@@ -24,8 +25,9 @@ pub(crate) struct Cpu {
     pub(crate) nop: f64,
     pub(crate) compute: f64,
     pub(crate) smt_speed: f64,
-    pub(crate) fences: bool,
     pub(crate) power: Power,
+    /// What it draws while it does each [`Activity`] but nothing, if it has its core to itself.
+    draws: [f64; 4],
     pub(crate) running: Option<Tid>,
     pub(crate) since: Ps,
     pub(crate) queue: VecDeque<Tid>,
@@ -53,6 +55,7 @@ impl Cpu {
                         domain: of.domain,
                         core,
                         sibling,
+                        smt: kind.smt,
                         load: ps(kind.load_ns),
                         atomic: ps(kind.atomic_ns),
                         drain: ps(kind.drain_ns),
@@ -62,7 +65,7 @@ impl Cpu {
                         nop: kind.nop_ns * 1000.0,
                         compute: kind.compute,
                         smt_speed: kind.smt_speed,
-                        fences: kind.fences,
+                        draws: draws(kind),
                         power: kind.power.clone(),
                         running: None,
                         since: 0,
@@ -84,17 +87,28 @@ impl Cpu {
         self.running.is_none()
     }
 
+    /// What it draws, if it is its core's only hardware thread and isn't idle.
+    #[inline]
+    pub(crate) fn watts_alone(&self) -> Option<f64> {
+        if self.smt == 1 { self.draws.get(self.doing as usize).copied() } else { None }
+    }
+
     /// What it draws at `time`, if it has its core to itself.
+    #[inline]
     pub(crate) fn watts(&self, time: Ps, deep_after: Ps) -> f64 {
         let power = &self.power;
-        match self.doing {
-            Activity::Work | Activity::Kernel => power.active_w,
-            Activity::SpinLocal if self.fences => power.spin_fence_w,
-            Activity::SpinLocal => power.spin_local_w,
-            Activity::SpinGlobal => power.spin_global_w,
-            Activity::Idle if time < self.doing_since => power.active_w, // becoming idle, still in the kernel
-            Activity::Idle if time < self.doing_since + deep_after => power.idle_w,
-            Activity::Idle => power.deep_w,
+        match self.draws.get(self.doing as usize) {
+            Some(&watts) => watts,
+            None if time < self.doing_since => power.active_w, // becoming idle, still in the kernel
+            None if time < self.doing_since + deep_after => power.idle_w,
+            None => power.deep_w,
         }
     }
+}
+
+/// In the order of [`Activity`].
+fn draws(kind: &ClassProfile) -> [f64; 4] {
+    let power = &kind.power;
+    let local = if kind.fences { power.spin_fence_w } else { power.spin_local_w };
+    [power.active_w, power.active_w, local, power.spin_global_w]
 }

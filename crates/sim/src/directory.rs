@@ -3,7 +3,7 @@
 use crate::arbiter::{Draw, Queue};
 use crate::cpu::Cpu;
 use crate::profile::{ClassProfile, Profile};
-use crate::units::{Ps, Tid, ps};
+use crate::units::{Ps, Tid, ps, real, whole};
 use rustc_hash::FxHashMap;
 
 /// Bytes of a line: two of x86's 64-byte lines, which are fetched in pairs, or one of Apple's.
@@ -89,10 +89,8 @@ pub(crate) fn bit(cpu: u32) -> u128 {
     1 << cpu
 }
 
-#[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a time")]
 pub(crate) fn part(time: Ps, share: f64) -> Ps {
-    (time as f64 * share) as Ps
+    whole(real(time) * share)
 }
 
 impl Transfer {
@@ -184,21 +182,23 @@ impl Lines {
         address % LINE
     }
 
-    pub(crate) fn fetch(&self, cpu: u32, line: &Line) -> Transfer {
+    #[inline]
+    pub(crate) fn fetch(&self, cpu: u32, line: &Line) -> &Transfer {
         let others = line.sharers & !bit(cpu);
         let from = if line.last != cpu && line.last != NOBODY {
             line.last
         } else if others != 0 {
             others.trailing_zeros()
         } else {
-            return self.cold;
+            return &self.cold;
         };
         self.between(cpu, from)
     }
 
-    fn between(&self, to: u32, from: u32) -> Transfer {
+    #[inline]
+    fn between(&self, to: u32, from: u32) -> &Transfer {
         let ((to, core), (from, other)) = (self.places[to as usize], self.places[from as usize]);
-        if core == other { self.siblings[to] } else { self.between[to * self.clusters + from] }
+        if core == other { &self.siblings[to] } else { &self.between[to * self.clusters + from] }
     }
 
     /// From one CPU to another, from request to grant.

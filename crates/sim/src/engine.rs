@@ -11,11 +11,12 @@
 
 mod events;
 mod running;
+mod stack;
 mod thread;
 
 pub(crate) use crate::agenda::What;
 pub(crate) use crate::units::{Ps, Tid, ps};
-pub(crate) use running::{advance, fail, on_its_own, suspend};
+pub(crate) use running::{advance, fail, on_its_own, suspend, switch};
 pub(crate) use thread::{State, Then, Thread};
 
 use crate::agenda::Agenda;
@@ -31,26 +32,30 @@ use crate::profile::Profile;
 use crate::sleepers::Futexes;
 use crate::timeline::Timeline;
 use crate::transfers::Paths;
+use crate::units::{real, whole};
 use crate::unused::Unused;
-use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 use lockwright_locks::posix::Policy;
 use lockwright_platform::{Door, MEMOS, Memo, Stage, Word};
-use std::cell::{Cell, RefCell};
+use stack::OwnStack;
+use std::cell::Cell;
 
 /// The machine.
 pub(crate) struct Engine {
     pub(crate) profile: Profile,
     pub(crate) now: Ps,
     agenda: Agenda,
-    /// Events that let some thread go on. If there are none, and threads are left, that is a deadlock.
-    live: usize,
+    /// Events to come, and how many of them let no thread go on. If there are no others, and threads are left, that is a deadlock.
+    pending: usize,
+    idle: usize,
     pub(crate) threads: Vec<Thread>,
     /// The threads' stacks, kept apart from their states.
-    coroutines: Vec<Option<Coroutine<(), (), (), DefaultStack>>>,
+    coroutines: Vec<Option<Coroutine<(), (), (), OwnStack>>>,
     /// Threads that have not ended.
     pub(crate) left: usize,
     pub(crate) running: Option<Tid>,
+    /// Who goes on next, as the thread that ran last has found.
+    next: Option<Tid>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) lines: Lines,
     pub(crate) futexes: Futexes,
@@ -87,14 +92,6 @@ pub(crate) struct Engine {
     pub(crate) explore: Option<Box<Explorer>>,
 }
 
-thread_local! {
-    /// Stacks of coroutines that have ended.
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Bytes of a coroutine's stack.
-const STACK: usize = 128 << 10;
-
 impl Engine {
     /// What the running thread reports about its wait.
     pub(crate) fn reached(&mut self, stage: Stage) {
@@ -124,11 +121,13 @@ impl Engine {
         Self {
             now: 0,
             agenda: Agenda::default(),
-            live: 0,
+            pending: 0,
+            idle: 0,
             threads: Vec::new(),
             coroutines: Vec::new(),
             left: 0,
             running: None,
+            next: None,
             lines: Lines::new(profile, &cpus),
             futexes: Futexes::new(profile),
             orders: Orders::default(),
@@ -161,26 +160,34 @@ impl Engine {
     }
 
     /// The running thread.
+    #[inline]
     pub(crate) fn me(&self) -> Tid {
         self.running.expect("a thread runs")
     }
 
     /// The CPU that it runs on.
+    #[inline]
     pub(crate) fn my_cpu(&self) -> u32 {
         self.threads[self.me() as usize].cpu
     }
 
     /// `time`, give or take the profile's jitter.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a time")]
-    #[allow(clippy::cast_precision_loss, reason = "times are far below 2^52 ps")]
+    #[inline]
     pub(crate) fn about(&mut self, time: Ps) -> Ps {
         let jitter = self.profile.memory.jitter;
-        (time as f64 * (1.0 + jitter * (2.0 * self.rng.f64() - 1.0))) as Ps
+        whole(real(time) * (1.0 + jitter * (2.0 * self.rng.f64() - 1.0)))
     }
 
+    #[inline]
     pub(crate) fn post(&mut self, time: Ps, what: What) {
-        self.live += usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
+        self.pending += 1;
         self.agenda.post(time, what);
+    }
+
+    /// As [`post`](Self::post), of what lets no thread go on.
+    pub(crate) fn post_idle(&mut self, time: Ps, what: What) {
+        self.idle += 1;
+        self.post(time, what);
     }
 
     /// Nothing happens until `time`, nor at `time` itself.
@@ -192,12 +199,11 @@ impl Engine {
     pub(crate) fn spawn(&mut self, name: String, pinned: Option<u32>, body: Box<dyn FnOnce()>) {
         debug_assert!(self.running.is_none(), "all threads are made before the first one runs");
         let id = Tid::try_from(self.threads.len()).expect("a few threads");
-        let stack = STACKS.with_borrow_mut(Vec::pop);
-        let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack"));
-        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            engine().threads[id as usize].yielder = yielder;
-            body();
-        });
+        let coroutine =
+            Coroutine::with_stack(OwnStack::of(id), move |yielder: &Yielder<(), ()>, ()| {
+                engine().threads[id as usize].yielder = yielder;
+                body();
+            });
         self.threads.push(Thread {
             name,
             yielder: std::ptr::null(),
@@ -266,6 +272,7 @@ pub(crate) fn with_engine<R>(engine: &mut Engine, body: impl FnOnce(*mut Engine)
 }
 
 /// The machine, if a platform call comes from inside of one of its threads.
+#[inline]
 pub(crate) fn inside() -> Option<&'static mut Engine> {
     // SAFETY: `with_engine` outlives every coroutine. A reference is dropped before the coroutine suspends, and
     // nothing else runs until then.
@@ -274,14 +281,18 @@ pub(crate) fn inside() -> Option<&'static mut Engine> {
 }
 
 /// The machine, inside or outside of a thread.
+#[inline]
 pub(crate) fn current() -> Option<&'static mut Engine> {
     // SAFETY: as in `inside`.
     unsafe { CURRENT.get().as_mut() }
 }
 
 /// As [`inside`], for calls that can't come from elsewhere.
+#[inline]
 pub(crate) fn engine() -> &'static mut Engine {
-    inside().expect("called by a simulated thread")
+    let engine = current().expect("called by a simulated thread");
+    debug_assert!(engine.running.is_some(), "called by a simulated thread");
+    engine
 }
 
 impl Drop for Engine {
@@ -291,7 +302,7 @@ impl Drop for Engine {
                 // SAFETY: the values on its stack are forgotten, not dropped. Nothing outside points to them any more,
                 // because the machine ends here. Memory that they owned is leaked.
                 unsafe { coroutine.force_reset() };
-                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+                coroutine.into_stack().give_back();
             }
         }
         for line in self.arena.drain(..) {

@@ -29,63 +29,101 @@ pub(crate) enum Access {
 
 /// The calling thread gets the line of `address`. Returns when it has the line, which is when the operation takes
 /// place, with the rest of the operation's time.
+#[inline]
 pub(crate) fn reach(address: usize, access: Access) -> Ps {
+    match access {
+        Access::Load => read(address),
+        Access::Store => store(address),
+        Access::Modify => modify(address),
+    }
+}
+
+#[inline(never)]
+fn read(address: usize) -> Ps {
     let e = engine();
-    let (me, cpu) = (e.me(), e.my_cpu());
-    let id = e.lines.at(address);
-    let class = &e.cpus[cpu as usize];
-    let drained_at = &mut e.threads[me as usize].drained_at;
-    let hit = match access {
-        Access::Load => class.load,
-        Access::Store => {
-            *drained_at = e.now + class.load + class.drain;
-            class.load
+    let (me, cpu, id) = (e.me(), e.my_cpu(), e.lines.at(address));
+    let hit = e.cpus[cpu as usize].load;
+    let has = |e: &Engine| e.lines.lines[id as usize].sharers & bit(cpu) != 0;
+    if has(e) {
+        await_granted(e, id);
+        if has(engine()) {
+            return hit;
         }
-        Access::Modify => drained_at.saturating_sub(e.now) + class.atomic,
-    };
-    let write = access != Access::Load;
-    let has = |e: &Engine| {
-        let line = &e.lines.lines[id as usize];
-        if write { line.owner == cpu } else { line.sharers & bit(cpu) != 0 }
-    };
+    }
+    hit + ask(me, cpu, id, Access::Load)
+}
+
+#[inline(never)]
+fn store(address: usize) -> Ps {
+    let e = engine();
+    let (me, cpu, id) = (e.me(), e.my_cpu(), e.lines.at(address));
+    let class = &e.cpus[cpu as usize];
+    let hit = class.load;
+    e.threads[me as usize].drained_at = e.now + hit + class.drain;
+    if owns(e, cpu, id) {
+        await_granted(e, id);
+        let e = engine();
+        if owns(e, cpu, id) {
+            e.written(me, id);
+            return hit;
+        }
+    }
+    ask(me, cpu, id, Access::Store);
+    hit
+}
+
+#[inline(never)]
+fn modify(address: usize) -> Ps {
+    let e = engine();
+    let (me, cpu, id) = (e.me(), e.my_cpu(), e.lines.at(address));
+    let drained_at = e.threads[me as usize].drained_at;
+    let hit = drained_at.saturating_sub(e.now) + e.cpus[cpu as usize].atomic;
+    if owns(e, cpu, id) {
+        await_granted(e, id);
+        if owns(engine(), cpu, id) {
+            // The operation changes the word when it ends, if no other core has taken the line by then.
+            advance(hit, Activity::Work);
+            let e = engine();
+            if owns(e, cpu, id) {
+                e.written(me, id);
+                return 0;
+            }
+        }
+    }
+    hit + ask(me, cpu, id, Access::Modify)
+}
+
+fn owns(e: &Engine, cpu: u32, id: u32) -> bool {
+    e.lines.lines[id as usize].owner == cpu
+}
+
+/// A store of this core has requested the line; it may still be on its way. When it is granted, another core may have it.
+#[inline(always)]
+fn await_granted(e: &Engine, id: u32) {
     let granted_at = e.lines.lines[id as usize].granted_at;
-    if has(e) && granted_at > e.now {
-        // A store has requested it, and it is still on its way. When it is granted, another core may have it.
+    if granted_at > e.now {
         advance(granted_at - e.now, Activity::Work);
     }
-    if access == Access::Modify && has(engine()) {
-        // The operation changes the word when it ends, if no other core has taken the line by then.
-        advance(hit, Activity::Work);
-        if has(engine()) {
-            engine().written(me, id);
-            return 0;
-        }
-    }
+}
+
+/// The line is not there: the calling thread asks for it. Returns when it is served, with what is left of the transfer.
+#[inline(always)]
+fn ask(me: Tid, cpu: u32, id: u32, access: Access) -> Ps {
+    let write = access != Access::Load;
     let e = engine();
-    if has(e) {
-        if write {
-            e.written(me, id);
-        }
-        return hit;
-    }
     let travel = e.travel(cpu, id);
     let line = &e.lines.lines[id as usize];
     let arrival = e.now + travel;
-    let back = if line.queue.is_empty() && line.free_at <= arrival && e.is_quiet_until(arrival) {
+    if line.queue.is_empty() && line.free_at <= arrival && e.is_quiet_until(arrival) {
         e.now = arrival;
         e.ran_on += 1;
-        e.grant(id, me, write)
-    } else {
-        e.threads[me as usize].state = State::Asking(id);
-        e.is_doing(
-            cpu,
-            if access == Access::Modify { Activity::SpinGlobal } else { Activity::Work },
-        );
-        e.post(arrival, What::Arrive { thread: me, line: id, write });
-        suspend();
-        engine().granted()
-    };
-    hit + if access == Access::Store { 0 } else { back }
+        return e.grant(id, me, write);
+    }
+    e.threads[me as usize].state = State::Asking(id);
+    e.is_doing(cpu, if access == Access::Modify { Activity::SpinGlobal } else { Activity::Work });
+    e.post(arrival, What::Arrive { thread: me, line: id, write });
+    suspend();
+    engine().granted()
 }
 
 /// The calling thread gets the line of `address` to read it now, and to write to it soon; returns as [`reach`] does.
@@ -163,8 +201,8 @@ pub(crate) fn spin(address: usize, seen: u64, end: Option<Ps>) -> Change {
 impl Engine {
     /// From a core to the directory.
     fn travel(&mut self, cpu: u32, line: u32) -> Ps {
-        let transfer = self.lines.fetch(cpu, &self.lines.lines[line as usize]);
-        self.about(transfer.travel)
+        let travel = self.lines.fetch(cpu, &self.lines.lines[line as usize]).travel;
+        self.about(travel)
     }
 
     /// A request reaches the directory.
@@ -177,7 +215,7 @@ impl Engine {
         let few = |number: usize| u16::try_from(number).expect("few");
         let (class, cluster) = (few(cpu.class), few(cpu.cluster));
         let classes = self.lines.weights[0].len();
-        line.queue.push(Request { thread, write, class, cluster }, classes, self.lines.clusters);
+        line.queue.push(Request { thread, write, class, cluster }, classes);
         if line.queue.len() == 1 {
             let at = line.free_at;
             self.post(at, What::Free { line: id });
@@ -203,14 +241,16 @@ impl Engine {
 
     /// A weighted draw among the requests.
     fn choose(&mut self, id: u32) -> usize {
-        let Lines { lines, draw, weights, local_weight, back_to_back, .. } = &mut self.lines;
-        let line = &lines[id as usize];
+        let Lines { lines, draw, weights, local_weight, back_to_back, clusters, .. } =
+            &mut self.lines;
+        let line = &mut lines[id as usize];
         if line.queue.len() == 1 {
             return 0;
         }
         let weights = &weights[usize::from(line.period < *back_to_back)];
         let home = self.cpus.get(line.last as usize).map(|cpu| cpu.cluster);
-        let weights = Weights { by_class: weights, home, local: *local_weight };
+        let (clusters, local) = (*clusters, *local_weight);
+        let weights = Weights { by_class: weights, clusters, home, local };
         line.queue.draw(draw, weights, self.rng.f64())
     }
 
@@ -236,7 +276,7 @@ impl Engine {
         if let Some(paths) = &mut self.paths {
             paths.gets(thread, id, write, line.sharers & bit(cpu) != 0);
         }
-        let transfer = self.lines.fetch(cpu, line);
+        let transfer = *self.lines.fetch(cpu, line);
         let is_shared = line.owner == NOBODY && line.sharers != 0;
         let blocks = if !write && is_shared { self.lines.share } else { transfer.taken };
         let back = self.about(transfer.back);

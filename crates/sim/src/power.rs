@@ -19,10 +19,17 @@ impl Engine {
     /// Adds up what a CPU and its core have drawn since the CPU began its current activity.
     pub(crate) fn account(&mut self, cpu: u32) {
         let now = self.now;
-        let one = &self.cpus[cpu as usize];
-        let first = (cpu - one.sibling) as usize;
-        let smt = self.profile.class[one.class].smt as usize;
-        self.meters.core(&self.cpus[first..first + smt], now);
+        let one = &mut self.cpus[cpu as usize];
+        if let Some(watts) = one.watts_alone()
+            && self.timeline.is_none()
+        {
+            self.meters.alone(one.core, watts, one.doing_since, now);
+            one.doing_since = now.max(one.doing_since);
+            return;
+        }
+        let (first, smt) = ((cpu - one.sibling) as usize, one.smt as usize);
+        let siblings = &self.cpus[first..][..smt];
+        self.meters.core(siblings, now);
         let one = &mut self.cpus[cpu as usize];
         let began = one.doing_since;
         if one.doing != Activity::Idle {

@@ -6,11 +6,11 @@
 //!     └───────────────── a later event: "resume me", "my request arrives" ◄──────────┘
 //! ```
 
-use super::{Engine, STACKS, State};
+use super::{Engine, State};
 use crate::agenda::What;
 use crate::check::Violation;
 use crate::units::Tid;
-use corosensei::{Coroutine, CoroutineResult};
+use corosensei::CoroutineResult;
 
 impl Engine {
     /// Runs until all threads have ended, or a check fails.
@@ -21,8 +21,7 @@ impl Engine {
         // SAFETY: the caller's promise; no reference is held while a coroutine runs.
         unsafe {
             (*this).start_noise();
-            while (*this).left > 0 && (*this).violation.is_none() {
-                let Some(thread) = (*this).step() else { continue };
+            while let Some(thread) = (*this).next.take().or_else(|| (*this).go_on()) {
                 Self::resume(this, thread);
             }
         }
@@ -40,8 +39,8 @@ impl Engine {
             let e = &mut *this;
             e.running = None;
             if let CoroutineResult::Return(()) = outcome {
-                let stack = e.coroutines[thread as usize].take().map(Coroutine::into_stack);
-                STACKS.with_borrow_mut(|stacks| stacks.extend(stack));
+                let ended = e.coroutines[thread as usize].take();
+                ended.expect("it has just ended").into_stack().give_back();
                 e.ended(thread);
             }
         }
@@ -59,7 +58,18 @@ impl Engine {
         self.give_up_cpu(cpu, 0);
     }
 
+    /// Handles events until a thread can go on; `None`: the run is over.
+    pub(super) fn go_on(&mut self) -> Option<Tid> {
+        while self.left > 0 && self.violation.is_none() {
+            if let Some(thread) = self.step() {
+                return Some(thread);
+            }
+        }
+        None
+    }
+
     /// Handles the next event; returns the thread that can go on, if any.
+    #[inline]
     fn step(&mut self) -> Option<Tid> {
         let Some((time, what)) = self.agenda.pop() else {
             self.stuck("no event is left");
@@ -67,7 +77,7 @@ impl Engine {
         };
         self.handled += 1;
         self.now = time;
-        self.live -= usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
+        self.pending -= 1;
         if self.now > self.limit {
             if !self.threads.iter().any(|thread| thread.on_its_own) {
                 self.stuck("threads are left long after the end");
@@ -90,6 +100,7 @@ impl Engine {
                 None
             }
             What::Slice { cpu, turn } => {
+                self.idle -= 1;
                 self.slice_ends(cpu, turn);
                 None
             }
@@ -98,8 +109,9 @@ impl Engine {
                 None
             }
             What::Noise { cpu } => {
+                self.idle -= 1;
                 self.noise(cpu);
-                if self.live == 0 && !self.any_ready() {
+                if self.pending == self.idle && !self.any_ready() {
                     self.stuck("nobody can go on");
                 }
                 None
@@ -111,6 +123,7 @@ impl Engine {
         self.threads.iter().any(|thread| matches!(thread.state, State::Ready(_)))
     }
 
+    #[inline(never)]
     fn timer(&mut self, id: Tid, turn: u32) -> Option<Tid> {
         let thread = &mut self.threads[id as usize];
         if thread.turn != turn {
@@ -141,6 +154,7 @@ impl Engine {
     }
 
     /// Reports that no thread will ever go on, and what each waits for.
+    #[cold]
     fn stuck(&mut self, why: &'static str) {
         if self.violation.is_none() {
             let who = (0..self.threads.len()).filter_map(|id| self.waits_for(id)).collect();

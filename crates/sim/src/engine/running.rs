@@ -1,4 +1,7 @@
 //! What the running thread does: it spends time, waits, or reports what went wrong.
+//!
+//! A processor predicts where a function returns to from the calls before. After another stack has run, that is wrong
+//! for every function in which the thread waited. So the functions here are inlined.
 
 use super::engine;
 use super::thread::{State, Then};
@@ -7,8 +10,24 @@ use crate::check::Violation;
 use crate::timeline::Activity;
 use crate::units::Ps;
 
-/// The calling thread waits until it is resumed.
+/// The calling thread waits until it can go on. It handles the next events itself: if it is the first to go on, no
+/// stacks are switched.
+#[inline(always)]
 pub(crate) fn suspend() {
+    let e = engine();
+    let me = e.running.take();
+    e.next = e.go_on();
+    e.running = me;
+    if e.next == me {
+        e.next = None;
+    } else {
+        switch();
+    }
+}
+
+/// The calling thread leaves its stack for the machine's loop, until it is resumed.
+#[inline(always)]
+pub(crate) fn switch() {
     let e = engine();
     let yielder = e.threads[e.me() as usize].yielder;
     // SAFETY: the yielder lives as long as its coroutine, which is running.
@@ -16,6 +35,7 @@ pub(crate) fn suspend() {
 }
 
 /// The calling thread spends `cost` on `activity`.
+#[inline(always)]
 pub(crate) fn advance(cost: Ps, activity: Activity) {
     let e = engine();
     let me = e.me();
@@ -58,6 +78,6 @@ pub(crate) fn on_its_own(body: impl FnOnce()) {
 pub(crate) fn fail(violation: Violation) -> ! {
     engine().violation.get_or_insert(violation);
     loop {
-        suspend();
+        switch();
     }
 }

@@ -36,14 +36,12 @@ pub(crate) enum State {
     Ended,
 }
 
-/// A simulated thread.
+/// A simulated thread. What every operation needs comes first, in one or two lines of the real machine.
+#[repr(C, align(64))]
 pub(crate) struct Thread {
-    pub(crate) name: String,
     pub(super) yielder: *const Yielder<(), ()>,
     pub(crate) state: State,
     pub(crate) cpu: u32,
-    /// It runs on this CPU only.
-    pub(crate) pinned: Option<u32>,
     pub(crate) turn: u32,
     /// When its operation ends, in [`State::Busy`].
     pub(crate) busy_until: Ps,
@@ -51,11 +49,15 @@ pub(crate) struct Thread {
     pub(crate) drained_at: Ps,
     /// Time lost to interrupts, which it still has to make up for.
     pub(crate) debt: Ps,
+    /// When its last operation on memory took effect, before it took its time.
+    pub(crate) acted: Ps,
     /// It loses its core at the end of its operation.
     pub(crate) evict: bool,
     /// It holds a kernel lock, or spins for one: it keeps its core.
     pub(crate) unpreempted: bool,
     pub(crate) timed_out: bool,
+    /// The word that it looks at, or sleeps on.
+    pub(crate) word: usize,
     /// Since when it has visibly waited for a lock.
     pub(crate) seen_waiting: Option<Ps>,
     /// Since when it has been in a front lock's line.
@@ -64,14 +66,10 @@ pub(crate) struct Thread {
     pub(crate) in_line: Option<Ps>,
     /// Since when it has been the head of that line, and not napping.
     pub(crate) head: Option<Ps>,
-    /// When its last operation on memory took effect, before it took its time.
-    pub(crate) acted: Ps,
     /// It took its lock while the line's head was not awake to take it.
     pub(crate) passed: bool,
     /// The number of the lock that it waits for.
     pub(crate) asks: Option<u32>,
-    /// The word that it looks at, or sleeps on.
-    pub(crate) word: usize,
     /// The reorder window with which it last asked for a lock, ns.
     pub(crate) window_ns: u32,
     /// What policies see of it.
@@ -82,4 +80,7 @@ pub(crate) struct Thread {
     pub(crate) held: Box<Held<Sim>>,
     /// It spends time as its workload says, outside of any lock's code. That ends by itself.
     pub(super) on_its_own: bool,
+    /// It runs on this CPU only.
+    pub(crate) pinned: Option<u32>,
+    pub(crate) name: String,
 }

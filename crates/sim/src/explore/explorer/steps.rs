@@ -2,7 +2,7 @@
 
 use super::{BOUND, Blocked, Explorer, Wait};
 use crate::check::Violation;
-use crate::engine::{Engine, engine, fail, suspend};
+use crate::engine::{Engine, engine, fail, switch};
 use crate::explore::mutant::At;
 use crate::units::{Ps, Tid};
 
@@ -29,7 +29,7 @@ pub(crate) fn point(at: At) -> &'static mut Engine {
         return e;
     }
     explorer(e).chosen = Some(next);
-    suspend();
+    switch();
     engine()
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn block(wait: Wait, word: usize, end: Option<Ps>, at: At) -> Ended {
         _ => "sleeps on",
     };
     x.record(me, what, word, None, at);
-    suspend();
+    switch();
     let x = explorer(engine());
     let waiter = &mut x.waiters[me as usize];
     waiter.word = 0;
