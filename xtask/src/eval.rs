@@ -15,6 +15,7 @@ mod measure;
 mod programs;
 mod report;
 mod scratch;
+mod traces;
 
 use crate::answer::No;
 use crate::demo;
@@ -56,6 +57,8 @@ enum Suite {
     Programs(programs::Args),
     /// Programs after those of RCL's authors: as they are, with `run --delegate` (the lock `delegate`), and rewritten.
     Delegation(programs::Args),
+    /// Record the databases' operations anew, for the simulator (crates/sim/traces).
+    Traces(traces::Args),
 }
 
 /// Flags of `libasl-apps`.
@@ -125,6 +128,7 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<()> {
         Suite::LibaslApps(args) => databases(args, merged),
         Suite::Programs(args) => programs::main(&programs::UNMODIFIED, args, merged),
         Suite::Delegation(args) => programs::main(&programs::DELEGATED, args, merged),
+        Suite::Traces(args) => traces::main(&args),
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Wrong {
         /// By how much, ns.
         ns: f64,
     },
-    /// `cores are equal`: those of all classes are like the fastest.
+    /// `cores are equal`: those of all classes are like the fastest, and as near to each other as those of one cluster.
     EqualCores,
     /// `option slo_us is 100000`: wherever the workload is given this option, it has another value.
     Option {
@@ -95,6 +95,8 @@ impl Wrong {
         for class in &mut equal.class {
             *class = ClassProfile { name: class.name.clone(), ..fastest.clone() };
         }
+        let near = equal.memory.latency_ns[0][0];
+        equal.memory.latency_ns.iter_mut().flatten().for_each(|latency| *latency = near);
         Arc::new(equal)
     }
 

@@ -1,6 +1,6 @@
 //! Every figure measures exactly the rows whose locks exist.
 
-use lockwright_figures::{Context, Measured, evaluate, find};
+use lockwright_figures::{Context, Measured, evaluate, find, models, planted};
 use lockwright_sim::targets::Kind;
 use lockwright_sim::{profile, targets};
 use std::path::Path;
@@ -89,6 +89,29 @@ fn every_figure_is_tested_here() {
     assert_eq!(TESTED, ids, "each figure has a line in `figures!` of this file, in the same order");
 }
 
+/// The judge can say no: each row of these figures, which take little time, rejects the wrong model that it names.
+/// `cargo xtask soak` does the same with all figures.
+#[test]
+fn rows_notice_their_planted_wrong_models() {
+    for id in ["cal-3", "libasl-5", "libasl-platforms", "mutexee-1", "mutexee-t2"] {
+        let target = targets::figure(id).unwrap();
+        let profile = Arc::new(profile::builtin(&target.machine).unwrap());
+        let experiment = find(id).unwrap();
+        let context = |wrong| Context {
+            wrong: Some(wrong),
+            length: 0.25,
+            often: targets::SIGN_SEEDS,
+            ..Context::new(profile.clone(), 1)
+        };
+        let models = models(&target);
+        let rows = planted(&target, experiment, context, &models).unwrap();
+        assert_eq!(rows.len(), target.row.len(), "{id}");
+        for row in rows {
+            assert!(row.is_noticed(), "{id}: {}: '{}' went unnoticed", row.name, row.wrong);
+        }
+    }
+}
+
 /// A figure that docs/reproduce.md doesn't name, or whose rows its results don't count, would go unnoticed.
 #[test]
 fn the_docs_name_each_figure_and_count_each_row() {
@@ -99,9 +122,13 @@ fn the_docs_name_each_figure_and_count_each_row() {
         assert!(page.contains(&format!("`{id}`")), "docs/reproduce.md doesn't say what {id} shows");
     }
     let rows: Vec<_> = figures.iter().flat_map(|id| targets::figure(id).unwrap().row).collect();
-    for (kind, name) in
-        [(Kind::Number, "numbers"), (Kind::Direction, "directions"), (Kind::Identity, "identities")]
-    {
+    for (kind, name) in [
+        (Kind::Number, "numbers"),
+        (Kind::Sign, "signs"),
+        (Kind::Same, "likenesses"),
+        (Kind::Direction, "directions"),
+        (Kind::Identity, "identities"),
+    ] {
         let is_judged = |row: &&targets::Row| row.missing().is_empty() && !row.held_out;
         let count = rows.iter().filter(|row| row.kind == kind).filter(is_judged).count();
         let line = page.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap();

@@ -313,12 +313,13 @@ impl Row {
         !self.fit && !self.held_out && self.given.is_none() && self.repeats.is_none()
     }
 
-    /// Whether a result is accepted.
+    /// Whether a result is accepted. The bound of a direction that the paper states isn't: there nothing differs.
     pub fn accepts(&self, result: f64) -> bool {
         let (low, high) = self.accepted();
+        let is_bound = self.kind == Kind::Direction && self.low.is_none() && self.high.is_none();
         !result.is_nan()
-            && low.is_none_or(|low| result >= low)
-            && high.is_none_or(|high| result <= high)
+            && low.is_none_or(|low| result > low || !is_bound && result == low)
+            && high.is_none_or(|high| result < high || !is_bound && result == high)
     }
 
     /// How far a result is from what the paper says: the logarithm of its ratio to the nearest acceptable value; 0

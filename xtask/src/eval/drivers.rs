@@ -78,6 +78,11 @@ impl Database {
         found.with_context(|| format!("unknown database '{id}'\nhint: one of {known}"))
     }
 
+    /// Its additional flags, where it should be ready soon.
+    pub(super) fn quick_flags(&self) -> &'static [&'static str] {
+        self.flags[1]
+    }
+
     /// Builds the driver, and returns its path.
     pub(super) fn program(&self) -> Result<PathBuf> {
         match self.source {

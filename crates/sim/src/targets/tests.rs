@@ -233,7 +233,12 @@ fn a_kind_is_stated_and_fits_what_the_paper_says() {
     assert!(why("paper = 2.0\nquote = 'x'\n").contains("kind"));
     let direction = "kind = 'direction'\nquote = 'x'\n";
     assert!(why(&format!("{direction}paper = 2.0\n")).contains("no number"));
-    assert!(Figure::parse(&text(&format!("{direction}paper_low = 2.0\n"))).is_ok());
+    let row = Figure::parse(&text(&format!("{direction}paper_low = 2.0\n"))).unwrap().row.remove(0);
+    assert_eq!(
+        (row.accepts(2.0), row.accepts(2.01)),
+        (false, true),
+        "nothing differs at the bound"
+    );
     assert!(why("kind = 'direction'\nlow = 2.0\nfit = true\n").contains("paper says"));
     assert!(why("kind = 'number'\npaper = 1.2\nquote = 'x'\n").contains("a sign"));
     for bad in ["paper = 2.0", "paper = 1.0", "paper = 1.2\nlow = 1.1"] {

@@ -1,6 +1,6 @@
 //! Databases: operations that were recorded on a real machine, drawn at random, each an epoch.
 //!
-//! `cargo xtask traces` records a database's driver with one thread, so that nobody waits, and keeps 600 operations in a row
+//! `cargo xtask eval traces` records a database's driver with one thread, so that nobody waits, and keeps 600 operations in a row
 //! (`traces/NAME.txt`). A line is an operation: numbers are ns of computing, `+N` takes lock N, and `-N` releases it. What a recording of locks can't
 //! say is how many cache lines a section modifies that other threads' sections modify, too. The file's first line has
 //! them for each lock; its second line says how they are known.
