@@ -108,6 +108,12 @@ pub(super) fn all(sizes: &Sizes) -> Vec<SoakStep> {
         test("stress", "a minute under each lock", "-p lockwright-tests --test stress");
     stress.variables.push(("LOCKWRIGHT_STRESS_MS", STRESS_MS.to_string()));
     steps.push(stress);
+    steps.push(plan(
+        "planted".into(),
+        "each row of the papers' figures notices its planted wrong model",
+        Runner::Cargo,
+        "run --release -p lockwright-cli -- reproduce all --planted --seeds 1 --quiet".into(),
+    ));
     steps.push(test(
         "policies",
         "policies in a running program, a minute of loads and a thousand killed loaders",
