@@ -199,6 +199,17 @@ pub trait Publishing: Platform {
     }
 }
 
+/// Threads that have numbers.
+///
+/// For locks that keep an account of each thread (u-SCL).
+///
+/// # Safety
+/// As long as a thread runs, no other thread of the process has its number.
+pub unsafe trait Numbered: Platform {
+    /// The calling thread's number, never 0. Threads that run at the same time needn't have numbers that are close.
+    fn number() -> usize;
+}
+
 /// Threads that the kernel runs before all others, by a real-time policy: locks may serve them first.
 ///
 /// For front locks, where such a thread waits on the mutex's word, whose sleepers the kernel wakes by priority. On a machine without it all
@@ -259,7 +270,15 @@ pub trait Undisturbed: Platform {
 /// For front locks and what stands on them, and for code that is generic over the catalogue. Whoever implements the traits above
 /// has it; nobody implements it by hand.
 pub trait Machine:
-    Requeue + ReaderTable + Doors + Programmable + Publishing + Priorities + Stages + Undisturbed
+    Requeue
+    + ReaderTable
+    + Doors
+    + Programmable
+    + Publishing
+    + Numbered
+    + Priorities
+    + Stages
+    + Undisturbed
 {
 }
 
@@ -269,6 +288,7 @@ impl<P> Machine for P where
         + Doors
         + Programmable
         + Publishing
+        + Numbered
         + Priorities
         + Stages
         + Undisturbed

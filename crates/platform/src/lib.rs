@@ -5,7 +5,7 @@
 //!          │
 //!     ┌────▼─────┐
 //!     │ Platform │  atomics · waiting · sleeping · clock · place · lines of memory
-//!     └────▲─────┘    + what only some locks ask for: Requeue · Learning · ReaderTable · Doors · Programmable · Publishing · Priorities · Stages
+//!     └────▲─────┘    + what only some locks ask for: Requeue · Learning · ReaderTable · Doors · Programmable · Publishing · Numbered · Priorities · Stages
 //!   ┌──────┼────────┬──────────┐        (all of them together: Machine)
 //! native  loom   shuttle   simulator
 //! ```
@@ -24,8 +24,8 @@ mod place;
 
 pub use core::sync::atomic::Ordering;
 pub use extensions::{
-    Door, Doors, FOLLOWERS, FULL_SPEED, Learning, MEMOS, Machine, Memo, Priorities, Programmable,
-    Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed,
+    Door, Doors, FOLLOWERS, FULL_SPEED, Learning, MEMOS, Machine, Memo, Numbered, Priorities,
+    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed,
 };
 pub use lock::{Delegated, Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
 pub use place::{Class, Place};

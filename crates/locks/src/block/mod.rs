@@ -1,3 +1,4 @@
 //! Whole locks whose waiters fall asleep.
 
 pub mod mcs_stp;
+pub mod u_scl;

@@ -17,8 +17,9 @@ use super::mutant::{At, Mutation, Op};
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Woken, Word,
+    Class, Door, Doors, FULL_SPEED, Learning, Memo, Numbered, Ordering, Place, Platform,
+    Priorities, Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Woken,
+    Word,
 };
 use std::panic::Location;
 
@@ -245,6 +246,13 @@ impl Publishing for Explored {
             // It loses its CPU for a time slice, and others may, too: now they seem to be preempted.
             e.now += SLICE;
         }
+    }
+}
+
+// SAFETY: threads are counted, and the numbers aren't used again.
+unsafe impl Numbered for Explored {
+    fn number() -> usize {
+        inside().map_or(1, |e| e.me() as usize + 2)
     }
 }
 
