@@ -156,6 +156,7 @@ catalog! {
         MCS_TP: queue::mcs_tp::Lock<P> = queue::mcs_tp::ENTRY;
         MCS_TP_YIELD: queue::mcs_tp::Yielding<P> = delegation::yielding(queue::mcs_tp::ENTRY, "mcs-tp-yield", "mcs-tp, whose waiters yield their CPU every microsecond");
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
+        GLK: block::glk::Lock<P> = block::glk::ENTRY;
         U_SCL: block::u_scl::Lock<P> = block::u_scl::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
