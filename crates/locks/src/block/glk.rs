@@ -386,6 +386,7 @@ impl<P: Platform> RawLock<P> for Glk<P> {
             if seen == now {
                 // STATE: (now, _) -> (then, _).
                 // ORDERING: Release [change]: all sections until now come before those under the new mode.
+                // SURVIVES no-store: the mode stays, and we come back to it.
                 mode.store(then, Release);
             }
             self.release(me, node);
