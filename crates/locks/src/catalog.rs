@@ -160,6 +160,8 @@ catalog! {
         MCS_TP_YIELD: queue::mcs_tp::Yielding<P> = delegation::yielding(queue::mcs_tp::ENTRY, "mcs-tp-yield", "mcs-tp, whose waiters yield their CPU every microsecond");
         HAPAX: queue::hapax::Lock<P> = queue::hapax::ENTRY;
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
+        GLK: block::glk::Lock<P> = block::glk::ENTRY;
+        U_SCL: block::u_scl::Lock<P> = block::u_scl::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
         SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::proportional("shfllock-pb10");

@@ -5,7 +5,7 @@
 //!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's) ── reciprocating (stacks)
 //!            mcs-tp (passes over preempted waiters) ── hapax (wait until your predecessor's number has left)
 //!   numa/    cohort: a lock of locks, one for each cluster: c-tkt-tkt, cptltkt ── cna (mcs that prefers its own cluster)
-//!   block/   mcs-stp: mcs, and sleep after a while
+//!   block/   mcs-stp: mcs, and sleep after a while ── glk: ticket, mcs or mutex, by load ── u-scl: slices of time by turns, and bans
 //!   front/   on word 0 of a pthread_mutex_t, in glibc's own protocol (0, 1, 2; 3 and 4 are "more than 1" to glibc). Four floors:
 //!              word    word 0, with all its transitions
 //!              line    the queue of waiters: mcs, whose head competes for the word ── grant: hand-over by nodes ── choice: who is next

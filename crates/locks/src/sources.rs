@@ -5,6 +5,8 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("amp/cal_textbook.rs", include_str!("amp/cal_textbook.rs")),
     ("amp/rearranger.rs", include_str!("amp/rearranger.rs")),
     ("queue/mcs_tp.rs", include_str!("queue/mcs_tp.rs")),
+    ("block/glk.rs", include_str!("block/glk.rs")),
+    ("block/u_scl.rs", include_str!("block/u_scl.rs")),
     ("numa/shfllock.rs", include_str!("numa/shfllock.rs")),
     ("delegation/mod.rs", include_str!("delegation/mod.rs")),
     ("delegation/combiner.rs", include_str!("delegation/combiner.rs")),

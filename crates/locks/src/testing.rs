@@ -11,9 +11,9 @@ extern crate std;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use lockwright_platform::{
-    Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock, Undisturbed,
-    Unique, Woken, Word, numbered,
+    Class, Door, Doors, InPlace, Learning, MEMOS, Memo, Numbered, Ordering, Place, Platform,
+    Priorities, Programmable, Ptr, Publishing, ReaderTable, Requeue, Sections, Stages, TryLock,
+    Undisturbed, Unique, Woken, Word, numbered,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -26,6 +26,10 @@ std::thread_local! {
     static CLOCK: Cell<u64> = const { Cell::new(0) };
     static CLASS: Cell<u8> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) as u8 % 2);
 }
+std::thread_local! {
+    static NUMBER: usize = NUMBERS.fetch_add(1, Ordering::Relaxed) as usize;
+}
+static NUMBERS: AtomicU32 = AtomicU32::new(1);
 /// Those with a number.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -299,6 +303,13 @@ impl ReaderTable for Threads {}
 impl Programmable for Threads {}
 
 impl Publishing for Threads {}
+
+// SAFETY: threads are counted, and the numbers aren't used again.
+unsafe impl Numbered for Threads {
+    fn number() -> usize {
+        NUMBER.with(|&number| number)
+    }
+}
 
 impl Priorities for Threads {}
 

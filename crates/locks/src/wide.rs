@@ -21,13 +21,13 @@
 
 use core::marker::PhantomData;
 use core::ops::Deref;
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, Ptr, RawLock, Sections, TryLock};
 
 /// A value in a line of its own, from the machine's pool.
 pub struct Apart<P: Platform, T> {
-    at: *mut T,
+    at: NonNull<T>,
     machine: PhantomData<fn(P)>,
 }
 
@@ -43,6 +43,8 @@ impl<P: Platform, T> Apart<P, T> {
         let at: *mut T = P::take_line().cast();
         // SAFETY: large enough, aligned, and ours alone.
         unsafe { at.write(value) };
+        // SAFETY: a line of memory isn't null.
+        let at = unsafe { NonNull::new_unchecked(at) };
         Self { at, machine: PhantomData }
     }
 }
@@ -53,7 +55,7 @@ impl<P: Platform, T> Deref for Apart<P, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: written by `new`, and ours until we are dropped.
-        unsafe { &*self.at }
+        unsafe { self.at.as_ref() }
     }
 }
 
@@ -62,7 +64,7 @@ impl<P: Platform, T> Drop for Apart<P, T> {
         // SAFETY: as in `deref`; nobody writes to it any more.
         unsafe {
             self.at.drop_in_place();
-            P::give_line(self.at.cast());
+            P::give_line(self.at.as_ptr().cast());
         }
     }
 }

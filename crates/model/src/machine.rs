@@ -34,8 +34,8 @@ use crate::checker::Checker;
 use cell::from_address;
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, Doors, Learning, Ordering, Place, Platform, Priorities, Programmable, Publishing,
-    ReaderTable, Requeue, Stages, Undisturbed, Unique, Woken, numbered,
+    Class, Doors, Learning, Numbered, Ordering, Place, Platform, Priorities, Programmable,
+    Publishing, ReaderTable, Requeue, Stages, Undisturbed, Unique, Woken, numbered,
 };
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -259,6 +259,13 @@ impl<C: Checker, const SPINS: usize> Programmable for Machine<C, SPINS> {
 impl<C: Checker, const SPINS: usize> Publishing for Machine<C, SPINS> {
     fn publish(word: &ModelWord<C>, value: u32) {
         word.publish(value);
+    }
+}
+
+// SAFETY: threads are counted, and the numbers aren't used again.
+unsafe impl<C: Checker, const SPINS: usize> Numbered for Machine<C, SPINS> {
+    fn number() -> usize {
+        number::<C>() as usize + 1
     }
 }
 

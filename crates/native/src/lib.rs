@@ -28,9 +28,9 @@ pub use relax::ask_now_and_then;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use lockwright_platform::hooks::{Context, Hook, Node};
 use lockwright_platform::{
-    Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stages, Undisturbed, Unique, Woken, Word,
-    numbered,
+    Class, Door, Doors, FOLLOWERS, Learning, MEMOS, Memo, Numbered, Ordering, Place, Platform,
+    Priorities, Programmable, Ptr, Publishing, ReaderTable, Requeue, Stages, Undisturbed, Unique,
+    Woken, Word, numbered,
 };
 
 /// The machine itself.
@@ -313,6 +313,15 @@ impl Programmable for Native {
 }
 
 impl Publishing for Native {}
+
+// SAFETY: threads that run at the same time have their descriptors in different places.
+unsafe impl Numbered for Native {
+    #[inline]
+    fn number() -> usize {
+        // SAFETY: it reads a register.
+        unsafe { libc::pthread_self() as usize }
+    }
+}
 
 impl Priorities for Native {
     #[inline]

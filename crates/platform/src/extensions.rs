@@ -201,6 +201,17 @@ pub trait Publishing: Platform {
     }
 }
 
+/// Threads that have numbers.
+///
+/// For locks that keep an account of each thread (u-SCL).
+///
+/// # Safety
+/// As long as a thread runs, no other thread of the process has its number.
+pub unsafe trait Numbered: Platform {
+    /// The calling thread's number, never 0. Threads that run at the same time needn't have numbers that are close.
+    fn number() -> usize;
+}
+
 /// Threads that the kernel runs before all others, by a real-time policy: locks may serve them first.
 ///
 /// For front locks, where such a thread waits on the mutex's word, whose sleepers the kernel wakes by priority. On a machine without it all
@@ -285,6 +296,7 @@ pub trait Machine:
     + Doors
     + Programmable
     + Publishing
+    + Numbered
     + Priorities
     + Stages
     + Undisturbed
@@ -298,6 +310,7 @@ impl<P> Machine for P where
         + Doors
         + Programmable
         + Publishing
+        + Numbered
         + Priorities
         + Stages
         + Undisturbed

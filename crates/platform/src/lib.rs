@@ -5,7 +5,7 @@
 //!          │
 //!     ┌────▼─────┐
 //!     │ Platform │  atomics · waiting · sleeping · clock · place · lines of memory
-//!     └────▲─────┘    + what only some locks ask for: Requeue · Learning · ReaderTable · Doors · Programmable · Publishing · Priorities · Stages · Unique
+//!     └────▲─────┘    + what only some locks ask for: Requeue · Learning · ReaderTable · Doors · Programmable · Publishing · Numbered · Priorities · Stages · Unique
 //!   ┌──────┼────────┬──────────┐        (all of them together: Machine)
 //! native  loom   shuttle   simulator
 //! ```
@@ -24,8 +24,9 @@ mod place;
 
 pub use core::sync::atomic::Ordering;
 pub use extensions::{
-    BLOCK, Door, Doors, FOLLOWERS, FULL_SPEED, Learning, MEMOS, Machine, Memo, Priorities,
-    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Unique, numbered,
+    BLOCK, Door, Doors, FOLLOWERS, FULL_SPEED, Learning, MEMOS, Machine, Memo, Numbered,
+    Priorities, Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Unique,
+    numbered,
 };
 pub use lock::{Delegated, Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
 pub use place::{Class, Place};

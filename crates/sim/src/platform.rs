@@ -13,9 +13,9 @@ use crate::programs;
 use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
-    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Ptr, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Unique, Woken,
-    Word, numbered,
+    Class, Door, Doors, FULL_SPEED, Learning, Memo, Numbered, Ordering, Place, Platform,
+    Priorities, Programmable, Ptr, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed,
+    Unique, Woken, Word, numbered,
 };
 use std::cell::Cell;
 
@@ -432,6 +432,13 @@ impl Programmable for Sim {
 }
 
 impl Publishing for Sim {}
+
+// SAFETY: threads are counted, and the numbers aren't used again.
+unsafe impl Numbered for Sim {
+    fn number() -> usize {
+        inside().map_or(1, |e| e.me() as usize + 2)
+    }
+}
 
 impl Priorities for Sim {}
 

@@ -1,3 +1,5 @@
 //! Whole locks whose waiters fall asleep.
 
+pub mod glk;
 pub mod mcs_stp;
+pub mod u_scl;

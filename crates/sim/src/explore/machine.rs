@@ -18,9 +18,9 @@ use super::setting::THREADS;
 use crate::engine::{Ps, current, engine, inside};
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
-    Class, Door, Doors, FULL_SPEED, Learning, Memo, Ordering, Place, Platform, Priorities,
-    Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Unique, Woken,
-    Word, numbered,
+    Class, Door, Doors, FULL_SPEED, Learning, Memo, Numbered, Ordering, Place, Platform,
+    Priorities, Programmable, Publishing, ReaderTable, Requeue, Stage, Stages, Undisturbed, Unique,
+    Woken, Word, numbered,
 };
 use std::panic::Location;
 
@@ -256,6 +256,13 @@ impl Unique for Explored {
         let (me, numbers) = (e.me() as usize, &mut explorer(e).numbers);
         *numbers += 1;
         numbered(me, THREADS, *numbers)
+    }
+}
+
+// SAFETY: threads are counted, and the numbers aren't used again.
+unsafe impl Numbered for Explored {
+    fn number() -> usize {
+        inside().map_or(1, |e| e.me() as usize + 2)
     }
 }
 
