@@ -93,9 +93,9 @@ impl ReportRow {
         !self.ok && self.missing.is_empty() && self.impossible.is_none()
     }
 
-    /// Was a result rejected, as that of a wrong model must be? Not without a result, and not for want of seeds.
+    /// Was it rejected, as a wrong model must be? Not for want of seeds.
     pub fn is_noticed(&self) -> bool {
-        self.result.is_some() && !self.ok && (self.kind != Kind::Sign || self.interval.is_some())
+        self.is_missed() && (self.kind != Kind::Sign || self.interval.is_some())
     }
 
     /// Does it have a verdict: accepted or not?

@@ -23,6 +23,9 @@ fn programmed(
     lock.expect("a lock with a slot").programmed(SLOT, SlotPolicy::new(name, make))
 }
 
+/// What the locks that policies in Rust program are called.
+const IN_RUST: &str = "in-rust";
+
 /// `lock`, programmed by a verified policy.
 fn in_ebpf(lock: &str, name: &str, verified: Arc<Verified>) -> LockSpec {
     programmed(lock, name, move || {
@@ -67,12 +70,12 @@ pub fn by_bravos_rule() -> LockSpec {
 
 /// `lock` with NUMA grouping, as the policy `numa` that we ship, in Rust.
 pub fn by_numa_in_rust(lock: &str) -> LockSpec {
-    programmed(lock, "numa in Rust", || Box::<Numa>::default())
+    programmed(lock, "numa in Rust", || Box::<Numa>::default()).called(IN_RUST)
 }
 
 /// `lock` with LibASL's order, as the policy `slo-order` that we ship, in Rust.
 pub fn by_slo_order_in_rust(lock: &str) -> LockSpec {
-    programmed(lock, "slo-order in Rust", || Box::new(SloOrder))
+    programmed(lock, "slo-order in Rust", || Box::new(SloOrder)).called(IN_RUST)
 }
 
 /// The policy `numa` or `slo-order` that we ship: in eBPF, compiled for this machine, and in Rust. `None`: this machine has no compiler.

@@ -32,6 +32,8 @@ pub enum Wrong {
     },
     /// `cores are equal`: those of all classes are like the fastest, and as near to each other as those of one cluster.
     EqualCores,
+    /// `spinning takes no power`: a core whose thread waits awake draws nothing.
+    FreeSpinning,
     /// `option slo_us is 100000`: wherever the workload is given this option, it has another value.
     Option {
         /// Which.
@@ -44,7 +46,8 @@ pub enum Wrong {
 /// A text that is no wrong model.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "'{0}' is no wrong model: LOCK is LOCK, every lock is LOCK, LOCK is N ns slower, option KEY is VALUE, cores are equal"
+    "'{0}' is no wrong model: LOCK is LOCK, every lock is LOCK, LOCK is N ns slower, option KEY is VALUE, \
+     cores are equal, spinning takes no power"
 )]
 pub struct NoModel(String);
 
@@ -62,12 +65,13 @@ impl Wrong {
         };
         match text.split(' ').collect::<Vec<_>>()[..] {
             ["cores", "are", "equal"] => Ok(Self::EqualCores),
+            ["spinning", "takes", "no", "power"] => Ok(Self::FreeSpinning),
             ["every", "lock", "is", is] => Ok(Self::EachLock(lock(is)?)),
             ["option", key, "is", value] => {
                 Ok(Self::Option { key: key.to_owned(), value: number(value)? })
             }
             [slow, "is", ns, "ns", "slower"] => {
-                Ok(Self::Slower { lock: lock(slow)?, ns: number(ns)? })
+                Ok(Self::Slower { lock: slow.to_owned(), ns: number(ns)? })
             }
             [one, "is", is] => Ok(Self::Lock { lock: lock(one)?, is: lock(is)? }),
             _ => Err(none()),
@@ -87,10 +91,18 @@ impl Wrong {
 
     /// What a machine is.
     pub(crate) fn machine(&self, profile: Arc<Profile>) -> Arc<Profile> {
-        if *self != Self::EqualCores {
-            return profile;
-        }
         let mut equal = (*profile).clone();
+        match self {
+            Self::EqualCores => {}
+            Self::FreeSpinning => {
+                for class in &mut equal.class {
+                    let power = &mut class.power;
+                    (power.spin_local_w, power.spin_fence_w, power.spin_global_w) = (0.0, 0.0, 0.0);
+                }
+                return Arc::new(equal);
+            }
+            _ => return profile,
+        }
         let fastest = equal.class[0].clone();
         for class in &mut equal.class {
             *class = ClassProfile { name: class.name.clone(), ..fastest.clone() };
@@ -168,7 +180,9 @@ mod tests {
                 assert!(Wrong::parse(&row.wrong).is_ok(), "{id}: {}: {}", row.name, row.wrong);
             }
         }
-        for none in ["", "mcs", "mcs is none", "every lock is none", "mcs is x ns slower"] {
+        for none in
+            ["", "mcs", "mcs is none", "every lock is none", "mcs is x ns slower", "spinning takes"]
+        {
             assert_eq!(Wrong::parse(none), Err(NoModel(none.to_owned())));
         }
     }

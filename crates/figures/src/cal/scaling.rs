@@ -199,7 +199,8 @@ pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
     measured.row("fairness ticket-6", fairness("ticket", 6));
     let competing = Scaling::largest(&["ttas", "tas", "glibc"].map(|lock| fairness(lock, 6)));
     measured.row("fairness ticket-6/competing", ratio(&fairness("ticket", 6), &competing));
-    for threads in THREADS {
+    // Fewer threads share big cores alone, and any lock is fair to them.
+    for threads in THREADS.into_iter().filter(|threads| *threads >= BIG) {
         measured.row(format!("fairness cal-{threads}"), fairness("cal", threads));
     }
     measured.row("ttas-2/ticket-2", to_ticket("ttas", 2));

@@ -1,6 +1,6 @@
 //! Table 2: one thread, critical sections of 100 cycles.
 
-use super::{BASELINES, LOCKS, MUTEXEE, load, rank_correlation, smallest};
+use super::{BASELINES, LOCKS, MUTEXEE, load, smallest};
 use crate::{Context, Error, Measured, Plan, ratio};
 
 /// Throughput and TPP without contention.
@@ -18,11 +18,6 @@ pub(super) fn table_2(context: &Context<'_>) -> Result<Measured, Error> {
     let simple = smallest(&["tas", "ttas", "ticket"].map(throughput));
     measured.row("mcs/worst simple", ratio(&throughput("mcs"), &simple));
     measured.row("mutexee/worst simple", ratio(&throughput(MUTEXEE), &simple));
-    let correlation = |seed: usize| {
-        let of = |values: [Vec<f64>; 5]| values.map(|values| values[seed]);
-        rank_correlation(&of(BASELINES.map(throughput)), &of(BASELINES.map(tpp)))
-    };
-    measured.row("throughput and tpp", (0..context.seeds as usize).map(correlation).collect());
     for lock in BASELINES {
         let of = |scale: f64, values: Vec<f64>| values.into_iter().map(|one| one / scale).collect();
         measured.also(format!("{lock}, M acquisitions a second"), of(1e6, throughput(lock)));

@@ -1,8 +1,6 @@
 //! Figures 8 to 11: one lock that everybody wants.
 
-use super::{
-    BASELINES, CROWD, LOCKS, MUTEXEE, OURS, largest, load, rank_correlation, smallest, tpp,
-};
+use super::{BASELINES, CROWD, LOCKS, MUTEXEE, OURS, largest, load, smallest, tpp};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results, median, ratio};
 use lockwright_sim::{Outcome, Quantiles};
@@ -260,12 +258,6 @@ pub(super) fn figure_11(context: &Context<'_>) -> Result<Measured, Error> {
     measured.row("tpp mutexee/best other 60", ratio(&tpp(MUTEXEE, 60), &best));
     measured.also("our mutexee 60/20", crowded(OURS));
     measured.also("our tpp mutexee/best other 60", ratio(&tpp(OURS, 60), &best));
-    let points = |of: &dyn Fn(&str, u32) -> Vec<f64>, seed: usize| -> Vec<f64> {
-        let crowd = |threads| BASELINES.map(|lock| of(lock, threads)[seed]);
-        [10, 20, 40, 60].into_iter().flat_map(crowd).collect()
-    };
-    let correlation = |seed| rank_correlation(&points(&throughput, seed), &points(&tpp, seed));
-    measured.row("throughput and tpp", (0..context.seeds as usize).map(correlation).collect());
     let scaled = |values: Vec<f64>, scale: f64| values.into_iter().map(|one| one / scale).collect();
     measured.plots = vec![
         crowds.plot("throughput", "million acquisitions a second", &|lock, threads| {
