@@ -128,8 +128,21 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<()> {
         Suite::LibaslApps(args) => databases(args, merged),
         Suite::Programs(args) => programs::main(&programs::UNMODIFIED, args, merged),
         Suite::Delegation(args) => programs::main(&programs::DELEGATED, args, merged),
-        Suite::Traces(args) => traces::main(&args),
+        Suite::Traces(args) => record(&args),
     }
+}
+
+/// Builds the drivers, and records what they do.
+fn record(args: &traces::Args) -> Result<()> {
+    let databases: Vec<Database> =
+        args.db.iter().map(|id| Database::find(id)).collect::<Result<_>>()?;
+    install_packages(&PACKAGES)?;
+    demo::build(&target_dir()?)?;
+    let source = |database: &Database| -> Result<_> {
+        let (id, name, flags) = (database.id, database.name, database.quick_flags());
+        Ok(traces::Source { id, name, program: database.program()?, flags })
+    };
+    traces::main(&databases.iter().map(source).collect::<Result<Vec<_>>>()?)
 }
 
 fn databases(mut args: Databases, merged: Option<Merge>) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Papers' locks as policies: each of their figures' runs under the lock that is built in, and under the policy that we ship.
 
+use crate::experiment::Experiment;
 use crate::policies::{by_numa_in_rust, by_shipped, by_slo_order_in_rust};
-use crate::{Context, Error, Experiment, Key, Load, Measured, Plan, Progress, Results, Runs};
+use crate::{Context, Error, Key, Load, Measured, Plan, Progress, Results, Runs};
 use crate::{cal, libasl, median, ratio};
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, targets};
 use std::collections::BTreeSet;

@@ -1,11 +1,10 @@
 //! The figures of C3 (*Contextual Concurrency Control*, HotOS 2021): what it costs that a policy decides, not the lock's own code.
 
 use crate::by_policy;
+use crate::experiment::Experiment;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::policies::{by_bravos_rule, by_empty_hooks, by_shipped};
-use crate::{
-    Context, Error, Experiment, Key, Load, Measured, Plan, Results, chosen, median, ratio,
-};
+use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
 
 /// All of them.
 pub static EXPERIMENTS: &[Experiment] = &[

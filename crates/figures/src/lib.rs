@@ -11,6 +11,7 @@ mod by_policy;
 pub mod c3;
 pub mod cal;
 mod evaluate;
+mod experiment;
 pub mod libasl;
 mod measured;
 pub mod mutexee;
@@ -21,36 +22,12 @@ pub mod rcl;
 mod wrong;
 
 pub use evaluate::{Count, FigureReport, ReportRow, Tally, evaluate, median};
+pub use experiment::{Experiment, chosen};
 pub use measured::{Measured, ratio};
-pub use plan::{Here, Key, Load, Memo, Plan, Results, Runs};
-pub use wrong::{Wrong, models, planted};
+pub use plan::{Context, Error, Here, Key, Load, Memo, Plan, Progress, Results, Runs};
+pub use wrong::Wrong;
 
-use lockwright_sim::profile::Profile;
-use lockwright_sim::{Violation, targets};
-use std::sync::Arc;
-use thiserror::Error;
-
-/// How a figure is measured. Each family's file lists its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Experiment {
-    /// The figure's id, which is also that of its targets.
-    pub id: &'static str,
-    /// Runs it. A row's measurement has one value for each seed. Rows of locks that don't exist yet are left out.
-    pub measure: fn(&Context<'_>) -> Result<Measured, Error>,
-}
-
-impl Experiment {
-    /// Can it run on that machine? Plans the runs without making them.
-    ///
-    /// # Errors
-    /// Why it can't.
-    pub fn check(&self, profile: Arc<Profile>) -> Result<(), Error> {
-        match (self.measure)(&Context { only_plan: true, ..Context::new(profile, 1) }) {
-            Ok(_) | Err(Error::OnlyPlanned) => Ok(()),
-            Err(why) => Err(why),
-        }
-    }
-}
+use lockwright_sim::targets::{Figure, Row};
 
 /// Every figure that can be measured, in the papers' order.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
@@ -77,101 +54,52 @@ pub fn find_fitted(id: &str) -> Option<&'static Experiment> {
         .or_else(|| find(id))
 }
 
-/// What an experiment is run with.
-pub struct Context<'a> {
-    /// Its machine; rows on another machine (`Row::machine`) name theirs.
-    pub profile: Arc<Profile>,
-    /// Each point is run with the seeds 1 to `seeds`.
-    pub seeds: u32,
-    /// The same for points on which the sign of an effect depends: at least [`targets::SIGN_SEEDS`] for a verdict.
-    pub often: u32,
-    /// A planted wrong model.
-    pub wrong: Option<&'a Wrong>,
-    /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less for quick runs.
-    pub length: f64,
-    /// Is told how many runs are planned, and when each is done.
-    pub progress: &'a (dyn Fn(Progress) + Sync),
-    /// Figures that use the same context share runs.
-    pub memo: Memo,
-    /// Who makes the runs.
-    pub runs: &'a dyn Runs,
-    /// Don't run anything: a plan that could run ends with [`Error::OnlyPlanned`].
-    pub only_plan: bool,
-}
-
-impl Context<'_> {
-    /// With the given number of seeds, in full length, without progress reports.
-    pub fn new(profile: Arc<Profile>, seeds: u32) -> Self {
-        let memo = Memo::default();
-        let (progress, runs) = (&|_| (), &Here);
-        let (often, wrong, length, only_plan) = (seeds, None, 1.0, false);
-        Self { profile, seeds, often, wrong, length, progress, memo, runs, only_plan }
-    }
-}
-
-/// Progress of an experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// This many more runs will be made.
-    Planned(usize),
-    /// One run is over.
-    Done,
-}
-
-/// Why a figure could not be measured.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// A lock has broken a rule, so all figures are void.
-    #[error("{run}: {violation}")]
-    Violation {
-        /// Lock, machine, workload, threads, seed.
-        run: String,
-        /// Which rule.
-        violation: Box<Violation>,
-    },
-    /// A thread is placed on a CPU that the machine doesn't have.
-    #[error("needs CPU {cpu}, '{machine}' has 0 to {last}")]
-    NoCpu {
-        /// Which.
-        cpu: u32,
-        /// The machine.
-        machine: String,
-        /// Its last CPU.
-        last: u32,
-    },
-    /// Nothing was run, as [`Context::only_plan`] demands.
-    #[error("it was only planned")]
-    OnlyPlanned,
-    /// Other processes make these runs.
-    #[error("its runs are made elsewhere")]
-    Elsewhere,
-    /// Runs could not be kept, or those that were kept can't be had.
-    #[error("{0}")]
-    NotMade(Box<dyn std::error::Error + Send + Sync>),
-    /// A number that a figure takes from its targets (`[chosen]`) is missing.
-    #[error("figure {figure}: its targets choose no '{key}'")]
-    NotChosen {
-        /// The figure.
-        figure: String,
-        /// Which number.
-        key: String,
-    },
-}
-
-/// A number that the paper doesn't publish, and that `figure`'s targets choose.
+/// The figure's rows, each as its own wrong model has it, in their order. `of` makes a context for a model.
 ///
 /// # Errors
-/// They choose none of that name.
-pub fn chosen(figure: &str, key: &str) -> Result<f64, Error> {
-    let number = targets::figure(figure)
-        .and_then(|figure| figure.chosen.get(key).map(|chosen| chosen.value));
-    number.ok_or_else(|| Error::NotChosen { figure: figure.to_owned(), key: key.to_owned() })
+/// A figure can't be measured on a wrong model.
+pub fn planted<'a>(
+    figure: &Figure,
+    experiment: &Experiment,
+    of: impl Fn(&'a Wrong) -> Context<'a>,
+    models: &'a [Wrong],
+) -> Result<Vec<ReportRow>, Error> {
+    let mut rows = vec![None; figure.row.len()];
+    for model in models {
+        let its = |row: &Row| Wrong::parse(&row.wrong).as_ref() == Ok(model);
+        if !figure.row.iter().any(its) {
+            continue;
+        }
+        let context = of(model);
+        let measured = (experiment.measure)(&context)?;
+        let report = evaluate(figure, &context.profile, context.seeds, &measured);
+        for ((place, row), judged) in rows.iter_mut().zip(&figure.row).zip(report.rows) {
+            if its(row) {
+                *place = Some(judged);
+            }
+        }
+    }
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// The wrong models of the figure's rows, each once.
+pub fn models(figure: &Figure) -> Vec<Wrong> {
+    let mut models = Vec::new();
+    for row in &figure.row {
+        let model = Wrong::parse(&row.wrong).expect("tested");
+        if !models.contains(&model) {
+            models.push(model);
+        }
+    }
+    models
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwright_sim::targets;
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     /// One seed, a hundredth of the time.
     fn quick(id: &str) -> (targets::Figure, Measured) {

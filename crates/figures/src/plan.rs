@@ -1,11 +1,93 @@
 //! The runs that a figure needs: declared first, then all run together, each with every seed.
 
-use crate::{Context, Error, Progress};
+use crate::Wrong;
 use lockwright_sim::batch::run_all;
 use lockwright_sim::profile::{self, Profile};
-use lockwright_sim::{ClassOutcome, LockSpec, Outcome, Placement, Run, workload};
+use lockwright_sim::{ClassOutcome, LockSpec, Outcome, Placement, Run, Violation, workload};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use thiserror::Error;
+
+/// What an experiment is run with.
+pub struct Context<'a> {
+    /// Its machine; rows on another machine (`Row::machine`) name theirs.
+    pub profile: Arc<Profile>,
+    /// Each point is run with the seeds 1 to `seeds`.
+    pub seeds: u32,
+    /// The same for points on which the sign of an effect depends: at least [`lockwright_sim::targets::SIGN_SEEDS`] for a verdict.
+    pub often: u32,
+    /// A planted wrong model.
+    pub wrong: Option<&'a Wrong>,
+    /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less for quick runs.
+    pub length: f64,
+    /// Is told how many runs are planned, and when each is done.
+    pub progress: &'a (dyn Fn(Progress) + Sync),
+    /// Figures that use the same context share runs.
+    pub memo: Memo,
+    /// Who makes the runs.
+    pub runs: &'a dyn Runs,
+    /// Don't run anything: a plan that could run ends with [`Error::OnlyPlanned`].
+    pub only_plan: bool,
+}
+
+impl Context<'_> {
+    /// With the given number of seeds, in full length, without progress reports.
+    pub fn new(profile: Arc<Profile>, seeds: u32) -> Self {
+        let memo = Memo::default();
+        let (progress, runs) = (&|_| (), &Here);
+        let (often, wrong, length, only_plan) = (seeds, None, 1.0, false);
+        Self { profile, seeds, often, wrong, length, progress, memo, runs, only_plan }
+    }
+}
+
+/// Progress of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// This many more runs will be made.
+    Planned(usize),
+    /// One run is over.
+    Done,
+}
+
+/// Why a figure could not be measured.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A lock has broken a rule, so all figures are void.
+    #[error("{run}: {violation}")]
+    Violation {
+        /// Lock, machine, workload, threads, seed.
+        run: String,
+        /// Which rule.
+        violation: Box<Violation>,
+    },
+    /// A thread is placed on a CPU that the machine doesn't have.
+    #[error("needs CPU {cpu}, '{machine}' has 0 to {last}")]
+    NoCpu {
+        /// Which.
+        cpu: u32,
+        /// The machine.
+        machine: String,
+        /// Its last CPU.
+        last: u32,
+    },
+    /// Nothing was run, as [`Context::only_plan`] demands.
+    #[error("it was only planned")]
+    OnlyPlanned,
+    /// Other processes make these runs.
+    #[error("its runs are made elsewhere")]
+    Elsewhere,
+    /// Runs could not be kept, or those that were kept can't be had.
+    #[error("{0}")]
+    NotMade(Box<dyn std::error::Error + Send + Sync>),
+    /// A number that a figure takes from its targets (`[chosen]`) is missing.
+    #[error("figure {figure}: its targets choose no '{key}'")]
+    NotChosen {
+        /// The figure.
+        figure: String,
+        /// Which number.
+        key: String,
+    },
+}
 
 /// Simulated time before anything counts, and simulated time that counts, ms, by default.
 const WARMUP_MS: f64 = 2.0;

@@ -3,7 +3,8 @@
 //! The profiler's thresholds are shares of time in critical sections, from the request to the release, under POSIX
 //! locks. A threshold is the smallest share from which on RCL is faster than another lock.
 
-use crate::{Context, Error, Experiment, Load, Measured, Plan, chosen, ratio};
+use crate::experiment::Experiment;
+use crate::{Context, Error, Load, Measured, Plan, chosen, ratio};
 use sweep::{MACHINES, Sweep, mean_ns};
 
 mod amp;

@@ -4,10 +4,8 @@
 //! should reject: a lock that is another lock, or slower than it is; a machine whose cores are equal; an option that is
 //! ignored. `lockwright reproduce --planted` measures the rows on these models.
 
-use crate::{Context, Error, Experiment, ReportRow, evaluate};
 use lockwright_sim::LockSpec;
 use lockwright_sim::profile::{ClassProfile, Profile};
-use lockwright_sim::targets::{Figure, Row};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -122,46 +120,6 @@ impl Wrong {
     }
 }
 
-/// The figure's rows, each as its own wrong model has it, in their order. `of` makes a context for a model.
-///
-/// # Errors
-/// A figure can't be measured on a wrong model.
-pub fn planted<'a>(
-    figure: &Figure,
-    experiment: &Experiment,
-    of: impl Fn(&'a Wrong) -> Context<'a>,
-    models: &'a [Wrong],
-) -> Result<Vec<ReportRow>, Error> {
-    let mut rows = vec![None; figure.row.len()];
-    for model in models {
-        let its = |row: &Row| Wrong::parse(&row.wrong).as_ref() == Ok(model);
-        if !figure.row.iter().any(its) {
-            continue;
-        }
-        let context = of(model);
-        let measured = (experiment.measure)(&context)?;
-        let report = evaluate(figure, &context.profile, context.seeds, &measured);
-        for ((place, row), judged) in rows.iter_mut().zip(&figure.row).zip(report.rows) {
-            if its(row) {
-                *place = Some(judged);
-            }
-        }
-    }
-    Ok(rows.into_iter().flatten().collect())
-}
-
-/// The wrong models of the figure's rows, each once.
-pub fn models(figure: &Figure) -> Vec<Wrong> {
-    let mut models = Vec::new();
-    for row in &figure.row {
-        let model = Wrong::parse(&row.wrong).expect("tested");
-        if !models.contains(&model) {
-            models.push(model);
-        }
-    }
-    models
-}
-
 /// Is it that lock, with whatever options?
 fn is_called(lock: &LockSpec, name: &str) -> bool {
     lock.entry().map_or("glibc", |entry| entry.id) == name || lock.name() == name
@@ -170,7 +128,7 @@ fn is_called(lock: &LockSpec, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Load, Plan};
+    use crate::{Context, Load, Plan};
     use lockwright_sim::{profile, targets};
 
     #[test]

@@ -47,13 +47,13 @@ pub(crate) enum What {
 /// written them one by one has to wait.
 #[derive(Clone, Copy)]
 struct Packed {
-    kind: Kind,
+    kind: Tag,
     /// Two fields of 32 bits.
     fields: u64,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum Tag {
     Resume,
     ArriveToRead,
     ArriveToWrite,
@@ -69,15 +69,15 @@ impl What {
     #[inline]
     fn pack(self) -> Packed {
         let (kind, one, other) = match self {
-            Self::Resume { thread, turn } => (Kind::Resume, thread, turn),
-            Self::Arrive { thread, line, write: false } => (Kind::ArriveToRead, thread, line),
-            Self::Arrive { thread, line, write: true } => (Kind::ArriveToWrite, thread, line),
-            Self::Free { line } => (Kind::Free, line, 0),
-            Self::Timer { thread, turn } => (Kind::Timer, thread, turn),
-            Self::Ready { thread } => (Kind::Ready, thread, 0),
-            Self::Slice { cpu, turn } => (Kind::Slice, cpu, turn),
-            Self::Yield { thread, turn } => (Kind::Yield, thread, turn),
-            Self::Noise { cpu } => (Kind::Noise, cpu, 0),
+            Self::Resume { thread, turn } => (Tag::Resume, thread, turn),
+            Self::Arrive { thread, line, write: false } => (Tag::ArriveToRead, thread, line),
+            Self::Arrive { thread, line, write: true } => (Tag::ArriveToWrite, thread, line),
+            Self::Free { line } => (Tag::Free, line, 0),
+            Self::Timer { thread, turn } => (Tag::Timer, thread, turn),
+            Self::Ready { thread } => (Tag::Ready, thread, 0),
+            Self::Slice { cpu, turn } => (Tag::Slice, cpu, turn),
+            Self::Yield { thread, turn } => (Tag::Yield, thread, turn),
+            Self::Noise { cpu } => (Tag::Noise, cpu, 0),
         };
         Packed { kind, fields: u64::from(one) | u64::from(other) << 32 }
     }
@@ -89,15 +89,15 @@ impl Packed {
     fn unpack(self) -> What {
         let (one, other) = (self.fields as u32, (self.fields >> 32) as u32);
         match self.kind {
-            Kind::Resume => What::Resume { thread: one, turn: other },
-            Kind::ArriveToRead => What::Arrive { thread: one, line: other, write: false },
-            Kind::ArriveToWrite => What::Arrive { thread: one, line: other, write: true },
-            Kind::Free => What::Free { line: one },
-            Kind::Timer => What::Timer { thread: one, turn: other },
-            Kind::Ready => What::Ready { thread: one },
-            Kind::Slice => What::Slice { cpu: one, turn: other },
-            Kind::Yield => What::Yield { thread: one, turn: other },
-            Kind::Noise => What::Noise { cpu: one },
+            Tag::Resume => What::Resume { thread: one, turn: other },
+            Tag::ArriveToRead => What::Arrive { thread: one, line: other, write: false },
+            Tag::ArriveToWrite => What::Arrive { thread: one, line: other, write: true },
+            Tag::Free => What::Free { line: one },
+            Tag::Timer => What::Timer { thread: one, turn: other },
+            Tag::Ready => What::Ready { thread: one },
+            Tag::Slice => What::Slice { cpu: one, turn: other },
+            Tag::Yield => What::Yield { thread: one, turn: other },
+            Tag::Noise => What::Noise { cpu: one },
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn make(spec: &LockSpec, threads: usize) -> Box<dyn AnyLock> {
     let Some(entry) = spec.entry() else {
         return product::glibc();
     };
-    if let Some(made) = published::make(spec, Boxing(threads)) {
+    if let Some(made) = published::make(entry, |key| spec.value(key), Boxing(threads)) {
         return made;
     }
     let mut making = Making { spec, entry, threads, made: None };

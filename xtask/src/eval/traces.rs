@@ -7,10 +7,6 @@
 //! One thread, so that nobody waits: what it computes is what a simulated thread computes, too. The driver takes a mutex before each
 //! operation, by which the operations are told apart. The file's first lines stay: they say which cache lines sections modify.
 
-use super::PACKAGES;
-use super::drivers::Database;
-use crate::demo;
-use crate::test::install_packages;
 use anyhow::{Context, Result, ensure};
 use lockwright_stats::trace::{Step, Trace};
 use lockwright_tests::{Child, End, scratch, target_dir};
@@ -26,7 +22,15 @@ pub(super) struct Args {
     /// Databases.
     #[arg(long, value_name = "NAMES", value_delimiter = ',',
         default_values = ["sqlite", "lmdb", "kyoto", "leveldb"])]
-    db: Vec<String>,
+    pub(super) db: Vec<String>,
+}
+
+/// A database's driver.
+pub(super) struct Source {
+    pub(super) id: &'static str,
+    pub(super) name: &'static str,
+    pub(super) program: PathBuf,
+    pub(super) flags: &'static [&'static str],
 }
 
 /// The driver's mutex, by the names that its sources give it.
@@ -40,22 +44,18 @@ const SECONDS: &str = "0.3";
 /// Times are kept in these units, ns: the clock's own error is larger.
 const UNIT_NS: u64 = 10;
 
-/// Records each database, and writes its file.
-pub(super) fn main(args: &Args) -> Result<()> {
-    let databases: Vec<Database> =
-        args.db.iter().map(|id| Database::find(id)).collect::<Result<_>>()?;
-    install_packages(&PACKAGES)?;
-    demo::build(&target_dir()?)?;
-    for database in databases {
-        let trace = record(&database)?;
+/// Records each database, and writes its file. The command and the drivers are built.
+pub(super) fn main(sources: &[Source]) -> Result<()> {
+    for source in sources {
+        let trace = record(source)?;
         let operations = operations(&trace)
-            .with_context(|| format!("the trace of {} has no operations", database.name))?;
-        let file = file_of(database.id);
+            .with_context(|| format!("the trace of {} has no operations", source.name))?;
+        let file = file_of(source.id);
         let known = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let head = known.lines().take_while(|line| line.starts_with('#'));
-        let text = head.chain(operations.iter().map(String::as_str)).collect::<Vec<_>>();
+        let text: Vec<&str> = head.chain(operations.iter().map(String::as_str)).collect();
         fs::write(&file, text.join("\n") + "\n")?;
-        println!("{}: {} operations, {}", database.name, operations.len(), file.display());
+        println!("{}: {} operations, {}", source.name, operations.len(), file.display());
     }
     Ok(())
 }
@@ -66,16 +66,16 @@ fn file_of(id: &str) -> PathBuf {
 }
 
 /// Runs the driver with one thread, and records it.
-fn record(database: &Database) -> Result<Trace> {
+fn record(source: &Source) -> Result<Trace> {
     let folder = scratch("eval/traces")?;
-    let (file, program) = (folder.join(database.id), database.program()?);
-    eprintln!("recording {}", database.name);
+    let file = folder.join(source.id);
+    eprintln!("recording {}", source.name);
     let flags = ["--threads", "1", "--seconds", SECONDS, "--pin", "--marks"];
     let command = target_dir()?.join("release/lockwright");
     let outcome = Child::new(command)
         .args(["profile", "--record", "--force", "--limit", LIMIT, "--output"])
-        .args([file.as_os_str(), OsStr::new("--"), program.as_os_str()])
-        .args(flags.iter().chain(database.quick_flags()))
+        .args([file.as_os_str(), OsStr::new("--"), source.program.as_os_str()])
+        .args(flags.iter().chain(source.flags))
         .dir(&folder)
         .limit(120)
         .run()?;

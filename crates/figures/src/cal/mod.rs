@@ -5,7 +5,7 @@
 
 mod scaling;
 
-use crate::Experiment;
+use crate::experiment::Experiment;
 
 /// All of them.
 pub static EXPERIMENTS: &[Experiment] = &[

@@ -1,6 +1,6 @@
 //! Figure 8d: Bench-2, a load that changes.
 
-use super::{ASL, BIG, LITTLE};
+use super::common::{ASL, BIG, LITTLE};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Load, Measured, Plan, chosen};
 use lockwright_sim::{Outcome, Sample};

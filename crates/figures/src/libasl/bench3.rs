@@ -1,6 +1,6 @@
 //! Figure 8c: Bench-3, short and long epochs under one SLO.
 
-use super::{ASL, LITTLE, OURS, dot};
+use super::common::{ASL, LITTLE, OURS, dot};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, ratio};
 

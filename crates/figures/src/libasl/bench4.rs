@@ -1,6 +1,6 @@
 //! Figures 8e and 8f: Bench-4, from 1 to 8 threads; the workload is that of Figure 4.
 
-use super::{ASL, OURS, dot};
+use super::common::{ASL, OURS, dot};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
 

@@ -1,6 +1,6 @@
 //! Figure 8g: Bench-5, from high to low contention.
 
-use super::{ASL, OURS, PB10, dot};
+use super::common::{ASL, OURS, PB10, dot};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, chosen, median, ratio};

@@ -1,6 +1,6 @@
 //! Figures 8h and 8i: Bench-6, two threads per core; the workload is Bench-1.
 
-use super::{LITTLE, OURS, bench1, throughput_and_tails};
+use super::common::{LITTLE, OURS, bench1, throughput_and_tails};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, median, ratio};

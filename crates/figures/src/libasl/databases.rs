@@ -1,6 +1,6 @@
 //! Figures 9 and 10: databases, by operations that were recorded on a real machine.
 
-use super::{ASL, BIG, EXISTING, LITTLE, OURS, PB10, throughput_and_tails};
+use super::common::{ASL, BIG, EXISTING, LITTLE, OURS, PB10, throughput_and_tails};
 use crate::plot::{Axis, Kind, Plot};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, ratio};
 

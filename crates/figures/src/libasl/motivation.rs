@@ -1,6 +1,6 @@
 //! Figures 1 and 4: MCS and TAS from 1 to 8 threads.
 
-use super::{BIG, LITTLE};
+use super::common::{BIG, LITTLE};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
 

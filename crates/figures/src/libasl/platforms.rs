@@ -1,6 +1,6 @@
 //! The end of section 4.2: other platforms, with critical sections that compute.
 
-use super::ASL;
+use super::common::ASL;
 use crate::{Context, Error, Load, Measured, Plan, chosen, ratio};
 use lockwright_sim::profile;
 

@@ -1,6 +1,6 @@
 //! Figure 5: a fixed proportion of big cores' turns.
 
-use super::dot;
+use super::common::dot;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, chosen, ratio};
 

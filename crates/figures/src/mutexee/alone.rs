@@ -1,6 +1,6 @@
 //! Table 2: one thread, critical sections of 100 cycles.
 
-use super::{BASELINES, LOCKS, MUTEXEE, load, smallest};
+use super::common::{BASELINES, LOCKS, MUTEXEE, load, smallest};
 use crate::{Context, Error, Measured, Plan, ratio};
 
 /// Throughput and TPP without contention.

@@ -1,7 +1,7 @@
 //! Figure 12: throughput and TPP over a grid of configurations. The paper has 2084, which it doesn't list; here are 216
 //! from the same ranges.
 
-use super::{BASELINES, LOCKS, MUTEXEE, OURS, load, rank_correlation};
+use super::common::{BASELINES, LOCKS, MUTEXEE, OURS, load, rank_correlation};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results};
 

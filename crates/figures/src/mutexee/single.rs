@@ -1,6 +1,6 @@
 //! Figures 8 to 11: one lock that everybody wants.
 
-use super::{BASELINES, CROWD, LOCKS, MUTEXEE, OURS, largest, load, smallest, tpp};
+use super::common::{BASELINES, CROWD, LOCKS, MUTEXEE, OURS, largest, load, smallest, tpp};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results, median, ratio};
 use lockwright_sim::{Outcome, Quantiles};
@@ -178,7 +178,7 @@ impl Crowds {
         for &lock in locks {
             for &threads in threads {
                 // With more threads than CPUs, the run must span several time slices.
-                let ms = if threads > super::CPUS { 12.0 } else { 5.0 };
+                let ms = if threads > super::common::CPUS { 12.0 } else { 5.0 };
                 let load = load(lock, threads, 1000.0, 1.0).lasting(1.0, ms);
                 let is_sign = threads == SIGN && SIGN_OF.contains(&lock);
                 let load = if is_sign { load.often() } else { load };

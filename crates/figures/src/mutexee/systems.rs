@@ -1,6 +1,6 @@
 //! Figures 1 and 13: two programs.
 
-use super::{CROWD, MUTEXEE, load, tpp};
+use super::common::{CROWD, MUTEXEE, load, tpp};
 use crate::{Context, Error, Key, Load, Measured, Plan, chosen, ratio};
 use lockwright_sim::Placement;
 
@@ -26,7 +26,8 @@ pub(super) fn figure_13(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plan = Plan::new();
     let mut add = |lock: &str, threads: u32| {
         let load = Load::new("sqlite", lock).with("scale", scale).threads(threads);
-        let load = if threads > super::CPUS { load.placement(Placement::Free) } else { load };
+        let load =
+            if threads > super::common::CPUS { load.placement(Placement::Free) } else { load };
         plan.add(load.lasting(5.0, 50.0).often())
     };
     let pairs = [32, 64].map(|threads| (threads, add(MUTEXEE, threads), add("glibc", threads)));

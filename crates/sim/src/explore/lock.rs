@@ -242,7 +242,7 @@ pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
     let Some(entry) = spec.entry() else {
         return Typed::boxed(Glibc::<Explored>::new(), None, threads);
     };
-    if let Some(made) = published::make(spec, Boxing(threads)) {
+    if let Some(made) = published::make(entry, |key| spec.value(key), Boxing(threads)) {
         return made;
     }
     let mut making = Making { spec, entry, threads, made: None };

@@ -26,7 +26,7 @@ pub(super) static ENTRY: Entry = Entry {
 };
 
 /// The lock.
-pub(super) type Lock<P> = Shfl<P, Asked<P>>;
+pub(super) type Lock<P> = Shfl<P, ByHook<P>>;
 
 /// The slot of its policy.
 const ITS_SLOT: u32 = 1;
@@ -34,9 +34,9 @@ const ITS_SLOT: u32 = 1;
 const LATER: u32 = 1;
 
 /// Asks a policy.
-pub(super) struct Asked<P>(PhantomData<P>);
+pub(super) struct ByHook<P>(PhantomData<P>);
 
-impl<P: Machine> Policy for Asked<P> {
+impl<P: Machine> Policy for ByHook<P> {
     fn group(place: Place) -> u32 {
         Clusters::group(place)
     }

@@ -3,9 +3,8 @@
 mod hooked;
 mod mutexee;
 
-use crate::lock::LockSpec;
 use lockwright_locks::entry::Entry;
-use lockwright_platform::{Machine, TryLock};
+use lockwright_platform::{Machine, Sections, TryLock};
 
 /// All of them.
 pub(crate) static ENTRIES: [&Entry; 2] = [&mutexee::ENTRY, &hooked::ENTRY];
@@ -22,12 +21,15 @@ pub(crate) trait Visitor<P: Machine> {
     fn visit<L: TryLock<P> + 'static>(self, lock: L) -> Self::Made;
 }
 
-/// Shows an unlocked lock with these options to `visitor`; `None`: the catalogue has it.
-pub(crate) fn make<P: Machine, V: Visitor<P>>(spec: &LockSpec, visitor: V) -> Option<V::Made> {
-    let is = |entry: &'static Entry| spec.entry().is_some_and(|own| std::ptr::eq(own, entry));
-    if is(&mutexee::ENTRY) {
-        return Some(visitor.visit(mutexee::Mutexee::<P>::by(spec)));
+/// Shows an unlocked lock of this entry to `visitor`; `value` is that of an option. `None`: the catalogue has it.
+pub(crate) fn make<P: Machine, V: Visitor<P>>(
+    entry: &'static Entry,
+    value: impl Fn(&str) -> Option<u32>,
+    visitor: V,
+) -> Option<V::Made> {
+    if std::ptr::eq(entry, &raw const mutexee::ENTRY) {
+        return Some(visitor.visit(mutexee::Mutexee::<P>::by(value)));
     }
-    is(&hooked::ENTRY)
-        .then(|| visitor.visit(<hooked::Lock<P> as lockwright_platform::Sections<P>>::new()))
+    let is_hooked = std::ptr::eq(entry, &raw const hooked::ENTRY);
+    is_hooked.then(|| visitor.visit(<hooked::Lock<P> as Sections<P>>::new()))
 }

@@ -28,7 +28,6 @@
 //! The paper's constants, in cycles of its Xeon at 2.8 GHz: 8000 and 256 cycles of spinning in lock, 384 and 128 of watching in
 //! unlock, 30 %. Chosen here: 256 hand-overs to a period, and one period in eight to try.
 
-use crate::lock::LockSpec;
 use lockwright_locks::entry::{Entry, Kind, OptionSpec, Promise};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, Sections, TryLock, Woken, Word};
@@ -92,9 +91,9 @@ const TRY_EACH: u32 = 8;
 
 /// What the tally says. In a word: 9 bits of hand-overs, 9 bits of those to sleepers, 4 bits of periods, and the mode.
 #[derive(Clone, Copy)]
-struct Tally(u32);
+struct HandOvers(u32);
 
-impl Tally {
+impl HandOvers {
     fn mode(self) -> usize {
         (self.0 >> 31) as usize
     }
@@ -128,14 +127,14 @@ pub(super) struct Mutexee<P: Platform> {
 
 impl<P: Platform> Mutexee<P> {
     /// An unlocked lock with these options.
-    pub(super) fn by(spec: &LockSpec) -> Self {
-        let of = |option: OptionSpec| spec.value(option.key).unwrap_or_default();
+    pub(super) fn by(value: impl Fn(&str) -> Option<u32>) -> Self {
+        let of = |option: OptionSpec| value(option.key).unwrap_or_default();
         Self { spin_ns: of(SPIN), watch_ns: of(WATCH), timeout_ns: of(TIMEOUT), ..Self::new() }
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> HandOvers {
         // Relaxed: a hint to all but the holder, who has seen its last writer's section.
-        Tally(self.tally.load(Relaxed))
+        HandOvers(self.tally.load(Relaxed))
     }
 
     /// Takes the word if it seems to be free.
@@ -233,11 +232,12 @@ mod tests {
 
     #[test]
     fn the_mode_follows_the_share_of_sleepers_and_is_tried_again() {
-        let period =
-            |tally: Tally, asleep: u32| (0..PERIOD).fold(tally, |tally, n| tally.and(n < asleep));
+        let period = |tally: HandOvers, asleep: u32| {
+            (0..PERIOD).fold(tally, |tally, n| tally.and(n < asleep))
+        };
         let limit = PERIOD * ASLEEP_PERCENT / 100;
-        assert_eq!(period(Tally(0), limit).mode(), 0);
-        let mut tally = period(Tally(0), limit + 1);
+        assert_eq!(period(HandOvers(0), limit).mode(), 0);
+        let mut tally = period(HandOvers(0), limit + 1);
         let modes: Vec<usize> = (0..TRY_EACH)
             .map(|_| {
                 tally = period(tally, PERIOD);

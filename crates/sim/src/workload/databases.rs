@@ -50,9 +50,9 @@ databases! {
     SQLITE: "sqlite", "SQLite: a third each inserts, point queries and range queries over one connection";
 }
 
-/// A step of an operation.
+/// A part of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Step {
+enum Part {
     Compute(f64),
     Acquire(usize),
     Release(usize),
@@ -60,7 +60,7 @@ enum Step {
 
 /// What was recorded.
 struct Trace {
-    operations: Vec<Vec<Step>>,
+    operations: Vec<Vec<Part>>,
     /// For each lock.
     lines: Vec<f64>,
 }
@@ -77,15 +77,15 @@ impl Trace {
             .collect();
         let lock = |word: &str| word.parse().expect("a lock's number");
         let step = |word: &str| match word.as_bytes()[0] {
-            b'+' => Step::Acquire(lock(&word[1..])),
-            b'-' => Step::Release(lock(&word[1..])),
-            _ => Step::Compute(word.parse().expect("ns")),
+            b'+' => Part::Acquire(lock(&word[1..])),
+            b'-' => Part::Release(lock(&word[1..])),
+            _ => Part::Compute(word.parse().expect("ns")),
         };
         let is_operation = |row: &&str| !row.starts_with('#');
         let operation = |row: &str| row.split_whitespace().map(step).collect();
-        let operations: Vec<Vec<Step>> = rows.filter(is_operation).map(operation).collect();
+        let operations: Vec<Vec<Part>> = rows.filter(is_operation).map(operation).collect();
         let locks = operations.iter().flatten().map(|step| match step {
-            Step::Acquire(lock) => lock + 1,
+            Part::Acquire(lock) => lock + 1,
             _ => 0,
         });
         let last = *lines.last().expect("one lock at least");
@@ -118,16 +118,16 @@ fn setup(setup: &mut Setup<'_>, text: &'static str) {
     });
 }
 
-fn run(me: &Me, operation: &[Step], locks: &[(LockId, DataId, u32)], scale: f64) {
+fn run(me: &Me, operation: &[Part], locks: &[(LockId, DataId, u32)], scale: f64) {
     for step in operation {
         match *step {
-            Step::Compute(ns) => me.compute(ns * scale),
-            Step::Acquire(lock) => {
+            Part::Compute(ns) => me.compute(ns * scale),
+            Part::Acquire(lock) => {
                 let (lock, data, lines) = locks[lock];
                 me.acquire(lock);
                 me.touch(data, 0..lines);
             }
-            Step::Release(lock) => me.release(locks[lock].0),
+            Part::Release(lock) => me.release(locks[lock].0),
         }
     }
 }
@@ -149,13 +149,13 @@ mod tests {
                 let mut held = Vec::new();
                 for step in operation {
                     match *step {
-                        Step::Acquire(lock) => {
+                        Part::Acquire(lock) => {
                             assert!(!held.contains(&lock), "{id}: {operation:?}");
                             nested.extend(held.iter().map(|outer| (*outer, lock)));
                             held.push(lock);
                         }
-                        Step::Release(lock) => held.retain(|one| *one != lock),
-                        Step::Compute(ns) => assert!(ns >= 0.0),
+                        Part::Release(lock) => held.retain(|one| *one != lock),
+                        Part::Compute(ns) => assert!(ns >= 0.0),
                     }
                 }
                 assert!(held.is_empty(), "{id}: {operation:?}");
@@ -182,9 +182,9 @@ mod tests {
                 transfers: false,
             };
             let steps = || Trace::parse(text).operations.into_iter().flatten().collect::<Vec<_>>();
-            let of = |step: &Step| match step {
-                Step::Compute(ns) => *ns,
-                Step::Acquire(_) | Step::Release(_) => 10.0, // a free lock
+            let of = |step: &Part| match step {
+                Part::Compute(ns) => *ns,
+                Part::Acquire(_) | Part::Release(_) => 10.0, // a free lock
             };
             let mean = steps().iter().map(of).sum::<f64>() / 600.0;
             let outcome = run.outcome();
