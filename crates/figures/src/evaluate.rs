@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_bound_of_the_paper_is_its_number() {
         let row = compare(&row("libasl-1", "tas-8/tas-4"), Some(&vec![0.5]), &OWN);
-        assert_eq!((row.paper, row.paper_high, row.high), (Some(1.0), Some(1.0), Some(1.0)));
+        assert_eq!((row.paper, row.paper_high, row.high), (Some(1.0), Some(1.0), Some(0.5)));
     }
 
     #[test]
