@@ -19,11 +19,11 @@ const SPIN: &str = "spin=10ms";
 /// Figures of databases: their operations take locks as the benchmarks do.
 const DATABASES: [&str; 3] = ["libasl-9", "libasl-10", "cal-9"];
 
-/// One run in this many is made: the figures' curves are dense.
-const EACH: u32 = 3;
+/// Points of a lock, at most, and spread evenly: the figures' curves are dense.
+const MOST_POINTS: usize = 4;
 
 /// A point lasts at least this long: with little contention, the P99s of 10 ms differ by a quarter from seed to seed.
-const SHORTEST_MS: f64 = 200.0;
+const SHORTEST_MS: f64 = 100.0;
 
 /// Notes runs, and makes none.
 #[derive(Default)]
@@ -65,23 +65,18 @@ struct Pairing {
     keys: [Key; 2],
 }
 
-/// The points at which the figures run a lock of [`PAIRS`], but for most of a curve's.
+/// The points at which the figures run a lock of [`PAIRS`], up to [`MOST_POINTS`].
 fn plan_pair(
     plan: &mut Plan,
     runs: &[(&'static str, Run)],
     (run_as, built_in, policy): (&str, &str, &'static str),
 ) -> Vec<Pairing> {
-    let (mut seen, mut count) = (BTreeSet::new(), 0);
+    let mut seen = BTreeSet::new();
+    let is_it = |run: &Run| run.lock.entry().is_some_and(|entry| entry.id == run_as);
+    let all: Vec<_> =
+        runs.iter().filter(|(_, run)| is_it(run) && seen.insert(run.identity())).collect();
     let mut points = Vec::new();
-    for (figure, run) in runs {
-        let is_it = run.lock.entry().is_some_and(|entry| entry.id == run_as);
-        if !is_it || !seen.insert(run.identity()) {
-            continue;
-        }
-        count += 1;
-        if count % EACH != 1 {
-            continue;
-        }
+    for (figure, run) in all.iter().step_by(all.len().div_ceil(MOST_POINTS).max(1)) {
         let with = |name: &str| match built_in {
             PB10 => format!("{name}:{SPIN}"),
             _ => name.to_owned(),

@@ -30,8 +30,8 @@ pub enum Wrong {
     },
     /// `cores are equal`: those of all classes are like the fastest, and as near to each other as those of one cluster.
     EqualCores,
-    /// `spinning takes no power`: a core whose thread waits awake draws nothing.
-    FreeSpinning,
+    /// `spinning takes 5 times the power`: of what a core draws whose thread waits awake.
+    Spinning(f64),
     /// `option slo_us is 100000`: wherever the workload is given this option, it has another value.
     Option {
         /// Which.
@@ -45,7 +45,7 @@ pub enum Wrong {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "'{0}' is no wrong model: LOCK is LOCK, every lock is LOCK, LOCK is N ns slower, option KEY is VALUE, \
-     cores are equal, spinning takes no power"
+     cores are equal, spinning takes N times the power"
 )]
 pub struct NoModel(String);
 
@@ -63,7 +63,9 @@ impl Wrong {
         };
         match text.split(' ').collect::<Vec<_>>()[..] {
             ["cores", "are", "equal"] => Ok(Self::EqualCores),
-            ["spinning", "takes", "no", "power"] => Ok(Self::FreeSpinning),
+            ["spinning", "takes", times, "times", "the", "power"] => {
+                Ok(Self::Spinning(number(times)?))
+            }
             ["every", "lock", "is", is] => Ok(Self::EachLock(lock(is)?)),
             ["option", key, "is", value] => {
                 Ok(Self::Option { key: key.to_owned(), value: number(value)? })
@@ -92,10 +94,12 @@ impl Wrong {
         let mut equal = (*profile).clone();
         match self {
             Self::EqualCores => {}
-            Self::FreeSpinning => {
+            Self::Spinning(times) => {
                 for class in &mut equal.class {
                     let power = &mut class.power;
-                    (power.spin_local_w, power.spin_fence_w, power.spin_global_w) = (0.0, 0.0, 0.0);
+                    power.spin_local_w *= times;
+                    power.spin_fence_w *= times;
+                    power.spin_global_w *= times;
                 }
                 return Arc::new(equal);
             }

@@ -114,6 +114,7 @@ impl Engine {
         one.slice_armed = false;
         one.doing = Activity::Kernel;
         let thread = &mut self.threads[id as usize];
+        self.preempted -= u32::from(std::mem::take(&mut thread.counts_as_preempted));
         thread.turn += 1;
         let State::Ready(then) = thread.state else {
             unreachable!("only ready threads get a core")
@@ -194,6 +195,8 @@ impl Engine {
         let thread = &mut self.threads[id as usize];
         thread.evict = false;
         thread.state = State::Ready(then);
+        thread.counts_as_preempted = thread.critical > 0;
+        self.preempted += u32::from(thread.counts_as_preempted);
         if matches!(then, Then::Finish(_)) {
             thread.turn += 1; // its `Resume` is void; a spin's deadline is not
         }

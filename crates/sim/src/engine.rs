@@ -72,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) timeline: Option<Timeline>,
     /// The hand-overs, if they are watched.
     pub(crate) paths: Option<Box<Paths>>,
+    /// How many threads count as preempted.
+    pub(crate) preempted: u32,
     pub(crate) violation: Option<Violation>,
     /// After this time, a thread that still runs is stuck.
     pub(crate) limit: Ps,
@@ -138,6 +140,7 @@ impl Engine {
             rng: fastrand::Rng::with_seed(seed),
             timeline: None,
             paths: None,
+            preempted: 0,
             violation: None,
             limit: Ps::MAX,
             grace: 0,
@@ -229,6 +232,8 @@ impl Engine {
             person: Person::default(),
             site: 0,
             held: Box::default(),
+            critical: 0,
+            counts_as_preempted: false,
             on_its_own: false,
         });
         self.coroutines.push(Some(coroutine));

@@ -19,7 +19,7 @@
 //!  costs      futex     lines     cores     power     engine/ (events, running)     explore/ (explorer/steps)
 //!  engine     engine: the parts together                        explore/ (explorer: who goes next, explorer/trace)
 //!  parts      agenda    arbiter   directory (of lines)     cpu     sleepers     meters     memory     policies
-//!             any_lock  engine/ (thread, stack)                 explore/ (memory, adversary, mutant, setting)
+//!             any_lock  engine/ (thread, stack)   published/    explore/ (memory, adversary, mutant, setting)
 //!  ground     units     profile/  order     check     timeline  outcome     kept      transfers
 //! ```
 //!

@@ -10,6 +10,7 @@ use crate::memory::{DOORS, LINE, Sim, SimCell, SimPtr, SimWord};
 use crate::policies::Person;
 use crate::profile::ClassProfile;
 use crate::programs;
+use crate::published::Monitored;
 use crate::timeline::Activity;
 use lockwright_platform::hooks::{Context, Hook, IN_EPOCH, Node};
 use lockwright_platform::{
@@ -432,6 +433,19 @@ impl Programmable for Sim {
 }
 
 impl Publishing for Sim {}
+
+impl Monitored for Sim {
+    fn critical(is: bool) {
+        let e = engine();
+        let me = e.me();
+        let critical = &mut e.threads[me as usize].critical;
+        *critical = if is { *critical + 1 } else { *critical - 1 };
+    }
+
+    fn is_preempted() -> bool {
+        engine().preempted > 0
+    }
+}
 
 // SAFETY: threads are counted, and the numbers aren't used again.
 unsafe impl Numbered for Sim {

@@ -4,6 +4,7 @@
 use lockwright_locks::catalog::{CATALOG, DELEGATED, READ_WRITE, all};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::GLIBC;
+use lockwright_sim::LockSpec;
 use lockwright_sim::explore::{
     Exploration, Hit, Mutant, Mutation, Op, RUNTIME, Search, Site, Strategy, Subject,
     why_it_survives,
@@ -11,7 +12,7 @@ use lockwright_sim::explore::{
 use std::time::Duration;
 
 fn every_lock() -> impl Iterator<Item = &'static str> {
-    all().map(|entry| entry.id).chain([GLIBC])
+    all().chain(LockSpec::published()).map(|entry| entry.id).chain([GLIBC])
 }
 
 fn exploration(lock: &str, mutant: Option<Mutant>) -> Exploration {

@@ -39,6 +39,14 @@ fn turns(plan: Run) -> Outcome {
     Run { warmup_ns: 1_000_000, duration_ns: 30_000_000, ..plan }.outcome()
 }
 
+/// Two threads are on each CPU, or one.
+#[test]
+fn flexguards_waiters_sleep_only_if_the_machine_may_have_preempted_a_holder() {
+    let asleep = |threads| turns(plan("m1", "flexguard", "sections", threads, &[])).sleeps;
+    assert_eq!(asleep(8), 0);
+    assert!(asleep(16) > 0);
+}
+
 #[test]
 #[should_panic(expected = "no CPU 8 on 'm1', only 0 to 7")]
 fn a_cpu_that_the_machine_lacks_is_named() {

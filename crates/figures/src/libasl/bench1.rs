@@ -57,12 +57,14 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
         plan.add(load)
     };
     let mut locks = Vec::new();
+    let of_sign = |is: bool, load: Load| if is { load.often() } else { load };
     for lock in EXISTING {
-        locks.push(add(&mut plan, lock.to_owned(), existing(lock)?.often()));
+        let is = ["tas", "mcs", PB10].contains(&lock);
+        locks.push(add(&mut plan, lock.to_owned(), of_sign(is, existing(lock)?)));
     }
     let mut slos = Vec::new();
     for slo in SLOS_8A {
-        slos.push(add(&mut plan, format!("asl-{slo}"), with_slo(ASL, slo)?.often()));
+        slos.push(add(&mut plan, format!("asl-{slo}"), of_sign(slo == 50, with_slo(ASL, slo)?)));
     }
     let max = add(&mut plan, "asl-max".to_owned(), bench1(ASL)?.often());
     let ours = add(&mut plan, "our asl-50".to_owned(), with_slo(OURS, 50)?);

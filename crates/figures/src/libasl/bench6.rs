@@ -61,7 +61,7 @@ pub(super) fn figure_8i(context: &Context<'_>) -> Result<Measured, Error> {
         let mut keys = Vec::new();
         for slo in SLOS {
             let load = crowded(context, lock)?.with("slo_us", f64::from(slo) * 1000.0);
-            keys.push((slo, plan.add(load.lasting(300.0, 500.0))));
+            keys.push((slo, plan.add(load.lasting(150.0, 200.0))));
         }
         Ok(keys)
     };

@@ -16,7 +16,7 @@ const SECTIONS: f64 = 3000.0;
 /// Simulated time that counts, ms: long enough for a few sleeps and wake-ups, and no longer than the longest sections
 /// need.
 const SHORTEST_MS: f64 = 0.4;
-const LONGEST_MS: f64 = 1.2;
+const LONGEST_MS: f64 = 0.8;
 
 /// How long to simulate, ms: less if many short sections run at once, because the cost of a run grows with their
 /// number.
@@ -46,7 +46,7 @@ pub(super) fn figure_12(context: &Context<'_>) -> Result<Measured, Error> {
         for cs in CYCLES {
             for count in COUNTS {
                 let ms = lasting(threads, cs, count);
-                let load = |lock| load(lock, threads, cs, count).lasting(0.3, ms).often();
+                let load = |lock| load(lock, threads, cs, count).lasting(0.2, ms).often();
                 keys.push(ALL.iter().map(|lock| plan.add(load(lock))).collect());
             }
         }

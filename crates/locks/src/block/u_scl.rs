@@ -360,9 +360,10 @@ mod tests {
         counts_right::<Lock<Threads>>();
     }
 
-    /// One section of this length; how long its thread is banned then, ns.
-    fn ban(lock: &Lock<Threads>, ns: u32) -> u64 {
+    /// One section of this length; when it began at the earliest, and until when its thread is banned, ns.
+    fn section(lock: &Lock<Threads>, ns: u32) -> (u64, u64) {
         let mut node = Node::default();
+        let begin = Threads::now();
         // SAFETY: the node outlives its use.
         unsafe {
             lock.lock(&raw mut node);
@@ -370,15 +371,16 @@ mod tests {
             lock.unlock(&raw mut node);
         }
         let me = Threads::number();
-        let until = lock.account(me, me).unwrap().until.get();
-        until.saturating_sub(Threads::now())
+        (begin, lock.account(me, me).unwrap().until.get())
     }
 
     #[test]
     fn who_has_used_more_than_its_share_is_banned() {
         let lock = Lock::<Threads>::new();
-        assert!(ban(&lock, 50_000) < 1_000, "alone, all of the time is its share");
-        let of_two = thread::scope(|scope| scope.spawn(|| ban(&lock, 1_000_000)).join().unwrap());
-        assert!((900_000..1_100_000).contains(&of_two), "{of_two}");
+        let (_, until) = section(&lock, 50_000);
+        assert!(until <= Threads::now(), "alone, all of the time is its share");
+        let second = || section(&lock, 1_000_000);
+        let (begin, until) = thread::scope(|scope| scope.spawn(second).join().unwrap());
+        assert!(until >= begin + 2_000_000, "the section, and once more as long");
     }
 }

@@ -80,6 +80,10 @@ pub(crate) struct Thread {
     pub(crate) held: Box<Held<Sim>>,
     /// It spends time as its workload says, outside of any lock's code. That ends by itself.
     pub(super) on_its_own: bool,
+    /// How many locks it has or is next to get, of those whose kernel is told: see `Monitored`.
+    pub(crate) critical: u32,
+    /// It lost its CPU while that wasn't 0.
+    pub(crate) counts_as_preempted: bool,
     /// It runs on this CPU only.
     pub(crate) pinned: Option<u32>,
     pub(crate) name: String,

@@ -16,6 +16,7 @@ use super::memory::{ExploreCell, Explored, MemoryLine};
 use super::mutant::{At, Mutation, Op};
 use super::setting::THREADS;
 use crate::engine::{Ps, current, engine, inside};
+use crate::published::Monitored;
 use lockwright_platform::hooks::{Context, Hook};
 use lockwright_platform::{
     Class, Door, Doors, FULL_SPEED, Learning, Memo, Numbered, Ordering, Place, Platform,
@@ -247,6 +248,14 @@ impl Publishing for Explored {
             // It loses its CPU for a time slice, and others may, too: now they seem to be preempted.
             e.now += SLICE;
         }
+    }
+}
+
+impl Monitored for Explored {
+    fn critical(_: bool) {}
+
+    fn is_preempted() -> bool {
+        explorer(engine()).draw(0, 2) == 0 // it changes at any time
     }
 }
 

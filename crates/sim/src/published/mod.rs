@@ -1,5 +1,6 @@
 //! Locks as published that only simulated machines have.
 
+mod flexguard;
 mod hooked;
 mod mutexee;
 
@@ -7,7 +8,15 @@ use lockwright_locks::entry::Entry;
 use lockwright_platform::{Machine, Sections, TryLock};
 
 /// All of them.
-pub(crate) static ENTRIES: [&Entry; 2] = [&mutexee::ENTRY, &hooked::ENTRY];
+pub(crate) static ENTRIES: [&Entry; 3] = [&mutexee::ENTRY, &hooked::ENTRY, &flexguard::ENTRY];
+
+/// A machine whose kernel tells whether it has preempted a thread that matters. For FlexGuard.
+pub(crate) trait Monitored: Machine {
+    /// The calling thread has got a lock or is next (`true`), or isn't any more: once each for each lock.
+    fn critical(is: bool);
+    /// Has a critical thread lost its CPU to another one?
+    fn is_preempted() -> bool;
+}
 
 /// The entry called `id`.
 pub(crate) fn find(id: &str) -> Option<&'static Entry> {
@@ -22,13 +31,16 @@ pub(crate) trait Visitor<P: Machine> {
 }
 
 /// Shows an unlocked lock of this entry to `visitor`; `value` is that of an option. `None`: the catalogue has it.
-pub(crate) fn make<P: Machine, V: Visitor<P>>(
+pub(crate) fn make<P: Monitored, V: Visitor<P>>(
     entry: &'static Entry,
     value: impl Fn(&str) -> Option<u32>,
     visitor: V,
 ) -> Option<V::Made> {
     if std::ptr::eq(entry, &raw const mutexee::ENTRY) {
         return Some(visitor.visit(mutexee::Mutexee::<P>::by(value)));
+    }
+    if std::ptr::eq(entry, &raw const flexguard::ENTRY) {
+        return Some(visitor.visit(<flexguard::Lock<P> as Sections<P>>::new()));
     }
     let is_hooked = std::ptr::eq(entry, &raw const hooked::ENTRY);
     is_hooked.then(|| visitor.visit(<hooked::Lock<P> as Sections<P>>::new()))
