@@ -1,6 +1,6 @@
 //! Figures 8a and 8b: Bench-1, heavy contention.
 
-use super::common::{ASL, BIG, EXISTING, LITTLE, OURS, bench1, throughput_and_tails};
+use super::common::{ASL, BIG, EXISTING, LITTLE, OURS, PB10, bench1, throughput_and_tails};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, ratio};
