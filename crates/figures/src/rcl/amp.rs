@@ -34,7 +34,7 @@ pub(super) fn measure(context: &Context<'_>) -> Result<Measured, Error> {
     for lines in LINES {
         for lock in [DELEGATED, RIVALS, BESIDE].concat() {
             let load = |delay| -> Load { load(lock, None, lines.into(), delay) };
-            let keys = DELAYS.map(|delay| plan.add(load(delay).lasting(1.0, 3.0)));
+            let keys = DELAYS.map(|delay| plan.add(load(delay).lasting(1.0, 5.0)));
             let at = plan.add(load(delay).lasting(10.0, 100.0));
             curves.push(Curve { lock, lines, at, keys });
         }

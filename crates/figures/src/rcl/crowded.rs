@@ -22,7 +22,7 @@ const DELAYS: [u32; 3] = [1_000, 10_000, 100_000];
 /// One thread a core, and two. RCL's server is one of the threads.
 const THREADS: [u32; 2] = [48, 96];
 /// Simulated time before anything counts, and that counts, ms: a thread that waits in vain keeps its core for a slice of 3 ms.
-const TIMES_MS: (f64, f64) = (2.0, 8.0);
+const TIMES_MS: (f64, f64) = (3.0, 12.0);
 
 /// One lock at one delay.
 struct Crowd {

@@ -16,7 +16,7 @@ const THREADS: u32 = 48;
 /// A thread that stands by looks 64 times, 1 ms apart, before a lock moves: simulated time before anything counts, and that counts, ms.
 const MOVED_MS: (f64, f64) = (150.0, 10.0);
 /// For blocking sections, likewise.
-const BLOCKED_MS: (f64, f64) = (2.0, 6.0);
+const BLOCKED_MS: (f64, f64) = (2.0, 10.0);
 
 /// One lock, with one or more lines a section.
 struct Curve {

@@ -12,7 +12,7 @@ pub(super) const MACHINES: [(Option<&str>, u32, &str); 2] =
 
 /// The microbenchmark: sections of `lines` cache lines, and a mean delay of `delay` cycles between them.
 pub(super) fn load(lock: &str, machine: Option<&str>, lines: f64, delay: f64) -> Load {
-    let load = Load::new("rcl", lock).with("lines", lines).with("delay", delay).lasting(1.0, 2.0);
+    let load = Load::new("rcl", lock).with("lines", lines).with("delay", delay).lasting(1.0, 5.0);
     match machine {
         Some(machine) => load.machine(machine),
         None => load,
