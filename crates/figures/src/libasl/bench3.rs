@@ -36,9 +36,7 @@ pub(super) fn figure_8c(context: &Context<'_>) -> Result<Measured, Error> {
     for short in SHORT {
         for long in LONG {
             let load = load(ASL, COMPARED).with("window_us", f64::from(short));
-            // Fixed windows needn't settle.
-            let load = load.with("window_long_us", f64::from(long)).lasting(10.0, 100.0);
-            fixed.push(plan.add(load));
+            fixed.push(plan.add(load.with("window_long_us", f64::from(long))));
         }
     }
     let results = plan.run(context)?;

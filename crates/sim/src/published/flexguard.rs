@@ -26,7 +26,7 @@
 //! thread's registers (is it before or behind the exchange?) ours say: [`Monitored::critical`]. The monitor costs a context switch nothing
 //! here; the authors measured less than 1 %.
 
-use super::Monitored;
+use super::monitored::Monitored;
 use lockwright_locks::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ptr, RawLock, Sections, TryLock, Word};
@@ -65,25 +65,26 @@ const NEXT: u32 = 1;
 /// How long a waiter looks at one word before it looks at the monitor again, ns.
 const LOOK_NS: u32 = 200;
 
-/// A thread's place in the queue.
+/// A thread's node in the queue.
 #[repr(align(128))]
-struct Place<P: Monitored> {
+struct QueueNode<P: Monitored> {
     /// The next one. Written by the owner before it joins, then once by the successor.
-    next: P::Ptr<Place<P>>,
+    next: P::Ptr<QueueNode<P>>,
     /// Written by the owner before it joins (BEHIND), and by predecessors (NEXT).
     gate: P::Word,
 }
 
-/// Each thread's place.
-struct Places<P: Monitored>(RefCell<BTreeMap<usize, Box<Place<P>>>>);
+/// Each thread's node.
+struct Nodes<P: Monitored>(RefCell<BTreeMap<usize, Box<QueueNode<P>>>>);
 
 // SAFETY: all threads of a simulated machine run on one thread of the operating system, and none is suspended while it has the borrow.
-unsafe impl<P: Monitored> Sync for Places<P> {}
+unsafe impl<P: Monitored> Sync for Nodes<P> {}
 
-impl<P: Monitored> Places<P> {
+impl<P: Monitored> Nodes<P> {
     /// The calling thread's.
-    fn mine(&self) -> *mut Place<P> {
-        let new = || Box::new(Place { next: P::Ptr::new(null_mut()), gate: P::Word::new(BEHIND) });
+    fn mine(&self) -> *mut QueueNode<P> {
+        let new =
+            || Box::new(QueueNode { next: P::Ptr::new(null_mut()), gate: P::Word::new(BEHIND) });
         let me = P::number();
         from_ref(&**self.0.borrow_mut().entry(me).or_insert_with(new)).cast_mut()
     }
@@ -94,8 +95,8 @@ pub(super) struct FlexGuard<P: Monitored> {
     /// FREE, HELD, or HELD_AND_SLEEPERS. Written by who takes the lock, goes to sleep, or unlocks.
     word: P::Word,
     /// The last in the queue. Written by arriving threads, and by the last one that leaves.
-    tail: P::Ptr<Place<P>>,
-    places: Places<P>,
+    tail: P::Ptr<QueueNode<P>>,
+    nodes: Nodes<P>,
 }
 
 impl<P: Monitored> FlexGuard<P> {
@@ -115,7 +116,7 @@ impl<P: Monitored> FlexGuard<P> {
     }
 
     /// Joins the queue, and waits until it is next or somebody is preempted.
-    fn join(&self, node: *mut Place<P>) {
+    fn join(&self, node: *mut QueueNode<P>) {
         // SAFETY: by invariant 5.
         let me = unsafe { &*node };
         // Relaxed, both: published by [join].
@@ -137,7 +138,7 @@ impl<P: Monitored> FlexGuard<P> {
     }
 
     /// Leaves the queue, from anywhere.
-    fn leave(&self, node: *mut Place<P>) {
+    fn leave(&self, node: *mut QueueNode<P>) {
         // SAFETY: by invariant 5.
         let me = unsafe { &*node };
         // ORDERING: Acquire [see]: the successor's node was made before we write to it.
@@ -157,7 +158,7 @@ impl<P: Monitored> FlexGuard<P> {
     }
 
     /// Asks for the word, from the queue's head, until it has the lock (`true`), or has left the queue because somebody is preempted.
-    fn asks_first(&self, node: *mut Place<P>) -> bool {
+    fn asks_first(&self, node: *mut QueueNode<P>) -> bool {
         let mut got = self.takes();
         while !got && !P::is_preempted() {
             let seen = P::spin_for(&self.word, Relaxed, LOOK_NS, |word| word == FREE);
@@ -183,7 +184,7 @@ impl<P: Monitored> FlexGuard<P> {
 
     #[cold]
     fn lock_slow(&self) {
-        let node = self.places.mine();
+        let node = self.nodes.mine();
         loop {
             if P::is_preempted() {
                 P::critical(true);
@@ -206,8 +207,8 @@ impl<P: Monitored> Sections<P> for FlexGuard<P> {
     type Node = ();
 
     fn new() -> Self {
-        let places = Places(RefCell::new(BTreeMap::new()));
-        Self { word: P::Word::new(FREE), tail: P::Ptr::new(null_mut()), places }
+        let nodes = Nodes(RefCell::new(BTreeMap::new()));
+        Self { word: P::Word::new(FREE), tail: P::Ptr::new(null_mut()), nodes }
     }
 
     lockwright_platform::held_sections!(P);

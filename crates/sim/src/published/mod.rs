@@ -2,21 +2,15 @@
 
 mod flexguard;
 mod hooked;
+mod monitored;
 mod mutexee;
 
 use lockwright_locks::entry::Entry;
 use lockwright_platform::{Machine, Sections, TryLock};
+pub(crate) use monitored::Monitored;
 
 /// All of them.
 pub(crate) static ENTRIES: [&Entry; 3] = [&mutexee::ENTRY, &hooked::ENTRY, &flexguard::ENTRY];
-
-/// A machine whose kernel tells whether it has preempted a thread that matters. For FlexGuard.
-pub(crate) trait Monitored: Machine {
-    /// The calling thread has got a lock or is next (`true`), or isn't any more: once each for each lock.
-    fn critical(is: bool);
-    /// Has a critical thread lost its CPU to another one?
-    fn is_preempted() -> bool;
-}
 
 /// The entry called `id`.
 pub(crate) fn find(id: &str) -> Option<&'static Entry> {
