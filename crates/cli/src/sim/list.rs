@@ -5,6 +5,7 @@ use super::words::{machines, workload_named};
 use crate::catalog;
 use crate::hints::Failure;
 use crate::output;
+use lockwright_locks::entry::Entry;
 use lockwright_sim::LockSpec;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{BUILTIN, Cluster, Origin, Profile, builtin};
@@ -27,10 +28,15 @@ pub(crate) fn print(named: &[String], workloads: &[String], as_json: bool) -> Re
         of = WORKLOADS.to_vec();
     }
     if as_json {
-        return output::print_json(&json!({
+        let mut listed = json!({
             "machines": profiles.iter().map(machine_json).collect::<Value>(),
             "workloads": of.iter().map(|what| workload_json(what)).collect::<Value>(),
-        }));
+        });
+        if all {
+            let lock = |entry: &Entry| json!({"name": entry.id, "idea": entry.idea, "source": entry.source});
+            listed["locks"] = LockSpec::published().map(lock).collect();
+        }
+        return output::print_json(&listed);
     }
     if all {
         let mut table =
@@ -41,6 +47,12 @@ pub(crate) fn print(named: &[String], workloads: &[String], as_json: bool) -> Re
         }
         output::print_table(&table)?;
         output::print("\nits CPUs and figures: lockwright sim --machine m1 --list\n\n")?;
+        let mut table = output::table(&["only simulated", "idea"]).all_by("--format json");
+        for entry in LockSpec::published() {
+            table.add_row([entry.id, entry.idea]);
+        }
+        output::print_table(&table)?;
+        output::print("\nall other locks: lockwright list\n\n")?;
     } else {
         for profile in &profiles {
             print_machine(profile)?;

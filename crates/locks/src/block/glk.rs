@@ -28,9 +28,10 @@
 //! CPU: then threads outnumber CPUs, as far as this lock can know, until a stay of 10 ms is over. (A stay that has to begin again soon is
 //! four times as long, up to 0.6 s, like the paper's.) So the lock doesn't see that its holders lose their CPUs if its waiters never do. It
 //! decides after 1, 2, 4, .. and then every 4096 acquisitions, and counts the queue in every 32nd part of that, so that a new lock learns
-//! early; the paper's first decision comes after 4096. Its queue passes an eighth of what it has counted on to the next decision; ours starts afresh. Spinning waiters yield when they have noticed, as the paper's MCS waiters do; ours
-//! of the ticket lock do so, too. The mutex has three states, not two bytes, and spins for 5 µs. A try_lock that finds another mode than it
-//! saw gives up.
+//! early; the paper's first decision comes after 4096. Its queue passes an eighth of what it has counted on to the next decision; ours
+//! starts afresh. Spinning waiters yield when they have noticed, as the paper's MCS waiters do; ours of the ticket lock do so, too, and
+//! both do after 64 µs: the next holder may need the CPU. The mutex has three states, not two bytes, and spins for 5 µs. A try_lock that
+//! finds another mode than it saw gives up.
 //!
 //! Facts: by arrival, but for changes of the mode, and not in a mutex; a line of 128 B per lock, 24 B per waiter; waiters of the mutex
 //! sleep; a waiter is delayed by those before it, and by each of them that isn't running, until one notices. The clock is read by
@@ -90,7 +91,9 @@ const STAY_NS: u32 = 10_000_000;
 const STAY_MAX_NS: u32 = 640_000_000;
 /// How long a waiter looks before it asks for the time, ns.
 const LOOK_NS: u32 = 4_000;
-/// If that took longer than this, ns, it had lost its CPU.
+/// After so many looks it yields its CPU after each, as waiters of other textbook locks do (decision 14).
+const PATIENCE: u32 = 16;
+/// If a look took longer than this, ns, its thread had lost its CPU.
 const LOST_NS: u64 = 200_000;
 /// How long a waiter for the mutex stays awake, ns.
 const SPIN_NS: u32 = 5_000;
@@ -158,17 +161,22 @@ fn clock<P: Platform>() -> u32 {
 }
 
 impl<P: Platform> Glk<P> {
-    /// Waits until `word` is `value`, yields if it has lost its CPU meanwhile, and says so.
+    /// Waits until `word` is `value`, yields if that takes long or it has lost its CPU meanwhile, and says so in the second case.
     fn wait(&self, word: &P::Word, value: u32) {
         // ORDERING: Acquire, as below.
         if word.load(Acquire) == value {
             return;
         }
+        let mut looks = 0;
         loop {
             let start = P::now();
             // ORDERING: Acquire, pairs with [call] or [open]: the last holder of that lock has released it.
             if P::spin_for(word, Acquire, LOOK_NS, |now| now == value) == value {
                 return;
+            }
+            looks += 1;
+            if looks > PATIENCE {
+                P::give_way();
             }
             if P::now().saturating_sub(start) > LOST_NS {
                 self.words.lost.store(1, Relaxed); // a hint
