@@ -41,10 +41,12 @@ fn turns(plan: Run) -> Outcome {
 
 /// Two threads are on each CPU, or one.
 #[test]
-fn flexguards_waiters_sleep_only_if_the_machine_may_have_preempted_a_holder() {
-    let asleep = |threads| turns(plan("m1", "flexguard", "sections", threads, &[])).sleeps;
-    assert_eq!(asleep(8), 0);
-    assert!(asleep(16) > 0);
+fn locks_that_react_to_preemption_sleep_if_there_are_more_threads_than_cpus() {
+    for lock in ["flexguard", "glk"] {
+        let asleep = |threads| turns(plan("m1", lock, "sections", threads, &[])).sleeps;
+        assert_eq!(asleep(8), 0, "{lock}");
+        assert!(asleep(16) > 0, "{lock}");
+    }
 }
 
 #[test]
