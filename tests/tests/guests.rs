@@ -197,7 +197,8 @@ fn a_short_program_touches_few_pages_for_us() -> Result<()> {
         Ok(outcome.text().lines().filter(|line| line.contains(kind)).count())
     };
     let relative = count("readelf", &["--relocs", "--wide"], "_RELATIVE")?;
-    ensure!(relative <= 1500, "{relative} relocations");
+    // Each lock of the catalogue has about eight.
+    ensure!(relative <= 1600, "{relative} relocations");
     let names = count("nm", &["--dynamic", "--undefined-only"], " ")?;
     ensure!(names <= 33, "the dynamic linker looks up {names} names");
     Ok(())

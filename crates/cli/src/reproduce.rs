@@ -317,7 +317,7 @@ mod tests {
         assert_eq!((&object["origin"], &object["quick"]), (&value!("simulated"), &value!(false)));
         assert_eq!(object["paper_machine"], "m1");
         let expected = value!({
-            "name": "mcs-8/mcs-4", "what": "Throughput of MCS on all 8 cores to that on the 4 big ones.", "kind": "number", "paper": 0.5, "result": 0.52, "low": 0.375, "high": 0.55, "ok": true, "fit": true, "near": true,
+            "name": "mcs-8/mcs-4", "what": "Throughput of MCS on all 8 cores to that on the 4 big ones.", "kind": "number", "paper": 0.5, "result": 0.52, "low": 0.375, "high": 0.55, "ok": true, "wrong": "cores are equal", "fit": true, "near": true,
         });
         assert_eq!(object["rows"][0], expected);
         assert_eq!(object["rows"][1]["ok"], false);
@@ -380,7 +380,9 @@ mod tests {
         assert_eq!((numbers.accepted, free_numbers.accepted), (2, 1));
         let (numbers, free) = (numbers.of, free_numbers.of);
         let said = text(&done).split_whitespace().collect::<Vec<_>>().join(" ");
-        let kinds = format!("2 of {numbers} numbers, 1 of 4 directions, 1 of 1 identity");
+        let kinds = format!(
+            "2 of {numbers} numbers, 0 of 3 signs, 0 of 4 likenesses, 1 of 4 directions, 1 of 1 identity"
+        );
         assert!(said.contains(&format!("accepted: {kinds}")), "{said}");
         assert!(
             said.contains(" num ") && said.contains(" dir ") && said.contains(" id "),
@@ -393,7 +395,7 @@ mod tests {
             summed.contains(&format!("1 of {free} numbers that nothing was fitted to")),
             "{summed}"
         );
-        assert!(summed.contains("num libasl-8a: pb10/mcs: 0.7"), "{summed}");
+        assert!(summed.contains("sign libasl-8a: pb10/mcs: 0.7"), "{summed}");
         let page = page::page(&all, "command", &[]);
         assert!(page.contains(&kinds) && page.contains("<th>kind</th>"), "{page}");
         let object = json(&all, true).unwrap();

@@ -103,7 +103,7 @@ pub struct Chosen {
     /// Why this value.
     pub why: String,
     /// The rows that another value would have changed, if a look at results helped to choose: they count as
-    /// fitted.
+    /// given.
     #[serde(default)]
     pub serves: Vec<String>,
 }

@@ -29,7 +29,7 @@ use std::{fs, io};
   lockwright reproduce all --format json > figures.json
   lockwright reproduce libasl-1 libasl-4 --seeds 9 --output figures
   lockwright reproduce libasl-8g --machine here.toml
-  lockwright reproduce all --planted --seeds 1
+  lockwright reproduce libasl-1 --planted --seeds 1
   lockwright reproduce all --shard 1/8 --output shards
   lockwright reproduce --list
 

@@ -21,17 +21,18 @@
 //!
 //! 1. A thread holds the lock if it holds the lock below that mode names, and has seen mode after it got that.
 //! 2. Only the holder changes mode, and it runs no section under the old one. So who gets the old lock next sees a newer mode.
-//! 3. acquired, total, samples, period, and stay belong to the holder.
+//! 3. acquired, total, samples, period, stay, and until belong to the holder.
 //!
 //! Our deviations. A lock of the paper learns from a thread in the background, which counts the running threads of the whole machine in
 //! /proc/loadavg each 100 µs. A lock here has no threads. A waiter that looked for 4 µs, and finds that 200 µs have passed, has lost its
-//! CPU. So has one that yields, and is back after more than 4 µs. Then threads outnumber CPUs, as far as this lock can know, until a stay
-//! of 10 ms is over. (A stay that has to begin again soon is four times as long, up to 0.6 s, like the paper's.) So the lock doesn't see
-//! that its holders lose their CPUs if its waiters never do. It decides after 1, 2, 4, .. and then every 4096 acquisitions, and counts the
-//! queue in every 32nd part of that, so that a new lock learns early; the paper's first decision comes after 4096. Its queue passes an
-//! eighth of what it has counted on to the next decision; ours starts afresh. Spinning waiters yield when they have noticed, as the paper's
-//! MCS waiters do; ours of the ticket lock do so, too, and both do after 64 µs: the next holder may need the CPU. The mutex has three
-//! states, not two bytes, and spins for 5 µs. A try_lock that finds another mode than it saw gives up.
+//! CPU. A waiter that yields, and is back only after 4 µs or more, counts as one, too; an interrupt may look like that. Then threads
+//! outnumber CPUs, as far as this lock can know, until a stay of 10 ms is over. (A stay that has to begin again soon is four times as
+//! long, up to 0.6 s, like the paper's.) So the lock doesn't see that its holders lose their CPUs if its waiters never do. It decides
+//! after 1, 2, 4, .. and then every 4096 acquisitions, and counts the queue in every 32nd part of that, so that a new lock learns early;
+//! the paper's first decision comes after 4096. Its queue passes an eighth of what it has counted on to the next decision; ours starts
+//! afresh. Spinning waiters yield when they have noticed, as the paper's MCS waiters do; ours of the ticket lock do so, too, and both do
+//! after 64 µs: the next holder may need the CPU. The mutex has three states, not two bytes, and spins for 5 µs. A try_lock that finds
+//! another mode than it saw gives up.
 //!
 //! Facts: by arrival, but for changes of the mode, and not in a mutex; a line of 128 B per lock, 24 B per waiter; waiters of the mutex
 //! sleep; a waiter is delayed by those before it, and by each of them that isn't running, until one notices. The clock is read by
@@ -177,7 +178,7 @@ impl<P: Platform> Glk<P> {
             let looked = P::now();
             let mut has_lost = looked.saturating_sub(start) > LOST_NS;
             looks = looks.saturating_add(1);
-            if has_lost || looks > PATIENCE {
+            if has_lost || looks >= PATIENCE {
                 P::give_way();
                 // It comes back late if another thread wanted the CPU.
                 has_lost |= P::now().saturating_sub(looked) > LOOK_NS.into();

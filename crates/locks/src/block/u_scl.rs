@@ -19,8 +19,8 @@
 //! 1. held alone decides who holds the lock. Queue and slice decide who asks for it.
 //! 2. A node is in the queue from its owner's swap until its owner has the lock. Its first node, and no other, is NEXT, or will be in a moment.
 //! 3. A node with a successor stays valid until its owner has made that NEXT: only the owner ends its use, after it has seen next.
-//! 4. Accounts, and their number, change while the lock is held only. An account is paid for as many times the length of a section as there are
-//!    accounts: so its owner is banned (now < until) if it has used more than its share since it came.
+//! 4. Accounts, and their number, change while the lock is held only. A section costs its account its length times the number of accounts:
+//!    so its owner is banned (now < until) if it has used more than its share since it came.
 //! 5. A ban ends by the clock: it keeps its thread from asking for 4 s at most.
 //!
 //! Our deviations. In the released code a free lock is a mark in the next waiter's node, and a slice's owner takes the lock if that mark isn't
@@ -33,7 +33,7 @@
 //!
 //! Facts: by slices of 2 ms, in order of arrival; three lines of 128 B and more per lock, 32 B per waiter; all but the next waiter sleep; a thread
 //! is delayed by a slice of each of those before it, by its ban, and by a holder that isn't running. A lock may be free while all are banned.
-//! Each section looks at the clock two or three times, also in a slice of one's own.
+//! A section in one's own slice looks at the clock three times, one that went through the queue more often.
 
 use crate::entry::{Entry, Kind, Promise};
 use crate::wide::Apart;
