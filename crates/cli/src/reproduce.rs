@@ -381,7 +381,7 @@ mod tests {
         let (numbers, free) = (numbers.of, free_numbers.of);
         let said = text(&done).split_whitespace().collect::<Vec<_>>().join(" ");
         let kinds = format!(
-            "2 of {numbers} numbers, 0 of 3 signs, 0 of 4 likenesses, 1 of 4 directions, 1 of 1 identity"
+            "2 of {numbers} numbers, 0 of 3 signs, 0 of 3 likenesses, 1 of 4 directions, 1 of 1 identity"
         );
         assert!(said.contains(&format!("accepted: {kinds}")), "{said}");
         assert!(
