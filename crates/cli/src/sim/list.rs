@@ -47,7 +47,8 @@ pub(crate) fn print(named: &[String], workloads: &[String], as_json: bool) -> Re
         }
         output::print_table(&table)?;
         output::print("\nits CPUs and figures: lockwright sim --machine m1 --list\n\n")?;
-        let mut table = output::table(&["only simulated", "idea"]).all_by("--format json");
+        output::print("locks that are only simulated, to compare with their papers:\n\n")?;
+        let mut table = output::table(&["lock", "idea"]).all_by("--format json");
         for entry in LockSpec::published() {
             table.add_row([entry.id, entry.idea]);
         }
