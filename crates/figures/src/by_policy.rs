@@ -1,4 +1,4 @@
-//! Papers' locks as policies: each of their figures' runs under the lock that is built in, and under the policy that we ship.
+//! Papers' locks as policies: some of their figures' runs under the lock that is built in, and under the policy that we ship.
 
 use crate::experiment::Experiment;
 use crate::policies::{by_numa_in_rust, by_shipped, by_slo_order_in_rust};

@@ -1,8 +1,8 @@
 //! Planted wrong models: each row of a figure names one that it must notice.
 //!
 //! A row that accepts every result says nothing. So each row names a model of which we know that it is wrong, and that the row
-//! should reject: a lock that is another lock, or slower than it is; a machine whose cores are equal; an option that is
-//! ignored. `lockwright reproduce --planted` measures the rows on these models.
+//! should reject: a lock that is another lock, has another option, or is slower than it is; a machine whose cores are equal; spinning
+//! that takes more power; an option with another value. `lockwright reproduce --planted` measures the rows on these models.
 
 use lockwright_sim::LockSpec;
 use lockwright_sim::profile::{ClassProfile, Profile};
@@ -28,7 +28,8 @@ pub enum Wrong {
         /// By how much, ns.
         ns: f64,
     },
-    /// `cores are equal`: those of all classes are like the fastest, and as near to each other as those of one cluster.
+    /// `cores are equal`: those of all classes are like the fastest, and as near to each other as those of one cluster. Arbitration
+    /// still prefers the line's own cluster.
     EqualCores,
     /// `spinning takes 5 times the power`: of what a core draws whose thread waits awake.
     Spinning(f64),

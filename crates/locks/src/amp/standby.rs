@@ -1,6 +1,6 @@
 //! Standby: waiting beside a lock, for a while, without asking for it.
 //!
-//! The waiting rule of the reorderable lock (LibASL, PPoPP 2022, algorithm 1): a competitor that can afford to be
+//! The waiting rule of our front locks and of `asl-mcs-try`, after LibASL's algorithm 1 (PPoPP 2022): a competitor that can afford to be
 //! overtaken looks at the lock now and then, at intervals that double (so that the lock's cache line stays with
 //! the threads that use it). It asks for the lock when its window is over, or when it finds the lock free.
 //!

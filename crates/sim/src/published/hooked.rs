@@ -5,7 +5,7 @@
 //! `programmed`, which has all hooks, on our own line of waiters.
 //!
 //! The lock, its drawing and its invariants: `shfllock`. The policy is asked where `shfllock` compares clusters: `own` is the
-//! waiter that was placed last, `curr` the one to look at. No policy: nobody is moved. As in `shfllock`, 1024 are moved in a row at most.
+//! waiter that was placed last, `curr` the one to look at. It always asks slot 1. No policy: nobody is moved. As in `shfllock`, 1024 are moved in a row at most.
 
 use lockwright_locks::entry::Entry;
 use lockwright_locks::front::tuning::SLOT;
